@@ -1,0 +1,401 @@
+// Package db keeps Postrider's rows in SQLite or PostgreSQL, with one SQL text for both.
+//
+// # The rules of the SQL
+//
+// Parameters are $1, $2 ...; ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans BOOLEAN; bytes BYTEA;
+// JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that a scan never meets
+// NULL. Uniqueness is decided by a named unique index and reported by [UniqueViolation]; nobody selects first and
+// inserts then.
+//
+// # Reading and writing
+//
+// A [Reader] has every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil, all that its
+// function did is on disk; when it returns an error, nothing of it is. On SQLite, Updates that wait at the same time
+// share one commit, each in a savepoint of its own, so one fsync pays for all of them. On PostgreSQL each is a
+// transaction, and writes whose result nobody needs travel together (see [Tx.Queue]).
+//
+// The function given to Update may run more than once and runs on the only writer of SQLite: it must touch neither
+// the network nor anything else that lasts, and it must not render, hash or sign.
+//
+// # When it fails
+//
+// A full disk, a lost connection or a failed commit comes back as a fault of kind Unavailable. After a lost PostgreSQL
+// connection during the commit the outcome is unknown: the caller's retry must be safe, which is what idempotency keys
+// and job fences are for. A statement that fails ends its Update; no statement may follow it.
+//
+// The package knows nothing of email.
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// ErrNoRows is what Row.Scan returns when the query found nothing.
+var ErrNoRows = sql.ErrNoRows
+
+// Row is the result of a query for one row.
+type Row interface {
+	Scan(dest ...any) error
+}
+
+// Rows is the result of a query. Whoever asked closes it and checks Err; [Collect] does both.
+type Rows interface {
+	Row
+	Next() bool
+	Err() error
+	Close()
+}
+
+// querier is what a pool of readers and a transaction have in common, on either engine.
+type querier interface {
+	query(ctx context.Context, sql string, args []any) (Rows, error)
+	queryRow(ctx context.Context, sql string, args []any) Row
+}
+
+// Reader has every SELECT. Faces are given a Reader, so they cannot write.
+type Reader struct{ q querier }
+
+// Query runs a SELECT.
+func (r Reader) Query(ctx context.Context, sql string, args ...any) (Rows, error) {
+	return r.q.query(ctx, sql, args)
+}
+
+// QueryRow runs a SELECT for one row; Scan reports [ErrNoRows] when there is none.
+func (r Reader) QueryRow(ctx context.Context, sql string, args ...any) Row {
+	return r.q.queryRow(ctx, sql, args)
+}
+
+// Collect reads all rows with scan and closes them. The query bounds how many there are.
+func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		t, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("scan row: %w", err)
+		}
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}
+
+// writer is what a transaction of either engine can do beyond reading.
+type writer interface {
+	querier
+	exec(ctx context.Context, sql string, args []any) (int64, error)
+	queue(ctx context.Context, sql string, args []any)
+}
+
+// Tx is one transaction. It lives as long as the function it was given to.
+type Tx struct {
+	Reader
+	w     writer
+	now   time.Time
+	lock  string
+	after []func()
+}
+
+// Exec runs a statement and returns how many rows it changed.
+func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	return t.w.exec(ctx, sql, args)
+}
+
+// Queue runs a statement whose result nobody needs. On PostgreSQL it travels with the next statement that is waited
+// for, at the latest with the commit, and its error is reported there. Statements keep their order.
+func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
+	t.w.queue(ctx, sql, args)
+}
+
+// Now is the time of this transaction, read once, in whole microseconds UTC: all its rows bear the same stamp.
+func (t *Tx) Now() time.Time { return t.now }
+
+// SkipLocked is the clause by which a SELECT of rows to claim passes over those that another node claims at this
+// moment. It is empty on SQLite, which has one writer.
+func (t *Tx) SkipLocked() string { return t.lock }
+
+// AfterCommit runs f once the transaction is on disk. It is for hints, such as waking a worker: a crash loses it.
+func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
+
+// engine is what the two databases do differently.
+type engine interface {
+	querier
+	update(ctx context.Context, fn func(*Tx) error) error
+	unique(err error) (constraint string, ok bool)
+	migrate(ctx context.Context, run func(writer) error) error
+	notify(ctx context.Context, topic, payload string) error
+	listen(ctx context.Context, topics []string, got func(topic, payload string)) error
+	name() string
+	close()
+}
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	Reader
+	e     engine
+	log   *slog.Logger
+	hints hints
+}
+
+// Options say how to open a database.
+type Options struct {
+	URL      string // postgres://... or the path of an SQLite file
+	MaxConns int    // connections to PostgreSQL, or readers of SQLite; 0 means a default
+	Log      *slog.Logger
+}
+
+// Open opens the database and checks that it answers. It does not migrate; see [DB.Migrate].
+func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var e engine
+	var err error
+	if IsPostgres(o.URL) {
+		e, err = openPostgres(ctx, o)
+	} else {
+		e, err = openSQLite(ctx, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log}
+	d.hints.init()
+	return d, nil
+}
+
+// IsPostgres reports whether url names a PostgreSQL database rather than an SQLite file.
+func IsPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
+
+// Engine is "sqlite" or "postgres".
+func (d *DB) Engine() string { return d.e.name() }
+
+// Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns.
+func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
+
+// Close waits for Updates in hand and closes all connections.
+func (d *DB) Close() { d.e.close() }
+
+// Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed.
+func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
+	return d.e.update(ctx, fn)
+}
+
+// UniqueViolation returns the name of the unique index that err reports as violated.
+func (d *DB) UniqueViolation(err error) (index string, ok bool) {
+	if err == nil {
+		return "", false
+	}
+	return d.e.unique(err)
+}
+
+// Violates reports whether err is a violation of the unique index with that name.
+func (d *DB) Violates(err error, index string) bool {
+	name, ok := d.UniqueViolation(err)
+	return ok && name == index
+}
+
+// unavailable wraps a failure of the database that is nobody's fault but ours and may pass.
+func unavailable(what string, err error) error {
+	return fault.New(fault.Unavailable, "", "The service cannot store data at present. Try again in a moment.").
+		Because(fmt.Errorf("%s: %w", what, err))
+}
+
+// Micros is a time as it is stored: microseconds since 1970 UTC, or 0 for the zero time.
+func Micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// Time is the reverse of Micros.
+func Time(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// Now is the present as the database keeps it: UTC, whole microseconds.
+func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// In returns "($n, $n+1, ...)" for a list of values and the arguments with the values appended. An empty list gives
+// "(NULL)", which nothing equals.
+func In[T any](args []any, values []T) (string, []any) {
+	if len(values) == 0 {
+		return "(NULL)", args
+	}
+	var b strings.Builder
+	for i, v := range values {
+		b.WriteByte("(,"[min(i, 1)])
+		args = append(args, v)
+		fmt.Fprintf(&b, "$%d", len(args))
+	}
+	b.WriteByte(')')
+	return b.String(), args
+}
+
+// recovered turns a panic of an Update's function into an error, so that the one writer goes on.
+func recovered(fn func(*Tx) error, t *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in an update: %v", p)
+		}
+	}()
+	return fn(t)
+}
+
+// hints carries wake-ups between nodes. They are only hints: losing one costs a poll interval.
+type hints struct {
+	mu      sync.Mutex
+	pending map[string]map[string]bool
+	kick    chan struct{}
+	subs    map[string][]func(payload string)
+}
+
+func (h *hints) init() {
+	h.pending = map[string]map[string]bool{}
+	h.subs = map[string][]func(string){}
+	h.kick = make(chan struct{}, 1)
+}
+
+// Hint tells subscribers of topic, on every node, that payload happened. It never blocks and may be lost.
+func (d *DB) Hint(topic, payload string) {
+	h := &d.hints
+	h.mu.Lock()
+	subs := h.subs[topic]
+	if !d.Alone() {
+		if h.pending[topic] == nil {
+			h.pending[topic] = map[string]bool{}
+		}
+		h.pending[topic][payload] = true
+	}
+	h.mu.Unlock()
+	for _, f := range subs {
+		f(payload)
+	}
+	if !d.Alone() {
+		select {
+		case h.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// OnHint calls f, which must not block, for each hint of topic from this node and, while [DB.Run] runs, from others.
+// Subscribe before Run.
+func (d *DB) OnHint(topic string, f func(payload string)) {
+	d.hints.mu.Lock()
+	defer d.hints.mu.Unlock()
+	d.hints.subs[topic] = append(d.hints.subs[topic], f)
+}
+
+const hintDelay = 10 * time.Millisecond // gathers hints, so that a busy node sends few notifications
+
+// Run carries hints to and from other nodes until ctx ends. On SQLite there are none, and it only waits.
+func (d *DB) Run(ctx context.Context) error {
+	if d.Alone() {
+		<-ctx.Done()
+		return nil
+	}
+	h := &d.hints
+	var topics []string
+	h.mu.Lock()
+	for t := range h.subs {
+		topics = append(topics, t)
+	}
+	h.mu.Unlock()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { d.sendHints(ctx) })
+	defer wg.Wait()
+	for ctx.Err() == nil {
+		err := d.e.listen(ctx, topics, func(topic, payload string) {
+			h.mu.Lock()
+			subs := h.subs[topic]
+			h.mu.Unlock()
+			for p := range strings.SplitSeq(payload, "\n") {
+				for _, f := range subs {
+					f(p)
+				}
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			d.log.Warn("lost the connection that listens for other nodes; polling until it is back", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Second):
+			}
+		}
+	}
+	return nil
+}
+
+func (d *DB) sendHints(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.hints.kick:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(hintDelay):
+		}
+		d.hints.mu.Lock()
+		pending := d.hints.pending
+		d.hints.pending = map[string]map[string]bool{}
+		d.hints.mu.Unlock()
+		for topic, payloads := range pending {
+			for _, p := range packHints(payloads) {
+				if err := d.e.notify(ctx, topic, p); err != nil && ctx.Err() == nil {
+					d.log.Warn("could not tell other nodes of new work; they will find it when they next poll", "error", err)
+				}
+			}
+		}
+	}
+}
+
+// packHints joins payloads by newline into messages under PostgreSQL's limit of 8,000 bytes. Beyond eight messages the
+// rest is left out: whoever is told of that much looks for itself.
+func packHints(payloads map[string]bool) []string {
+	var out []string
+	var b strings.Builder
+	for p := range payloads {
+		if len(p) > 4000 {
+			continue
+		}
+		if b.Len()+len(p) > 7000 {
+			out = append(out, b.String())
+			b.Reset()
+			if len(out) == 8 {
+				return out
+			}
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p)
+	}
+	return append(out, b.String())
+}
+
+// isGone reports whether err says that the caller went away rather than that the database failed.
+func isGone(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,249 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+func makeTable(t *testing.T, d *db.DB) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `CREATE TABLE things (id TEXT PRIMARY KEY, name TEXT NOT NULL, n BIGINT NOT NULL,
+			ok BOOLEAN NOT NULL, raw BYTEA NOT NULL)`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(t.Context(), `CREATE UNIQUE INDEX things_lower ON things (lower(name))`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), `CREATE UNIQUE INDEX things_n ON things (n, ok)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func insert(ctx context.Context, d *db.DB, id, name string, n int) error {
+	return d.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, id, name, n, true, []byte{0, 1, 255})
+		return nil
+	})
+}
+
+func count(t *testing.T, r db.Reader) (n int) {
+	t.Helper()
+	if err := r.QueryRow(t.Context(), `SELECT COUNT(*) FROM things`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestUpdate(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		ctx := t.Context()
+		if err := insert(ctx, d, "a", "Ann", 1); err != nil {
+			t.Fatal(err)
+		}
+		var name string
+		var ok bool
+		var raw []byte
+		if err := d.QueryRow(ctx, `SELECT name, ok, raw FROM things WHERE n = $2 AND id = $1`, "a", 1).Scan(&name, &ok, &raw); err != nil {
+			t.Fatal(err)
+		}
+		if name != "Ann" || !ok || string(raw) != "\x00\x01\xff" {
+			t.Errorf("read back %q %v %q", name, ok, raw)
+		}
+
+		t.Run("an error leaves nothing behind", func(t *testing.T) {
+			boom := errors.New("boom")
+			err := d.Update(ctx, func(tx *db.Tx) error {
+				if _, err := tx.Exec(ctx, `DELETE FROM things`); err != nil {
+					return err
+				}
+				return boom
+			})
+			if !errors.Is(err, boom) || count(t, d.Reader) != 1 {
+				t.Errorf("err %v, %d rows", err, count(t, d.Reader))
+			}
+		})
+		t.Run("a panic leaves nothing behind and the writer goes on", func(t *testing.T) {
+			err := d.Update(ctx, func(tx *db.Tx) error {
+				tx.Queue(ctx, `DELETE FROM things`)
+				panic("oops")
+			})
+			if err == nil || count(t, d.Reader) != 1 {
+				t.Errorf("err %v, %d rows", err, count(t, d.Reader))
+			}
+		})
+		t.Run("a transaction reads what it queued", func(t *testing.T) {
+			err := d.Update(ctx, func(tx *db.Tx) error {
+				tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, "q", "Q", 9, false, []byte{})
+				if n := count(t, tx.Reader); n != 2 {
+					t.Errorf("%d rows in the transaction, want 2", n)
+				}
+				n, err := tx.Exec(ctx, `DELETE FROM things WHERE id = $1`, "q")
+				if n != 1 {
+					t.Errorf("deleted %d, want 1", n)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run("hooks run after the commit and not after a failure", func(t *testing.T) {
+			ran := 0
+			d.Update(ctx, func(tx *db.Tx) error { tx.AfterCommit(func() { ran++ }); return nil })
+			d.Update(ctx, func(tx *db.Tx) error { tx.AfterCommit(func() { ran += 10 }); return errors.New("no") })
+			if ran != 1 {
+				t.Errorf("ran = %d, want 1", ran)
+			}
+		})
+		t.Run("no rows", func(t *testing.T) {
+			if err := d.QueryRow(ctx, `SELECT name FROM things WHERE id = $1`, "nobody").Scan(&name); !errors.Is(err, db.ErrNoRows) {
+				t.Errorf("err = %v, want ErrNoRows", err)
+			}
+			d.Update(ctx, func(tx *db.Tx) error {
+				if err := tx.QueryRow(ctx, `SELECT name FROM things WHERE id = $1`, "nobody").Scan(&name); !errors.Is(err, db.ErrNoRows) {
+					t.Errorf("in a transaction err = %v, want ErrNoRows", err)
+				}
+				return nil
+			})
+		})
+		t.Run("readers cannot write", func(t *testing.T) {
+			if d.Engine() != "sqlite" {
+				return // PostgreSQL's pool is shared; the type Reader keeps it from writing.
+			}
+			if rows, err := d.Query(ctx, `DELETE FROM things RETURNING id`); err == nil {
+				for rows.Next() {
+					t.Error("a reader deleted a row")
+				}
+				if rows.Err() == nil {
+					t.Error("a reader may delete")
+				}
+				rows.Close()
+			}
+		})
+	})
+}
+
+func TestUniqueViolation(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		if err := insert(t.Context(), d, "a", "Ann", 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			id, name string
+			n        int
+			want     string
+		}{
+			{"a", "Bob", 2, "things_pkey"},
+			{"b", "ANN", 2, "things_lower"},
+			{"b", "Bob", 1, "things_n"},
+		} {
+			err := insert(t.Context(), d, c.id, c.name, c.n)
+			if got, ok := d.UniqueViolation(err); !ok || got != c.want {
+				t.Errorf("%v: index %q %v, want %s", err, got, ok, c.want)
+			}
+		}
+		if _, ok := d.UniqueViolation(errors.New("UNIQUE constraint failed: things.id")); ok {
+			t.Error("an error's text must not decide")
+		}
+		if n := count(t, d.Reader); n != 1 {
+			t.Errorf("%d rows, want 1", n)
+		}
+	})
+}
+
+// Updates of many callers share commits; each must succeed or fail for itself.
+func TestConcurrentUpdates(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		var wg sync.WaitGroup
+		for w := range 16 {
+			wg.Go(func() {
+				for i := range 25 {
+					n := w*25 + i
+					err := insert(t.Context(), d, fmt.Sprint(n), fmt.Sprint("name", n), n)
+					if err != nil {
+						t.Error(err)
+					}
+					if _, dup := d.UniqueViolation(insert(t.Context(), d, fmt.Sprint(n), "x", -n-1)); !dup {
+						t.Error("a second row with the same id was accepted")
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := count(t, d.Reader); n != 400 {
+			t.Errorf("%d rows, want 400", n)
+		}
+	})
+}
+
+func TestCancelledUpdateDoesNothing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := insert(ctx, d, "a", "Ann", 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v", err)
+		}
+		if n := count(t, d.Reader); n != 0 {
+			t.Errorf("%d rows, want 0", n)
+		}
+	})
+}
+
+func TestMigrateTwice(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		applied, err := d.Migrate(t.Context())
+		if err != nil || len(applied) != 0 {
+			t.Errorf("a second Migrate applied %v, %v", applied, err)
+		}
+	})
+}
+
+func TestNodesMigrateTogether(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { dbtest.Open(t, url) })
+	}
+	wg.Wait()
+}
+
+func TestHintsReachOtherNodes(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	a, b := dbtest.Open(t, url), dbtest.Open(t, url)
+	got := make(chan string, 100)
+	b.OnHint("work", func(p string) { got <- p })
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { a.Run(ctx) })
+	wg.Go(func() { b.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	// The listener needs a moment to connect; a hint may be lost, which is its nature, so it is repeated.
+	for {
+		a.Hint("work", "lane 1")
+		select {
+		case p := <-got:
+			if p != "lane 1" {
+				t.Errorf("payload %q", p)
+			}
+			return
+		case <-tick(t):
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrate brings the schema up to date. All pending migrations run in one transaction under a lock, so that nodes that
+// start together migrate once, and a migration that fails leaves nothing behind. A migration that was applied with another
+// text is an error: what has been released never changes. It returns the names of those it applied.
+func (d *DB) Migrate(ctx context.Context) ([]string, error) {
+	return d.migrateFrom(ctx, migrations)
+}
+
+func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
+	names, err := fs.Glob(files, "migrations/*.sql") // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var applied []string
+	err = d.e.migrate(ctx, func(w writer) error {
+		applied = nil
+		if _, err := w.exec(ctx, `CREATE TABLE IF NOT EXISTS migrations (
+			name TEXT PRIMARY KEY, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)`, nil); err != nil {
+			return err
+		}
+		have, err := appliedMigrations(ctx, w)
+		if err != nil {
+			return err
+		}
+		for _, file := range names {
+			text, err := fs.ReadFile(files, file)
+			if err != nil {
+				return err
+			}
+			name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
+			sum := sha256.Sum256(text)
+			checksum := hex.EncodeToString(sum[:])
+			if old, ok := have[name]; ok {
+				if old != checksum {
+					return fmt.Errorf("migration %s was applied with another text: run the release that applied it, "+
+						"or restore its file", name)
+				}
+				continue
+			}
+			if err := runScript(ctx, w, d.Engine(), string(text)); err != nil {
+				return fmt.Errorf("migration %s: %w", name, err)
+			}
+			if _, err := w.exec(ctx, `INSERT INTO migrations (name, checksum, applied_at) VALUES ($1, $2, $3)`,
+				[]any{name, checksum, Now().UnixMicro()}); err != nil {
+				return err
+			}
+			applied = append(applied, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	return applied, nil
+}
+
+func appliedMigrations(ctx context.Context, w writer) (map[string]string, error) {
+	rows, err := w.query(ctx, `SELECT name, checksum FROM migrations`, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	have := map[string]string{}
+	for rows.Next() {
+		var name, sum string
+		if err := rows.Scan(&name, &sum); err != nil {
+			return nil, err
+		}
+		have[name] = sum
+	}
+	return have, rows.Err()
+}
+
+// runScript runs the statements of a migration, which end with ";" at the end of a line. A statement that follows the
+// comment "-- only: postgres" (or sqlite) runs on that engine alone.
+func runScript(ctx context.Context, w writer, engine, text string) error {
+	for stmt := range strings.SplitSeq(text, ";\n") {
+		only := ""
+		var lines []string
+		for line := range strings.SplitSeq(stmt, "\n") {
+			if e, ok := strings.CutPrefix(strings.TrimSpace(line), "-- only: "); ok {
+				only = e
+			}
+			if !strings.HasPrefix(strings.TrimSpace(line), "--") && strings.TrimSpace(line) != "" {
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) == 0 || only != "" && only != engine {
+			continue
+		}
+		if _, err := w.exec(ctx, strings.Join(lines, "\n"), nil); err != nil {
+			return fmt.Errorf("%q: %w", lines[0], err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,449 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+const (
+	groupMax   = 256                  // updates that share one commit at most
+	groupTime  = 8 * time.Millisecond // and the time after which a group takes no more
+	queueDepth = 1024                 // updates that wait at most before callers block
+	cachedStmt = 400                  // prepared statements kept a handle
+)
+
+// pragmas of both handles, with their reasons. They stand in the DSN, because one sent to a pool reaches one connection.
+var pragmas = []string{
+	"busy_timeout(10000)",      // first: the others may meet a lock of a second process, such as the command line
+	"journal_mode(WAL)",        // readers never wait for the writer
+	"synchronous(FULL)",        // a commit is on disk when it returns
+	"foreign_keys(1)",          // PostgreSQL checks them, so we do
+	"temp_store(MEMORY)",       // sorting a page of a list needs no file
+	"wal_autocheckpoint(4000)", // 32 MB of log between check-points: fewer pauses in commits
+	"journal_size_limit(67108864)",
+}
+
+// sqliteDB has one connection that writes and several that read.
+type sqliteDB struct {
+	read   *sql.DB
+	stmts  stmtCache
+	write  *sql.DB
+	conn   *sql.Conn // the one writer
+	wstmts map[string]*sql.Stmt
+
+	queue  chan *pendingUpdate
+	closed chan struct{}
+	done   chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	indexes map[string]string // "table.a, table.b" -> name of the unique index over them
+}
+
+type pendingUpdate struct {
+	ctx   context.Context
+	fn    func(*Tx) error
+	after []func()
+	err   error
+	done  chan struct{}
+}
+
+func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
+	path := strings.TrimPrefix(o.URL, "sqlite://")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the database: %w", err)
+	}
+	open := func(extra ...string) (*sql.DB, error) {
+		q := url.Values{}
+		for _, p := range append(append([]string{}, pragmas...), extra...) {
+			q.Add("_pragma", p)
+		}
+		q.Set("_txlock", "immediate")
+		return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	}
+	w, err := open("page_size(8192)", "cache_size(-32768)")
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	w.SetMaxOpenConns(1)
+	s := &sqliteDB{write: w, wstmts: map[string]*sql.Stmt{}, queue: make(chan *pendingUpdate, queueDepth),
+		closed: make(chan struct{}), done: make(chan struct{})}
+	if s.conn, err = w.Conn(ctx); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("open %s for writing: %w", path, err)
+	}
+	if s.read, err = open("query_only(1)", "cache_size(-8192)"); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	readers := o.MaxConns
+	if readers <= 0 {
+		readers = max(4, 2*runtime.GOMAXPROCS(0))
+	}
+	s.read.SetMaxOpenConns(readers)
+	s.read.SetMaxIdleConns(readers)
+	s.stmts.db = s.read
+	if err := s.read.PingContext(ctx); err != nil {
+		s.write.Close()
+		s.read.Close()
+		return nil, fmt.Errorf("open %s for reading: %w", path, err)
+	}
+	go s.run()
+	return s, nil
+}
+
+func (s *sqliteDB) name() string { return "sqlite" }
+
+func (s *sqliteDB) close() {
+	s.once.Do(func() {
+		close(s.closed)
+		<-s.done
+		s.conn.Close()
+		s.write.Close()
+		s.read.Close()
+	})
+}
+
+// update puts fn in the writer's queue and waits. Once queued it is not abandoned, because its effect could not be known.
+func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
+	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
+	select {
+	case s.queue <- u:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return unavailable("update", errors.New("the database is closed"))
+	}
+	select {
+	case <-u.done:
+	case <-s.done:
+		select {
+		case <-u.done:
+		default:
+			return unavailable("update", errors.New("the database is closed"))
+		}
+	}
+	if u.err == nil {
+		for _, f := range u.after {
+			f()
+		}
+	}
+	return u.err
+}
+
+// run is the one writer: it takes what queued while the last commit ran and commits it together. There is no timer.
+func (s *sqliteDB) run() {
+	defer close(s.done)
+	group := make([]*pendingUpdate, 0, groupMax)
+	for {
+		select {
+		case u := <-s.queue:
+			group = append(group[:0], u)
+		case <-s.closed:
+			select {
+			case u := <-s.queue:
+				group = append(group[:0], u)
+			default:
+				return
+			}
+		}
+		s.commitGroup(group)
+	}
+}
+
+// commitGroup runs the first update and whatever else is waiting in one transaction.
+func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
+	ctx := context.Background()
+	start := time.Now()
+	if _, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		s.finish(group, unavailable("begin", err))
+		return
+	}
+	for i := 0; i < len(group); i++ {
+		if fatal := s.runOne(ctx, group[i]); fatal != nil {
+			s.conn.ExecContext(ctx, "ROLLBACK")
+			s.finish(group, unavailable("update", fatal))
+			return
+		}
+		if len(group) < groupMax && time.Since(start) < groupTime {
+			select {
+			case u := <-s.queue:
+				group = append(group, u)
+			default:
+			}
+		}
+	}
+	if _, err := s.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		s.conn.ExecContext(ctx, "ROLLBACK")
+		s.finish(group, unavailable("commit", err))
+		return
+	}
+	s.finish(group, nil)
+}
+
+// runOne runs one update in a savepoint. What it returns is fatal to the whole group.
+func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
+	if err := u.ctx.Err(); err != nil {
+		u.err = err
+		return nil
+	}
+	if err := s.raw(ctx, "SAVEPOINT u"); err != nil {
+		return err
+	}
+	w := &sqliteTx{s: s}
+	t := &Tx{Reader: Reader{w}, w: w, now: Now()}
+	u.err = recovered(u.fn, t)
+	if w.err != nil {
+		u.err = w.err
+	}
+	if u.err != nil {
+		// A full disk or a damaged file makes SQLite roll the whole transaction back; then there is no savepoint left.
+		if err := s.raw(ctx, "ROLLBACK TO u"); err != nil {
+			return errors.Join(u.err, err)
+		}
+	} else {
+		u.after = t.after
+	}
+	return s.raw(ctx, "RELEASE u")
+}
+
+func (s *sqliteDB) finish(group []*pendingUpdate, err error) {
+	for _, u := range group {
+		if err != nil && u.err == nil {
+			u.err = err
+		}
+		close(u.done)
+	}
+}
+
+func (s *sqliteDB) raw(ctx context.Context, text string) error {
+	st, err := s.prepared(ctx, text)
+	if err != nil {
+		return err
+	}
+	_, err = st.ExecContext(ctx)
+	return err
+}
+
+// prepared returns a statement of the writer's connection, parsed once.
+func (s *sqliteDB) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	if st := s.wstmts[text]; st != nil {
+		return st, nil
+	}
+	st, err := s.conn.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.wstmts) >= cachedStmt {
+		for k, old := range s.wstmts {
+			old.Close()
+			delete(s.wstmts, k)
+			break
+		}
+	}
+	s.wstmts[text] = st
+	return st, nil
+}
+
+// sqliteTx is a savepoint on the writer. Statements run without the caller's context: to interrupt one would
+// roll back the transactions of all who share the commit.
+type sqliteTx struct {
+	s   *sqliteDB
+	err error // of the first queued statement that failed
+}
+
+func (t *sqliteTx) exec(ctx context.Context, text string, args []any) (int64, error) {
+	if t.err != nil {
+		return 0, t.err
+	}
+	ctx = context.WithoutCancel(ctx)
+	st, err := t.s.prepared(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (t *sqliteTx) queue(ctx context.Context, text string, args []any) {
+	if _, err := t.exec(ctx, text, args); err != nil && t.err == nil {
+		t.err = err
+	}
+}
+
+func (t *sqliteTx) query(ctx context.Context, text string, args []any) (Rows, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	ctx = context.WithoutCancel(ctx)
+	st, err := t.s.prepared(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	return sqlRows{rows}, nil
+}
+
+func (t *sqliteTx) queryRow(ctx context.Context, text string, args []any) Row {
+	if t.err != nil {
+		return failedRow{t.err}
+	}
+	ctx = context.WithoutCancel(ctx)
+	st, err := t.s.prepared(ctx, text)
+	if err != nil {
+		return failedRow{err}
+	}
+	return st.QueryRowContext(ctx, args...)
+}
+
+func (s *sqliteDB) query(ctx context.Context, text string, args []any) (Rows, error) {
+	st, err := s.stmts.get(ctx, text)
+	if err != nil {
+		return nil, readError(err)
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return sqlRows{rows}, nil
+}
+
+func (s *sqliteDB) queryRow(ctx context.Context, text string, args []any) Row {
+	st, err := s.stmts.get(ctx, text)
+	if err != nil {
+		return failedRow{readError(err)}
+	}
+	return st.QueryRowContext(ctx, args...)
+}
+
+func readError(err error) error {
+	if isGone(err) {
+		return err
+	}
+	return fmt.Errorf("query: %w", err)
+}
+
+// sqlRows gives database/sql's rows the shape of Rows.
+type sqlRows struct{ *sql.Rows }
+
+func (r sqlRows) Close() { r.Rows.Close() }
+
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }
+
+// stmtCache keeps prepared statements of the readers.
+type stmtCache struct {
+	db *sql.DB
+	mu sync.RWMutex
+	m  map[string]*sql.Stmt
+}
+
+func (c *stmtCache) get(ctx context.Context, text string) (*sql.Stmt, error) {
+	c.mu.RLock()
+	st := c.m[text]
+	c.mu.RUnlock()
+	if st != nil {
+		return st, nil
+	}
+	st, err := c.db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.m[text]; old != nil {
+		st.Close()
+		return old, nil
+	}
+	if c.m == nil || len(c.m) >= cachedStmt {
+		// Statements in use stay valid until their rows are closed; database/sql counts them.
+		for _, old := range c.m {
+			old.Close()
+		}
+		c.m = map[string]*sql.Stmt{}
+	}
+	c.m[text] = st
+	return st, nil
+}
+
+// unique reads the columns from SQLite's message and looks up the index that has them: the error code says what
+// happened, but SQLite names an index only when it is over an expression.
+func (s *sqliteDB) unique(err error) (string, bool) {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return "", false
+	}
+	if c := e.Code(); c != lib.SQLITE_CONSTRAINT_UNIQUE && c != lib.SQLITE_CONSTRAINT_PRIMARYKEY {
+		return "", false
+	}
+	_, cols, _ := strings.Cut(e.Error(), "UNIQUE constraint failed: ")
+	cols, _, _ = strings.Cut(cols, " (")
+	if name, ok := strings.CutPrefix(cols, "index '"); ok {
+		return strings.TrimSuffix(name, "'"), true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.indexes[cols] == "" {
+		s.indexes = s.loadIndexes()
+	}
+	return s.indexes[cols], true
+}
+
+func (s *sqliteDB) loadIndexes() map[string]string {
+	m := map[string]string{}
+	rows, err := s.read.Query(`SELECT t.name, l.name, i.name FROM sqlite_master t, pragma_index_list(t.name) l,
+		pragma_index_info(l.name) i WHERE t.type = 'table' AND l."unique" = 1 ORDER BY t.name, l.name, i.seqno`)
+	if err != nil {
+		return m
+	}
+	defer rows.Close()
+	cols := map[string][]string{}
+	table := map[string]string{}
+	for rows.Next() {
+		var t, index string
+		var col sql.NullString
+		if rows.Scan(&t, &index, &col) != nil {
+			return m
+		}
+		if strings.HasPrefix(index, "sqlite_autoindex_") {
+			index = t + "_pkey" // PostgreSQL's name for a primary key
+		}
+		table[index] = t
+		cols[index] = append(cols[index], t+"."+col.String)
+	}
+	for index, c := range cols {
+		m[strings.Join(c, ", ")] = index
+	}
+	return m
+}
+
+// migrate gives run the whole writer in one transaction.
+func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
+	return s.update(ctx, func(t *Tx) error { return run(t.w) })
+}
+
+func (s *sqliteDB) notify(context.Context, string, string) error { return nil }
+
+func (s *sqliteDB) listen(ctx context.Context, _ []string, _ func(string, string)) error {
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,47 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// Cron is work that recurs. Its one job stays in the queue for good: each run moves it to the next time, so whichever
+// node claims it runs it, no two at once, and a tick missed while all nodes were down is made up for once.
+type Cron struct {
+	Name  string
+	Every time.Duration
+	Run   func(ctx context.Context) error
+}
+
+// cronWait is how long after an error a cron runs again, when its interval is longer.
+const cronWait = time.Minute
+
+// Cron registers recurring work. It is called before Run.
+func (r *Runner) Cron(c Cron) {
+	r.crons = append(r.crons, c)
+	r.Handle(Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Handle: func(ctx context.Context, j Job) error {
+		err := c.Run(ctx)
+		next := time.Now().Truncate(c.Every).Add(c.Every)
+		why := ""
+		if err != nil {
+			r.log.Error("recurring work failed", "cron", c.Name, "error", err)
+			if soon := time.Now().Add(cronWait); soon.Before(next) {
+				next = soon
+			}
+			why = err.Error()
+		}
+		return r.d.Update(ctx, func(tx *db.Tx) error { return r.q.Retry(ctx, tx, j, next, why) })
+	}})
+}
+
+// enterCrons gives each cron its job, and brings forward one that an earlier, longer interval put too far off.
+func (r *Runner) enterCrons(ctx context.Context, tx *db.Tx) {
+	for _, c := range r.crons {
+		kind := "cron." + c.Name
+		next := tx.Now().Truncate(c.Every).Add(c.Every)
+		r.q.Insert(ctx, tx, New{Kind: kind, Dedupe: c.Name, RunAt: next})
+		tx.Queue(ctx, `UPDATE jobs SET run_at = $2 WHERE kind = $1 AND holder = '' AND run_at > $2`, kind, next.UnixMicro())
+	}
+}

@@ -1,0 +1,237 @@
+// Package jobs is durable work on the database that the work is about: a job is inserted in the transaction that makes it
+// necessary, and finished in the transaction that records its effect.
+//
+// # Words
+//
+// A job is of a kind, which has a handler, and stands in a lane: a queue of its own within the kind, such as one
+// destination's mail of one team. Lanes take turns, so a long or a slow one never holds up another. Lanes may form a group
+// that shares a limit, such as all teams' lanes to one destination.
+//
+// # Life of a job
+//
+//	Insert ──► waiting ──claim──► in hand ──Finish──► gone
+//	              ▲                  │ Retry, an error, or the lease ran out
+//	              └──────────────────┤
+//	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
+//
+// run_at is the lease: a claim moves it into the future, so a job whose worker died becomes due again by itself.
+// attempt is the fence: a claim adds one, and Finish, Retry and Park say which attempt they speak for, so that a
+// worker that lost its lease changes nothing ([ErrLost]). A node that starts on SQLite releases all leases, because no
+// other process can hold one; on PostgreSQL nodes watch each other's heartbeat and release those of the dead.
+//
+// # What can go wrong
+//
+// A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint that
+// new work is there may be lost; then the work is found by the next scan. A handler's error is retried by the kind's
+// schedule and then parked, where an operator sees it; nothing is dropped. A clock that steps back by less than an hour
+// holds up nothing, because a job that is due at once is entered as due an hour ago.
+//
+// The package knows nothing of email.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// ErrLost says that the job is no longer this worker's: its lease ran out and another attempt has begun or ended.
+var ErrLost = errors.New("the job's lease was lost")
+
+// never is the run_at of parked jobs.
+const never = math.MaxInt64
+
+// slack is how far in the past a job that is due at once is entered.
+const slack = time.Hour
+
+// Job is a claimed job.
+type Job struct {
+	ID        string
+	Kind      string
+	Lane      string
+	TeamID    string
+	Payload   string
+	Attempt   int // 1 for the first
+	LastError string
+	CreatedAt time.Time
+}
+
+// New is a job to insert. The zero RunAt is due at once.
+type New struct {
+	Kind    string
+	Lane    string // "" stands in a lane of its kind's name
+	TeamID  string
+	Dedupe  string // when not empty, a job of the same kind and key that still waits makes this one needless
+	Payload string
+	RunAt   time.Time
+}
+
+// Queue inserts and ends jobs.
+type Queue struct{ d *db.DB }
+
+// NewQueue returns the queue that lives in d.
+func NewQueue(d *db.DB) *Queue { return &Queue{d} }
+
+const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
+	created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9)`
+
+// Insert adds jobs in the caller's transaction and wakes workers once it is on disk.
+func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
+	for _, n := range all {
+		if n.Lane == "" {
+			n.Lane = n.Kind
+		}
+		runAt := tx.Now().Add(-slack)
+		if !n.RunAt.IsZero() {
+			runAt = n.RunAt
+		}
+		text := insertJob
+		if n.Dedupe != "" {
+			text += ` ON CONFLICT DO NOTHING`
+		}
+		tx.Queue(ctx, text, id.New(), n.Kind, n.Lane, n.TeamID, n.Dedupe, n.Payload, runAt.UnixMicro(), false,
+			tx.Now().UnixMicro())
+		q.wake(tx, n.Kind, n.Lane, runAt)
+	}
+}
+
+// Finish removes the job: its work is done and recorded in this transaction.
+func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) error {
+	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
+	return fenced(n, err, "finish", j)
+}
+
+// Retry makes the job due again at a time.
+func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
+	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, holder = '', last_error = $4 WHERE id = $1 AND attempt = $2`,
+		j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	if err := fenced(n, err, "retry", j); err != nil {
+		return err
+	}
+	q.wake(tx, j.Kind, j.Lane, at)
+	return nil
+}
+
+// Park takes the job out of work until an operator retries it.
+func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) error {
+	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
+	return fenced(n, err, "park", j)
+}
+
+// Remove takes a waiting job away by its dedupe key. It reports false when there is none, or a worker has it in hand.
+func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND holder = ''`, kind, dedupe)
+	return n > 0, err
+}
+
+// Move gives a waiting job another time, by its dedupe key. It reports false when there is none, or a worker has it.
+func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3 WHERE kind = $1 AND dedupe = $2 AND holder = '' AND parked = $4`,
+		kind, dedupe, at.UnixMicro(), false)
+	if n > 0 {
+		q.wake(tx, kind, lane, at)
+	}
+	return n > 0, err
+}
+
+func fenced(n int64, err error, what string, j Job) error {
+	if err != nil {
+		return fmt.Errorf("%s job %s: %w", what, j.ID, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("%s job %s, attempt %d: %w", what, j.ID, j.Attempt, ErrLost)
+	}
+	return nil
+}
+
+const hintTopic = "jobs"
+
+// wake tells workers of every node, after the commit, that a lane has something due at a time.
+func (q *Queue) wake(tx *db.Tx, kind, lane string, at time.Time) {
+	tx.AfterCommit(func() {
+		q.d.Hint(hintTopic, kind+"\t"+lane+"\t"+strconv.FormatInt(at.UnixMicro(), 36))
+	})
+}
+
+func parseHint(p string) (kind, lane string, at int64, ok bool) {
+	kind, rest, ok1 := strings.Cut(p, "\t")
+	lane, when, ok2 := strings.Cut(rest, "\t")
+	at, err := strconv.ParseInt(when, 36, 64)
+	return kind, lane, at, ok1 && ok2 && err == nil
+}
+
+func bounded(s string) string {
+	const limit = 500
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "?")
+}
+
+// Parked is a job that gave up.
+type Parked struct {
+	ID, Kind, Lane, TeamID, LastError string
+	Attempts                          int
+	CreatedAt                         time.Time
+}
+
+// ParkedJobs lists jobs that gave up, oldest first, at most limit of those after the id.
+func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
+	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, attempt, created_at FROM jobs
+		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
+	return db.Collect(rows, err, func(r db.Row) (p Parked, err error) {
+		var created int64
+		err = r.Scan(&p.ID, &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Attempts, &created)
+		p.CreatedAt = db.Time(created)
+		return p, err
+	})
+}
+
+// Unpark makes a parked job due at once, with all its tries before it again.
+func (q *Queue) Unpark(ctx context.Context, jobID string) error {
+	return q.d.Update(ctx, func(tx *db.Tx) error {
+		var kind, lane string
+		err := tx.QueryRow(ctx, `SELECT kind, lane FROM jobs WHERE id = $1 AND parked`, jobID).Scan(&kind, &lane)
+		if errors.Is(err, db.ErrNoRows) {
+			return fault.NotFoundf("There is no parked job %s. `postrider jobs` lists those that are.", jobID)
+		}
+		if err != nil {
+			return fmt.Errorf("unpark job %s: %w", jobID, err)
+		}
+		at := tx.Now().Add(-slack)
+		tx.Queue(ctx, `UPDATE jobs SET parked = $2, attempt = 0, run_at = $3 WHERE id = $1`, jobID, false, at.UnixMicro())
+		q.wake(tx, kind, lane, at)
+		return nil
+	})
+}
+
+// Waiting is how much of a kind waits.
+type Waiting struct {
+	Kind    string
+	Jobs    int
+	Parked  int
+	DueFrom time.Time // when the oldest job that waits became or becomes due; zero when all are parked
+}
+
+// Stats counts jobs by kind. It reads the whole queue and is meant for operators.
+func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
+	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
+		GROUP BY kind ORDER BY kind`)
+	return db.Collect(rows, err, func(r db.Row) (w Waiting, err error) {
+		var first int64
+		err = r.Scan(&w.Kind, &w.Jobs, &w.Parked, &first)
+		if first != never {
+			w.DueFrom = db.Time(first)
+		}
+		return w, err
+	})
+}

@@ -1,0 +1,152 @@
+// Package events is the hallway: everything that happens to an email, a domain or a suppression passes through
+// [Hallway.Record], in the transaction that makes it so.
+//
+// Record writes an email's events to its timeline and then tells each listener, in the same transaction: the email's
+// state advances, a hard bounce suppresses, a webhook is queued. Listeners are how what stands below speaks to what stands
+// above; cli registers them, in the order in which they run. A listener must only write rows; when it fails, the whole
+// transaction does, and whatever led to the event is tried again.
+//
+// The package does not decide what happened and sends nothing anywhere.
+package events
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// Type names an event as webhooks do.
+type Type string
+
+const (
+	EmailQueued     Type = "email.queued" // for the timeline alone; no webhook has it
+	EmailScheduled  Type = "email.scheduled"
+	EmailCanceled   Type = "email.canceled" // for the timeline alone
+	EmailSent       Type = "email.sent"
+	EmailDelivered  Type = "email.delivered"
+	EmailDelayed    Type = "email.delivery_delayed"
+	EmailBounced    Type = "email.bounced"
+	EmailComplained Type = "email.complained"
+	EmailOpened     Type = "email.opened"
+	EmailClicked    Type = "email.clicked"
+	EmailFailed     Type = "email.failed"
+	EmailSuppressed Type = "email.suppressed"
+
+	DomainCreated Type = "domain.created"
+	DomainUpdated Type = "domain.updated"
+	DomainDeleted Type = "domain.deleted"
+
+	SuppressionAdded   Type = "suppression.added"
+	SuppressionRemoved Type = "suppression.removed"
+)
+
+// Event is something that happened.
+type Event struct {
+	ID     string // made by Record when empty
+	TeamID string
+	Type   Type
+	At     time.Time // the transaction's time when zero
+
+	// Of email events.
+	EmailID     string
+	DomainID    string
+	BroadcastID string
+	Recipient   string // the envelope address that it happened to; empty when it is of the whole email
+
+	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, and the changed resource's own type for
+	// others.
+	Data any
+}
+
+// Bounce says why a recipient's mail came back (webhook reference 2.3).
+type Bounce struct {
+	Type           string   `json:"type"`    // Permanent, Transient or Undetermined
+	SubType        string   `json:"subType"` // General, NoEmail, MailboxFull, MessageTooLarge, ContentRejected, AttachmentRejected, Undetermined
+	Message        string   `json:"message"`
+	DiagnosticCode []string `json:"diagnosticCode"`
+
+	// Suppress is true when the address itself is at fault for good, so that nothing should be sent to it again.
+	// Blocks by a host's policy are ours to mend and never suppress.
+	Suppress bool `json:"-"`
+	// Simulated is true for the test addresses, which leave no trace in reputation or suppressions.
+	Simulated bool `json:"-"`
+}
+
+// Complaint is a recipient's report of spam.
+type Complaint struct {
+	Simulated bool `json:"-"`
+}
+
+// Failed says why an email could not be sent at all.
+type Failed struct {
+	Reason string `json:"reason"`
+}
+
+// Suppressed says why a recipient was not mailed.
+type Suppressed struct {
+	Message        string   `json:"message"`
+	Type           string   `json:"type"`   // Suppressed or OnAccountSuppressionList
+	Reason         string   `json:"reason"` // previous_bounce or previous_complaint
+	DiagnosticCode []string `json:"diagnosticCode"`
+}
+
+// Listener hears of events in the transaction that records them.
+type Listener interface {
+	Recorded(ctx context.Context, tx *db.Tx, all []Event) error
+}
+
+// Hallway records events. Its listeners are fixed before the first Record.
+type Hallway struct{ listeners []Listener }
+
+// Listen adds a listener, which hears after those before it.
+func (h *Hallway) Listen(l Listener) { h.listeners = append(h.listeners, l) }
+
+// Record writes the events of emails to their timelines and tells all listeners.
+func (h *Hallway) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
+	for i := range all {
+		e := &all[i]
+		if e.ID == "" {
+			e.ID = id.New()
+		}
+		if e.At.IsZero() {
+			e.At = tx.Now()
+		}
+		if e.EmailID == "" {
+			continue
+		}
+		if err := insert(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	for _, l := range h.listeners {
+		if err := l.Recorded(ctx, tx, all); err != nil {
+			return fmt.Errorf("tell a listener of %d events: %w", len(all), err)
+		}
+	}
+	return nil
+}
+
+// detail is what of an event's data is counted or filtered by.
+func (e *Event) detail() string {
+	if b, ok := e.Data.(*Bounce); ok {
+		return strings.ToLower(b.Type)
+	}
+	return ""
+}
+
+func (e *Event) encoded() (string, error) {
+	if e.Data == nil {
+		return "", nil
+	}
+	text, err := json.Marshal(e.Data)
+	if err != nil {
+		return "", fmt.Errorf("encode the data of %s: %w", e.Type, err)
+	}
+	return string(text), nil
+}

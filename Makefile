@@ -1,0 +1,37 @@
+# make test passes the tests; it installs what is missing where it can, and says plainly how where it cannot.
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: test lint deps fuzz bench kill build
+
+build:
+	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
+
+# -race needs cgo's compiler; everything else is built without cgo.
+test: deps
+	go test -race -timeout 20m ./...
+	cd compat && node --test
+
+lint:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then \
+		echo "not gofmt'ed: $$unformatted"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+deps:
+	@bash scripts/deps
+
+# Each fuzz target for a while: make fuzz FUZZTIME=5m
+FUZZTIME ?= 20s
+fuzz:
+	@bash scripts/fuzz $(FUZZTIME)
+
+# End to end, on SQLite and on PostgreSQL.
+bench: build deps
+	bin/postrider bench
+	bash scripts/with-postgres bin/postrider bench
+
+# kill -9 at random moments, more rounds than make test has: make kill ROUNDS=20
+ROUNDS ?= 20
+kill: deps
+	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/

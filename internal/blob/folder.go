@@ -1,0 +1,217 @@
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	shards = 256
+	// tmpName holds what is being written. It is in the folder itself so that a rename never crosses file systems, and
+	// apart from the shards so that leftovers are found without a walk over all blobs.
+	tmpName = ".tmp"
+	tmpAge  = 24 * time.Hour
+	// slash stands for "/" in file names: a key has no "=".
+	slash = "="
+)
+
+// folder is a store in a folder: <root>/<two hexadecimal digits>/<key with "=" for "/">. The digits are of the key's
+// hash, because keys that begin with a time would fill one shard after the other. All folders are made on opening,
+// so no Put has to make one durable.
+type folder struct {
+	root string
+}
+
+func openFolder(root string) (*Store, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("blob folder: %w", err)
+	}
+	f := &folder{root: root}
+	if err := f.prepare(); err != nil {
+		return nil, fmt.Errorf("prepare blob folder %s: %w", root, err)
+	}
+	return &Store{b: f}, nil
+}
+
+// prepare makes the folders and removes what Puts of former lives left behind. Another process may be writing into
+// the same folder, so only what is old goes.
+func (f *folder) prepare() error {
+	if err := makeRoot(f.root); err != nil {
+		return err
+	}
+	for i := range shards {
+		if err := mkdir(filepath.Join(f.root, fmt.Sprintf("%02x", i))); err != nil {
+			return err
+		}
+	}
+	tmp := filepath.Join(f.root, tmpName)
+	if err := mkdir(tmp); err != nil {
+		return err
+	}
+	left, err := os.ReadDir(tmp)
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > tmpAge {
+			// Another process may be sweeping too.
+			if err := os.Remove(filepath.Join(tmp, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return syncDir(f.root)
+}
+
+// makeRoot makes the root and what is missing above it, each name made durable in the folder above.
+func makeRoot(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeRoot(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func mkdir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (f *folder) path(key string) string {
+	h := sha256.Sum256([]byte(key))
+	return filepath.Join(f.root, hex.EncodeToString(h[:1]), strings.ReplaceAll(key, "/", slash))
+}
+
+func (f *folder) put(_ context.Context, key string, r *source) (int64, error) {
+	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // Mode 0600.
+	if err != nil {
+		return 0, full(err)
+	}
+	n, err := fill(tmp, r)
+	if err == nil {
+		path := f.path(key)
+		if err = os.Rename(tmp.Name(), path); err == nil {
+			return n, full(syncDir(filepath.Dir(path)))
+		}
+	}
+	return 0, full(errors.Join(err, os.Remove(tmp.Name())))
+}
+
+// fill writes all of r to a file, makes it durable, and closes it whatever happens.
+func fill(f *os.File, r io.Reader) (int64, error) {
+	n, err := io.Copy(f, r)
+	if err == nil {
+		err = f.Sync()
+	}
+	return n, errors.Join(err, f.Close())
+}
+
+// full marks errors of a disk without space. What the reader of a Put had to say is not about our disk.
+func full(err error) error {
+	if _, theirs := errors.AsType[*sourceError](err); theirs {
+		return err
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return err
+}
+
+func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
+	file, err := os.Open(f.path(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+func (f *folder) remove(_ context.Context, key string) error {
+	err := os.Remove(f.path(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNotFound
+	}
+	return err
+}
+
+func (f *folder) list(ctx context.Context, prefix string, fn func(Info) error) error {
+	prefix = strings.ReplaceAll(prefix, "/", slash)
+	for i := range shards {
+		if err := listShard(ctx, filepath.Join(f.root, fmt.Sprintf("%02x", i)), prefix, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listShard reads a folder some names at a time, so that its size does not matter.
+func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("list blobs: %w", err)
+	}
+	defer d.Close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		entries, err := d.ReadDir(1000)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list blobs: %w", err)
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), prefix) || !e.Type().IsRegular() {
+				continue
+			}
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // Deleted since.
+			}
+			if err != nil {
+				return fmt.Errorf("list blobs: %w", err)
+			}
+			key := strings.ReplaceAll(e.Name(), slash, "/")
+			if err := fn(Info{Key: key, Size: info.Size(), Modified: info.ModTime()}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f *folder) close() error { return nil }
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,260 @@
+package config
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// complete fills in what is derived from other settings and from the machine.
+func (l *loader) complete(src Source) {
+	c := &l.config
+	if c.Hostname == "" {
+		name, err := src.Hostname()
+		if err != nil || name == "" {
+			l.problem("hostname: the machine does not tell its name (%v); set hostname", err)
+		}
+		c.Hostname = name
+	}
+	c.Hostname = hostName(c.Hostname)
+	if c.PublicURL == "" {
+		c.PublicURL = localURL(c.HTTPListen)
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	c.BlobURL = cmp.Or(c.BlobURL, filepath.Join(c.DataDir, "blobs"))
+	if c.DeliveryWorkers == 0 {
+		c.DeliveryWorkers = max(16, 4*runtime.NumCPU())
+	}
+	if c.Signers == 0 {
+		c.Signers = runtime.NumCPU()
+	}
+	for i, s := range c.DNSServers {
+		if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+			c.DNSServers[i] = netip.AddrPortFrom(ip, 53).String()
+		}
+	}
+	c.BounceHost = cmp.Or(hostName(c.BounceHost), c.Hostname)
+	c.InboundHost = cmp.Or(hostName(c.InboundHost), c.Hostname)
+	c.SPFInclude = cmp.Or(hostName(c.SPFInclude), c.Hostname)
+	if u, err := url.Parse(c.PublicURL); err == nil && c.TrackingHost == "" {
+		c.TrackingHost = u.Hostname()
+	}
+	c.TrackingHost = hostName(c.TrackingHost)
+	c.CAAIssuer = hostName(c.CAAIssuer)
+	c.ManagedDomain = hostName(c.ManagedDomain)
+	for i, d := range c.SandboxDomains {
+		c.SandboxDomains[i] = hostName(d)
+	}
+	for label, r := range c.Regions {
+		r.BounceHost = cmp.Or(hostName(r.BounceHost), c.BounceHost)
+		r.InboundHost = cmp.Or(hostName(r.InboundHost), c.InboundHost)
+		r.SPFInclude = cmp.Or(hostName(r.SPFInclude), c.SPFInclude)
+		r.TrackingHost = cmp.Or(hostName(r.TrackingHost), c.TrackingHost)
+		c.Regions[label] = r
+	}
+}
+
+// hostName is the form in which names are compared: lower case, without the dot of the root.
+func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+// localURL is the URL of a listener for who is on the same machine.
+func localURL(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "" // Reported with http_listen.
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	if port == "80" {
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		return "http://" + host
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// wrong reports a value that cannot be, with where it came from.
+func (l *loader) wrong(key, format string, args ...any) {
+	origin := ""
+	if s := l.find(key); s != nil && s.origin != "" && s.origin != "default" {
+		origin = " (" + s.origin + ")"
+	}
+	l.problem("%s%s: %s", key, origin, fmt.Sprintf(format, args...))
+}
+
+// check reports every value that the program could not work with.
+func (l *loader) check() {
+	c := &l.config
+	if c.DataDir == "" {
+		l.wrong("data_dir", "is empty; name a folder")
+	}
+	l.checkAddresses()
+	l.checkRelay()
+	l.checkNumbers()
+	l.checkNames()
+	l.oneOf("transport", c.Transport, "direct", "relay", "capture")
+	l.oneOf("relay_tls", c.RelayTLS, "opportunistic", "required", "implicit", "none")
+	l.oneOf("log_format", c.LogFormat, "text", "json")
+	if len(c.Roles) == 0 {
+		l.wrong("roles", "is empty; name at least one of api, delivery, jobs")
+	}
+	for i, r := range c.Roles {
+		l.oneOf("roles", r, "api", "delivery", "jobs")
+		if slices.Contains(c.Roles[:i], r) {
+			l.wrong("roles", "%s is named twice", r)
+		}
+	}
+}
+
+func (l *loader) oneOf(key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		l.wrong(key, "%q is not known; use one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func (l *loader) checkAddresses() {
+	c := &l.config
+	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
+		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // It may have a password.
+	}
+	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
+		l.wrong("blob_url", "scheme %q is not known; use a folder, file://, s3:// or mem://", scheme)
+	}
+	if b, err := hex.DecodeString(string(c.SecretKey)); c.SecretKey != "" && (err != nil || len(b) != 32) {
+		l.wrong("secret_key", "must be 64 hexadecimal digits; make one with `openssl rand -hex 32`, or leave it empty")
+	}
+	if !hostPort(c.HTTPListen, true) {
+		l.wrong("http_listen", "%q is no address; write :8080 or 127.0.0.1:8080", c.HTTPListen)
+	}
+	if s := c.PublicURL; s != "" {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			l.wrong("public_url", "%q must be a URL such as https://mail.example.com, without a query", s)
+		}
+	}
+	for _, s := range c.DNSServers {
+		_, errPort := netip.ParseAddrPort(s)
+		_, errAddr := netip.ParseAddr(strings.Trim(s, "[]"))
+		if errPort != nil && errAddr != nil {
+			l.wrong("dns_servers", "%q is no address; write 9.9.9.9 or [2620:fe::fe]:53", s)
+		}
+	}
+}
+
+// hostPort reports whether s is host:port; a listener's host may be empty and its port 0.
+func hostPort(s string, listen bool) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && (listen || host != "" && n > 0)
+}
+
+func (l *loader) checkRelay() {
+	c := &l.config
+	if c.RelayAddr == "" {
+		if c.Transport == "relay" {
+			l.wrong("relay_addr", "is empty; transport relay needs the relay's host:port")
+		}
+		return
+	}
+	if !hostPort(c.RelayAddr, false) {
+		l.wrong("relay_addr", "%q is not host:port; write smtp.example.com:587", c.RelayAddr)
+		return
+	}
+	if (c.RelayUsername == "") != (c.RelayPassword == "") {
+		l.wrong("relay_username", "and relay_password belong together; set both or neither")
+	}
+	host, _, _ := net.SplitHostPort(c.RelayAddr)
+	ip, err := netip.ParseAddr(host)
+	local := host == "localhost" || err == nil && ip.IsLoopback()
+	if c.RelayPassword != "" && c.RelayTLS == "none" && !local {
+		l.wrong("relay_tls", "none would send the password in clear to %s; use required or implicit", host)
+	}
+}
+
+func (l *loader) checkNumbers() {
+	c := &l.config
+	between := func(key string, n, low, high int) {
+		if n < low || n > high {
+			l.wrong(key, "is %d, must be between %d and %d", n, low, high)
+		}
+	}
+	between("smtp_port", c.SMTPPort, 1, math.MaxUint16)
+	between("delivery_workers", c.DeliveryWorkers, 0, 100_000)
+	between("signers", c.Signers, 0, 10_000)
+	between("lane_concurrency", c.LaneConcurrency, 1, 10_000)
+	between("connections_max", c.ConnectionsMax, 1, 100_000)
+	between("rate_limit", c.RateLimit, 0, 1_000_000)
+	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // In this form NaN is refused too.
+		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
+	}
+	if c.AttachmentMax < 1<<10 || c.AttachmentMax > 1<<30 {
+		l.wrong("attachment_max", "is %v, must be between 1KB and 1GB", c.AttachmentMax)
+	}
+	if c.ShutdownGrace < 0 || c.ShutdownGrace > time.Hour {
+		l.wrong("shutdown_grace", "is %v, must be between 0s and 1h", c.ShutdownGrace)
+	}
+	if n := len(c.RetrySchedule); n < 1 || n > 100 {
+		l.wrong("retry_schedule", "has %d waits, must have 1 to 100", n)
+	}
+	for _, d := range c.RetrySchedule {
+		if d < time.Second || d > 7*24*time.Hour {
+			l.wrong("retry_schedule", "has a wait of %v; each must be between 1s and 168h", d)
+		}
+	}
+}
+
+// domain is a name as DNS has it; the underscore is for names such as _spf.example.com.
+var domain = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+func (l *loader) checkNames() {
+	c := &l.config
+	name := func(key, value string) {
+		if value != "" && (len(value) > 253 || !domain.MatchString(hostName(value))) {
+			l.wrong(key, "%q is not a domain name", value)
+		}
+	}
+	hosts := func(prefix string, r Region) {
+		name(prefix+"bounce_host", r.BounceHost)
+		name(prefix+"inbound_host", r.InboundHost)
+		name(prefix+"spf_include", r.SPFInclude)
+		name(prefix+"tracking_host", r.TrackingHost)
+	}
+	name("hostname", c.Hostname)
+	name("caa_issuer", c.CAAIssuer)
+	name("managed_domain", c.ManagedDomain)
+	for _, d := range c.SandboxDomains {
+		name("sandbox_domain", d)
+	}
+	hosts("", Region{c.BounceHost, c.InboundHost, c.SPFInclude, c.TrackingHost})
+	for _, label := range slices.Sorted(maps.Keys(c.Regions)) {
+		if strings.Contains(label, ".") || !domain.MatchString(label) {
+			l.wrong("regions."+label, "a label has lower-case letters, digits and hyphens only")
+		}
+		hosts("regions."+label+".", c.Regions[label])
+	}
+	for _, s := range [][2]string{{"dkim_selector", c.DKIMSelector}, {"dkim_selector_ed25519", c.DKIMSelectorEd25519}} {
+		if !domain.MatchString(s[1]) {
+			l.wrong(s[0], "%q is not a selector: lower-case letters, digits, hyphens", s[1])
+		}
+	}
+	if c.DKIMSelector == c.DKIMSelectorEd25519 {
+		l.wrong("dkim_selector_ed25519", "is the same as dkim_selector; each key needs its own")
+	}
+}

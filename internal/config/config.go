@@ -1,0 +1,149 @@
+// Package config reads the settings of a node: one typed Config, filled from built-in defaults, then postrider.toml,
+// then POSTRIDER_* variables, then flags, each over the one before.
+//
+// Invariants: a setting is declared once, as a field of Config with its tags; its key in the file, its variable, its
+// flag, its default and its line in docs/configuration.md all come from there. A Config that Load returned without an
+// error is valid and complete: what is derived from other settings or from the machine is filled in.
+//
+// Failure: Load reports all problems at once, each with the setting, where its value came from, and what to do.
+// Nothing is guessed: a key of the file that is not known is a problem.
+//
+// Not here: what changes while the program runs (domains, keys, limits of a team); that is data in the database. Only
+// cli imports this package; it hands each part the few values that it needs.
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config has the settings of a node. The tags are the key, the default in text, and the explanation for the manual.
+type Config struct {
+	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, where those have no setting of their own."`
+	DatabaseURL Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
+	BlobURL     string `toml:"blob_url" doc:"Where raw messages and attachments are kept: a folder, file:///folder, s3://bucket?region=..., or mem:// (lost at exit). Empty: data_dir/blobs."`
+	SecretKey   Secret `toml:"secret_key" doc:"Master key of sealed secrets and signed links, 64 hexadecimal digits, the same on all nodes. Empty: read from data_dir/secret.key, which is made at the first start. Keep a copy."`
+
+	HTTPListen       string `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
+	PublicURL        string `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen."`
+	Hostname         string `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
+	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make. 0: no limit."`
+	RequireUserAgent bool   `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
+	LegacyAliases    bool   `toml:"legacy_aliases" default:"true" doc:"Serve the older names of operations too (/audiences and the like)."`
+	AttachmentMax    Size   `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
+
+	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept and shown, never sent)."`
+	RelayAddr       string          `toml:"relay_addr" doc:"host:port of the relay."`
+	RelayUsername   string          `toml:"relay_username" doc:"User name at the relay. Empty: no authentication."`
+	RelayPassword   Secret          `toml:"relay_password" doc:"Password at the relay."`
+	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS when offered), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none."`
+	SMTPPort        int             `toml:"smtp_port" default:"25" doc:"Port that direct transport dials. Anything but 25 is for tests."`
+	DNSServers      []string        `toml:"dns_servers" doc:"Resolvers to ask, as address or address:port. DANE needs one that validates DNSSEC. Empty: those of the system."`
+	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Deliveries at the same time. 0: four per CPU, at least 16."`
+	Signers         int             `toml:"signers" default:"0" doc:"DKIM signatures at the same time. 0: one per CPU."`
+	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between attempts to deliver, each varied a little. After the last one the email bounces."`
+	LaneConcurrency int             `toml:"lane_concurrency" default:"10" doc:"Connections to one destination at the same time."`
+	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination. 0: no limit."`
+	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections to all destinations at the same time."`
+
+	BounceHost          string   `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
+	InboundHost         string   `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
+	SPFInclude          string   `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
+	TrackingHost        string   `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
+	DKIMSelector        string   `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
+	DKIMSelectorEd25519 string   `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
+	CAAIssuer           string   `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
+	ManagedDomain       string   `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`
+	SandboxDomains      []string `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses: bounced@, delivered@ and the like act out an outcome, and onboarding@ may send to one's own address."`
+	SandboxSend         bool     `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`
+	TrustDomains        bool     `toml:"trust_domains" default:"false" doc:"Development: sending domains count as verified without DNS."`
+	AllowLoopback       bool     `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
+
+	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs. Nodes that share the work need database_url."`
+	MigrateOnStart bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
+	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`
+	LogLevel       slog.Level    `toml:"log_level" default:"info" doc:"Least level that is logged: debug, info, warn or error."`
+	LogFormat      string        `toml:"log_format" default:"text" doc:"text, for people, or json."`
+
+	Regions map[string]Region `toml:"regions" doc:"Hosts per region, in the file only, as tables such as [regions.us-east-1]. What a region leaves out is as above."`
+}
+
+// Region has the hosts that the domains of a region point at.
+type Region struct {
+	BounceHost   string `toml:"bounce_host"`
+	InboundHost  string `toml:"inbound_host"`
+	SPFInclude   string `toml:"spf_include"`
+	TrackingHost string `toml:"tracking_host"`
+}
+
+// Region returns the hosts of a region; those of the node when the region has no table.
+func (c Config) Region(label string) Region {
+	if r, ok := c.Regions[label]; ok {
+		return r
+	}
+	return Region{c.BounceHost, c.InboundHost, c.SPFInclude, c.TrackingHost}
+}
+
+// Secret is a setting that does not show when a Config is printed or logged. Convert it to a string to use it.
+type Secret string
+
+// String hides the value.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "(set)"
+}
+
+// GoString hides the value from %#v.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// MarshalText hides the value from encoders and from slog.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Size is a number of bytes. In text it is a whole number with an optional unit, KB, MB or GB, of 1,024 each.
+type Size int64
+
+var _ encoding.TextUnmarshaler = (*Size)(nil)
+
+// UnmarshalText reads a size such as "40MB", "512 kb" or "1000".
+func (s *Size) UnmarshalText(text []byte) error {
+	t := strings.ToUpper(strings.TrimSpace(string(text)))
+	digits := strings.TrimRight(t, "BIKMG ")
+	shift := 0
+	switch strings.TrimSpace(t[len(digits):]) {
+	case "", "B":
+	case "K", "KB", "KIB":
+		shift = 10
+	case "M", "MB", "MIB":
+		shift = 20
+	case "G", "GB", "GIB":
+		shift = 30
+	default:
+		return fmt.Errorf("%q is not a size: write it as 40MB, 512KB or 1000", text)
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return fmt.Errorf("%q is not a size: write it as 40MB, 512KB or 1000", text)
+	}
+	*s = Size(n << shift)
+	return nil
+}
+
+// String returns the size in the greatest unit that divides it.
+func (s Size) String() string {
+	for _, u := range []struct {
+		shift int
+		name  string
+	}{{30, "GB"}, {20, "MB"}, {10, "KB"}} {
+		if s != 0 && s%(1<<u.shift) == 0 {
+			return strconv.FormatInt(int64(s)>>u.shift, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}

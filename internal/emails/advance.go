@@ -1,0 +1,42 @@
+package emails
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+)
+
+// Recorded advances the states of emails and recipients: the hallway calls it for every event.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	for i := range all {
+		e := &all[i]
+		to, ok := stateOf[e.Type]
+		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled || e.Type == events.EmailCanceled {
+			continue // The first events are written with the email, and Cancel takes the state itself.
+		}
+		advance(ctx, tx, e, to)
+	}
+	return nil
+}
+
+func advance(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
+	switch {
+	case e.Recipient != "":
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
+			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rank[to], e.At.UnixMicro())
+	case to != Sent:
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
+			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
+	}
+	if to == Suppressed {
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3
+			AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state <> $2)`,
+			e.EmailID, string(to), rank[to])
+		return
+	}
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to), rank[to])
+}
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

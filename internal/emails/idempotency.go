@@ -1,0 +1,128 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// Idempotency is a caller's key for a request (API reference section 6). The zero value is none.
+type Idempotency struct {
+	Scope string // method and path: the same key may serve different operations
+	Key   string
+	Hash  string // of the payload in a canonical form
+}
+
+// answer is what a request led to, as it is replayed.
+type answer struct {
+	IDs    []string     `json:"ids"`
+	Errors []BatchError `json:"errors,omitempty"`
+
+	key Idempotency
+}
+
+// running are the keys of requests that this node is carrying out. The table decides between nodes.
+type running struct {
+	mu sync.Mutex
+	m  map[string]bool
+}
+
+func (r *running) enter(k string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.m[k] {
+		return false
+	}
+	r.m[k] = true
+	return true
+}
+
+func (r *running) leave(k string) {
+	r.mu.Lock()
+	delete(r.m, k)
+	r.mu.Unlock()
+}
+
+const idempotencyIndex = "idempotency_keys_pkey"
+
+// once carries do out unless the key has an answer already. Only what was accepted is remembered, in the transaction that
+// accepts it; a request that failed frees its key.
+func (s *Service) once(ctx context.Context, p teams.Principal, key Idempotency, do func(*answer) error) (answer, error) {
+	a := answer{key: key}
+	if key.Key == "" {
+		return a, do(&a)
+	}
+	if len(key.Key) > 256 {
+		return a, fault.New(fault.BadIdempotencyKey, "Idempotency-Key", "The idempotency key must have 1 to 256 characters.")
+	}
+	token := p.TeamID + "\x00" + key.Scope + "\x00" + key.Key
+	if !s.running.enter(token) {
+		return a, fault.New(fault.InFlight, "Idempotency-Key", "A request with this idempotency key is still being carried out. "+
+			"Try again in a moment.")
+	}
+	defer s.running.leave(token)
+	if old, err := s.recall(ctx, p.TeamID, key); err != nil || old != nil {
+		return deref(old), err
+	}
+	err := do(&a)
+	if s.d.Violates(err, idempotencyIndex) {
+		old, err := s.recall(ctx, p.TeamID, key)
+		if err == nil && old == nil {
+			err = errors.New("the idempotency key was taken and is gone")
+		}
+		return deref(old), err
+	}
+	return a, err
+}
+
+func deref(a *answer) answer {
+	if a == nil {
+		return answer{}
+	}
+	return *a
+}
+
+// recall returns the answer that the key has, nil when it has none.
+func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
+	var hash, response string
+	var created int64
+	err := s.d.QueryRow(ctx, `SELECT payload_hash, response, created_at FROM idempotency_keys
+		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, key.Scope, key.Key).Scan(&hash, &response, &created)
+	switch {
+	case errors.Is(err, db.ErrNoRows) || err == nil && db.Now().Sub(db.Time(created)) > keyLifetime:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look up idempotency key: %w", err)
+	case hash != key.Hash:
+		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key", "This idempotency key was used with another payload. "+
+			"Use a new key for a new email.")
+	}
+	var a answer
+	if err := json.Unmarshal([]byte(response), &a); err != nil {
+		return nil, fmt.Errorf("read the answer of an idempotency key: %w", err)
+	}
+	return &a, nil
+}
+
+// remember stores the answer for the key. A key taken meanwhile violates the index and undoes the transaction.
+func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *answer) error {
+	if a.key.Key == "" {
+		return nil
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3 AND created_at < $4`,
+		teamID, a.key.Scope, a.key.Key, tx.Now().Add(-keyLifetime).UnixMicro())
+	tx.Queue(ctx, `INSERT INTO idempotency_keys (team_id, scope, idempotency_key, payload_hash, response, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, a.key.Scope, a.key.Key, a.key.Hash, string(text), tx.Now().UnixMicro())
+	return nil
+}

@@ -1,0 +1,162 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// DeliveryKind is the kind of the jobs that delivery works: one email to one destination domain.
+const DeliveryKind = "delivery"
+
+// Delivery is the payload of a delivery job.
+type Delivery struct {
+	EmailID string `json:"email"`
+	Domain  string `json:"domain"`
+	Only    bool   `json:"only,omitempty"` // the email has no other destination
+}
+
+func (d Delivery) encode() string {
+	text, err := json.Marshal(d)
+	if err != nil {
+		panic("emails: a delivery cannot be encoded: " + err.Error()) // two strings and a bool always can
+	}
+	return string(text)
+}
+
+// DecodeDelivery reads a delivery job's payload.
+func DecodeDelivery(payload string) (d Delivery, err error) {
+	if err := json.Unmarshal([]byte(payload), &d); err != nil {
+		return d, fmt.Errorf("read the payload of a delivery job: %w", err)
+	}
+	return d, nil
+}
+
+// Lane is the lane of a team's mail to a destination; see [Destination].
+func Lane(domain, teamID string) string { return domain + "|" + teamID }
+
+// Destination is the domain that a lane leads to: all teams' lanes to it share its limits.
+func Destination(lane string) string {
+	domain, _, _ := strings.Cut(lane, "|")
+	return domain
+}
+
+// Outgoing is what delivery needs of an email for one destination.
+type Outgoing struct {
+	ID          string
+	TeamID      string
+	DomainID    string
+	BroadcastID string
+	CreatedAt   time.Time
+	LastEvent   State
+	To          []string // envelope addresses at the destination that are not settled
+	UTF8        bool     // an address needs SMTPUTF8
+
+	row         emailRow
+	body        bodies
+	attachments []Attachment
+}
+
+type bodies struct {
+	html, text string
+	parts      int
+	headers    string
+}
+
+// ErrGone says that the email does not exist, so there is nothing to deliver.
+var ErrGone = errors.New("the email does not exist")
+
+// Outgoing loads an email for a destination. Bodies are read with it; attachments when it is composed.
+func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
+	o := &Outgoing{}
+	r := &o.row
+	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+`, b.html, b.body_text, b.parts, b.headers
+		FROM emails e JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, d.EmailID).
+		Scan(r.dest(&o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
+	}
+	o.ID, o.TeamID, o.DomainID, o.BroadcastID = r.ID, r.TeamID, r.DomainID, r.BroadcastID
+	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
+	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
+	if err != nil {
+		return nil, fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
+	}
+	for _, a := range to {
+		o.To = append(o.To, a.Addr())
+		o.UTF8 = o.UTF8 || a.NeedsUTF8()
+	}
+	return o, nil
+}
+
+// Compose makes the message, without signatures. The same email gives the same bytes each time.
+func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
+	e, err := o.row.email()
+	if err != nil {
+		return nil, err
+	}
+	m := message.Message{ID: e.MessageID, Date: o.CreatedAt, Subject: e.Subject, Seed: o.ID}
+	if !e.ScheduledAt.IsZero() {
+		m.Date = e.ScheduledAt
+	}
+	if m.From, err = message.ParseAddress(e.From); err != nil {
+		return nil, fmt.Errorf("read stored sender of email %s: %w", o.ID, err)
+	}
+	for _, l := range []struct {
+		dst  *[]message.Address
+		list []string
+	}{{&m.To, e.To}, {&m.Cc, e.Cc}, {&m.ReplyTo, e.ReplyTo}} {
+		if *l.dst, err = addresses(l.list); err != nil {
+			return nil, err
+		}
+	}
+	if m.Headers, err = decodeList[message.Field](o.body.headers); err != nil {
+		return nil, fmt.Errorf("read the headers of email %s: %w", o.ID, err)
+	}
+	m.HTML, m.Text = o.body.html, o.body.text
+	if o.body.parts&gaveText == 0 {
+		m.Text = message.TextFromHTML(m.HTML)
+	}
+	if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {
+		return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
+	}
+	for i := range o.attachments {
+		a := &o.attachments[i]
+		content, err := s.content(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		m.Attachments = append(m.Attachments, message.Attachment{Filename: a.Filename, ContentType: a.ContentType,
+			ContentID: a.ContentID, Content: content})
+	}
+	composed, err := m.Compose()
+	if err != nil {
+		return nil, fault.Invalidf("", "The email cannot be composed: %s", err).Because(err)
+	}
+	return composed, nil
+}
+
+func (s *Service) content(ctx context.Context, a *Attachment) ([]byte, error) {
+	r, err := s.blobs.Get(ctx, a.blobKey)
+	if err != nil {
+		return nil, fmt.Errorf("open attachment %s: %w", a.ID, err)
+	}
+	defer r.Close()
+	content := make([]byte, a.Size)
+	if _, err := io.ReadFull(r, content); err != nil {
+		return nil, fmt.Errorf("read attachment %s: %w", a.ID, err)
+	}
+	return content, nil
+}

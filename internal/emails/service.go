@@ -1,0 +1,397 @@
+package emails
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// Config is what of the configuration concerns emails.
+type Config struct {
+	MaxSize            int64    // octets of a whole message, attachments encoded
+	TestDomainsRefused []string // recipients there are refused
+	PublicURL          string   // that links to downloads and shared emails begin with, without a slash at the end
+}
+
+// Service has the verbs of emails.
+type Service struct {
+	c            Config
+	d            *db.DB
+	q            *jobs.Queue
+	hall         *events.Hallway
+	blobs        *blob.Store
+	keys         *keyring.Keyring
+	guard        *netguard.Guard
+	domains      *domains.Service
+	suppressions *suppressions.Service
+	teams        *teams.Service
+	running      running
+}
+
+// Parts are the rooms that emails stand on.
+type Parts struct {
+	DB           *db.DB
+	Queue        *jobs.Queue
+	Hallway      *events.Hallway
+	Blobs        *blob.Store
+	Keys         *keyring.Keyring
+	Guard        *netguard.Guard
+	Domains      *domains.Service
+	Suppressions *suppressions.Service
+	Teams        *teams.Service
+}
+
+// New returns the service.
+func New(c Config, p Parts) *Service {
+	if c.TestDomainsRefused == nil {
+		c.TestDomainsRefused = []string{"example.com", "test.com"}
+	}
+	return &Service{c: c, d: p.DB, q: p.Queue, hall: p.Hallway, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
+		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, running: running{m: map[string]bool{}}}
+}
+
+// Send accepts one email and returns its id.
+func (s *Service) Send(ctx context.Context, p teams.Principal, in Send, key Idempotency) (string, error) {
+	r, err := s.once(ctx, p, key, func(a *answer) error {
+		d, err := s.check(in, db.Now(), false)
+		if err != nil {
+			return err
+		}
+		return s.accept(ctx, p, []*draft{d}, a)
+	})
+	if err != nil {
+		return "", err
+	}
+	return r.IDs[0], nil
+}
+
+// Batch is the outcome of a batch.
+type Batch struct {
+	IDs    []string
+	Errors []BatchError // of a permissive batch: the emails that were not accepted
+}
+
+// BatchError says what is wrong with one email of a batch.
+type BatchError struct {
+	Index   int    `json:"index"`
+	Message string `json:"message"`
+}
+
+// SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a permissive
+// one those are accepted that keep the rules.
+func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, permissive bool, key Idempotency) (Batch, error) {
+	if len(in) == 0 || len(in) > MaxBatch {
+		return Batch{}, fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, len(in))
+	}
+	r, err := s.once(ctx, p, key, func(a *answer) error {
+		var drafts []*draft
+		for i, one := range in {
+			d, err := s.check(one, db.Now(), true)
+			if err == nil {
+				_, err = s.sender(ctx, p, d)
+			}
+			switch e, ok := errors.AsType[*fault.Error](err); {
+			case err == nil:
+				drafts = append(drafts, d)
+			case ok && permissive:
+				a.Errors = append(a.Errors, BatchError{i, e.Message})
+			case ok:
+				return fault.New(e.Kind, fmt.Sprintf("[%d].%s", i, e.Field), "Email %d of the batch: %s", i, e.Message).Because(err)
+			default:
+				return err
+			}
+		}
+		return s.accept(ctx, p, drafts, a)
+	})
+	return Batch{IDs: r.IDs, Errors: r.Errors}, err
+}
+
+// sender checks that the key may send as the draft's From, and returns the sending domain.
+func (s *Service) sender(ctx context.Context, p teams.Principal, d *draft) (domains.Sender, error) {
+	if p.Suspended {
+		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
+	}
+	from, err := s.domains.Sender(ctx, p.TeamID, d.from.Domain)
+	if err != nil {
+		return from, err
+	}
+	if p.DomainID != "" && p.DomainID != from.DomainID {
+		return from, fault.Forbiddenf("from", "This API key is not authorized to send from %s. Use a key without a domain "+
+			"restriction, or one of that domain.", d.from.Domain)
+	}
+	if from.Sandbox && from.OwnerOnly {
+		team, err := s.teams.Get(ctx, p.TeamID)
+		if err != nil {
+			return from, err
+		}
+		for _, r := range d.recipients {
+			if !s.domains.IsSandbox(r.Domain) && (team.Email == "" || r.Key() != team.Email) {
+				return from, fault.Forbiddenf("to", "The sender %s is for trying things out and writes only to the address of this "+
+					"team's owner. To write to others, add and verify a domain of your own.", d.from.Addr())
+			}
+		}
+	}
+	return from, nil
+}
+
+// accept writes drafts that keep all rules in one transaction.
+func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft, a *answer) error {
+	senders := make([]domains.Sender, len(drafts))
+	var addresses []string
+	for i, d := range drafts {
+		var err error
+		if senders[i], err = s.sender(ctx, p, d); err != nil {
+			return err
+		}
+		d.id = id.New()
+		for _, r := range d.recipients {
+			addresses = append(addresses, r.Key())
+		}
+	}
+	blocked, err := s.suppressions.Among(ctx, s.d.Reader, p.TeamID, addresses)
+	if err != nil {
+		return fmt.Errorf("look up suppressions: %w", err)
+	}
+	files := make([][]Attachment, len(drafts))
+	for i, d := range drafts {
+		if files[i], err = s.keep(ctx, p.TeamID, d); err != nil {
+			return err
+		}
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		a.IDs = a.IDs[:0]
+		for i, d := range drafts {
+			if err := s.write(ctx, tx, p, d, senders[i], files[i], blocked); err != nil {
+				return err
+			}
+			a.IDs = append(a.IDs, d.id)
+		}
+		return s.remember(ctx, tx, p.TeamID, a)
+	})
+	if err != nil {
+		for _, list := range files {
+			s.forget(ctx, list)
+		}
+	}
+	return err
+}
+
+// keep puts the content of attachments where it survives a crash, before the email that needs it is accepted.
+func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
+	defer func() {
+		if err != nil {
+			s.forget(ctx, kept)
+		}
+	}()
+	for i, u := range d.Attachments {
+		a := Attachment{ID: id.New(), EmailID: d.id, TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
+			ContentID: u.ContentID, path: u.Path}
+		if u.Path != "" {
+			if _, err := s.guard.CheckURL(u.Path); err != nil {
+				return kept, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
+					"The `path` of an attachment cannot be fetched: %s (`attachments[%d].path`).", err, i).Because(err)
+			}
+		} else {
+			a.Size = int64(len(u.Content))
+			a.blobKey = "attachments/" + d.id + "/" + a.ID
+			if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
+				return kept, fault.New(fault.Unavailable, "", "The attachments cannot be stored at present. Try again in a moment.").
+					Because(fmt.Errorf("store attachment: %w", err))
+			}
+		}
+		kept = append(kept, a)
+	}
+	return kept, nil
+}
+
+// forget removes content whose email was not accepted. What it misses is swept away later.
+func (s *Service) forget(ctx context.Context, list []Attachment) {
+	for _, a := range list {
+		if a.blobKey != "" {
+			s.blobs.Delete(context.WithoutCancel(ctx), a.blobKey)
+		}
+	}
+}
+
+// write enters one email with all that belongs to it.
+func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *draft, from domains.Sender, files []Attachment,
+	blocked map[string]suppressions.Suppression) error {
+	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: "<" + d.id + "@" + d.from.Domain + ">",
+		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
+		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
+	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
+	if !d.at.IsZero() {
+		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
+	}
+	if err := insertEmail(ctx, tx, &e, d); err != nil {
+		return err
+	}
+	for i := range files {
+		insertAttachment(ctx, tx, &files[i])
+	}
+	all := []events.Event{first}
+	later := !d.at.IsZero() || slices.ContainsFunc(files, func(a Attachment) bool { return a.path != "" })
+	if later {
+		s.q.Insert(ctx, tx, jobs.New{Kind: ReleaseKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID, RunAt: d.at})
+	} else {
+		all = append(all, s.dispatch(ctx, tx, &e, d.recipients, blocked)...)
+	}
+	return s.hall.Record(ctx, tx, all...)
+}
+
+// dispatch enters a job for each destination of the recipients that are not suppressed, and returns the events of
+// those that are.
+func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, to []recipient,
+	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
+	var destinations []string
+	for _, r := range to {
+		if b, ok := blocked[r.Key()]; ok {
+			skipped = append(skipped, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+				Type: events.EmailSuppressed, Recipient: r.Addr(), Data: suppressedBy(b)})
+		} else if !slices.Contains(destinations, r.Domain) {
+			destinations = append(destinations, r.Domain)
+		}
+	}
+	for _, domain := range destinations {
+		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1}
+		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID), TeamID: e.TeamID, Payload: j.encode()})
+	}
+	return skipped
+}
+
+func suppressedBy(b suppressions.Suppression) *events.Suppressed {
+	d := &events.Suppressed{Type: "OnAccountSuppressionList", Reason: "previous_bounce", DiagnosticCode: []string{},
+		Message: "The address is on the team's suppression list because an earlier email to it bounced."}
+	switch b.Origin {
+	case suppressions.Complaint:
+		d.Reason = "previous_complaint"
+		d.Message = "The address is on the team's suppression list because its owner reported an earlier email as spam."
+	case suppressions.Manual:
+		d.Message = "The address is on the team's suppression list because it was added by hand (manual)."
+	}
+	return d
+}
+
+// Get returns an email of the team with its bodies.
+func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
+	return getEmail(ctx, s.d.Reader, teamID, emailID)
+}
+
+// List returns a page of the team's emails, newest first, without bodies and tags.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email, bool, error) {
+	return listEmails(ctx, s.d.Reader, teamID, p)
+}
+
+// Recipients returns what became of each envelope address of an email.
+func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
+	return listRecipients(ctx, s.d.Reader, teamID, emailID)
+}
+
+// Timeline returns what happened to an email, in order.
+func (s *Service) Timeline(ctx context.Context, teamID, emailID string) ([]events.Entry, error) {
+	return events.Timeline(ctx, s.d.Reader, teamID, emailID)
+}
+
+// Attempts returns the tries to deliver an email with their conversations, oldest first.
+func (s *Service) Attempts(ctx context.Context, teamID, emailID string) ([]Attempt, error) {
+	return listAttempts(ctx, s.d.Reader, teamID, emailID)
+}
+
+// Reschedule gives a scheduled email another time.
+func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) error {
+	if when == "" {
+		return fault.MissingField("scheduled_at")
+	}
+	at, err := scheduledAt(when, db.Now())
+	if err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if at.IsZero() {
+			at = tx.Now()
+		}
+		changed, err := setSchedule(ctx, tx, teamID, emailID, at)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			return s.notScheduled(ctx, tx, teamID, emailID, "rescheduled")
+		}
+		_, err = s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
+		return err
+	})
+}
+
+// Cancel ends a scheduled email for good.
+func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			return s.notScheduled(ctx, tx, teamID, emailID, "canceled")
+		}
+		if _, err := s.q.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
+			return err
+		}
+		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID, Type: events.EmailCanceled})
+	})
+}
+
+// notScheduled says why an email cannot be changed: it is not there, or it is past that.
+func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, what string) error {
+	e, err := getEmail(ctx, tx.Reader, teamID, emailID)
+	if err != nil {
+		return err
+	}
+	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
+}
+
+// WaitingFrom reports whether emails from the domain wait for their time.
+func (s *Service) WaitingFrom(ctx context.Context, domainID string) (bool, error) {
+	return anyScheduled(ctx, s.d.Reader, domainID)
+}
+
+// Sweep removes idempotency keys whose time is over. It is run now and then.
+func (s *Service) Sweep(ctx context.Context) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at < $1`, tx.Now().Add(-keyLifetime).UnixMicro())
+		return err
+	})
+}
+
+// addresses parses what was accepted before; it cannot fail but for a damaged row.
+func addresses(list []string) ([]message.Address, error) {
+	all := make([]message.Address, 0, len(list))
+	for _, text := range list {
+		a, err := message.ParseAddress(text)
+		if err != nil {
+			return nil, fmt.Errorf("read stored address %q: %w", text, err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// linkExpiry is when a link made now stops working, in whole milliseconds as the API shows it.
+func linkExpiry(now time.Time) time.Time {
+	return now.Add(linkLifetime).UTC().Truncate(time.Millisecond)
+}

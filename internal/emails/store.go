@@ -1,0 +1,272 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const (
+	gaveHTML = 1 << iota // bits of email_bodies.parts
+	gaveText
+)
+
+// stored is what is kept as JSON: it is read whole and never queried.
+type stored struct {
+	To      []string `json:"to"`
+	Cc      []string `json:"cc,omitempty"`
+	Bcc     []string `json:"bcc,omitempty"`
+	ReplyTo []string `json:"reply_to,omitempty"`
+}
+
+func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
+	to, err := json.Marshal(stored{e.To, e.Cc, e.Bcc, e.ReplyTo})
+	if err != nil {
+		return fmt.Errorf("encode recipients: %w", err)
+	}
+	tags, err := encodeList(e.Tags)
+	if err != nil {
+		return fmt.Errorf("encode tags: %w", err)
+	}
+	headers, err := encodeList(d.Headers)
+	if err != nil {
+		return fmt.Errorf("encode headers: %w", err)
+	}
+	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+		template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		e.ID, e.TeamID, e.KeyID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
+		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro())
+	html, text, parts := "", "", 0
+	if d.HTML != nil {
+		html, parts = *d.HTML, parts|gaveHTML
+	}
+	if d.Text != nil {
+		text, parts = *d.Text, parts|gaveText
+	}
+	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2, $3, $4, $5, $6)`,
+		e.ID, e.TeamID, html, text, parts, headers)
+	for i, r := range d.recipients {
+		tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, e.ID, i, e.TeamID, r.kind, r.Addr(), r.Domain,
+			string(e.LastEvent), rank[e.LastEvent], e.CreatedAt.UnixMicro())
+	}
+	return nil
+}
+
+// encodeList is the JSON of a list, or nothing when it is empty.
+func encodeList[T any](list []T) (string, error) {
+	if len(list) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
+}
+
+func decodeList[T any](text string) (list []T, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	err = json.Unmarshal([]byte(text), &list)
+	return list, err
+}
+
+const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients, e.tags,
+	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at`
+
+// emailRow is where a row of emailColumns is scanned to.
+type emailRow struct {
+	Email
+	to, tags           string
+	last               string
+	scheduled, created int64
+}
+
+func (r *emailRow) dest(more ...any) []any {
+	return append([]any{&r.ID, &r.TeamID, &r.KeyID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags, &r.TopicID,
+		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created}, more...)
+}
+
+func (r *emailRow) email() (Email, error) {
+	var to stored
+	if err := json.Unmarshal([]byte(r.to), &to); err != nil {
+		return Email{}, fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
+	}
+	tags, err := decodeList[Tag](r.tags)
+	if err != nil {
+		return Email{}, fmt.Errorf("read the tags of email %s: %w", r.ID, err)
+	}
+	e := r.Email
+	e.To, e.Cc, e.Bcc, e.ReplyTo, e.Tags = to.To, to.Cc, to.Bcc, to.ReplyTo, tags
+	e.LastEvent, e.ScheduledAt, e.CreatedAt = State(r.last), db.Time(r.scheduled), db.Time(r.created)
+	return e, nil
+}
+
+func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
+	var row emailRow
+	var html, text string
+	var parts int
+	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, b.html, b.body_text, b.parts
+		FROM emails e JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
+		Scan(row.dest(&html, &text, &parts)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return Email{}, fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return Email{}, fmt.Errorf("read email: %w", err)
+	}
+	e, err := row.email()
+	if parts&gaveHTML != 0 {
+		e.HTML = &html
+	}
+	if parts&gaveText != 0 {
+		e.Text = &text
+	}
+	return e, err
+}
+
+func listEmails(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Email, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
+		Args: []any{teamID}}, p, func(r db.Row) (Email, error) {
+		var row emailRow
+		if err := r.Scan(row.dest()...); err != nil {
+			return Email{}, err
+		}
+		return row.email()
+	})
+}
+
+func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([]Recipient, error) {
+	rows, err := r.Query(ctx, `SELECT kind, address, state, updated_at FROM email_recipients
+		WHERE email_id = $1 AND team_id = $2 ORDER BY position`, emailID, teamID)
+	return db.Collect(rows, err, func(r db.Row) (to Recipient, err error) {
+		var state string
+		var at int64
+		err = r.Scan(&to.Kind, &to.Address, &state, &at)
+		to.State, to.UpdatedAt = State(state), db.Time(at)
+		return to, err
+	})
+}
+
+// pending returns the envelope addresses of an email, of one destination or with "" of all, that are not settled.
+func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
+	rows, err := r.Query(ctx, `SELECT kind, address FROM email_recipients
+		WHERE email_id = $1 AND rank < $2 AND (domain = $3 OR CAST($3 AS TEXT) = '') ORDER BY position`, emailID, settled, domain)
+	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
+		var address string
+		if err := r.Scan(&to.kind, &address); err != nil {
+			return to, err
+		}
+		to.Address, err = message.ParseAddress(address)
+		return to, err
+	})
+}
+
+// setSchedule moves a scheduled email; false says that it is not there or not scheduled.
+func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string, at interface{ UnixMicro() int64 }) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`,
+		emailID, teamID, at.UnixMicro())
+	return n > 0, err
+}
+
+// takeScheduled moves an email out of the state scheduled. Of Cancel and the release at its time only one succeeds;
+// the other gets nil.
+func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State) (*Email, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
+		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`, emailID, teamID, string(to), rank[to])
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4 WHERE email_id = $1 AND rank < $3`,
+		emailID, string(to), rank[to], tx.Now().UnixMicro())
+	e, err := getEmail(ctx, tx.Reader, teamID, emailID)
+	return &e, err
+}
+
+func anyScheduled(ctx context.Context, r db.Reader, domainID string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM emails e JOIN jobs j ON j.kind = $2 AND j.dedupe = e.id
+		WHERE e.domain_id = $1 AND e.last_event = 'scheduled')`, domainID, ReleaseKind).Scan(&found)
+	return found, err
+}
+
+func insertAttachment(ctx context.Context, tx *db.Tx, a *Attachment) {
+	tx.Queue(ctx, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size, blob_key, path)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, a.ID, a.EmailID, a.TeamID, a.Filename, a.ContentType, a.ContentID, a.Size,
+		a.blobKey, a.path)
+}
+
+const attachmentColumns = `id, email_id, team_id, filename, content_type, content_id, size, blob_key, path`
+
+func scanAttachment(r db.Row) (a Attachment, err error) {
+	err = r.Scan(&a.ID, &a.EmailID, &a.TeamID, &a.Filename, &a.ContentType, &a.ContentID, &a.Size, &a.blobKey, &a.path)
+	return a, err
+}
+
+func attachmentsOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attachment, error) {
+	rows, err := r.Query(ctx, `SELECT `+attachmentColumns+` FROM email_attachments WHERE email_id = $1 AND team_id = $2 ORDER BY id`,
+		emailID, teamID)
+	return db.Collect(rows, err, scanAttachment)
+}
+
+func pageOfAttachments(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Attachment, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + attachmentColumns + ` FROM email_attachments
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}}, p, scanAttachment)
+}
+
+func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachmentID string) (Attachment, error) {
+	a, err := scanAttachment(r.QueryRow(ctx, `SELECT `+attachmentColumns+` FROM email_attachments
+		WHERE id = $1 AND email_id = $2 AND team_id = $3`, attachmentID, emailID, teamID))
+	if errors.Is(err, db.ErrNoRows) {
+		return a, fault.NotFoundf("Attachment not found")
+	}
+	if err != nil {
+		return a, fmt.Errorf("read attachment: %w", err)
+	}
+	return a, nil
+}
+
+func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
+	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2, size = $3, content_type = $4 WHERE id = $1`,
+		a.ID, a.blobKey, a.Size, a.ContentType)
+}
+
+// RecordAttempt enters a try to deliver, in the transaction that records its outcome.
+func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
+	to, err := json.Marshal(a.Recipients)
+	if err != nil {
+		return fmt.Errorf("encode recipients: %w", err)
+	}
+	tx.Queue(ctx, `INSERT INTO email_attempts (id, team_id, email_id, destination, recipients, host, tls, outcome, reply,
+		conversation, started_at, duration, next_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		id.New(), a.TeamID, a.EmailID, a.Destination, string(to), a.Host, a.TLS, a.Outcome, a.Reply, a.Conversation,
+		a.StartedAt.UnixMicro(), a.Duration.Microseconds(), db.Micros(a.NextAt))
+	return nil
+}
+
+// attemptsMax bounds what is read of one email's attempts; the retry schedule keeps them fewer.
+const attemptsMax = 500
+
+func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attempt, error) {
+	rows, err := r.Query(ctx, `SELECT id, team_id, email_id, destination, recipients, host, tls, outcome, reply, conversation,
+		started_at, duration, next_at FROM email_attempts WHERE email_id = $1 AND team_id = $2 ORDER BY id LIMIT $3`,
+		emailID, teamID, attemptsMax)
+	return db.Collect(rows, err, func(r db.Row) (a Attempt, err error) {
+		var to string
+		var started, duration, next int64
+		if err := r.Scan(&a.ID, &a.TeamID, &a.EmailID, &a.Destination, &to, &a.Host, &a.TLS, &a.Outcome, &a.Reply,
+			&a.Conversation, &started, &duration, &next); err != nil {
+			return a, err
+		}
+		a.StartedAt, a.Duration, a.NextAt = db.Time(started), microseconds(duration), db.Time(next)
+		a.Recipients, err = decodeList[string](to)
+		return a, err
+	})
+}

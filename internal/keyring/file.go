@@ -1,0 +1,104 @@
+package keyring
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Parse returns the keyring of a master key in hexadecimal: 64 digits of either case, white space around them ignored.
+// Errors never show what was given.
+func Parse(text string) (*Keyring, error) {
+	text = strings.TrimSpace(text)
+	master, err := hex.DecodeString(text)
+	if err != nil || len(master) != MasterSize {
+		return nil, fmt.Errorf("secret key must be %d hexadecimal digits, this one has %d characters; make one with `openssl rand -hex 32`",
+			2*MasterSize, len(text))
+	}
+	return New(master)
+}
+
+// LoadOrCreate returns the keyring of the key file at path, and makes the file with a fresh key when there is none.
+// Nodes that start at the same time on one folder agree on one key, and a key that was returned is on disk.
+// A file that others than its owner can read is refused.
+func LoadOrCreate(path string) (*Keyring, error) {
+	k, err := load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := create(path); err != nil {
+		return nil, fmt.Errorf("create secret key file %s: %w", path, err)
+	}
+	return load(path)
+}
+
+func load(path string) (*Keyring, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open secret key file: %w", err)
+	}
+	defer f.Close()
+
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("examine secret key file: %w", err)
+	}
+	// Windows has access lists instead of these bits, and reports 0666 for every file.
+	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("secret key file %s can be read or changed by others (mode %04o): run `chmod 600 %s`; if it was exposed, its secrets are too",
+			path, info.Mode().Perm(), path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1024))
+	if err != nil {
+		return nil, fmt.Errorf("read secret key file %s: %w", path, err)
+	}
+	k, err := Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("secret key file %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// create writes a fresh key to a temporary file and links it into place. A link, unlike a rename, fails when the name
+// has been taken meanwhile: the key of the faster process then stands, and ours is forgotten.
+func create(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".secret-*") // Mode 0600.
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+
+	master := make([]byte, MasterSize)
+	rand.Read(master) // Never fails: it ends the program instead.
+	_, err = f.WriteString(hex.EncodeToString(master) + "\n")
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,207 @@
+package dkim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+)
+
+// field is one header field of the message, with its folds and without its last line end.
+type field struct {
+	raw []byte
+	// signed is its place in signedFields, or -1.
+	signed int
+}
+
+// splitHeader cuts msg into header fields and body. Without an empty line all of it is header.
+func splitHeader(msg []byte) (fields []field, body []byte) {
+	fields = make([]field, 0, 32)
+	start := 0
+	for at := 0; at < len(msg); {
+		end := bytes.IndexByte(msg[at:], '\n') + at + 1
+		next := end
+		if end == at {
+			end, next = len(msg), len(msg)
+		} else if end--; end > at && msg[end-1] == '\r' {
+			end--
+		}
+		if end == at {
+			return fields, msg[next:]
+		}
+		// A line that begins with white space continues the field before it (RFC 5322 section 2.2.3).
+		if n := len(fields) - 1; n >= 0 && (msg[at] == ' ' || msg[at] == '\t') {
+			fields[n].raw = msg[start:end]
+		} else {
+			start = at
+			raw := msg[start:end]
+			fields = append(fields, field{raw, placeOf(raw)})
+		}
+		at = next
+	}
+	return fields, nil
+}
+
+// placeOf returns the place of a field in signedFields, or -1 if it is not signed or is no field.
+func placeOf(raw []byte) int {
+	colon := bytes.IndexByte(raw, ':')
+	if colon < 0 {
+		return -1
+	}
+	name := bytes.TrimRight(raw[:colon], " \t")
+	for i := range signedFields {
+		if len(name) == len(signedFields[i].name) && equalFoldASCII(name, signedFields[i].name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func equalFoldASCII(a []byte, b string) bool {
+	for i, c := range a {
+		if lower(c) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}
+
+// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), ended by CRLF: its name in lower case, its value
+// unfolded, with each run of white space as one space and none at either end.
+// A CR that ends no line is taken for white space, as verifiers do.
+func appendField(dst, raw []byte) []byte {
+	colon := bytes.IndexByte(raw, ':')
+	for _, c := range bytes.TrimRight(raw[:colon], " \t") {
+		dst = append(dst, lower(c))
+	}
+	dst = append(dst, ':')
+	empty, space := true, false
+	for value := raw[colon+1:]; len(value) > 0; {
+		n := 0
+		for n < len(value) && !isSpace(value[n]) {
+			n++
+		}
+		if n > 0 {
+			if space && !empty {
+				dst = append(dst, ' ')
+			}
+			dst = append(dst, value[:n]...)
+			empty, space = false, false
+			value = value[n:]
+			continue
+		}
+		space = true
+		value = value[1:]
+	}
+	return append(dst, "\r\n"...)
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4): white space at the ends of lines
+// dropped, runs of it within them as one space, empty lines at the end dropped, and CRLF at the end of what remains.
+func hashBody(body []byte) [sha256.Size]byte {
+	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
+	// empty counts the empty lines since the last line with content; they count only if another one follows.
+	empty := 0
+	for len(body) > 0 {
+		line, rest, found := bytes.Cut(body, crlf[1:])
+		body = rest
+		if found {
+			line = bytes.TrimSuffix(line, crlf[:1])
+		}
+		for len(line) > 0 && isWSP(line[len(line)-1]) {
+			line = line[:len(line)-1]
+		}
+		if len(line) == 0 {
+			empty++
+			continue
+		}
+		for ; empty > 0; empty-- {
+			h.write(crlf)
+		}
+		h.line(line)
+		h.write(crlf)
+	}
+	h.hash.Write(h.pending)
+	var sum [sha256.Size]byte
+	h.hash.Sum(sum[:0])
+	return sum
+}
+
+var (
+	crlf  = []byte("\r\n")
+	space = []byte(" ")
+)
+
+func isWSP(c byte) bool { return c == ' ' || c == '\t' }
+
+// bodyHasher gathers small writes: the hash itself likes long ones.
+type bodyHasher struct {
+	hash    hash.Hash
+	pending []byte
+}
+
+func (h *bodyHasher) write(b []byte) {
+	if len(b) > cap(h.pending)-len(h.pending) {
+		h.hash.Write(h.pending)
+		h.pending = h.pending[:0]
+		if len(b) > cap(h.pending) {
+			h.hash.Write(b)
+			return
+		}
+	}
+	h.pending = append(h.pending, b...)
+}
+
+// line writes a line that does not end with white space.
+func (h *bodyHasher) line(line []byte) {
+	for {
+		n := relaxedPrefix(line)
+		h.write(line[:n])
+		if n == len(line) {
+			return
+		}
+		for isWSP(line[n]) {
+			n++
+		}
+		h.write(space)
+		line = line[n:]
+	}
+}
+
+// relaxedPrefix returns how much of line stands before the first tab or run of white space that has to become one space.
+// It looks at eight octets at once, and at one of them twice so that a pair across two looks is seen too.
+func relaxedPrefix(line []byte) int {
+	i := 0
+	for ; i+8 <= len(line); i += 7 {
+		word := binary.LittleEndian.Uint64(line[i:])
+		spaces := zeroOctets(word ^ 0x2020202020202020)
+		if spaces&(spaces>>8)|zeroOctets(word^0x0909090909090909) != 0 {
+			break
+		}
+	}
+	for ; i < len(line); i++ {
+		pair := i > 0 && line[i-1] == ' '
+		if line[i] == '\t' || line[i] == ' ' && pair {
+			if pair {
+				return i - 1
+			}
+			return i
+		}
+	}
+	return len(line)
+}
+
+// zeroOctets returns a word with the highest bit set in exactly those octets that are zero in x.
+func zeroOctets(x uint64) uint64 {
+	const low = 0x7f7f7f7f7f7f7f7f
+	return ^((x&low + low) | x | low)
+}

@@ -1,0 +1,118 @@
+// Package dkim makes key pairs and signatures for DomainKeys Identified Mail (RFC 6376, RFC 8301, RFC 8463).
+//
+// Invariants:
+//   - Signatures are relaxed/relaxed with SHA-256, over the whole body and never over a part of it.
+//   - From and the other fields that a reader sees are signed once more than they occur, so that adding a second one
+//     breaks the signature (RFC 6376 section 8.15).
+//   - A message is canonicalised and its body hashed once, however many keys sign it.
+//   - Private keys leave a Key only by Marshal; nothing here prints or logs them.
+//
+// Sign fails without output when a message cannot be signed soundly (no From field, or a beginning that would merge
+// with the field put before it) and when a signer's names could break out of their tags.
+//
+// The package does not verify, does not ask the DNS, and does not decide who may sign for which domain.
+package dkim
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// RSA key lengths in bits. Keys under minRSABits must not sign (RFC 8301 section 3.2).
+const (
+	newRSABits = 2048
+	minRSABits = 1024
+)
+
+// Key is a private key that signs mail: RSA or Ed25519. It is safe for concurrent use. Parse a key once and keep it:
+// reading an RSA key costs as much as several signatures.
+type Key struct {
+	signer crypto.Signer
+	// algorithm is the a= tag, hash the one that the signer is told of; Ed25519 takes the digest as its message.
+	algorithm string
+	hash      crypto.Hash
+}
+
+// GenerateRSA makes an RSA key of 2048 bits.
+func GenerateRSA() (*Key, error) {
+	private, err := rsa.GenerateKey(rand.Reader, newRSABits)
+	if err != nil {
+		return nil, fmt.Errorf("generate RSA key: %w", err)
+	}
+	return newKey(private)
+}
+
+// GenerateEd25519 makes an Ed25519 key (RFC 8463).
+func GenerateEd25519() (*Key, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate Ed25519 key: %w", err)
+	}
+	return newKey(private)
+}
+
+// ParseKey reads a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it.
+// It refuses RSA keys under 1024 bits and keys of other algorithms.
+func ParseKey(der []byte) (*Key, error) {
+	private, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("parse DKIM key: %w", err)
+	}
+	signer, ok := private.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("parse DKIM key: %T cannot sign", private)
+	}
+	return newKey(signer)
+}
+
+func newKey(signer crypto.Signer) (*Key, error) {
+	switch private := signer.(type) {
+	case *rsa.PrivateKey:
+		if bits := private.N.BitLen(); bits < minRSABits {
+			return nil, fmt.Errorf("RSA key has %d bits, and %d are the least", bits, minRSABits)
+		}
+		return &Key{signer: signer, algorithm: "rsa-sha256", hash: crypto.SHA256}, nil
+	case ed25519.PrivateKey:
+		return &Key{signer: signer, algorithm: "ed25519-sha256"}, nil
+	}
+	return nil, errors.New("key is neither RSA nor Ed25519")
+}
+
+// Marshal returns the private key in PKCS #8 DER form (RFC 5958). It is a secret: seal it before it is stored.
+func (k *Key) Marshal() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(k.signer)
+	if err != nil {
+		return nil, fmt.Errorf("marshal DKIM key: %w", err)
+	}
+	return der, nil
+}
+
+// Public returns the public key: *rsa.PublicKey or ed25519.PublicKey.
+func (k *Key) Public() crypto.PublicKey { return k.signer.Public() }
+
+// Algorithm returns the name of the signature algorithm: rsa-sha256 or ed25519-sha256.
+func (k *Key) Algorithm() string { return k.algorithm }
+
+// Record returns the value of the TXT record at selector._domainkey.domain (RFC 6376 section 3.6.1, RFC 8463 section
+// 4.2). For RSA it is longer than 255 octets: a zone file needs it cut into strings.
+func (k *Key) Record() string {
+	if public, ok := k.signer.Public().(ed25519.PublicKey); ok {
+		return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)
+	}
+	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
+	if err != nil {
+		// Not reachable: newKey lets in no key without this form.
+		panic("dkim: " + err.Error())
+	}
+	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
+}
+
+func (k *Key) sign(digest []byte) ([]byte, error) {
+	return k.signer.Sign(rand.Reader, digest, k.hash)
+}

@@ -1,0 +1,179 @@
+package dkim
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of Sign that lie in the message.
+var (
+	ErrNoFrom    = errors.New("message has no From field, so it cannot be signed")                // RFC 6376 section 5.4
+	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign") // would continue the signature
+)
+
+// Signer is who signs: Key's public half is published as the TXT record of Selector._domainkey.Domain.
+type Signer struct {
+	// Domain is the d= tag, ASCII in lower case; Selector is the s= tag.
+	Domain, Selector string
+	Key              *Key
+}
+
+// wrapAt is the longest line that we write, in octets.
+const wrapAt = 76
+
+// signedFields are the fields that a signature covers, in the order of its h= tag. They are what a reader sees or
+// answers to, and what describes the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received and the
+// like belong to the way, not to the message.
+var signedFields = []signedField{
+	{"From", true}, {"Reply-To", true}, {"To", true}, {"Cc", true}, {"Subject", true}, {"Date", true},
+	{"Message-ID", true}, {"Sender", false}, {"In-Reply-To", false}, {"References", false},
+	{"MIME-Version", true}, {"Content-Type", true}, {"Content-Transfer-Encoding", true},
+	{"Content-Disposition", false}, {"Content-ID", false}, {"Content-Description", false},
+	{"List-ID", false}, {"List-Help", false}, {"List-Unsubscribe", true}, {"List-Unsubscribe-Post", true},
+	{"List-Subscribe", false}, {"List-Post", false}, {"List-Owner", false}, {"List-Archive", false},
+	{"Auto-Submitted", false}, {"Feedback-ID", false},
+}
+
+// signedField is a field to sign. once says that a message has it at most once: if it is there at all, the signature
+// names it one time more, so that another cannot be added.
+type signedField struct {
+	name string
+	once bool
+}
+
+// Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each ended by CRLF.
+// They go before msg, which stays as it is. Lines of msg should end with CRLF; an LF alone is signed as the CRLF that it
+// becomes on the wire. Without signers the result is empty.
+func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
+	if len(signers) == 0 {
+		return nil, nil
+	}
+	for _, s := range signers {
+		if s.Key == nil || !isName(s.Domain) || !isName(s.Selector) {
+			return nil, fmt.Errorf("sign for %q with selector %q: a key and valid names are needed", s.Domain, s.Selector)
+		}
+	}
+	c, err := canonicalize(msg)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(signers)*(len(c.names)+len(c.names)/32+768))
+	for _, s := range signers {
+		start := len(out)
+		out = c.appendUnsigned(out, s, now)
+		// The field itself is hashed last, with an empty b= tag and without its line end (RFC 6376 section 3.7).
+		hashed := appendField(c.header, out[start:])
+		digest := sha256.Sum256(hashed[:len(hashed)-len("\r\n")])
+		signature, err := s.Key.sign(digest[:])
+		if err != nil {
+			return nil, fmt.Errorf("sign for %s with selector %s: %w", s.Domain, s.Selector, err)
+		}
+		out = appendFolded(out, signature)
+	}
+	return out, nil
+}
+
+// canonical is a message in the form that signatures are made of.
+type canonical struct {
+	// header has the signed fields in their relaxed form, each ended by CRLF. It has room for a signature's own field.
+	header []byte
+	// names is the h= tag.
+	names string
+	// bodyHash is the bh= tag.
+	bodyHash string
+}
+
+func canonicalize(msg []byte) (canonical, error) {
+	if len(msg) > 0 && (msg[0] == ' ' || msg[0] == '\t') {
+		return canonical{}, ErrBadHeader
+	}
+	fields, body := splitHeader(msg)
+	var c canonical
+	names := make([]byte, 0, 512)
+	c.header = make([]byte, 0, 4096)
+	for i := range signedFields {
+		found := 0
+		// Of repeated fields the last is signed first (RFC 6376 section 5.4.2).
+		for j := len(fields) - 1; j >= 0; j-- {
+			if fields[j].signed == i {
+				c.header = appendField(c.header, fields[j].raw)
+				found++
+			}
+		}
+		if i == 0 && found == 0 {
+			return canonical{}, ErrNoFrom
+		}
+		if found > 0 && signedFields[i].once {
+			found++
+		}
+		for range found {
+			names = append(append(names, signedFields[i].name...), ':')
+		}
+	}
+	c.names = strings.TrimSuffix(string(names), ":")
+	sum := hashBody(body)
+	c.bodyHash = base64.StdEncoding.EncodeToString(sum[:])
+	return c, nil
+}
+
+// appendUnsigned writes a signature's field up to its b= tag, which stands last and empty.
+func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
+	dst = append(dst, "DKIM-Signature: v=1; a="...)
+	dst = append(dst, s.Key.algorithm...)
+	dst = append(dst, "; c=relaxed/relaxed;\r\n d="...)
+	dst = append(dst, s.Domain...)
+	dst = append(dst, ";\r\n s="...)
+	dst = append(dst, s.Selector...)
+	dst = append(dst, "; t="...)
+	dst = strconv.AppendInt(dst, now.Unix(), 10)
+	dst = append(dst, ";\r\n h="...)
+	column := len(" h=")
+	for rest := c.names; rest != ""; {
+		end := strings.IndexByte(rest, ':') + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		if column+end >= wrapAt {
+			dst = append(dst, "\r\n  "...)
+			column = len("  ")
+		}
+		dst = append(dst, rest[:end]...)
+		column += end
+		rest = rest[end:]
+	}
+	dst = append(dst, ";\r\n bh="...)
+	dst = append(dst, c.bodyHash...)
+	return append(dst, ";\r\n b="...)
+}
+
+// appendFolded writes the value of the b= tag, in which white space does not count, and ends the field.
+func appendFolded(dst, signature []byte) []byte {
+	const octets = 54 // 72 columns
+	for len(signature) > octets {
+		dst = base64.StdEncoding.AppendEncode(dst, signature[:octets])
+		dst = append(dst, "\r\n  "...)
+		signature = signature[octets:]
+	}
+	dst = base64.StdEncoding.AppendEncode(dst, signature)
+	return append(dst, "\r\n"...)
+}
+
+// isName reports whether s is labels of letters, digits, hyphens and underscores joined by dots: nothing that could end
+// a tag or a line.
+func isName(s string) bool {
+	if s == "" || len(s) > 253 || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,399 @@
+package message
+
+import (
+	"mime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// Limits of RFC 5321 section 4.5.3.1, in octets. maxMailbox is the input of ParseAddress as a whole, name included.
+const (
+	maxLocal   = 64
+	maxDomain  = 253
+	maxAddress = 254
+	maxLabel   = 63
+	maxMailbox = 2000
+)
+
+// Address is one mailbox with the name of who reads it.
+type Address struct {
+	// Name is plain UTF-8, without quotes or encoding; it may be empty.
+	Name string
+	// Local is the part before the @ as given, in the form of the envelope. It keeps its quotes only if it needs them.
+	Local string
+	// Domain is lower case and ASCII: international names are A-labels (RFC 5890).
+	Domain string
+}
+
+// AddressError says why a string is not a single mailbox that can be written to.
+type AddressError struct {
+	// Reason is a sentence for the user.
+	Reason string
+}
+
+// Error returns the sentence.
+func (e *AddressError) Error() string { return e.Reason }
+
+// ParseAddress reads exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
+// Names may be quoted, UTF-8, or encoded by RFC 2047 in UTF-8, ISO-8859-1 or US-ASCII.
+//
+// It refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64 octets,
+// domains over 253 octets or without a dot, and addresses over 254 octets. Errors are *AddressError.
+func ParseAddress(s string) (Address, error) {
+	if len(s) > maxMailbox {
+		return Address{}, &AddressError{"The address is longer than 2,000 octets; shorten the display name."}
+	}
+	if reason := unprintable(s); reason != "" {
+		return Address{}, &AddressError{reason}
+	}
+	s = strings.Trim(s, " ")
+	if s == "" {
+		return Address{}, &AddressError{"The address is empty; write `user@example.com` or `Name <user@example.com>`."}
+	}
+	name, spec := "", s
+	if open := angle(s); open >= 0 {
+		inner, ok := strings.CutSuffix(s[open+1:], ">")
+		if !ok {
+			return Address{}, &AddressError{"The address must end with `>` and name one mailbox only, as in `Name <user@example.com>`."}
+		}
+		var err error
+		if name, err = parsePhrase(s[:open]); err != nil {
+			return Address{}, err
+		}
+		spec = strings.Trim(inner, " ")
+	}
+	local, domain, err := parseSpec(spec)
+	if err != nil {
+		return Address{}, err
+	}
+	return Address{Name: name, Local: local, Domain: domain}, nil
+}
+
+// Addr returns the address as the envelope has it: local@domain.
+func (a Address) Addr() string { return a.Local + "@" + a.Domain }
+
+// Key returns the address in lower case, for comparing and for indexes. Local parts are compared without regard to
+// case, against the letter of RFC 5321 section 2.4 and with the practice of every large host.
+func (a Address) Key() string { return strings.ToLower(a.Local) + "@" + a.Domain }
+
+// String returns the form of a header field, unfolded. Names outside ASCII are encoded by RFC 2047.
+func (a Address) String() string { return string(a.appendTo(nil)) }
+
+// NeedsUTF8 reports whether the address can only be used with hosts that offer SMTPUTF8 (RFC 6531).
+func (a Address) NeedsUTF8() bool { return !isASCII(a.Local) }
+
+func (a Address) appendTo(dst []byte) []byte {
+	if a.Name == "" {
+		return append(append(append(dst, a.Local...), '@'), a.Domain...)
+	}
+	switch {
+	case !printableASCII(a.Name) || strings.Contains(a.Name, "=?"):
+		dst = appendEncodedWords(dst, a.Name, true)
+	case isPhrase(a.Name):
+		dst = append(dst, a.Name...)
+	default:
+		dst = appendQuoted(dst, a.Name)
+	}
+	dst = append(dst, " <"...)
+	dst = append(append(append(dst, a.Local...), '@'), a.Domain...)
+	return append(dst, '>')
+}
+
+// check reports why an Address that nobody parsed, or that was read from a store, must not go into a header.
+func (a Address) check(field string) error {
+	if unprintable(a.Name) != "" {
+		return &FieldError{Name: field, Reason: "The display name in `" + field + "` has a control character or is not UTF-8; remove it."}
+	}
+	local, domain, err := parseSpec(a.Addr())
+	if err != nil {
+		return &FieldError{Name: field, Reason: "The address in `" + field + "` cannot be used. " + err.Error()}
+	}
+	if local != a.Local || domain != a.Domain {
+		return &FieldError{Name: field, Reason: "The address in `" + field + "` is not in its canonical form; parse it first."}
+	}
+	return nil
+}
+
+// angle returns where the first < outside of quotes stands, or -1.
+func angle(s string) int {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case quoted && s[i] == '\\':
+			i++
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '<' && !quoted:
+			return i
+		}
+	}
+	return -1
+}
+
+// parsePhrase reads a display name: words that are atoms, quoted strings or encoded words. It is wider than RFC 5322
+// where nothing is ambiguous: dots and square brackets need no quotes.
+func parsePhrase(s string) (string, error) {
+	var name strings.Builder
+	encodedBefore, first := false, true
+	for s = strings.TrimLeft(s, " "); s != ""; s = strings.TrimLeft(s, " ") {
+		word, rest, encoded, err := nextWord(s)
+		if err != nil {
+			return "", err
+		}
+		// White space between two encoded words is not part of the text (RFC 2047 section 6.2).
+		if !first && !(encoded && encodedBefore) {
+			name.WriteByte(' ')
+		}
+		name.WriteString(word)
+		s, encodedBefore, first = rest, encoded, false
+	}
+	decoded := name.String()
+	// Encoding can smuggle in what was refused in the open.
+	if reason := unprintable(decoded); reason != "" {
+		return "", &AddressError{reason}
+	}
+	return decoded, nil
+}
+
+func nextWord(s string) (word, rest string, encoded bool, err error) {
+	if s[0] == '"' {
+		content, rest, ok := unquote(s)
+		if !ok {
+			return "", "", false, &AddressError{"The display name has an opening quote without a closing one; add it or remove the quote."}
+		}
+		return content, rest, false, nil
+	}
+	token := s
+	if end := strings.IndexByte(s, ' '); end >= 0 {
+		token = s[:end]
+	}
+	if strings.HasPrefix(token, "=?") {
+		word, ok, err := decodeWord(token)
+		if err != nil {
+			return "", "", false, err
+		}
+		if ok {
+			return word, s[len(token):], true, nil
+		}
+	}
+	if end := strings.IndexByte(token, '"'); end >= 0 {
+		token = token[:end]
+	}
+	if i := strings.IndexAny(token, "(),:;<>@\\"); i >= 0 {
+		return "", "", false, &AddressError{"The display name has the character `" + token[i:i+1] +
+			"`, which must stand in quotes, as in `\"Example, Inc\" <user@example.com>`; lists, groups and comments are not accepted."}
+	}
+	return token, s[len(token):], false, nil
+}
+
+// decodeWord decodes token if it is one encoded word. A charset that we cannot read is an error: to guess would show
+// the reader a name that nobody wrote.
+func decodeWord(token string) (word string, ok bool, err error) {
+	if !strings.HasSuffix(token, "?=") || strings.Count(token, "?") != 4 {
+		return "", false, nil
+	}
+	var dec mime.WordDecoder
+	word, err = dec.Decode(token)
+	if err != nil {
+		return "", false, &AddressError{"The display name has an encoded word that cannot be read; write the name in plain UTF-8."}
+	}
+	return word, true, nil
+}
+
+// unquote reads the quoted string at the beginning of s and returns its content and what follows it.
+func unquote(s string) (content, rest string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i++; i == len(s) {
+				return "", "", false
+			}
+			b.WriteByte(s[i])
+		case '"':
+			return b.String(), s[i+1:], true
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return "", "", false
+}
+
+// parseSpec reads local@domain (RFC 5322 section 3.4.1 without its obsolete forms).
+func parseSpec(s string) (local, domain string, err error) {
+	if strings.HasPrefix(s, `"`) {
+		content, rest, ok := unquote(s)
+		if !ok || !strings.HasPrefix(rest, "@") {
+			return "", "", &AddressError{"The quoted part of the address must be closed and followed by `@` and a domain."}
+		}
+		if unprintable(content) != "" {
+			return "", "", &AddressError{"The quoted part of the address has a character that cannot be sent."}
+		}
+		local, domain = content, rest[1:]
+		if !isDotAtom(local) {
+			local = string(appendQuoted(nil, content))
+		}
+	} else {
+		var ok bool
+		if local, domain, ok = strings.Cut(s, "@"); !ok {
+			return "", "", &AddressError{"The address has no `@`; write `user@example.com`."}
+		}
+		if !isDotAtom(local) {
+			return "", "", &AddressError{"The part before the `@` is empty, begins or ends with a dot, or has a character that is not allowed there; an address names one mailbox, as in `user@example.com`."}
+		}
+	}
+	if len(local) > maxLocal {
+		return "", "", &AddressError{"The part before the `@` is longer than 64 octets."}
+	}
+	if domain, err = parseDomain(domain); err != nil {
+		return "", "", err
+	}
+	if len(local)+1+len(domain) > maxAddress {
+		return "", "", &AddressError{"The address is longer than 254 octets."}
+	}
+	return local, domain, nil
+}
+
+// parseDomain returns s in lower case as A-labels.
+func parseDomain(s string) (string, error) {
+	if strings.HasPrefix(s, "[") {
+		return "", &AddressError{"The domain must be a name; addresses in square brackets are not accepted."}
+	}
+	if isASCII(s) {
+		s = strings.ToLower(s)
+	}
+	if !isASCII(s) || strings.Contains(s, "xn--") {
+		ascii, err := idna.Lookup.ToASCII(s)
+		if err != nil {
+			return "", &AddressError{"The domain is not a valid international domain name."}
+		}
+		s = ascii
+	}
+	if len(s) > maxDomain {
+		return "", &AddressError{"The domain is longer than 253 octets."}
+	}
+	dots, start := 0, 0
+	for i := 0; i <= len(s); i++ {
+		if i < len(s) && s[i] != '.' {
+			continue
+		}
+		if !isLabel(s[start:i]) {
+			return "", &AddressError{"The domain is not valid: its labels are 1 to 63 letters, digits and hyphens, joined by dots, as in `example.com`."}
+		}
+		if i < len(s) {
+			dots++
+			start = i + 1
+		}
+	}
+	if dots == 0 {
+		return "", &AddressError{"The domain has no dot; write it in full, as in `example.com`."}
+	}
+	// No top-level domain begins with a digit; this is an IP address in the place of a name.
+	if '0' <= s[start] && s[start] <= '9' {
+		return "", &AddressError{"The domain must be a name, not an IP address."}
+	}
+	return s, nil
+}
+
+func isLabel(s string) bool {
+	if s == "" || len(s) > maxLabel || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// isDotAtom reports whether s is a dot-atom of RFC 5322 section 3.2.3, widened by RFC 6532 to UTF-8.
+func isDotAtom(s string) bool {
+	if s == "" || s[0] == '.' || s[len(s)-1] == '.' {
+		return false
+	}
+	for i, r := range s {
+		switch {
+		case r == '.':
+			if s[i+1] == '.' {
+				return false
+			}
+		case r < utf8.RuneSelf:
+			if !isAtext(byte(r)) {
+				return false
+			}
+		case r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r):
+			return false
+		}
+	}
+	return true
+}
+
+// isPhrase reports whether an ASCII name can stand without quotes: atoms joined by single spaces.
+func isPhrase(s string) bool {
+	space := true
+	for i := range len(s) {
+		switch {
+		case s[i] == ' ':
+			if space {
+				return false
+			}
+			space = true
+		case isAtext(s[i]):
+			space = false
+		default:
+			return false
+		}
+	}
+	return !space
+}
+
+func isAtext(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
+}
+
+func appendQuoted(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			dst = append(dst, '\\')
+		}
+		dst = append(dst, s[i])
+	}
+	return append(dst, '"')
+}
+
+// unprintable returns a sentence if s is not UTF-8 or has a control character of C0, C1 or a line separator.
+func unprintable(s string) string {
+	for _, r := range s {
+		if r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029' {
+			return "The address has a control character, such as a line break or a tab; remove it."
+		}
+	}
+	if !utf8.ValidString(s) {
+		return "The address is not valid UTF-8."
+	}
+	return ""
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+func printableASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

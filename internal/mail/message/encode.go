@@ -1,0 +1,278 @@
+package message
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+const upperHex = "0123456789ABCDEF"
+
+// transfer is a Content-Transfer-Encoding (RFC 2045 section 6).
+type transfer uint8
+
+const (
+	sevenBit transfer = iota
+	quotedPrintable
+	base64Encoded
+)
+
+func (t transfer) String() string {
+	switch t {
+	case sevenBit:
+		return "7bit"
+	case quotedPrintable:
+		return "quoted-printable"
+	default:
+		return "base64"
+	}
+}
+
+// boundaryMark begins every boundary of ours. It can occur neither in quoted-printable nor in base64, and text that
+// has it is not sent as 7bit, so no content can end its own part.
+const boundaryMark = "=_"
+
+// The cost of an octet: the low half counts what quoted-printable must escape, the high half what 7bit cannot carry.
+const (
+	costEscape  = 1
+	costNot7bit = 1<<32 | costEscape
+)
+
+// octetCost says what an octet inside a line costs; '\n' never stands inside a line.
+var octetCost = func() (t [256]uint64) {
+	for c := range t {
+		switch {
+		case c == '=':
+			t[c] = costEscape
+		case c == '\t' || ' ' <= c && c <= '~':
+		default:
+			t[c] = costNot7bit
+		}
+	}
+	return t
+}()
+
+// validUTF8 returns s with what is not UTF-8 replaced. Looking first is much faster than to replace nothing.
+func validUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// body is a text with the encoding that carries it in the fewest octets.
+type body struct {
+	text     string
+	encoding transfer
+	// size is about how many octets the encoded text takes; it may be a little too high.
+	size int
+}
+
+// planBody chooses 7bit for ASCII in short lines that no relay is tempted to change, and otherwise the shorter of
+// quoted-printable and base64.
+func planBody(s string) body {
+	s = validUTF8(s)
+	var cost uint64
+	lines, longest, touchy := 0, 0, false
+	for rest := s; rest != ""; {
+		line, after, found := strings.Cut(rest, "\n")
+		rest = after
+		if found {
+			line = strings.TrimSuffix(line, "\r")
+		}
+		lines++
+		longest = max(longest, len(line))
+		for i := range len(line) {
+			cost += octetCost[line[i]]
+		}
+		// Mailbox formats write > before "From ", and relays cut white space at the end of lines.
+		touchy = touchy || strings.HasPrefix(line, "From ") || line != "" && isWSP(line[len(line)-1])
+	}
+	escapes, not7bit := int(cost&(1<<32-1)), int(cost>>32)
+	if not7bit == 0 && longest <= wrapAt && !touchy && !strings.Contains(s, "--"+boundaryMark) {
+		return body{s, sevenBit, len(s) + lines}
+	}
+	// Every line may have an escape at its end and every soft line break takes three octets of 76.
+	qp := (len(s)+2*escapes)*(wrapAt+3)/(wrapAt-3) + 4*lines
+	b64 := (len(s)+lines+2)/3*4*(wrapAt+2)/wrapAt + wrapAt
+	if qp <= b64 {
+		return body{s, quotedPrintable, qp}
+	}
+	return body{s, base64Encoded, b64}
+}
+
+// appendTo writes the encoded text with CRLF at the line ends that the text has, and no more.
+func (b body) appendTo(dst []byte) []byte {
+	switch b.encoding {
+	case sevenBit:
+		return appendCRLF(dst, b.text)
+	case quotedPrintable:
+		return appendQuotedPrintable(dst, b.text)
+	default:
+		return appendBase64(dst, appendCRLF(make([]byte, 0, len(b.text)+len(b.text)/16), b.text))
+	}
+}
+
+// appendCRLF writes s with its line ends as CRLF.
+func appendCRLF(dst []byte, s string) []byte {
+	for {
+		line, after, found := strings.Cut(s, "\n")
+		if !found {
+			return append(dst, line...)
+		}
+		dst = append(dst, strings.TrimSuffix(line, "\r")...)
+		dst = append(dst, "\r\n"...)
+		s = after
+	}
+}
+
+// appendQuotedPrintable writes s by RFC 2045 section 6.7, as text: its line ends become CRLF.
+func appendQuotedPrintable(dst []byte, s string) []byte {
+	for {
+		line, after, found := strings.Cut(s, "\n")
+		if !found {
+			return appendQuotedLine(dst, line)
+		}
+		dst = appendQuotedLine(dst, strings.TrimSuffix(line, "\r"))
+		dst = append(dst, "\r\n"...)
+		s = after
+	}
+}
+
+func appendQuotedLine(dst []byte, line string) []byte {
+	column := 0
+	if strings.HasPrefix(line, "From ") {
+		dst = append(dst, "=46"...)
+		column, line = 3, line[1:]
+	}
+	for i := 0; i < len(line); {
+		// The 76th column is for the = of a soft line break, or for the last octet of the line.
+		limit := min(len(line), i+wrapAt-1-column)
+		if len(line)-i == wrapAt-column {
+			limit = len(line)
+		}
+		run := i
+		for run < limit && octetCost[line[run]] == 0 {
+			run++
+		}
+		if run == len(line) && run > i && isWSP(line[run-1]) {
+			run--
+		}
+		dst = append(dst, line[i:run]...)
+		column += run - i
+		i = run
+		if i == len(line) {
+			break
+		}
+		last := i == len(line)-1
+		if octetCost[line[i]] == 0 && !(last && isWSP(line[i])) {
+			dst = append(dst, "=\r\n"...)
+			column = 0
+			continue
+		}
+		if column+3 > wrapAt-1 && !(last && column+3 <= wrapAt) {
+			dst = append(dst, "=\r\n"...)
+			column = 0
+		}
+		dst = append(dst, '=', upperHex[line[i]>>4], upperHex[line[i]&15])
+		column += 3
+		i++
+	}
+	return dst
+}
+
+// appendBase64 writes src by RFC 2045 section 6.8 in lines of 76 columns; the last line has no line end.
+func appendBase64(dst, src []byte) []byte {
+	const octets = wrapAt / 4 * 3
+	for len(src) > octets {
+		dst = base64.StdEncoding.AppendEncode(dst, src[:octets])
+		dst = append(dst, "\r\n"...)
+		src = src[octets:]
+	}
+	return base64.StdEncoding.AppendEncode(dst, src)
+}
+
+func base64Size(n int) int { return (n+2)/3*4 + n/(wrapAt/4*3)*2 }
+
+// Encoded words (RFC 2047 section 2) have at most 75 octets, of which 12 are not text.
+const (
+	wordStartQ = "=?UTF-8?Q?"
+	wordStartB = "=?UTF-8?B?"
+	wordEnd    = "?="
+	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
+)
+
+// appendEncodedWords writes s as encoded words joined by spaces, in the shorter of the two encodings. No character is
+// split. Within a phrase fewer characters may stand for themselves (RFC 2047 section 5).
+func appendEncodedWords(dst []byte, s string, phrase bool) []byte {
+	s = validUTF8(s)
+	escapes := 0
+	for i := range len(s) {
+		if !plainInWord(s[i], phrase) {
+			escapes++
+		}
+	}
+	useQ := len(s)+2*escapes <= (len(s)+2)/3*4
+	for first := true; s != "" || first; first = false {
+		if !first {
+			dst = append(dst, ' ')
+		}
+		n := wordLength(s, useQ, phrase)
+		if useQ {
+			dst = appendQ(append(dst, wordStartQ...), s[:n], phrase)
+		} else {
+			dst = base64.StdEncoding.AppendEncode(append(dst, wordStartB...), []byte(s[:n]))
+		}
+		dst = append(dst, wordEnd...)
+		s = s[n:]
+	}
+	return dst
+}
+
+// wordLength returns how many octets of s fit into one encoded word, in whole characters.
+func wordLength(s string, useQ, phrase bool) int {
+	room := wordRoom
+	if !useQ {
+		room = wordRoom / 4 * 3
+	}
+	n := 0
+	for n < len(s) {
+		_, size := utf8.DecodeRuneInString(s[n:])
+		need := size
+		if useQ && (size > 1 || !plainInWord(s[n], phrase)) && s[n] != ' ' {
+			need = 3 * size
+		}
+		if need > room {
+			break
+		}
+		room -= need
+		n += size
+	}
+	return n
+}
+
+func appendQ(dst []byte, s string, phrase bool) []byte {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == ' ':
+			dst = append(dst, '_')
+		case plainInWord(c, phrase):
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '=', upperHex[c>>4], upperHex[c&15])
+		}
+	}
+	return dst
+}
+
+// plainInWord reports whether c takes one octet in the Q encoding; a space is written as an underscore.
+func plainInWord(c byte, phrase bool) bool {
+	switch {
+	case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == ' ':
+		return true
+	case phrase:
+		return strings.IndexByte("!*+-/", c) >= 0
+	default:
+		return c > ' ' && c <= '~' && c != '=' && c != '?' && c != '_'
+	}
+}

@@ -1,0 +1,120 @@
+package message
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a header field, in octets. maxLine is RFC 5322 section 2.1.1; wrapAt is what we aim for.
+const (
+	maxLine       = 998
+	wrapAt        = 76
+	maxFieldName  = 76
+	maxFieldValue = 16 << 10
+)
+
+// CheckField reports whether a header field of the caller's may be sent. The name must be a token of RFC 5322 section
+// 2.2 of at most 76 octets, and none that the service writes itself. The value is UTF-8 of at most 16 KiB without
+// control characters other than tab, and must be foldable into lines of at most 998 octets (RFC 5322 section 2.1.1).
+//
+// Message-ID passes, because callers may hand over the fields of an existing message; Compose leaves it out.
+// Errors are *FieldError.
+func CheckField(name, value string) error {
+	if name == "" || len(name) > maxFieldName {
+		return &FieldError{Name: name, Reason: "A header name must have 1 to 76 characters."}
+	}
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] > '~' || name[i] == ':' {
+			return &FieldError{Name: name, Reason: "A header name may have printable ASCII characters only, without spaces and colons."}
+		}
+	}
+	if isReserved(name) {
+		return &FieldError{Name: name, Reserved: true, Reason: "The header `" + name + "` is written by the service and cannot be set; use the field of the request that is made for it, if there is one."}
+	}
+	if len(value) > maxFieldValue {
+		return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is longer than 16 KiB."}
+	}
+	ascii := true
+	for i := range len(value) {
+		c := value[i]
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` has a line break or another control character; remove it."}
+		}
+		ascii = ascii && c < utf8.RuneSelf
+	}
+	if !ascii {
+		if !utf8.ValidString(value) {
+			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is not valid UTF-8."}
+		}
+		// It will be made of encoded words, which fold anywhere.
+		return nil
+	}
+	if len(name)+len(": ")+longestPiece(value) > maxLine {
+		return &FieldError{Name: name, Reason: "The value of the header `" + name + "` has a part that makes a line longer than 998 characters; put spaces into it."}
+	}
+	return nil
+}
+
+// isReserved reports whether only the service may write the field: it identifies the message, its parts or its path.
+func isReserved(name string) bool {
+	lower := strings.ToLower(name)
+	switch lower {
+	case "from", "to", "cc", "bcc", "subject", "date", "sender", "reply-to", "dkim-signature", "received",
+		"return-path", "authentication-results":
+		return true
+	}
+	for _, family := range [...]string{"mime-", "content-", "resent-", "arc-"} {
+		if strings.HasPrefix(lower, family) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendField writes a field, folded at 76 columns where it can be. The value has no CR or LF.
+func appendField(dst []byte, name, value string) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ':')
+	value = strings.Trim(value, " \t")
+	if value == "" {
+		return append(dst, "\r\n"...)
+	}
+	dst = append(dst, ' ')
+	column := len(name) + 2
+	for first := true; value != ""; first = false {
+		end := nextPiece(value)
+		if !first && column+end > wrapAt {
+			dst = append(dst, "\r\n"...)
+			column = 0
+		}
+		dst = append(dst, value[:end]...)
+		column += end
+		value = value[end:]
+	}
+	return append(dst, "\r\n"...)
+}
+
+// nextPiece returns the length of the part of value up to the next place where it may be folded: before a space
+// that stands alone. Readers differ in what they make of a fold at a tab or inside a run of white space, so there is
+// none.
+func nextPiece(value string) int {
+	for i := 1; i < len(value)-1; i++ {
+		if value[i] == ' ' && !isWSP(value[i-1]) && !isWSP(value[i+1]) {
+			return i
+		}
+	}
+	return len(value)
+}
+
+// longestPiece returns the length of the longest part of value that cannot be folded.
+func longestPiece(value string) int {
+	longest := 0
+	for value != "" {
+		end := nextPiece(value)
+		longest = max(longest, end)
+		value = value[end:]
+	}
+	return longest
+}
+
+func isWSP(c byte) bool { return c == ' ' || c == '\t' }

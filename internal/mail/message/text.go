@@ -1,0 +1,481 @@
+package message
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+)
+
+// Limits of TextFromHTML: indentation follows nesting this far, and addresses longer than maxHref are left out.
+const (
+	maxListDepth  = 8
+	maxQuoteDepth = 5
+	maxHref       = 2000
+)
+
+// TextFromHTML returns the plain text that a reader would make of html: blocks on lines of their own, lists with
+// bullets or numbers, the rows of tables as lines, links as `text [address]`, images by their alternative text.
+// Scripts, styles, forms' choices, and what is hidden by display:none (as the preview lines of newsletters are) are left
+// out.
+//
+// Lines end with LF and are not wrapped; no line ends with a space and no two empty lines follow each other. Any input
+// is accepted, nested however deep; the time is linear in its length.
+func TextFromHTML(html string) string {
+	html = validUTF8(html)
+	text, complete := extractText(html, true)
+	if !complete {
+		// A hidden element that is never closed would take all the rest with it.
+		text, _ = extractText(html, false)
+	}
+	return text
+}
+
+// extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last one that
+// was left out was closed.
+func extractText(s string, hide bool) (text string, complete bool) {
+	t := textWriter{out: make([]byte, 0, len(s)/4+64), lineStart: true, hide: hide}
+	z := html.NewTokenizer(strings.NewReader(s))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			// The only error of a string's reader is its end.
+			t.endLink()
+			return strings.TrimRight(string(t.out), " \n"), t.skipped == ""
+		case html.TextToken:
+			if t.skipped == "" && t.pre > 0 {
+				t.preformatted(z.Text())
+			} else if t.skipped == "" {
+				t.text(z.Text())
+			}
+		case html.StartTagToken:
+			t.startTag(z, false)
+		case html.SelfClosingTagToken:
+			t.startTag(z, true)
+		case html.EndTagToken:
+			t.endTag(t.tagName(z.Raw()[len("</"):]))
+		}
+	}
+}
+
+// textWriter lays text out. White space is owed rather than written, and paid when text follows.
+type textWriter struct {
+	out []byte
+	// breaks is how many line breaks are owed, space whether a space is, cell whether it parts two cells of a table.
+	breaks      int
+	space, cell bool
+	// lineStart says that nothing is on the current line yet; bullet is what the next text is put after.
+	lineStart bool
+	bullet    string
+
+	lists     [maxListDepth]list
+	listDepth int
+	quotes    int
+	pre       int
+
+	// link is the address of the open link, linkFrom where its text begins in out.
+	link     string
+	linkFrom int
+
+	// skipped is the element that is being left out, skipDepth how many of its name are open.
+	hide      bool
+	skipped   string
+	skipDepth int
+
+	name [16]byte
+}
+
+type list struct {
+	ordered bool
+	next    int
+}
+
+func (t *textWriter) startTag(z *html.Tokenizer, selfClosing bool) {
+	raw := z.Raw()
+	tag := t.tagName(raw[len("<"):])
+	// A slash closes only what has no content anyway, and the elements of SVG and MathML.
+	closed := isVoid(tag) || selfClosing && isForeign(tag)
+	if t.skipped != "" {
+		if t.skipped == string(tag) && !closed {
+			t.skipDepth++
+		}
+		return
+	}
+	var a attributes
+	if wantsAttributes(tag) || t.hide && mayHide(raw) {
+		a = readAttributes(z)
+	}
+	if isRaw(tag) || t.hide && (a.hidden || isNotText(tag)) && !isVoid(tag) {
+		if !closed {
+			t.skipped, t.skipDepth = string(tag), 1
+		}
+		return
+	}
+	switch string(tag) {
+	case "br":
+		t.breaks = min(t.breaks+1, 2)
+	case "hr":
+		t.breakLine(2)
+		t.write("----------")
+		t.breakLine(2)
+	case "img", "area":
+		if !a.hidden || !t.hide {
+			t.text([]byte(a.alt))
+		}
+	case "a":
+		t.startLink(a.href)
+	case "td", "th":
+		t.space, t.cell = true, true
+	case "ul", "ol":
+		t.breakLine(t.listBreak())
+		if t.listDepth < maxListDepth {
+			t.lists[t.listDepth] = list{ordered: string(tag) == "ol", next: a.start}
+		}
+		t.listDepth++
+	case "li":
+		t.breakLine(1)
+		t.bullet = t.nextBullet()
+	case "blockquote":
+		t.breakLine(2)
+		t.quotes++
+	case "pre", "xmp":
+		t.breakLine(2)
+		t.pre++
+	default:
+		t.breakLine(blockBreak(tag))
+	}
+}
+
+// tagName returns the element's name in lower case from the source of a tag behind its opening. It serves in the place of
+// Tokenizer.TagName, which allocates for each tag. Names that are longer than any known one are cut.
+func (t *textWriter) tagName(source []byte) []byte {
+	n := 0
+	for n < min(len(source), len(t.name)) {
+		c := source[n]
+		if c == '>' || c == '/' || c == ' ' || '\t' <= c && c <= '\r' {
+			break
+		}
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		t.name[n] = c
+		n++
+	}
+	return t.name[:n]
+}
+
+func (t *textWriter) endTag(tag []byte) {
+	if t.skipped != "" {
+		if t.skipped == string(tag) {
+			if t.skipDepth--; t.skipDepth == 0 {
+				t.skipped = ""
+			}
+		}
+		return
+	}
+	switch string(tag) {
+	case "a":
+		t.endLink()
+	case "ul", "ol":
+		t.listDepth = max(t.listDepth-1, 0)
+		t.bullet = ""
+		t.breakLine(t.listBreak())
+	case "li":
+		t.bullet = ""
+		t.breakLine(1)
+	case "blockquote":
+		t.breakLine(2)
+		t.quotes = max(t.quotes-1, 0)
+	case "pre", "xmp":
+		t.breakLine(2)
+		t.pre = max(t.pre-1, 0)
+	case "br":
+		t.breaks = min(t.breaks+1, 2)
+	default:
+		t.breakLine(blockBreak(tag))
+	}
+}
+
+// listBreak is how many line breaks stand around a list: inner lists are not set apart.
+func (t *textWriter) listBreak() int {
+	if t.listDepth > 0 {
+		return 1
+	}
+	return 2
+}
+
+func (t *textWriter) nextBullet() string {
+	if t.listDepth == 0 || t.listDepth > maxListDepth || !t.lists[t.listDepth-1].ordered {
+		return "- "
+	}
+	l := &t.lists[t.listDepth-1]
+	l.next++
+	return strconv.Itoa(l.next-1) + ". "
+}
+
+// breakLine owes n line breaks, unless more are owed already.
+func (t *textWriter) breakLine(n int) { t.breaks = max(t.breaks, n) }
+
+// begin pays the white space that is owed, and begins the line if need be. Text must follow.
+func (t *textWriter) begin() {
+	if t.breaks > 0 {
+		if len(t.out) > 0 {
+			t.out = append(t.out, "\n\n"[:t.breaks]...)
+		}
+		t.breaks = 0
+		t.lineStart = true
+	}
+	switch {
+	case t.lineStart:
+		for range min(t.quotes, maxQuoteDepth) {
+			t.out = append(t.out, "> "...)
+		}
+		depth := min(t.listDepth, maxListDepth)
+		if t.bullet != "" {
+			depth = max(depth-1, 0)
+		}
+		for range depth {
+			t.out = append(t.out, "  "...)
+		}
+		t.out = append(t.out, t.bullet...)
+		t.bullet = ""
+	case t.cell && t.space:
+		t.out = append(t.out, "  "...)
+	case t.space:
+		t.out = append(t.out, ' ')
+	}
+	t.lineStart, t.space, t.cell = false, false, false
+}
+
+func (t *textWriter) write(s string) {
+	t.begin()
+	t.out = append(t.out, s...)
+}
+
+// text writes b with each run of white space as one space, without control characters and without characters that
+// have no width and only serve to break or to fill lines.
+func (t *textWriter) text(b []byte) {
+	for i := 0; i < len(b); {
+		c := b[i]
+		switch {
+		case ' ' < c && c < 0x7f:
+			run := i + 1
+			for run < len(b) && ' ' < b[run] && b[run] < 0x7f {
+				run++
+			}
+			t.begin()
+			t.out = append(t.out, b[i:run]...)
+			i = run
+		case c == ' ' || '\t' <= c && c <= '\r':
+			t.space = true
+			i++
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, size := utf8.DecodeRune(b[i:])
+			t.wide(r, b[i:i+size])
+			i += size
+		}
+	}
+}
+
+// wide writes a character outside ASCII.
+func (t *textWriter) wide(r rune, encoded []byte) {
+	switch r {
+	case '\u0085', '\u00a0', '\u2007', '\u2028', '\u2029', '\u202f':
+		t.space = true
+		return
+	case '\u00ad', '\u034f', '\u200b', '\u2060', '\ufeff':
+		return
+	case '\u200c', '\u200d':
+		// They join or part the letters of a word. Outside of words newsletters use them as filler.
+		if t.space || t.lineStart || t.breaks > 0 {
+			return
+		}
+	}
+	if r < '\u00a0' {
+		return
+	}
+	t.begin()
+	t.out = append(t.out, encoded...)
+}
+
+// preformatted writes b with its line breaks and its spaces, but for those at the ends of lines.
+func (t *textWriter) preformatted(b []byte) {
+	for len(b) > 0 {
+		line, rest, found := bytes.Cut(b, []byte("\n"))
+		b = rest
+		content := bytes.TrimRight(line, " \t\r\f\v")
+		if indent := len(content) - len(bytes.TrimLeft(content, " \t")); len(content) > indent {
+			written := false
+			for i, c := range content {
+				if c < ' ' && c != '\t' || c == 0x7f || c == ' ' && !written && i >= indent {
+					continue
+				}
+				if !written {
+					t.begin()
+					written = true
+				}
+				t.out = append(t.out, c)
+			}
+		}
+		t.space = len(content) < len(line)
+		if found {
+			t.breaks = min(t.breaks+1, 2)
+		}
+	}
+}
+
+func (t *textWriter) startLink(href string) {
+	t.endLink()
+	t.link = linkTarget(href)
+	t.linkFrom = len(t.out)
+}
+
+// endLink writes the address of the open link, unless the text that stands there is the address already.
+func (t *textWriter) endLink() {
+	target := t.link
+	t.link = ""
+	if target == "" {
+		return
+	}
+	label := bytes.TrimRight(t.out[t.linkFrom:], "/")
+	bare := strings.TrimRight(target, "/")
+	switch {
+	case len(label) == 0:
+		t.begin()
+		t.out = append(append(append(t.out, '['), target...), ']')
+	case len(label) >= len(bare) && string(label[len(label)-len(bare):]) == bare:
+	default:
+		// It belongs to the text before it, whatever white space is owed for what comes next.
+		t.out = append(append(append(t.out, " ["...), target...), ']')
+	}
+}
+
+// linkTarget returns what of an href is worth reading: web addresses, mail addresses, telephone numbers, and
+// placeholders that are filled in later. Everything else is nothing outside the page.
+func linkTarget(href string) string {
+	href = strings.TrimSpace(href)
+	if len(href) > maxHref || strings.ContainsFunc(href, func(r rune) bool {
+		return r < ' ' || r >= 0x7f && r <= 0xa0 || r == '\u2028' || r == '\u2029'
+	}) {
+		return ""
+	}
+	scheme, rest, _ := strings.Cut(href, ":")
+	switch {
+	case strings.HasPrefix(href, "{{"):
+		return href
+	case strings.HasPrefix(href, "//"):
+		return "https:" + href
+	case strings.EqualFold(scheme, "http"), strings.EqualFold(scheme, "https"):
+		return href
+	case strings.EqualFold(scheme, "mailto"):
+		address, _, _ := strings.Cut(rest, "?")
+		return strings.TrimSpace(address)
+	case strings.EqualFold(scheme, "tel"), strings.EqualFold(scheme, "sms"):
+		return strings.TrimSpace(rest)
+	}
+	return ""
+}
+
+// attributes are those that matter here.
+type attributes struct {
+	href, alt string
+	start     int
+	hidden    bool
+}
+
+func readAttributes(z *html.Tokenizer) attributes {
+	a := attributes{start: 1}
+	for more := true; more; {
+		var key, value []byte
+		key, value, more = z.TagAttr()
+		switch string(key) {
+		case "href":
+			a.href = string(value)
+		case "alt":
+			a.alt = string(value)
+		case "start":
+			if n, err := strconv.ParseInt(string(value), 10, 32); err == nil {
+				a.start = int(n)
+			}
+		case "style":
+			a.hidden = a.hidden || displaysNone(value)
+		case "hidden":
+			a.hidden = true
+		case "data-skip-in-text":
+			a.hidden = a.hidden || string(value) != "false"
+		}
+	}
+	return a
+}
+
+// wantsAttributes reports whether the element has attributes that turn into text.
+func wantsAttributes(tag []byte) bool {
+	switch string(tag) {
+	case "a", "img", "area", "ol":
+		return true
+	}
+	return false
+}
+
+// mayHide is a quick look at a tag's source for something that could hide its element.
+func mayHide(raw []byte) bool {
+	return bytes.Contains(raw, []byte("none")) || bytes.Contains(raw, []byte("hidden")) ||
+		bytes.Contains(raw, []byte("skip-in-text"))
+}
+
+// displaysNone reports whether a style has the declaration display:none.
+func displaysNone(style []byte) bool {
+	for declaration := range bytes.SplitSeq(style, []byte(";")) {
+		name, value, _ := bytes.Cut(declaration, []byte(":"))
+		if string(bytes.TrimSpace(name)) == "display" && bytes.HasPrefix(bytes.TrimSpace(value), []byte("none")) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRaw reports whether an element's content is source text that no reader sees. The tokenizer finds its end.
+func isRaw(tag []byte) bool {
+	switch string(tag) {
+	case "script", "style", "title", "noscript", "iframe", "noembed", "noframes", "textarea":
+		return true
+	}
+	return false
+}
+
+// isNotText reports whether an element has other elements as its content, none of which is text for a reader.
+func isNotText(tag []byte) bool {
+	switch string(tag) {
+	case "template", "object", "select", "audio", "video", "canvas":
+		return true
+	}
+	return isForeign(tag)
+}
+
+func isForeign(tag []byte) bool { return string(tag) == "svg" || string(tag) == "math" }
+
+// isVoid reports whether an element has no content and no end tag.
+func isVoid(tag []byte) bool {
+	switch string(tag) {
+	case "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr":
+		return true
+	}
+	return false
+}
+
+// blockBreak returns how many line breaks set an element apart from what stands around it; none for what is inline.
+func blockBreak(tag []byte) int {
+	switch string(tag) {
+	case "p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "dl", "figure":
+		return 2
+	case "div", "tr", "section", "article", "header", "footer", "nav", "main", "aside", "address", "fieldset", "form",
+		"figcaption", "dt", "dd", "center", "thead", "tbody", "tfoot", "caption", "body", "details", "summary", "legend",
+		"option", "optgroup", "head", "html", "hgroup", "search", "menu", "dir", "plaintext", "marquee":
+		return 1
+	}
+	return 0
+}

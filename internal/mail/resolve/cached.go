@@ -1,0 +1,181 @@
+package resolve
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// Bounds of how long an answer is kept, whatever its records say: long enough to spare a burst of mail the
+// question, short enough that a repaired record is seen.
+const (
+	minTTL     = 5 * time.Second
+	maxTTL     = time.Hour
+	defaultTTL = 60 * time.Second // for answers that do not tell
+	// flightTimeout bounds a look-up that others may wait for and that therefore outlives its first caller.
+	flightTimeout = time.Minute
+)
+
+// timed is a resolver that tells how long an answer may be kept; DNS is one, and untimed makes one of any other.
+type timed interface {
+	mx(ctx context.Context, name string) ([]MX, time.Duration, error)
+	addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error)
+	txt(ctx context.Context, name string) ([]string, time.Duration, error)
+	cname(ctx context.Context, name string) (string, time.Duration, error)
+	caa(ctx context.Context, name string) ([]CAA, time.Duration, error)
+}
+
+// Cached is a Resolver that remembers the answers of another, the definite refusals included, for their time to
+// live within five seconds and one hour. Temporary failures are not remembered. Callers that ask the same
+// question at the same time share one look-up, which a caller who gives up does not end for the others.
+type Cached struct {
+	r       timed
+	limit   int
+	flights singleflight.Group
+
+	mu      sync.Mutex
+	entries map[key]*list.Element
+	recent  *list.List // of *entry; the most recently used first
+}
+
+type key struct{ kind, name string }
+
+type entry struct {
+	key     key
+	value   any
+	err     error
+	expires time.Time
+}
+
+// NewCached returns a cache of at most limit answers (at least one) in front of r.
+func NewCached(r Resolver, limit int) *Cached {
+	t, ok := r.(timed)
+	if !ok {
+		t = untimed{r}
+	}
+	return &Cached{r: t, limit: max(limit, 1), entries: make(map[key]*list.Element), recent: list.New()}
+}
+
+// MX implements Resolver.
+func (c *Cached) MX(ctx context.Context, name string) ([]MX, error) {
+	records, err := get(ctx, c, "mx", name, c.r.mx)
+	return slices.Clone(records), err
+}
+
+// Addrs implements Resolver.
+func (c *Cached) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
+	records, err := get(ctx, c, "addr", host, c.r.addrs)
+	return slices.Clone(records), err
+}
+
+// TXT implements Resolver.
+func (c *Cached) TXT(ctx context.Context, name string) ([]string, error) {
+	records, err := get(ctx, c, "txt", name, c.r.txt)
+	return slices.Clone(records), err
+}
+
+// CNAME implements Resolver.
+func (c *Cached) CNAME(ctx context.Context, name string) (string, error) {
+	return get(ctx, c, "cname", name, c.r.cname)
+}
+
+// CAA implements Resolver.
+func (c *Cached) CAA(ctx context.Context, name string) ([]CAA, error) {
+	records, err := get(ctx, c, "caa", name, c.r.caa)
+	return slices.Clone(records), err
+}
+
+// get returns what is remembered, or looks it up together with whoever else asks.
+func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context, string) (T, time.Duration, error)) (T, error) {
+	k := key{kind, clean(name)}
+	if e, ok := c.recall(k); ok {
+		return e.value.(T), e.err
+	}
+	var zero T
+	if err := ctx.Err(); err != nil {
+		return zero, fmt.Errorf("%w: %w", ErrTemporary, err)
+	}
+	flight := c.flights.DoChan(kind+" "+k.name, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
+		defer cancel()
+		value, ttl, err := lookup(ctx, k.name)
+		if err == nil || errors.Is(err, ErrNotFound) {
+			c.keep(entry{key: k, value: value, err: err, expires: time.Now().Add(min(max(ttl, minTTL), maxTTL))})
+		}
+		return value, err
+	})
+	select {
+	case landed := <-flight:
+		return landed.Val.(T), landed.Err
+	case <-ctx.Done():
+		return zero, fmt.Errorf("%w: %w", ErrTemporary, ctx.Err())
+	}
+}
+
+// recall returns the entry of k unless its time is over.
+func (c *Cached) recall(k key) (entry, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	element, ok := c.entries[k]
+	if !ok {
+		return entry{}, false
+	}
+	e := element.Value.(*entry)
+	if !time.Now().Before(e.expires) {
+		c.recent.Remove(element)
+		delete(c.entries, k)
+		return entry{}, false
+	}
+	c.recent.MoveToFront(element)
+	return *e, true
+}
+
+// keep remembers e, and forgets what has not been asked for the longest time when there is no room.
+func (c *Cached) keep(e entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old, ok := c.entries[e.key]; ok {
+		c.recent.Remove(old)
+	}
+	c.entries[e.key] = c.recent.PushFront(&e)
+	for len(c.entries) > c.limit {
+		last := c.recent.Back()
+		c.recent.Remove(last)
+		delete(c.entries, last.Value.(*entry).key)
+	}
+}
+
+// untimed gives the answers of any resolver a fixed time to live.
+type untimed struct{ r Resolver }
+
+func (u untimed) mx(ctx context.Context, name string) ([]MX, time.Duration, error) {
+	records, err := u.r.MX(ctx, name)
+	return records, defaultTTL, err
+}
+
+func (u untimed) addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error) {
+	records, err := u.r.Addrs(ctx, host)
+	return records, defaultTTL, err
+}
+
+func (u untimed) txt(ctx context.Context, name string) ([]string, time.Duration, error) {
+	records, err := u.r.TXT(ctx, name)
+	return records, defaultTTL, err
+}
+
+func (u untimed) cname(ctx context.Context, name string) (string, time.Duration, error) {
+	target, err := u.r.CNAME(ctx, name)
+	return target, defaultTTL, err
+}
+
+func (u untimed) caa(ctx context.Context, name string) ([]CAA, time.Duration, error) {
+	records, err := u.r.CAA(ctx, name)
+	return records, defaultTTL, err
+}

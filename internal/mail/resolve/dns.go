@@ -1,0 +1,257 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	tryTimeout = 3 * time.Second
+	rounds     = 2    // how often each server is asked
+	maxServers = 4    // more are not asked
+	ednsSize   = 1232 // octets of a UDP answer that pass any network unfragmented (RFC 9715 section 3)
+	readSize   = 4096 // what is read of an answer that is larger all the same
+	maxAnswers = 200  // records of one answer that are looked at
+	resolvConf = "/etc/resolv.conf"
+)
+
+// DNS is a Resolver that asks recursive servers: over UDP with EDNS0 (RFC 6891), over TCP when an answer is
+// truncated. A server that does not answer within 3 s, or answers with a failure, is followed by the next one;
+// after two rounds over at most four servers the look-up is a temporary failure.
+// Answers are matched by source address and port, id and question.
+type DNS struct {
+	servers []string
+}
+
+// NewDNS returns a resolver that asks servers ("address:port"), or those of /etc/resolv.conf when there are none.
+func NewDNS(servers []string) (*DNS, error) {
+	if len(servers) == 0 {
+		conf, err := dns.ClientConfigFromFile(resolvConf)
+		if err != nil {
+			return nil, fmt.Errorf("read DNS servers: %w", err)
+		}
+		for _, s := range conf.Servers {
+			servers = append(servers, net.JoinHostPort(s, conf.Port))
+		}
+		if len(servers) == 0 {
+			return nil, fmt.Errorf("%s names no DNS server", resolvConf)
+		}
+	}
+	for _, s := range servers {
+		if _, err := netip.ParseAddrPort(s); err != nil {
+			return nil, fmt.Errorf("DNS server %q is not address:port: %w", s, err)
+		}
+	}
+	return &DNS{servers: slices.Clone(servers[:min(len(servers), maxServers)])}, nil
+}
+
+// MX implements Resolver.
+func (d *DNS) MX(ctx context.Context, name string) ([]MX, error) {
+	records, _, err := d.mx(ctx, name)
+	return records, err
+}
+
+// Addrs implements Resolver; IPv4 comes first. The two types are asked for at the same time. When one of them fails and the other
+// has addresses, these are returned: they suffice to deliver.
+func (d *DNS) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
+	addrs, _, err := d.addrs(ctx, host)
+	return addrs, err
+}
+
+// TXT implements Resolver.
+func (d *DNS) TXT(ctx context.Context, name string) ([]string, error) {
+	records, _, err := d.txt(ctx, name)
+	return records, err
+}
+
+// CNAME implements Resolver.
+func (d *DNS) CNAME(ctx context.Context, name string) (string, error) {
+	target, _, err := d.cname(ctx, name)
+	return target, err
+}
+
+// CAA implements Resolver.
+func (d *DNS) CAA(ctx context.Context, name string) ([]CAA, error) {
+	records, _, err := d.caa(ctx, name)
+	return records, err
+}
+
+func (d *DNS) mx(ctx context.Context, name string) ([]MX, time.Duration, error) {
+	return collect(ctx, d, name, dns.TypeMX, func(rr *dns.MX) MX {
+		return MX{Host: clean(rr.Mx), Pref: rr.Preference}
+	})
+}
+
+func (d *DNS) txt(ctx context.Context, name string) ([]string, time.Duration, error) {
+	return collect(ctx, d, name, dns.TypeTXT, func(rr *dns.TXT) string {
+		return unescape(strings.Join(rr.Txt, ""))
+	})
+}
+
+func (d *DNS) caa(ctx context.Context, name string) ([]CAA, time.Duration, error) {
+	return collect(ctx, d, name, dns.TypeCAA, func(rr *dns.CAA) CAA {
+		return CAA{Flag: rr.Flag, Tag: strings.ToLower(rr.Tag), Value: rr.Value}
+	})
+}
+
+func (d *DNS) cname(ctx context.Context, name string) (string, time.Duration, error) {
+	name = clean(name)
+	answer, err := d.ask(ctx, name, dns.TypeCNAME)
+	if err != nil {
+		return "", answer.negativeTTL(), err
+	}
+	for _, rr := range answer.records {
+		if alias, ok := rr.(*dns.CNAME); ok && clean(rr.Header().Name) == name {
+			return clean(alias.Target), seconds(rr.Header().Ttl), nil
+		}
+	}
+	return "", answer.negativeTTL(), fmt.Errorf("%w: CNAME %s", ErrNotFound, name)
+}
+
+func (d *DNS) addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error) {
+	type result struct {
+		addrs []netip.Addr
+		ttl   time.Duration
+		err   error
+	}
+	six := make(chan result, 1)
+	go func() {
+		addrs, ttl, err := collect(ctx, d, host, dns.TypeAAAA, func(rr *dns.AAAA) netip.Addr { return addrOf(rr.AAAA) })
+		six <- result{addrs, ttl, err}
+	}()
+	var r4 result
+	r4.addrs, r4.ttl, r4.err = collect(ctx, d, host, dns.TypeA, func(rr *dns.A) netip.Addr { return addrOf(rr.A) })
+	r6 := <-six
+	addrs := slices.DeleteFunc(append(r4.addrs, r6.addrs...), func(a netip.Addr) bool { return !a.IsValid() })
+	if len(addrs) > 0 {
+		return addrs, min(r4.ttl, r6.ttl), nil
+	}
+	if errors.Is(r4.err, ErrTemporary) {
+		return nil, 0, r4.err
+	}
+	if r6.err == nil {
+		r6.err = fmt.Errorf("%w: AAAA %s", ErrNotFound, host)
+	}
+	return nil, min(r4.ttl, r6.ttl), r6.err
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
+
+// collect asks for records of one type, follows aliases to them, and converts them. The duration is how long the
+// answer, or its absence, may be kept.
+func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16, convert func(R) T) ([]T, time.Duration, error) {
+	name = clean(name)
+	asked := name
+	ttl := maxTTL
+	for hops := 0; hops <= maxHops; hops++ {
+		answer, err := d.ask(ctx, name, qtype)
+		if err != nil {
+			return nil, min(ttl, answer.negativeTTL()), err
+		}
+		var aliased bool
+		var aliasTTL time.Duration
+		if name, aliasTTL, aliased, err = answer.end(name); err != nil {
+			return nil, 0, err
+		}
+		ttl = min(ttl, aliasTTL)
+		var found []T
+		for _, rr := range answer.records {
+			if record, ok := rr.(R); ok && clean(rr.Header().Name) == name {
+				found = append(found, convert(record))
+				ttl = min(ttl, seconds(rr.Header().Ttl))
+			}
+		}
+		if len(found) > 0 {
+			return found, ttl, nil
+		}
+		// A recursive server follows aliases itself and says with an SOA record, or by an empty answer, that
+		// their end holds nothing. A mere alias is what other servers answer: the rest of the way is ours.
+		if !aliased || answer.hasSOA {
+			return nil, min(ttl, answer.negativeTTL()), fmt.Errorf("%w: %s %s", ErrNotFound, dns.TypeToString[qtype], asked)
+		}
+	}
+	return nil, 0, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, asked)
+}
+
+// answer is what is used of a DNS message.
+type answer struct {
+	records []dns.RR
+	hasSOA  bool
+	soaTTL  time.Duration
+}
+
+func newAnswer(m *dns.Msg) answer {
+	a := answer{records: m.Answer[:min(len(m.Answer), maxAnswers)]}
+	for _, rr := range m.Ns {
+		if soa, ok := rr.(*dns.SOA); ok {
+			a.hasSOA = true
+			a.soaTTL = seconds(min(soa.Minttl, soa.Hdr.Ttl)) // RFC 2308 section 5
+		}
+	}
+	return a
+}
+
+// negativeTTL is how long it may be kept that there is nothing.
+func (a answer) negativeTTL() time.Duration {
+	if a.hasSOA {
+		return a.soaTTL
+	}
+	return defaultTTL
+}
+
+// end follows the aliases within the answer from name to the last one.
+func (a answer) end(name string) (last string, ttl time.Duration, aliased bool, err error) {
+	ttl = maxTTL
+	for range maxHops + 1 {
+		i := slices.IndexFunc(a.records, func(rr dns.RR) bool {
+			return rr.Header().Rrtype == dns.TypeCNAME && clean(rr.Header().Name) == name
+		})
+		if i < 0 {
+			return name, ttl, aliased, nil
+		}
+		alias, ok := a.records[i].(*dns.CNAME)
+		if !ok {
+			return name, ttl, aliased, nil
+		}
+		name, aliased = clean(alias.Target), true
+		ttl = min(ttl, seconds(alias.Hdr.Ttl))
+	}
+	return "", 0, false, fmt.Errorf("%w: CNAME chain at %s is too long", ErrTemporary, name)
+}
+
+func seconds(ttl uint32) time.Duration { return time.Duration(ttl) * time.Second }
+
+// unescape turns the presentation form that the library gives TXT strings (\" \\ \DDD) into their octets.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			out = append(out, s[i])
+			continue
+		}
+		if i+3 < len(s) && isDigit(s[i+1]) && isDigit(s[i+2]) && isDigit(s[i+3]) {
+			out = append(out, (s[i+1]-'0')*100+(s[i+2]-'0')*10+s[i+3]-'0')
+			i += 3
+			continue
+		}
+		i++
+		out = append(out, s[i])
+	}
+	return string(out)
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

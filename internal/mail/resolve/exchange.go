@@ -1,0 +1,97 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// ask puts one question to the servers in turn until one of them knows: records, no records (an answer without
+// any, which is no error here), or that the name does not exist (ErrNoName).
+func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
+	if err := checkName(name); err != nil {
+		return answer{}, err
+	}
+	var last error
+	for range rounds {
+		for _, server := range d.servers {
+			if err := ctx.Err(); err != nil {
+				return answer{}, fmt.Errorf("%w: %w", ErrTemporary, err)
+			}
+			m, err := try(ctx, server, name, qtype)
+			switch {
+			case err != nil:
+				last = err
+			case m.Rcode == dns.RcodeSuccess:
+				return newAnswer(m), nil
+			case m.Rcode == dns.RcodeNameError:
+				return newAnswer(m), fmt.Errorf("%w: %s", ErrNoName, name)
+			default:
+				last = fmt.Errorf("server %s answers %d %s", server, m.Rcode, dns.RcodeToString[m.Rcode])
+			}
+		}
+	}
+	return answer{}, fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[qtype], name, last)
+}
+
+// try asks one server: by UDP, then by TCP when the answer did not fit, and without EDNS0 when the server is
+// older than that.
+func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	query := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+	query.SetEdns0(ednsSize, false)
+	m, err := exchange(ctx, "udp", server, query)
+	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) {
+		query.Id = dns.Id()
+		query.Extra = nil
+		m, err = exchange(ctx, "udp", server, query)
+	}
+	if err == nil && m.Truncated {
+		query.Id = dns.Id()
+		m, err = exchange(ctx, "tcp", server, query)
+	}
+	return m, err
+}
+
+// exchange sends query and waits for the answer to it. Over UDP, what is no answer to this query (an answer to
+// another one, a forgery, a broken datagram) is passed over, so that nobody can make a look-up fail from outside.
+func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, network, server)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	conn := &dns.Conn{Conn: nc, UDPSize: readSize}
+	if err := conn.WriteMsg(query); err != nil {
+		return nil, fmt.Errorf("ask %s: %w", server, err)
+	}
+	for {
+		m, err := conn.ReadMsg()
+		if err == nil && answers(m, query) {
+			return m, nil
+		}
+		if _, fatal := errors.AsType[net.Error](err); fatal || network == "tcp" {
+			if err == nil {
+				err = errors.New("an answer to another question")
+			}
+			return nil, fmt.Errorf("answer of %s: %w", server, err)
+		}
+	}
+}
+
+// answers reports whether m is the answer to query.
+func answers(m, query *dns.Msg) bool {
+	if !m.Response || m.Id != query.Id || len(m.Question) != 1 {
+		return false
+	}
+	q, want := m.Question[0], query.Question[0]
+	return q.Qtype == want.Qtype && q.Qclass == want.Qclass && strings.EqualFold(q.Name, want.Name)
+}

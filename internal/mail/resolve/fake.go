@@ -1,0 +1,114 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Fake is a Resolver that answers from its own maps, for development and for tests. Names are keys in lower
+// case without the trailing dot. The zero value knows no name. Do not change a Fake that is in use.
+type Fake struct {
+	MXRecords    map[string][]MX
+	AddrRecords  map[string][]netip.Addr
+	TXTRecords   map[string][]string
+	CNAMERecords map[string]string
+	CAARecords   map[string][]CAA
+
+	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name
+	// ("mx example.com"). Types are mx, addr, txt, cname and caa.
+	Fail []string
+}
+
+// MX implements Resolver.
+func (f Fake) MX(ctx context.Context, name string) ([]MX, error) {
+	records, err := fakeLookup(ctx, f, "mx", f.MXRecords, name)
+	return slices.Clone(records), err
+}
+
+// Addrs implements Resolver.
+func (f Fake) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
+	records, err := fakeLookup(ctx, f, "addr", f.AddrRecords, host)
+	return slices.Clone(records), err
+}
+
+// TXT implements Resolver.
+func (f Fake) TXT(ctx context.Context, name string) ([]string, error) {
+	records, err := fakeLookup(ctx, f, "txt", f.TXTRecords, name)
+	return slices.Clone(records), err
+}
+
+// CAA implements Resolver.
+func (f Fake) CAA(ctx context.Context, name string) ([]CAA, error) {
+	records, err := fakeLookup(ctx, f, "caa", f.CAARecords, name)
+	return slices.Clone(records), err
+}
+
+// CNAME implements Resolver.
+func (f Fake) CNAME(ctx context.Context, name string) (string, error) {
+	name = clean(name)
+	if err := f.refuse(ctx, "cname", name); err != nil {
+		return "", err
+	}
+	if target, ok := f.CNAMERecords[name]; ok {
+		return clean(target), nil
+	}
+	return "", f.missing(name)
+}
+
+// fakeLookup follows aliases as a real resolver does and returns what records has at their end.
+func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[string][]T, name string) ([]T, error) {
+	name = clean(name)
+	for range maxHops + 1 {
+		if err := f.refuse(ctx, kind, name); err != nil {
+			return nil, err
+		}
+		if found := records[name]; len(found) > 0 {
+			return found, nil
+		}
+		target, ok := f.CNAMERecords[name]
+		if !ok {
+			return nil, f.missing(name)
+		}
+		name = clean(target)
+	}
+	return nil, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
+}
+
+// refuse returns the error of a look-up that cannot be answered.
+func (f Fake) refuse(ctx context.Context, kind, name string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrTemporary, err)
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if slices.Contains(f.Fail, name) || slices.Contains(f.Fail, kind+" "+name) {
+		return fmt.Errorf("%w: %s %s", ErrTemporary, kind, name)
+	}
+	return nil
+}
+
+// missing tells a name without such records from a name that does not exist: a name exists when it or a name
+// below it has a record of any type.
+func (f Fake) missing(name string) error {
+	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||
+		holds(f.CNAMERecords, name) || holds(f.CAARecords, name) {
+		return fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return fmt.Errorf("%w: %s", ErrNoName, name)
+}
+
+func holds[T any](records map[string]T, name string) bool {
+	if _, ok := records[name]; ok {
+		return true
+	}
+	for key := range records {
+		if strings.HasSuffix(key, "."+name) {
+			return true
+		}
+	}
+	return false
+}

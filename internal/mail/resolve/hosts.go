@@ -1,0 +1,84 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Host is a host that takes mail for a domain.
+type Host struct {
+	Name     string
+	Pref     uint16
+	Implicit bool // the domain has no MX; it is its own host (RFC 5321 section 5.1)
+}
+
+// Definite reasons why a domain takes no mail; compare with errors.Is. Mail to it will not become deliverable
+// by waiting.
+var (
+	// ErrNoDomain says that the domain does not exist.
+	ErrNoDomain = errors.New("the domain does not exist")
+	// ErrNoHost says that the domain exists and has neither MX nor address records.
+	ErrNoHost = errors.New("the domain has neither MX nor address records")
+	// ErrNullMX says that the domain declares that it takes no mail (RFC 7505).
+	ErrNullMX = errors.New("the domain does not accept mail (null MX)")
+)
+
+// maxHosts is how many hosts of a domain are worth trying.
+const maxHosts = 10
+
+// Hosts returns where mail for domain goes, first choice first, at most ten hosts (RFC 5321 section 5.1):
+// its mail exchangers by preference, in random order where preferences are equal, or the domain itself when it
+// has none. Errors are ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary.
+// That a host has an address is found out when it is dialled; only for the implicit host it is asked here.
+func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
+	domain = clean(domain)
+	records, err := r.MX(ctx, domain)
+	switch {
+	case errors.Is(err, ErrNoName):
+		return nil, fmt.Errorf("%w: %s", ErrNoDomain, domain)
+	case errors.Is(err, ErrNotFound):
+		return implicitHost(ctx, r, domain)
+	case err != nil:
+		return nil, fmt.Errorf("look up MX of %s: %w", domain, err)
+	}
+	hosts := order(records)
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNullMX, domain)
+	}
+	return hosts, nil
+}
+
+// implicitHost takes the domain as its own host, provided that it has an address.
+func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error) {
+	_, err := r.Addrs(ctx, domain)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, fmt.Errorf("%w: %s", ErrNoHost, domain)
+	case err != nil:
+		return nil, fmt.Errorf("look up addresses of %s: %w", domain, err)
+	}
+	return []Host{{Name: domain, Implicit: true}}, nil
+}
+
+// order sorts records by preference, equal ones at random, each host once. An empty host among others is no
+// null MX but a mistake (RFC 7505 section 3), and is left out.
+func order(records []MX) []Host {
+	hosts := make([]Host, 0, len(records))
+	for _, mx := range records {
+		if mx.Host != "" {
+			hosts = append(hosts, Host{Name: clean(mx.Host), Pref: mx.Pref})
+		}
+	}
+	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
+	slices.SortStableFunc(hosts, func(a, b Host) int { return int(a.Pref) - int(b.Pref) })
+	seen := make(map[string]bool, len(hosts))
+	hosts = slices.DeleteFunc(hosts, func(h Host) bool {
+		again := seen[h.Name]
+		seen[h.Name] = true
+		return again
+	})
+	return hosts[:min(len(hosts), maxHosts)]
+}

@@ -1,0 +1,86 @@
+// Package resolve asks the domain name system the questions that mail asks: where a domain takes its mail,
+// which addresses a host has, and what its TXT, CNAME and CAA records say.
+//
+// Invariants: names go in and come out as ASCII (A-labels) without the trailing dot; names that come out are in
+// lower case. Every look-up ends: tries, hops and answers are bounded, and so is all by the context.
+//
+// Failure: an answer is either definite or it is not. ErrNotFound is definite (the name or the records do not
+// exist; ErrNoName, which is an ErrNotFound, says that the name itself does not). Whatever else goes wrong
+// (SERVFAIL, refusal, silence, nonsense) is ErrTemporary: mail waits and asks again, and nothing bounces.
+//
+// The package does not validate DNSSEC, does not judge whether an address may be dialled, and does not turn
+// international names into A-labels.
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Resolver answers the questions of this package. A resolver is safe for concurrent use.
+// All methods follow CNAME records, but for CNAME itself.
+type Resolver interface {
+	// MX returns the mail exchangers of name in the order of the answer. A null MX (RFC 7505) has an empty Host.
+	MX(ctx context.Context, name string) ([]MX, error)
+	// Addrs returns the IPv4 and IPv6 addresses of host.
+	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
+	// TXT returns one string for each record: its character strings joined without anything between them.
+	TXT(ctx context.Context, name string) ([]string, error)
+	// CNAME returns the name that name is an alias of, one hop, or ErrNotFound when it is none.
+	CNAME(ctx context.Context, name string) (string, error)
+	// CAA returns the records that stand at name; climbing to the parents (RFC 8659 section 3) is the caller's.
+	CAA(ctx context.Context, name string) ([]CAA, error)
+}
+
+// MX is one mail exchanger (RFC 1035 section 3.3.9).
+type MX struct {
+	Host string
+	Pref uint16 // lower is tried first
+}
+
+// CAA is one certification authority authorization (RFC 8659 section 4.1). Tag is in lower case.
+type CAA struct {
+	Flag  uint8
+	Tag   string
+	Value string
+}
+
+// The errors that every Resolver returns; compare with errors.Is.
+var (
+	// ErrNotFound is a definite answer: no records of this type at this name.
+	ErrNotFound = errors.New("no such DNS record")
+	// ErrNoName is an ErrNotFound for the whole name: it does not exist (NXDOMAIN, RFC 8020).
+	ErrNoName = fmt.Errorf("%w: the name does not exist", ErrNotFound)
+	// ErrTemporary is no answer at all; a later try may bring one.
+	ErrTemporary = errors.New("temporary DNS failure")
+)
+
+// maxHops is how many CNAME records one look-up follows; a longer chain is taken for a loop.
+const maxHops = 8
+
+// clean returns name as it is compared and asked for: lower case, without the trailing dot.
+func clean(name string) string {
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
+
+// checkName refuses, definitely, what cannot be a name in the DNS: no server could ever answer it.
+// Limits are those of RFC 1035 section 2.3.4.
+func checkName(name string) error {
+	if name == "" || len(name) > 253 {
+		return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)
+		}
+	}
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c >= 0x7f || c == '\\' {
+			return fmt.Errorf("%w: %q is not an ASCII DNS name", ErrNoName, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package smtpclient
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+)
+
+// traits are what must be known of a message before its first octet is sent.
+type traits struct {
+	size     int64 // octets, without the dots that stuffing adds
+	eightBit bool
+	bare     bool // a CR or an LF stands alone
+}
+
+// inspect looks at a message that is given in parts.
+func inspect(parts [][]byte) traits {
+	var t traits
+	var last byte
+	carriageReturns, lineFeeds := 0, 0
+	for _, p := range parts {
+		t.size += int64(len(p))
+		t.eightBit = t.eightBit || hasEightBit(p)
+		carriageReturns += bytes.Count(p, []byte{'\r'})
+		for rest := p; len(rest) > 0; {
+			i := bytes.IndexByte(rest, '\n')
+			if i < 0 {
+				last = rest[len(rest)-1]
+				break
+			}
+			if i > 0 {
+				last = rest[i-1]
+			}
+			t.bare = t.bare || last != '\r'
+			lineFeeds++
+			last = '\n'
+			rest = rest[i+1:]
+		}
+	}
+	// Every LF that follows a CR and as many of one as of the other: they come in pairs only.
+	t.bare = t.bare || carriageReturns != lineFeeds
+	if last != '\n' {
+		t.size += 2
+	}
+	return t
+}
+
+// hasEightBit reports whether an octet of p is beyond ASCII.
+func hasEightBit(p []byte) bool {
+	const high = 0x8080808080808080
+	for len(p) >= 8 {
+		if binary.LittleEndian.Uint64(p)&high != 0 {
+			return true
+		}
+		p = p[8:]
+	}
+	for _, c := range p {
+		if c >= 0x80 {
+			return true
+		}
+	}
+	return false
+}
+
+// writeBody writes a message in the form in which DATA carries it (RFC 5321 section 4.5.2): dots at the start of
+// a line doubled, a final CRLF if there is none, and the dot that ends it. CR and LF that stand alone are replaced
+// first, because hosts differ in what they take for the end of a line, and a message could otherwise end where
+// its author says and go on as commands.
+func writeBody(w *bufio.Writer, parts [][]byte, bare bool) error {
+	if bare {
+		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}
+	}
+	last := byte('\n')
+	for _, p := range parts {
+		if len(p) == 0 {
+			continue
+		}
+		stuff(w, p, last == '\n')
+		last = p[len(p)-1]
+	}
+	if last != '\n' {
+		w.WriteString("\r\n")
+	}
+	_, err := w.WriteString(".\r\n")
+	return err
+}
+
+// stuff writes p with the dots that start a line doubled. Errors stay in w.
+func stuff(w *bufio.Writer, p []byte, startsLine bool) {
+	if startsLine && p[0] == '.' {
+		w.WriteByte('.')
+	}
+	for {
+		i := bytes.Index(p, []byte("\n."))
+		if i < 0 {
+			w.Write(p)
+			return
+		}
+		w.Write(p[:i+1])
+		w.WriteByte('.')
+		p = p[i+1:]
+	}
+}
+
+// pairLineEnds makes CRLF of a lone LF and a space of a lone CR. A line end would be wrong there: "\r\r\n", which
+// broken programs write, would become an empty line and end the header.
+func pairLineEnds(msg []byte) []byte {
+	out := make([]byte, 0, len(msg)+len(msg)/32+2)
+	for i, c := range msg {
+		switch {
+		case c == '\n' && (i == 0 || msg[i-1] != '\r'):
+			out = append(out, '\r', '\n')
+		case c == '\r' && (i+1 == len(msg) || msg[i+1] != '\n'):
+			out = append(out, ' ')
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}

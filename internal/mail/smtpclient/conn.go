@@ -1,0 +1,313 @@
+package smtpclient
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+const (
+	writeBuffer  = 16 << 10 // a message of 10 KB leaves in one write
+	readBuffer   = 4 << 10  // more than maxReplyLine
+	writeBlock   = 64 << 10 // what Timeouts.Data is for
+	quitPatience = 5 * time.Second
+)
+
+// longAgo is a deadline that ends what waits.
+var longAgo = time.Unix(1, 0)
+
+// Conn is a connection to a host that has greeted us. It is not safe for concurrent use.
+type Conn struct {
+	o       Options
+	raw     net.Conn // the transport
+	nc      net.Conn // raw, or TLS over it
+	r       *bufio.Reader
+	w       *bufio.Writer
+	ext     Extensions
+	tls     TLSState
+	log     *transcript
+	scratch []byte
+	pending []int
+
+	messages  int
+	needReset bool // RSET must precede the next MAIL
+	broken    bool
+
+	ctx      context.Context // of the operation that runs; the writer below bufio has no other way to it
+	perWrite time.Duration
+}
+
+// Dial connects to addr ("host:port"), and greets, secures and authenticates as o demands. Errors are *Error.
+func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
+	o.Timeouts = o.Timeouts.withDefaults()
+	if o.Hello == "" {
+		o.Hello = "localhost"
+	}
+	c := &Conn{o: o, ctx: ctx, log: newTranscript(o.TranscriptLimit, time.Now())}
+	if err := c.open(ctx, addr); err != nil {
+		c.log.note(err.Error())
+		err.Transcript = c.log.String()
+		if c.nc != nil {
+			c.hangUp()
+		}
+		return nil, err
+	}
+	c.log.endOpening()
+	return c, nil
+}
+
+// open is Dial's conversation.
+func (c *Conn) open(ctx context.Context, addr string) *Error {
+	if !validHello(c.o.Hello) {
+		return &Error{Stage: StageHello, Err: fmt.Errorf("%q is no host name to greet with", c.o.Hello)}
+	}
+	if c.o.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return &Error{Stage: StageConnect, Err: err}
+		}
+		c.o.ServerName = host
+	}
+	if err := c.connect(ctx, addr); err != nil {
+		return err
+	}
+	defer c.begin(ctx)()
+	if c.o.TLS == TLSImplicit {
+		if err := c.handshake(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.greeting(); err != nil {
+		return err
+	}
+	if err := c.hello(); err != nil {
+		return err
+	}
+	if err := c.startTLS(ctx); err != nil {
+		return err
+	}
+	return c.authenticate()
+}
+
+func (c *Conn) connect(ctx context.Context, addr string) *Error {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeouts.Connect)
+	defer cancel()
+	dial := c.o.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	nc, err := dial(ctx, "tcp", addr)
+	if err != nil {
+		return broken(StageConnect, err)
+	}
+	c.log.note("connected to " + addr)
+	c.raw = nc
+	c.use(nc)
+	return nil
+}
+
+// use makes nc what the conversation goes over.
+func (c *Conn) use(nc net.Conn) {
+	c.nc = nc
+	c.r = bufio.NewReaderSize(nc, readBuffer)
+	c.w = bufio.NewWriterSize(blockWriter{c}, writeBuffer)
+}
+
+// greeting reads the host's first reply.
+func (c *Conn) greeting() *Error {
+	c.arm(c.o.Timeouts.Greeting)
+	r, err := c.read(StageGreeting)
+	if err != nil {
+		return err
+	}
+	if !r.Positive() {
+		return refused(StageGreeting, r)
+	}
+	return nil
+}
+
+// hello sends EHLO, or HELO to a host that does not know EHLO, and keeps what the host offers.
+func (c *Conn) hello() *Error {
+	c.ext = Extensions{}
+	r, err := c.command(StageHello, "EHLO "+c.o.Hello)
+	if err != nil {
+		return err
+	}
+	if r.Positive() {
+		c.ext = parseExtensions(r.Text)
+		return nil
+	}
+	if !r.Permanent() {
+		return refused(StageHello, r)
+	}
+	if r, err = c.command(StageHello, "HELO "+c.o.Hello); err != nil {
+		return err
+	}
+	if !r.Positive() {
+		return refused(StageHello, r)
+	}
+	return nil
+}
+
+// command sends one line and reads the reply to it.
+func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
+	return c.secret(stage, line, line)
+}
+
+// secret is command for a line that the transcript shows as shown.
+func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
+	c.log.line('C', []byte(shown))
+	c.w.WriteString(line)
+	c.w.WriteString("\r\n")
+	if err := c.flush(c.o.Timeouts.Command); err != nil {
+		return Reply{}, c.fail(stage, err)
+	}
+	return c.read(stage)
+}
+
+// flush writes what is buffered, and gives d to each block and then to the first reply.
+func (c *Conn) flush(d time.Duration) error {
+	c.perWrite = d
+	err := c.w.Flush()
+	c.arm(d)
+	return err
+}
+
+// read reads one reply, until the deadline that is set.
+func (c *Conn) read(stage Stage) (Reply, *Error) {
+	r, err := readReply(c.r, func(line []byte) { c.log.line('S', line) })
+	if err != nil {
+		return Reply{}, c.fail(stage, err)
+	}
+	if r.Code == 421 { // RFC 5321 section 3.8: the host closes the connection after it
+		c.broken = true
+	}
+	return r, nil
+}
+
+// fail gives the connection up at stage.
+func (c *Conn) fail(stage Stage, err error) *Error {
+	c.broken = true
+	if cause := c.ctx.Err(); cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return broken(stage, err)
+}
+
+// begin ties the connection to ctx until the returned function is called.
+func (c *Conn) begin(ctx context.Context) (end func()) {
+	c.ctx = ctx
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	raw := c.raw
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(longAgo) })
+	return func() {
+		if !stop() { // the deadline that it sets would hit the next operation
+			c.broken = true
+		}
+	}
+}
+
+// arm sets the deadline of the next reads and writes to d from now, or to the context's if that is sooner.
+func (c *Conn) arm(d time.Duration) {
+	at := time.Now().Add(d)
+	if until, ok := c.ctx.Deadline(); ok && until.Before(at) {
+		at = until
+	}
+	c.raw.SetDeadline(at)
+	if c.ctx.Err() != nil { // begin's function ran before or will run: either way the connection stays cut
+		c.raw.SetDeadline(longAgo)
+	}
+}
+
+// blockWriter gives each block of a long write its own deadline.
+type blockWriter struct{ c *Conn }
+
+func (b blockWriter) Write(p []byte) (int, error) {
+	written := 0
+	for {
+		block := p[written:min(len(p), written+writeBlock)]
+		b.c.arm(b.c.perWrite)
+		n, err := b.c.nc.Write(block)
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+// Extensions returns what the host offers.
+func (c *Conn) Extensions() Extensions { return c.ext }
+
+// TLSState returns how the connection is secured.
+func (c *Conn) TLSState() TLSState { return c.tls }
+
+// RemoteAddr returns the address of the host.
+func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
+
+// LocalAddr returns our end.
+func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
+
+// Messages returns how many messages the host has answered for on this connection.
+func (c *Conn) Messages() int { return c.messages }
+
+// Usable reports whether another message may be sent. That the host has closed an idle connection is seen only
+// by sending; see Error.Stale.
+func (c *Conn) Usable() bool { return !c.broken }
+
+// Transcript returns the opening of the connection and the conversation about the last message, one line each,
+// with milliseconds since the dial and since the begin of Send.
+func (c *Conn) Transcript() string { return c.log.String() }
+
+// Reset abandons what the host may keep of an earlier message (RSET), and so finds out whether it still listens.
+func (c *Conn) Reset(ctx context.Context) error {
+	if c.broken {
+		return &Error{Stage: StageMail, Temporary: true, Stale: true, Err: ErrUnusable}
+	}
+	defer c.begin(ctx)()
+	r, err := c.command(StageMail, "RSET")
+	if err == nil && !r.Positive() {
+		c.broken = true
+		err = refused(StageMail, r)
+	}
+	if err != nil {
+		err.Stale = true
+		return err
+	}
+	c.needReset = false
+	return nil
+}
+
+// Close says goodbye in the background, within 5 s, and closes the connection. A connection that failed is closed
+// at once.
+func (c *Conn) Close() {
+	if c.broken {
+		c.hangUp()
+		return
+	}
+	c.broken = true
+	c.ctx = context.Background()
+	go func() {
+		c.w.WriteString("QUIT\r\n")
+		if c.flush(quitPatience) == nil {
+			readReply(c.r, func([]byte) {})
+		}
+		c.nc.Close()
+	}()
+}
+
+// hangUp closes the transport at once, without a word of TLS or SMTP.
+func (c *Conn) hangUp() {
+	c.broken = true
+	c.raw.Close()
+}
+
+// isTimeout reports whether err is a deadline that passed, ours or the context's.
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
+}

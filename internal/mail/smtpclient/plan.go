@@ -1,0 +1,90 @@
+package smtpclient
+
+import "fmt"
+
+// maxPath is the longest address that fits a command line of 512 octets (RFC 5321 section 4.5.3.1.4).
+const maxPath = 500
+
+// plan decides, from the envelope and from what the host offers, what need not be asked: it files the replies that
+// the host would give, marked Local. It reports whether anything is left to ask.
+func (t *transaction) plan() bool {
+	if r := t.refuseMessage(); r.Code != 0 {
+		t.res.Mail = r
+		t.c.log.note("not sent: " + r.String())
+		return false
+	}
+	t.utf8 = t.env.UTF8 || !isASCII(t.env.From)
+	for i, to := range t.env.To {
+		international := !isASCII(to)
+		switch {
+		case to == "" || !validPath(to):
+			t.res.Rcpt[i] = local(553, "5.1.3", fmt.Sprintf("%q is not an address", to))
+		case international && !t.c.ext.SMTPUTF8:
+			t.res.Rcpt[i] = local(550, "5.6.7", "the host does not accept international addresses (SMTPUTF8)")
+		default:
+			t.utf8 = t.utf8 || international
+			t.unsettled++
+			continue
+		}
+		t.c.log.note("not sent: " + t.res.Rcpt[i].String())
+	}
+	if t.unsettled == 0 {
+		t.res.Mail = local(250, "", "not asked: no recipient can be")
+		return false
+	}
+	return true
+}
+
+// refuseMessage returns the reply that refuses the message whoever the recipient is, or a zero Reply.
+func (t *transaction) refuseMessage() Reply {
+	ext, env := &t.c.ext, &t.env
+	switch {
+	case !validPath(env.From):
+		return local(553, "5.1.7", fmt.Sprintf("%q is not an address", env.From))
+	case (env.UTF8 || !isASCII(env.From)) && !ext.SMTPUTF8:
+		return local(550, "5.6.7", "the host does not accept international addresses and headers (SMTPUTF8)")
+	case ext.Size > 0 && t.traits.size > ext.Size:
+		return local(552, "5.3.4", fmt.Sprintf("the message has %d bytes, the host accepts %d", t.traits.size, ext.Size))
+	case env.Require8Bit && t.traits.eightBit && !ext.EightBitMIME:
+		return local(554, "5.6.3", "the host does not accept 8-bit text (8BITMIME)")
+	}
+	return Reply{}
+}
+
+func local(code int, enhanced, text string) Reply {
+	return Reply{Code: code, Enhanced: enhanced, Text: cleanText([]byte(text), maxReplyText), Local: true}
+}
+
+// validPath reports whether address can stand between angle brackets without ending them or the line: no control
+// characters anywhere, and no space or bracket outside a quoted local part.
+func validPath(address string) bool {
+	if len(address) > maxPath {
+		return false
+	}
+	quoted := false
+	for i := 0; i < len(address); i++ {
+		switch c := address[i]; {
+		case c < ' ' || c == 0x7f:
+			return false
+		case quoted && c == '\\':
+			i++
+			if i == len(address) || address[i] < ' ' || address[i] == 0x7f {
+				return false
+			}
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ' ' || c == '<' || c == '>'):
+			return false
+		}
+	}
+	return !quoted
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,306 @@
+package smtpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// maxPipelined is how many commands are written before their replies are read. More could fill the buffers of
+// both sides while neither reads.
+const maxPipelined = 100
+
+// What stands in Conn.pending besides the index of a recipient.
+const (
+	askReset = -1 - iota
+	askMail
+	askData
+)
+
+// Send sends one message; its parts (say, header fields that were put before a composed message) are written one
+// after the other. The host's answers, refusals included, are in the Result; an error is an *Error, and then the
+// Result holds the answers up to it.
+func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, error) {
+	if len(env.To) == 0 {
+		return Result{}, &Error{Stage: StageRcpt, Err: errors.New("a message without recipients")}
+	}
+	t := transaction{c: c, env: env, parts: msg, traits: inspect(msg)}
+	t.res.Rcpt = make([]Reply, len(env.To))
+	c.log.next(time.Now())
+	if c.messages > 0 {
+		c.log.note("message " + strconv.Itoa(c.messages+1) + " on this connection")
+	}
+	if !t.plan() {
+		return t.res, nil
+	}
+	if c.broken || c.r.Buffered() > 0 {
+		c.broken = true
+		return t.res, &Error{Stage: StageMail, Temporary: true, Stale: true, Err: ErrUnusable}
+	}
+	defer c.begin(ctx)()
+	if err := t.run(); err != nil {
+		c.log.note(err.Error())
+		err.Transcript = c.log.String()
+		return t.res, err
+	}
+	c.messages++
+	return t.res, nil
+}
+
+// transaction is one message on its way through a connection (RFC 5321 section 3.3).
+type transaction struct {
+	c      *Conn
+	env    Envelope
+	parts  [][]byte
+	traits traits
+	res    Result
+
+	utf8      bool  // MAIL says SMTPUTF8
+	mailDone  bool  // MAIL has its reply
+	accepted  int   // recipients that the host took
+	unsettled int   // recipients that are asked or still to be asked
+	goodbye   Reply // a 421, after which the host may answer nothing more (RFC 5321 section 3.8)
+}
+
+// run is the conversation: the envelope, then the message if anybody takes it.
+func (t *transaction) run() *Error {
+	c := t.c
+	if err := t.envelope(); err != nil {
+		if t.settled() {
+			return nil // the host refused, and hung up; what it said stands
+		}
+		if t.goodbye.Code != 0 {
+			t.fill(t.goodbye)
+			return nil
+		}
+		err.Stale = !t.mailDone && c.messages > 0 && c.ctx.Err() == nil
+		return err
+	}
+	switch {
+	case t.res.Data.Code != 354:
+		c.needReset = true
+		return nil
+	case t.res.Mail.Positive() && t.accepted > 0:
+		return t.message()
+	case t.accepted > 0:
+		// It refused the sender, took recipients, and wants the message. A dot might send them an empty one.
+		c.broken = true
+		return nil
+	}
+	// RFC 2920 section 3.1: a host may answer DATA with 354 although nobody was accepted, and is sent a lone dot.
+	c.needReset = true
+	c.log.line('C', []byte("."))
+	c.w.WriteString(".\r\n")
+	if c.flush(c.o.Timeouts.Command) == nil {
+		c.read(StageFinal) // whatever it says is about no one; a break is kept in c.broken
+	}
+	return nil
+}
+
+// settled reports whether the replies at hand decide about every recipient, and nobody was accepted.
+func (t *transaction) settled() bool {
+	if t.mailDone && !t.res.Mail.Positive() {
+		return true
+	}
+	return t.mailDone && t.accepted == 0 && t.unsettled == 0
+}
+
+// fill files r as the reply to all that the host left unanswered.
+func (t *transaction) fill(r Reply) {
+	for i := range t.res.Rcpt {
+		if t.res.Rcpt[i].Code == 0 {
+			t.res.Rcpt[i] = r
+		}
+	}
+	if t.res.Data.Code == 0 {
+		t.res.Data = r
+	}
+}
+
+// envelope sends MAIL, RCPT and DATA: in one write where the host allows pipelining (RFC 2920), otherwise step by
+// step. It leaves DATA out when it is already known that nobody is accepted.
+func (t *transaction) envelope() *Error {
+	c := t.c
+	c.pending = c.pending[:0]
+	if c.needReset {
+		if err := t.ask(askReset, append(c.scratch[:0], "RSET"...)); err != nil {
+			return err
+		}
+	}
+	if err := t.ask(askMail, t.mailCommand()); err != nil {
+		return err
+	}
+	for i, to := range t.env.To {
+		if t.res.Rcpt[i].Local {
+			continue
+		}
+		if t.mailDone && !t.res.Mail.Positive() {
+			return nil
+		}
+		line := append(append(append(c.scratch[:0], "RCPT TO:<"...), to...), '>')
+		if err := t.ask(i, line); err != nil {
+			return err
+		}
+	}
+	if len(c.pending) == 0 && t.settled() {
+		return nil
+	}
+	if err := t.ask(askData, append(c.scratch[:0], "DATA"...)); err != nil {
+		return err
+	}
+	return t.drain()
+}
+
+// mailCommand returns MAIL with the parameters that the host understands.
+func (t *transaction) mailCommand() []byte {
+	ext := &t.c.ext
+	line := append(append(append(t.c.scratch[:0], "MAIL FROM:<"...), t.env.From...), '>')
+	if ext.Size > 0 {
+		line = strconv.AppendInt(append(line, " SIZE="...), t.traits.size, 10)
+	}
+	if t.traits.eightBit && ext.EightBitMIME {
+		line = append(line, " BODY=8BITMIME"...)
+	}
+	if t.utf8 {
+		line = append(line, " SMTPUTF8"...)
+	}
+	return line
+}
+
+// ask writes a command. Its reply is read at once, or, with pipelining, by drain.
+func (t *transaction) ask(what int, line []byte) *Error {
+	c := t.c
+	c.log.line('C', line)
+	line = append(line, "\r\n"...)
+	c.w.Write(line)
+	c.scratch = line[:0]
+	c.pending = append(c.pending, what)
+	if !c.ext.Pipelining || len(c.pending) >= maxPipelined {
+		return t.drain()
+	}
+	return nil
+}
+
+// drain sends what was asked and reads the replies. A write that fails is no reason to stop before the host's
+// last words are read: it may have said why it hangs up.
+func (t *transaction) drain() *Error {
+	c := t.c
+	if err := c.flush(c.o.Timeouts.Command); err != nil && isTimeout(err) {
+		return c.fail(t.stage(c.pending[0]), err)
+	}
+	for _, what := range c.pending {
+		if c.r.Buffered() == 0 {
+			c.arm(c.o.Timeouts.Command)
+		}
+		r, err := c.read(t.stage(what))
+		if err == nil {
+			err = t.take(what, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.pending = c.pending[:0]
+	return nil
+}
+
+func (t *transaction) stage(what int) Stage {
+	switch what {
+	case askReset, askMail:
+		return StageMail
+	case askData:
+		return StageData
+	}
+	return StageRcpt
+}
+
+// take files the reply r to a command.
+func (t *transaction) take(what int, r Reply) *Error {
+	c := t.c
+	switch {
+	case what == askReset:
+		if !r.Positive() {
+			return t.unexpected(what, r)
+		}
+		c.needReset = false
+		return nil
+	case what == askMail && r.Code == 421 && c.messages > 0:
+		return refused(StageMail, r) // it closes a connection that it finds idle or used enough
+	case r.Code/100 == 3 && what != askData, r.Positive() && what == askData, r.Code/100 == 3 && r.Code != 354:
+		return t.unexpected(what, r)
+	}
+	if r.Code == 421 {
+		t.goodbye = r
+	}
+	switch what {
+	case askMail:
+		t.res.Mail, t.mailDone = r, true
+	case askData:
+		t.res.Data = r
+	default:
+		t.res.Rcpt[what] = r
+		t.unsettled--
+		if r.Positive() {
+			t.accepted++
+		}
+	}
+	return nil
+}
+
+// unexpected is a reply that cannot be the answer to what was asked: host and client are out of step.
+func (t *transaction) unexpected(what int, r Reply) *Error {
+	err := t.c.fail(t.stage(what), fmt.Errorf("%w: unexpected reply", ErrProtocol))
+	err.Reply = &r
+	return err
+}
+
+// message sends the message and reads what becomes of it. From the moment that the final dot is written until
+// the reply is read, nobody but the host knows.
+func (t *transaction) message() *Error {
+	c := t.c
+	c.log.line('C', fmt.Appendf(nil, "(message of %d bytes)", t.traits.size))
+	c.needReset = true
+	c.perWrite = c.o.Timeouts.Data
+	err := writeBody(c.w, t.parts, t.traits.bare)
+	if err == nil {
+		err = c.w.Flush()
+	}
+	if err != nil {
+		return t.cutShort(err)
+	}
+	c.arm(c.o.Timeouts.Final)
+	r, failure := c.read(StageFinal)
+	if failure == nil && r.Code/100 == 3 {
+		failure = c.fail(StageFinal, fmt.Errorf("%w: unexpected reply", ErrProtocol))
+		failure.Reply = &r
+	}
+	if failure != nil {
+		failure.Sent = true
+		return failure
+	}
+	t.res.Final = r
+	c.needReset = !r.Positive()
+	if c.r.Buffered() > 0 { // more replies than questions: the next ones would be filed wrongly
+		c.broken = true
+	}
+	return nil
+}
+
+// cutShort handles a host that hung up before the final dot was written, and so has no message. It may have said
+// why, as hosts do that find a message too large while it comes in.
+func (t *transaction) cutShort(cause error) *Error {
+	c := t.c
+	failure := c.fail(StageBody, cause)
+	if isTimeout(cause) {
+		return failure
+	}
+	c.arm(min(c.o.Timeouts.Command, quitPatience))
+	r, err := c.read(StageBody)
+	if err != nil || !r.Temporary() && !r.Permanent() {
+		return failure
+	}
+	t.res.Final = r
+	return nil
+}

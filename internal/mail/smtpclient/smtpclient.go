@@ -1,0 +1,136 @@
+// Package smtpclient speaks SMTP to the host that takes an email: it connects, secures, authenticates, and sends
+// any number of messages over one connection (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531).
+//
+// Invariants: what a host answers is data (Reply, Result); a Go error (*Error) means that the conversation broke
+// off or could not begin. A command line holds what we wrote and nothing else: addresses that could carry a second
+// line are refused. A message ends at exactly one place: lines end in CRLF and dots are stuffed, whatever the
+// message holds. Secrets and message text never reach the transcript.
+//
+// Failure: an *Error says how far the conversation came, whether a later try may succeed, and, above all, whether
+// the host may have taken the message (Sent): only a break between the final dot and the host's answer leaves
+// that open. A Conn that failed is not Usable, and only Close is left.
+//
+// The package does not look up hosts, keep pools, retry, or decide what a reply means for an email.
+package smtpclient
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"time"
+)
+
+// TLSMode is what the caller demands of the connection's secrecy.
+type TLSMode int
+
+const (
+	// TLSOpportunistic uses STARTTLS when it is offered and takes any certificate: secrecy from those who only
+	// listen (RFC 7435). When the handshake fails, Dial reports an Error with RetryPlain.
+	TLSOpportunistic TLSMode = iota
+	// TLSNone never uses TLS.
+	TLSNone
+	// TLSRequired sends nothing unless STARTTLS succeeds with a certificate that verifies for ServerName.
+	TLSRequired
+	// TLSImplicit is TLS from the first byte (RFC 8314), verified; relays offer it on port 465.
+	TLSImplicit
+)
+
+// Options says how to reach and greet a host. The zero value works for a host on this machine.
+type Options struct {
+	Hello      string         // our name in EHLO; empty is "localhost"
+	TLS        TLSMode        //
+	ServerName string         // name to verify and to send as SNI; empty is the host of the address
+	RootCAs    *x509.CertPool // nil is the system's
+	Username   string         // when set, AUTH PLAIN or LOGIN must succeed, over TLS or on a loopback address
+	Password   string
+
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil is a net.Dialer
+	Timeouts Timeouts
+	// TranscriptLimit is the most bytes that a transcript holds; 0 is 16 KiB. The middle is left out, not the end.
+	TranscriptLimit int
+}
+
+// Timeouts bound the steps of a conversation, besides the context, which bounds all. A zero field takes the
+// default. RFC 5321 section 4.5.3.2 allows more patience; a sender with a queue need not have it, but for Final:
+// who gives up there sends the message twice.
+type Timeouts struct {
+	Connect  time.Duration // the TCP connection; 30 s
+	TLS      time.Duration // the TLS handshake; 30 s
+	Greeting time.Duration // the host's first line; 2 min
+	Command  time.Duration // a command and its reply; 2 min
+	Data     time.Duration // writing one block of the message, 64 KiB; 2 min
+	Final    time.Duration // the reply to the final dot; 10 min
+}
+
+func (t Timeouts) withDefaults() Timeouts {
+	or := func(d, fallback time.Duration) time.Duration {
+		if d > 0 {
+			return d
+		}
+		return fallback
+	}
+	return Timeouts{
+		Connect:  or(t.Connect, 30*time.Second),
+		TLS:      or(t.TLS, 30*time.Second),
+		Greeting: or(t.Greeting, 2*time.Minute),
+		Command:  or(t.Command, 2*time.Minute),
+		Data:     or(t.Data, 2*time.Minute),
+		Final:    or(t.Final, 10*time.Minute),
+	}
+}
+
+// Extensions are what the host offered in its last EHLO.
+type Extensions struct {
+	Pipelining    bool
+	EightBitMIME  bool
+	SMTPUTF8      bool
+	EnhancedCodes bool
+	StartTLS      bool
+	Size          int64    // the largest message in octets; 0 is unknown or without limit
+	Auth          []string // SASL mechanisms in upper case
+}
+
+// TLSState says how the connection is secured. The zero value is a plain connection.
+type TLSState struct {
+	Version  string // "TLS 1.3"
+	Cipher   string
+	Verified bool   // the certificate is valid for the server name
+	Peer     string // the name in the certificate
+	Problem  string // why it is not Verified
+}
+
+// On reports whether the connection is encrypted.
+func (s TLSState) On() bool { return s.Version != "" }
+
+// Envelope is what MAIL and RCPT carry. Addresses are local@domain without brackets; From may be empty, which is
+// the null sender of a bounce.
+type Envelope struct {
+	From string
+	To   []string
+	// UTF8 says that the message's header needs SMTPUTF8 (RFC 6531). Addresses that need it are seen by themselves.
+	UTF8 bool
+	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). Otherwise it is
+	// sent as it is, which nearly every host takes.
+	Require8Bit bool
+}
+
+// Result is what the host answered. A reply is zero when its command was never sent or never mattered.
+type Result struct {
+	Mail  Reply
+	Rcpt  []Reply // one for each recipient, in the order of the envelope
+	Data  Reply   // the reply to the DATA command
+	Final Reply   // the reply to the message; zero when no recipient was accepted
+}
+
+// Recipient returns the reply that decides about recipient i: the first refusal on its way, or the final reply.
+func (r Result) Recipient(i int) Reply {
+	switch {
+	case !r.Mail.Positive():
+		return r.Mail
+	case !r.Rcpt[i].Positive():
+		return r.Rcpt[i]
+	case r.Data.Code != 354:
+		return r.Data
+	}
+	return r.Final
+}

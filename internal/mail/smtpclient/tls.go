@@ -1,0 +1,102 @@
+package smtpclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+)
+
+// errInjected is text that came before the handshake and was meant to be read after it (CVE-2011-0411 and kin).
+var errInjected = fmt.Errorf("%w: text after the reply to STARTTLS", ErrProtocol)
+
+// startTLS secures the connection with STARTTLS as the options demand (RFC 3207) and greets again.
+func (c *Conn) startTLS(ctx context.Context) *Error {
+	if c.o.TLS == TLSNone || c.o.TLS == TLSImplicit {
+		return nil
+	}
+	required := c.o.TLS == TLSRequired
+	if !c.ext.StartTLS {
+		if required {
+			return broken(StageTLS, ErrNoTLS)
+		}
+		return nil
+	}
+	r, err := c.command(StageTLS, "STARTTLS")
+	if err != nil {
+		return err
+	}
+	if !r.Positive() {
+		if required || r.Code == 421 {
+			return &Error{Stage: StageTLS, Temporary: true, Reply: &r}
+		}
+		c.log.note("the host offered TLS and refuses it: going on without")
+		return nil
+	}
+	if c.r.Buffered() > 0 {
+		return c.fail(StageTLS, errInjected)
+	}
+	if err := c.handshake(ctx); err != nil {
+		err.RetryPlain = !required && ctx.Err() == nil
+		return err
+	}
+	// With TLS 1.3 a host that dislikes the handshake is heard only here.
+	if err := c.hello(); err != nil {
+		err.RetryPlain = !required && ctx.Err() == nil && err.Reply == nil
+		return err
+	}
+	return nil
+}
+
+// handshake turns the connection into a TLS connection.
+func (c *Conn) handshake(ctx context.Context) *Error {
+	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
+	if c.o.TLS == TLSOpportunistic {
+		// Old and unverified secrecy is better than none; RFC 7435.
+		config.InsecureSkipVerify = true
+		config.MinVersion = tls.VersionTLS10
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeouts.TLS)
+	defer cancel()
+	c.arm(c.o.Timeouts.TLS)
+	conn := tls.Client(c.raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return c.fail(StageTLS, fmt.Errorf("TLS handshake: %w", err))
+	}
+	state := conn.ConnectionState()
+	c.tls = describe(state, config)
+	c.use(conn)
+	verdict := "verified"
+	if !c.tls.Verified {
+		verdict = "not verified: " + c.tls.Problem
+	}
+	c.log.note(c.tls.Version + " " + c.tls.Cipher + ", certificate of " + c.tls.Peer + " " + verdict)
+	return nil
+}
+
+// describe tells what was negotiated. An opportunistic handshake did not verify; that is made up for here.
+func describe(state tls.ConnectionState, config *tls.Config) TLSState {
+	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
+	err := errors.New("no certificate")
+	if len(state.PeerCertificates) > 0 {
+		leaf := state.PeerCertificates[0]
+		s.Peer = leaf.Subject.CommonName
+		if len(leaf.DNSNames) > 0 {
+			s.Peer = leaf.DNSNames[0]
+		}
+		s.Peer = cleanText([]byte(s.Peer), 255)
+		between := x509.NewCertPool()
+		for _, cert := range state.PeerCertificates[1:] {
+			between.AddCert(cert)
+		}
+		_, err = leaf.Verify(x509.VerifyOptions{
+			DNSName: config.ServerName, Roots: config.RootCAs, Intermediates: between,
+		})
+	}
+	s.Verified = err == nil
+	if err != nil {
+		s.Problem = cleanText([]byte(err.Error()), maxReplyText)
+	}
+	return s
+}

@@ -1,0 +1,106 @@
+package smtpclient
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+)
+
+const (
+	defaultTranscript = 16 << 10
+	minTranscript     = 1 << 10
+	maxTranscriptLine = 600 // octets of one line that are kept
+)
+
+// transcript records a conversation as lines "12 C: EHLO a.example", where 12 is milliseconds, C is us, S is the
+// host and * is a remark of ours. It holds at most limit octets: when there is more, the middle is left out,
+// because the reason of a failure stands at the end.
+//
+// The part up to opened (greeting, TLS, authentication) belongs to the connection and stands before the
+// conversation about each message.
+type transcript struct {
+	limit   int
+	start   time.Time
+	head    []byte
+	tail    []byte // what follows a full head; its oldest lines make room for new ones
+	skipped int    // lines left out between head and tail
+	opened  int
+}
+
+func newTranscript(limit int, now time.Time) *transcript {
+	if limit <= 0 {
+		limit = defaultTranscript
+	}
+	return &transcript{limit: max(limit, minTranscript), start: now, head: make([]byte, 0, 1024)}
+}
+
+// next begins the conversation about another message.
+func (t *transcript) next(now time.Time) {
+	t.head = t.head[:t.opened]
+	t.tail = t.tail[:0]
+	t.skipped = 0
+	t.start = now
+}
+
+// endOpening marks that what follows is about messages. An opening that left no room is cut.
+func (t *transcript) endOpening() {
+	t.opened = min(len(t.head), t.limit/4)
+	if i := bytes.LastIndexByte(t.head[:t.opened], '\n'); i >= 0 && t.opened < len(t.head) {
+		t.opened = i + 1
+	}
+}
+
+// line records one line; who is 'C', 'S' or '*'. Bytes that are not printable ASCII are cleaned.
+func (t *transcript) line(who byte, text []byte) {
+	if t.skipped == 0 && len(t.tail) == 0 {
+		mark := len(t.head)
+		t.head = t.appendLine(t.head, who, text)
+		if len(t.head) <= t.limit*3/4 {
+			return
+		}
+		t.tail = append(t.tail, t.head[mark:]...)
+		t.head = t.head[:mark]
+		return
+	}
+	t.tail = t.appendLine(t.tail, who, text)
+	for len(t.tail) > t.limit/4-40 {
+		i := bytes.IndexByte(t.tail, '\n')
+		if i == len(t.tail)-1 {
+			return
+		}
+		t.tail = t.tail[:copy(t.tail, t.tail[i+1:])]
+		t.skipped++
+	}
+}
+
+func (t *transcript) note(text string) { t.line('*', []byte(text)) }
+
+func (t *transcript) appendLine(b []byte, who byte, text []byte) []byte {
+	b = strconv.AppendInt(b, time.Since(t.start).Milliseconds(), 10)
+	b = append(b, ' ', who, ':', ' ')
+	limit := min(maxTranscriptLine, t.limit/8)
+	if len(text) <= limit && plainText(text) {
+		b = append(b, text...)
+	} else {
+		b = append(b, cleanText(text, limit)...)
+		if len(text) > limit {
+			b = append(b, "…"...)
+		}
+	}
+	return append(b, '\n')
+}
+
+// String returns all lines.
+func (t *transcript) String() string {
+	if len(t.tail) == 0 {
+		return string(t.head)
+	}
+	b := make([]byte, 0, t.limit)
+	b = append(b, t.head...)
+	if t.skipped > 0 {
+		b = append(b, "… "...)
+		b = strconv.AppendInt(b, int64(t.skipped), 10)
+		b = append(b, " lines left out\n"...)
+	}
+	return string(append(b, t.tail...))
+}

@@ -1,0 +1,270 @@
+// Package smtpsink is a mail host that takes everything and keeps nothing, as the other end of benchmarks and of
+// tests that kill a sender. It speaks SMTP with PIPELINING, 8BITMIME and SIZE, and costs a few microseconds a
+// message, so that what is measured is the sender.
+//
+// Invariants: a message is counted, and the hook has returned, before its 250 is written: whoever was told 250
+// was counted. It is not hardened for the open network: it has no TLS, and limits but no manners.
+package smtpsink
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxMessage  = 100 << 20 // octets; what EHLO announces
+	maxRcpts    = 10_000
+	idleTimeout = 5 * time.Minute
+	readBuffer  = 64 << 10
+)
+
+// Config says what a sink does besides counting. The zero value counts.
+type Config struct {
+	// OnMessage is called with each message, from one goroutine for each connection, before it is acknowledged.
+	// data is the message without stuffed dots, and is the hook's to keep.
+	OnMessage func(from string, to []string, data []byte)
+	// Latency is waited before each message is acknowledged.
+	Latency time.Duration
+}
+
+// Sink is a running sink.
+type Sink struct {
+	config      Config
+	listener    net.Listener
+	messages    atomic.Int64
+	connections atomic.Int64
+	group       sync.WaitGroup
+
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	closed bool
+}
+
+// Start runs a counting sink on addr ("127.0.0.1:0") until Close.
+func Start(addr string) (*Sink, error) { return Config{}.Start(addr) }
+
+// Start runs a sink on addr until Close.
+func (c Config) Start(addr string) (*Sink, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("start mail sink: %w", err)
+	}
+	s := &Sink{config: c, listener: l, open: make(map[net.Conn]struct{})}
+	s.group.Go(s.accept)
+	return s, nil
+}
+
+// Addr returns the address that the sink listens on.
+func (s *Sink) Addr() string { return s.listener.Addr().String() }
+
+// Count returns how many messages were taken.
+func (s *Sink) Count() int64 { return s.messages.Load() }
+
+// Connections returns how many connections were accepted.
+func (s *Sink) Connections() int64 { return s.connections.Load() }
+
+// Close stops listening, cuts the connections, and waits until all is still.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	err := s.listener.Close()
+	for c := range s.open {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.group.Wait()
+	return err
+}
+
+func (s *Sink) accept() {
+	for {
+		nc, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, say; connections that end bring some back
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if !s.track(nc) {
+			nc.Close()
+			return
+		}
+		s.connections.Add(1)
+		s.group.Go(func() {
+			defer s.forget(nc)
+			s.serve(nc)
+		})
+	}
+}
+
+func (s *Sink) track(nc net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.open[nc] = struct{}{}
+	}
+	return !s.closed
+}
+
+func (s *Sink) forget(nc net.Conn) {
+	nc.Close()
+	s.mu.Lock()
+	delete(s.open, nc)
+	s.mu.Unlock()
+}
+
+// session is one connection.
+type session struct {
+	s    *Sink
+	nc   net.Conn
+	r    *bufio.Reader
+	w    *bufio.Writer
+	from string
+	mail bool
+	to   []string
+	rcpt int // recipients of the message that is under way
+}
+
+func (s *Sink) serve(nc net.Conn) {
+	c := session{s: s, nc: nc, r: bufio.NewReaderSize(nc, readBuffer), w: bufio.NewWriter(nc)}
+	c.w.WriteString("220 sink ESMTP\r\n")
+	for {
+		line, err := c.line()
+		if err != nil || !c.command(line) {
+			c.w.Flush()
+			return
+		}
+	}
+}
+
+// line reads a line; before it has to wait for one it sends the replies that are due.
+func (c *session) line() ([]byte, error) {
+	if c.r.Buffered() == 0 {
+		if err := c.w.Flush(); err != nil {
+			return nil, err
+		}
+		c.nc.SetDeadline(time.Now().Add(idleTimeout))
+	}
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(line, "\r\n"), nil
+}
+
+// command obeys one command and reports whether the session goes on.
+func (c *session) command(line []byte) bool {
+	verb := bytes.ToUpper(line[:min(len(line), 4)])
+	switch string(verb) {
+	case "EHLO":
+		c.reset()
+		fmt.Fprintf(c.w, "250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SIZE %d\r\n", maxMessage)
+	case "HELO", "RSET":
+		c.reset()
+		c.reply("250 ok")
+	case "NOOP":
+		c.reply("250 ok")
+	case "MAIL":
+		c.mail = true
+		if c.s.config.OnMessage != nil {
+			c.from = address(line)
+		}
+		c.reply("250 ok")
+	case "RCPT":
+		if !c.mail || c.rcpt >= maxRcpts {
+			c.reply("503 no")
+			return true
+		}
+		c.rcpt++
+		if c.s.config.OnMessage != nil {
+			c.to = append(c.to, address(line))
+		}
+		c.reply("250 ok")
+	case "DATA":
+		return c.data()
+	case "QUIT":
+		c.reply("221 bye")
+		return false
+	default:
+		c.reply("502 no")
+	}
+	return true
+}
+
+func (c *session) reply(text string) {
+	c.w.WriteString(text)
+	c.w.WriteString("\r\n")
+}
+
+func (c *session) reset() {
+	c.mail, c.from, c.to, c.rcpt = false, "", nil, 0
+}
+
+// data takes a message.
+func (c *session) data() bool {
+	if c.rcpt == 0 {
+		c.reply("554 no recipients")
+		return true
+	}
+	c.reply("354 go on")
+	if c.w.Flush() != nil {
+		return false
+	}
+	body, size, err := c.read()
+	if err != nil {
+		return false
+	}
+	if size > maxMessage {
+		c.reset()
+		c.reply("552 5.3.4 too large")
+		return true
+	}
+	if c.s.config.OnMessage != nil {
+		c.s.config.OnMessage(c.from, c.to, body)
+	}
+	if c.s.config.Latency > 0 {
+		time.Sleep(c.s.config.Latency)
+	}
+	c.s.messages.Add(1)
+	c.reset()
+	c.reply("250 ok")
+	return true
+}
+
+// read reads up to the final dot. It keeps the message only for the hook, and none that is too large.
+func (c *session) read() (body []byte, size int, err error) {
+	keep := c.s.config.OnMessage != nil
+	startsLine := true
+	for {
+		chunk, err := c.r.ReadSlice('\n')
+		if err != nil && err != bufio.ErrBufferFull {
+			return nil, 0, err
+		}
+		if startsLine && len(chunk) > 0 && chunk[0] == '.' {
+			if string(chunk) == ".\r\n" {
+				return body, size, nil
+			}
+			chunk = chunk[1:]
+		}
+		startsLine = err == nil
+		size += len(chunk)
+		if keep && size <= maxMessage {
+			body = append(body, chunk...)
+		}
+	}
+}
+
+// address returns what stands between the brackets of MAIL or RCPT.
+func address(line []byte) string {
+	_, rest, _ := bytes.Cut(line, []byte("<"))
+	// The last bracket: a quoted local part may hold one, and parameters may not.
+	end := bytes.LastIndexByte(rest, '>')
+	return string(rest[:max(end, 0)])
+}

@@ -1,0 +1,114 @@
+// Package smtptest has the hosts that tests of mail talk to, on 127.0.0.1 and with real connections: Script plays
+// a dialogue line by line, misbehaviour included; Server is a mail exchanger that works and can be told what to
+// refuse; CA makes certificates that verify.
+//
+// All of it is for tests: it takes a testing.TB, reports to it, and ends with the test.
+package smtptest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// CA is a certification authority that nobody trusts but who is given its Pool.
+type CA struct {
+	t    testing.TB
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+// NewCA makes an authority.
+func NewCA(t testing.TB) *CA {
+	t.Helper()
+	ca := &CA{t: t}
+	ca.key = newKey(t)
+	template := certificate("smtptest authority")
+	template.IsCA = true
+	template.BasicConstraintsValid = true
+	template.KeyUsage = x509.KeyUsageCertSign
+	ca.cert = ca.sign(template, template, ca.key)
+	return ca
+}
+
+// Pool returns the roots that make the authority's certificates verify.
+func (ca *CA) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return pool
+}
+
+// Certificate returns a certificate for names, which may be IP addresses, valid for an hour.
+func (ca *CA) Certificate(names ...string) tls.Certificate {
+	ca.t.Helper()
+	return ca.certificate(certificate(names[0]), names)
+}
+
+// Expired returns a certificate for names that was valid until an hour ago.
+func (ca *CA) Expired(names ...string) tls.Certificate {
+	ca.t.Helper()
+	template := certificate(names[0])
+	template.NotBefore = time.Now().Add(-2 * time.Hour)
+	template.NotAfter = time.Now().Add(-time.Hour)
+	return ca.certificate(template, names)
+}
+
+// ServerTLS returns the configuration of a server with a certificate for names.
+func (ca *CA) ServerTLS(names ...string) *tls.Config {
+	ca.t.Helper()
+	return &tls.Config{Certificates: []tls.Certificate{ca.Certificate(names...)}}
+}
+
+func (ca *CA) certificate(template *x509.Certificate, names []string) tls.Certificate {
+	ca.t.Helper()
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	key := newKey(ca.t)
+	cert := ca.sign(template, ca.cert, key)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+func (ca *CA) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
+	ca.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, ca.key)
+	if err != nil {
+		ca.t.Fatalf("create certificate: %v", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		ca.t.Fatalf("parse certificate: %v", err)
+	}
+	return cert
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("generate key: %v", err)
+	}
+	return key
+}
+
+func certificate(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+	}
+}

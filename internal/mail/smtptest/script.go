@@ -1,0 +1,305 @@
+package smtptest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a Player waits for a client that should have said something.
+const patience = 10 * time.Second
+
+// Player is a host that plays a dialogue and tells the test where the client leaves it. A dialogue is made of
+// lines:
+//
+//	# a remark
+//	S: 220 mx.test ESMTP            what the host says; what follows one another is sent in one write
+//	C: EHLO *                       what the client must say; * stands for anything
+//	(data)                          reads a message up to its final dot and keeps it, as it came
+//	(read 100)                      reads so many bytes of whatever comes
+//	(quiet)                         the client has nothing under way: it waits for the reply that comes next
+//	(raw "250 \xff\r\n")            sends exactly that
+//	(starttls) (starttls expired)   a TLS handshake, with a certificate for 127.0.0.1 and mx.test
+//	(stall)                         says nothing, and listens, until the client hangs up
+//	(deaf)                          neither says nor reads anything until the test ends
+//	(endless lines) (endless line)  talks until the client hangs up
+//	(drop) (reset)                  hangs up, in order or not
+//	(next)                          what follows is the next connection
+//
+// After the last line of a connection the host hangs up.
+type Player struct {
+	Addr string
+	CA   *CA // has signed the host's certificate
+
+	t        testing.TB
+	listener net.Listener
+	lines    [][]scriptLine // by connection
+	done     sync.WaitGroup
+	over     chan struct{} // closed when the test has ended
+
+	mu     sync.Mutex
+	open   net.Conn
+	bodies []string
+}
+
+type scriptLine struct {
+	number int // in the dialogue, from 1
+	text   string
+}
+
+// Script starts a host that plays dialogue. When the test ends, it must have been played to its end.
+func Script(t testing.TB, dialogue string) *Player {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	s := &Player{Addr: listener.Addr().String(), CA: NewCA(t), t: t, listener: listener, over: make(chan struct{})}
+	s.lines = parseScript(dialogue)
+	s.done.Go(s.run)
+	t.Cleanup(s.finish)
+	return s
+}
+
+// ScriptFile is Script for the file testdata/name.smtp of the package under test.
+func ScriptFile(t testing.TB, name string) *Player {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".smtp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Script(t, string(text))
+}
+
+// Bodies returns the messages that were read, with their stuffed dots and the final one.
+func (s *Player) Bodies() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.bodies...)
+}
+
+func parseScript(dialogue string) [][]scriptLine {
+	connections := [][]scriptLine{nil}
+	for i, text := range strings.Split(dialogue, "\n") {
+		text = strings.TrimSuffix(text, "\r")
+		last := len(connections) - 1
+		switch trimmed := strings.TrimSpace(text); {
+		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
+		case trimmed == "(next)":
+			connections = append(connections, nil)
+		default:
+			connections[last] = append(connections[last], scriptLine{i + 1, strings.TrimLeft(text, " \t")})
+		}
+	}
+	return connections
+}
+
+// run plays one connection after the other.
+func (s *Player) run() {
+	for _, lines := range s.lines {
+		nc, err := s.listener.Accept()
+		if err != nil {
+			s.t.Errorf("dialogue: nobody connected to hear %v", lines)
+			return
+		}
+		s.mu.Lock()
+		s.open = nc
+		s.mu.Unlock()
+		nc.SetDeadline(time.Now().Add(patience))
+		p := &scene{s: s, raw: nc}
+		p.use(nc)
+		for i, line := range lines {
+			if err := p.play(line, i+1 < len(lines) && isReply(lines[i+1])); err != nil {
+				s.t.Errorf("dialogue line %d: %s: %v", line.number, line.text, err)
+				break
+			}
+		}
+		p.w.Flush()
+		nc.Close()
+	}
+}
+
+// finish waits for the end of the dialogue; a client that never came back for the rest of it is not waited for.
+func (s *Player) finish() {
+	close(s.over)
+	ended := make(chan struct{})
+	go func() {
+		s.done.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Second):
+		s.listener.Close()
+		s.mu.Lock()
+		if s.open != nil {
+			s.open.Close()
+		}
+		s.mu.Unlock()
+		<-ended
+	}
+	s.listener.Close()
+}
+
+func isReply(l scriptLine) bool { return strings.HasPrefix(l.text, "S:") }
+
+// scene is one connection of a Player.
+type scene struct {
+	s   *Player
+	raw net.Conn
+	nc  net.Conn
+	r   *bufio.Reader
+	w   *bufio.Writer
+}
+
+func (p *scene) use(nc net.Conn) {
+	p.nc = nc
+	p.r = bufio.NewReaderSize(nc, 64<<10)
+	p.w = bufio.NewWriterSize(nc, 64<<10)
+}
+
+// play does what a line says; more says that the next line is a reply too.
+func (p *scene) play(line scriptLine, more bool) error {
+	if text, ok := strings.CutPrefix(line.text, "S:"); ok {
+		p.w.WriteString(strings.TrimPrefix(text, " ") + "\r\n")
+		if more {
+			return nil
+		}
+		return p.w.Flush()
+	}
+	if text, ok := strings.CutPrefix(line.text, "C:"); ok {
+		return p.expect(strings.TrimPrefix(text, " "))
+	}
+	directive := strings.TrimSuffix(strings.TrimPrefix(line.text, "("), ")")
+	verb, arg, _ := strings.Cut(directive, " ")
+	return p.direct(verb, arg)
+}
+
+func (p *scene) direct(verb, arg string) error {
+	switch verb {
+	case "data":
+		return p.data()
+	case "read":
+		n, err := strconv.Atoi(arg)
+		if err != nil {
+			return err
+		}
+		_, err = io.CopyN(io.Discard, p.r, int64(n))
+		return err
+	case "quiet":
+		if n := p.r.Buffered(); n > 0 {
+			return fmt.Errorf("the client did not wait: %d bytes are under way", n)
+		}
+		return nil
+	case "raw":
+		text, err := strconv.Unquote(arg)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(p.nc, text)
+		return err
+	case "starttls":
+		return p.secure(arg)
+	case "stall":
+		io.Copy(io.Discard, p.r)
+		return nil
+	case "deaf":
+		<-p.s.over
+		return nil
+	case "endless":
+		return p.babble(arg)
+	case "drop":
+		return p.nc.Close()
+	case "reset":
+		if tcp, ok := p.raw.(*net.TCPConn); ok {
+			tcp.SetLinger(0)
+		}
+		return p.raw.Close()
+	}
+	return fmt.Errorf("no such directive")
+}
+
+// expect reads a line and compares it with pattern.
+func (p *scene) expect(pattern string) error {
+	line, err := p.r.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("the client said %q: %w", line, err)
+	}
+	text, ok := strings.CutSuffix(line, "\r\n")
+	if !ok {
+		return fmt.Errorf("the client said %q, without CRLF", line)
+	}
+	if !matches(pattern, text) {
+		return fmt.Errorf("the client said %q", text)
+	}
+	return nil
+}
+
+// matches reports whether text fits pattern, in which * stands for anything.
+func matches(pattern, text string) bool {
+	first, rest, wild := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, first)
+	if !ok || !wild {
+		return ok && text == ""
+	}
+	for i := range len(text) + 1 {
+		if matches(rest, text[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *scene) data() error {
+	var b strings.Builder
+	for {
+		line, err := p.r.ReadString('\n')
+		b.WriteString(line)
+		if err != nil {
+			return fmt.Errorf("the message ended after %d bytes: %w", b.Len(), err)
+		}
+		if line == ".\r\n" {
+			break
+		}
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.bodies = append(p.s.bodies, b.String())
+	return nil
+}
+
+// secure is the server's side of a handshake. One that the client breaks off is no fault of the dialogue: the
+// lines after it find that out.
+func (p *scene) secure(kind string) error {
+	certificate := p.s.CA.Certificate("mx.test", "127.0.0.1")
+	if kind == "expired" {
+		certificate = p.s.CA.Expired("mx.test", "127.0.0.1")
+	}
+	conn := tls.Server(p.raw, &tls.Config{Certificates: []tls.Certificate{certificate}})
+	conn.Handshake()
+	p.use(conn)
+	return nil
+}
+
+// babble sends replies without end until the client has enough.
+func (p *scene) babble(kind string) error {
+	chunk := strings.Repeat("250-and another thing\r\n", 100)
+	if kind == "line" {
+		chunk = strings.Repeat("250 and so on ", 100)
+	}
+	for range 100_000 {
+		if _, err := io.WriteString(p.nc, chunk); err != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the client listened to it all")
+}

@@ -1,0 +1,259 @@
+package smtptest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+)
+
+// Config says how a Server behaves. The zero value takes everything, without TLS.
+// The functions are called from the goroutines of the connections. A reply is a line, "550 5.1.1 no such user";
+// an empty one lets the server do what it would.
+type Config struct {
+	TLS      *tls.Config       // offers STARTTLS, or, with Implicit, speaks TLS from the first byte
+	Implicit bool              //
+	Users    map[string]string // user names and passwords; when there are any, AUTH PLAIN must precede MAIL
+	MaxSize  int64             // octets; 0 is no limit
+	UTF8     bool              // offers SMTPUTF8
+	Domain   string            // what the server calls itself; empty is "mx.test"
+
+	Greet func() string                // before the greeting; a reply is sent in its place and ends the connection
+	Mail  func(from string) string     // to MAIL
+	Rcpt  func(from, to string) string // to RCPT
+	Data  func(Message) string         // to the message; a refused one is not kept
+}
+
+// Message is what a Server received.
+type Message struct {
+	From string
+	To   []string
+	Data []byte // as the sender gave it: without stuffed dots
+	TLS  bool
+	User string // who authenticated
+	UTF8 bool
+	Body string // "8BITMIME", or what else MAIL said
+}
+
+// Server is a mail exchanger on 127.0.0.1.
+type Server struct {
+	Addr string
+
+	t      testing.TB
+	config Config
+	server *smtp.Server
+	done   sync.WaitGroup
+
+	mu          sync.Mutex
+	messages    []Message
+	connections int
+	arrived     chan struct{} // closed and replaced when a message arrives
+}
+
+// NewServer starts a server that ends with the test.
+func NewServer(t testing.TB, config Config) *Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	s := &Server{Addr: listener.Addr().String(), t: t, config: config, arrived: make(chan struct{})}
+	s.server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		return &session{s: s, conn: c}, nil
+	}))
+	s.server.Domain = config.Domain
+	if s.server.Domain == "" {
+		s.server.Domain = "mx.test"
+	}
+	s.server.AllowInsecureAuth = true
+	s.server.EnableSMTPUTF8 = config.UTF8
+	s.server.MaxMessageBytes = config.MaxSize
+	s.server.ErrorLog = log.New(io.Discard, "", 0) // clients that hang up are the point of many tests
+	listener = &greeter{Listener: listener, s: s}
+	if config.Implicit {
+		listener = tls.NewListener(listener, config.TLS)
+	} else {
+		s.server.TLSConfig = config.TLS
+	}
+	s.done.Go(func() { s.server.Serve(listener) })
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Close cuts all connections and stops the server.
+func (s *Server) Close() {
+	s.server.Close()
+	s.done.Wait()
+}
+
+// Messages returns what was received so far.
+func (s *Server) Messages() []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.messages)
+}
+
+// Connections returns how many connections were accepted.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connections
+}
+
+// Wait returns the messages as soon as there are n. It fails the test when that takes ten seconds.
+func (s *Server) Wait(n int) []Message {
+	s.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		s.mu.Lock()
+		messages, arrived := slices.Clone(s.messages), s.arrived
+		s.mu.Unlock()
+		if len(messages) >= n {
+			return messages
+		}
+		select {
+		case <-arrived:
+		case <-deadline:
+			s.t.Fatalf("%d messages arrived, not %d", len(messages), n)
+		}
+	}
+}
+
+// greeter lets Config.Greet answer connections before the server sees them.
+type greeter struct {
+	net.Listener
+	s *Server
+}
+
+func (g *greeter) Accept() (net.Conn, error) {
+	for {
+		nc, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		g.s.mu.Lock()
+		g.s.connections++
+		g.s.mu.Unlock()
+		if g.s.config.Greet == nil {
+			return nc, nil
+		}
+		reply := g.s.config.Greet()
+		if reply == "" {
+			return nc, nil
+		}
+		io.WriteString(nc, reply+"\r\n")
+		nc.Close()
+	}
+}
+
+// session is one connection to a Server.
+type session struct {
+	s       *Server
+	conn    *smtp.Conn
+	user    string
+	message Message
+}
+
+// AuthMechanisms implements smtp.AuthSession.
+func (c *session) AuthMechanisms() []string {
+	if len(c.s.config.Users) == 0 {
+		return nil
+	}
+	return []string{sasl.Plain}
+}
+
+// Auth implements smtp.AuthSession.
+func (c *session) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if want, ok := c.s.config.Users[user]; !ok || want != password {
+			return smtp.ErrAuthFailed
+		}
+		c.user = user
+		return nil
+	}), nil
+}
+
+// Mail implements smtp.Session.
+func (c *session) Mail(from string, o *smtp.MailOptions) error {
+	if len(c.s.config.Users) > 0 && c.user == "" {
+		return smtp.ErrAuthRequired
+	}
+	_, secure := c.conn.TLSConnectionState()
+	c.message = Message{From: from, TLS: secure, User: c.user, UTF8: o.UTF8, Body: string(o.Body)}
+	if c.s.config.Mail != nil {
+		return refusal(c.s.config.Mail(from))
+	}
+	return nil
+}
+
+// Rcpt implements smtp.Session.
+func (c *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if c.s.config.Rcpt != nil {
+		if err := refusal(c.s.config.Rcpt(c.message.From, to)); err != nil {
+			return err
+		}
+	}
+	c.message.To = append(c.message.To, to)
+	return nil
+}
+
+// Data implements smtp.Session.
+func (c *session) Data(r io.Reader) error {
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(r); err != nil {
+		return err
+	}
+	m := c.message
+	m.Data = b.Bytes()
+	if c.s.config.Data != nil {
+		if err := refusal(c.s.config.Data(m)); err != nil {
+			return err
+		}
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.messages = append(c.s.messages, m)
+	close(c.s.arrived)
+	c.s.arrived = make(chan struct{})
+	return nil
+}
+
+// Reset implements smtp.Session.
+func (c *session) Reset() { c.message = Message{} }
+
+// Logout implements smtp.Session.
+func (c *session) Logout() error { return nil }
+
+// refusal turns "550 5.1.1 text" into the error that makes the server say so.
+func refusal(reply string) error {
+	if reply == "" {
+		return nil
+	}
+	first, text, _ := strings.Cut(reply, " ")
+	code, err := strconv.Atoi(first)
+	if err != nil {
+		return fmt.Errorf("smtptest: %q is not a reply: %w", reply, err)
+	}
+	if code/100 == 2 {
+		return errors.New("smtptest: an empty reply accepts")
+	}
+	e := &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: text}
+	var enhanced smtp.EnhancedCode
+	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &enhanced[0], &enhanced[1], &enhanced[2]); n == 3 {
+		e.EnhancedCode = enhanced
+		_, e.Message, _ = strings.Cut(text, " ")
+	}
+	return e
+}

@@ -1,0 +1,109 @@
+package schedule
+
+import "time"
+
+type dayKind uint8
+
+const (
+	dayNone    dayKind = iota // the coming time of day, today or tomorrow
+	dayOffset                 // so many days from today
+	dayWeekday                // the coming one
+	dayNext                   // the weekday of next week
+	dayDate
+)
+
+// day is a day as it was written; which one it is depends on the zone.
+type day struct {
+	kind    dayKind
+	offset  int
+	weekday time.Weekday
+	year    int
+	month   time.Month
+	mday    int
+}
+
+var weekdays = map[string]time.Weekday{
+	"sunday": time.Sunday, "sun": time.Sunday,
+	"monday": time.Monday, "mon": time.Monday,
+	"tuesday": time.Tuesday, "tue": time.Tuesday, "tues": time.Tuesday,
+	"wednesday": time.Wednesday, "wed": time.Wednesday,
+	"thursday": time.Thursday, "thu": time.Thursday, "thur": time.Thursday, "thurs": time.Thursday,
+	"friday": time.Friday, "fri": time.Friday,
+	"saturday": time.Saturday, "sat": time.Saturday,
+}
+
+// day reads today, tomorrow, a weekday or a date, the latter two also with "on".
+func (p *phrase) day() (day, bool) {
+	if p.word("today") {
+		return day{kind: dayOffset}, true
+	}
+	if p.word("tomorrow") {
+		return day{kind: dayOffset, offset: 1}, true
+	}
+	start := p.next
+	p.word("on")
+	kind := dayWeekday
+	if p.word("next") {
+		kind = dayNext
+	}
+	if w, ok := weekdays[p.peek()]; ok {
+		p.next++
+		return day{kind: kind, weekday: w}, true
+	}
+	if m := isoDate.FindStringSubmatch(p.peek()); m != nil && kind == dayWeekday {
+		d := day{kind: dayDate, year: number(m[1]), month: time.Month(number(m[2])), mday: number(m[3])}
+		// Date would make 30 February the 2 March.
+		if t := time.Date(d.year, d.month, d.mday, 0, 0, 0, 0, time.UTC); t.Month() == d.month && t.Day() == d.mday {
+			p.next++
+			return d, true
+		}
+	}
+	p.next = start
+	return day{}, false
+}
+
+// resolve returns the instant of a time of day on this day in a zone.
+func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
+	here := now.In(zone)
+	year, month, today := here.Date()
+	on := func(days int) time.Time { return wall(year, month, today+days, c, zone) }
+	switch d.kind {
+	case dayOffset:
+		return on(d.offset)
+	case dayNext:
+		return on(7 - sinceMonday(here.Weekday()) + sinceMonday(d.weekday))
+	case dayWeekday:
+		days := (int(d.weekday) - int(here.Weekday()) + 7) % 7
+		if t := on(days); t.After(now) {
+			return t
+		}
+		return on(days + 7)
+	case dayDate:
+		return wall(d.year, d.month, d.mday, c, zone)
+	default:
+		if t := on(0); t.After(now) {
+			return t
+		}
+		return on(1)
+	}
+}
+
+func sinceMonday(w time.Weekday) int { return (int(w) + 6) % 7 }
+
+// wall returns the instant at which clocks of a zone show a time. time.Date leaves open which one it returns when
+// there are two or none, so both offsets around the time are tried here: no zone is more than a day from UTC.
+func wall(year int, month time.Month, mday int, c clock, zone *time.Location) time.Time {
+	utc := time.Date(year, month, mday, c.hour, c.min, c.sec, c.nano, time.UTC)
+	_, before := utc.Add(-24 * time.Hour).In(zone).Zone()
+	_, after := utc.Add(24 * time.Hour).In(zone).Zone()
+	first := utc.Add(-time.Duration(before) * time.Second)
+	second := utc.Add(-time.Duration(after) * time.Second)
+	shows := func(t time.Time) bool {
+		_, offset := t.In(zone).Zone()
+		return t.Add(time.Duration(offset) * time.Second).Equal(utc)
+	}
+	if !shows(first) && shows(second) {
+		return second
+	}
+	return first // The only one, the first of two, or in a gap the time by the clocks before it.
+}

@@ -1,0 +1,174 @@
+// Package schedule reads the times and durations that users write: ISO 8601, and English phrases such as "in 2 hours"
+// or "Friday at 3pm ET" (API reference sections 8.5 and 22.4).
+//
+// Invariants: pure but for the time zone database; the same text and now give the same answer, in UTC. A text is
+// understood as a whole or refused: nothing left over is ignored. Case and spacing do not matter.
+//
+// How what is open is decided: times without a zone are UTC. A time of day without a day, and a weekday, mean the
+// coming one, which may be today; "next" and a weekday mean that day of the next week, which begins on Monday. Midnight
+// is the beginning of the day that is named. "In a day" is 24 hours. A time that a zone skips when its clocks go
+// forward is moved forward as they are; of a time that comes twice, the first is meant. EST, CET and the like are
+// fixed offsets also in summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
+//
+// Not here: whether a time is past or too far ahead, which is the caller's rule. Errors are sentences for the user.
+// A program that runs where there is no time zone database must embed time/tzdata.
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxText is the greatest length of a text that is looked at, in bytes.
+const maxText = 200
+
+var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
+
+// Parse returns the time that a text means at the time now, in UTC.
+func Parse(s string, now time.Time) (time.Time, error) {
+	if len(s) > maxText {
+		return time.Time{}, fmt.Errorf("a time of %d characters is not understood: %w", len(s), errTime)
+	}
+	p := newPhrase(s)
+	t, ok := p.time(now)
+	if !ok || !p.end() {
+		return time.Time{}, fmt.Errorf("%q is not understood as a time: %w", s, errTime)
+	}
+	return t.UTC(), nil
+}
+
+// phrase is a text in words, of which the first have been read. Its methods read on when they return true.
+type phrase struct {
+	raw  []string // as written, for names of zones
+	low  []string // in lower case
+	next int
+}
+
+var (
+	isoJoined = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d[^apAP]*)$`)
+	isoDate   = regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)$`)
+	timeOfDay = regexp.MustCompile(`^(\d{1,2})(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?(am|pm|a\.m\.|p\.m\.)?(z|[+-]\d\d(?::?\d\d)?)?$`)
+)
+
+func newPhrase(s string) *phrase {
+	// "Friday, 3pm" is two words; the comma of a fraction has no space behind it.
+	p := &phrase{raw: strings.Fields(strings.ReplaceAll(s, ", ", " "))}
+	if len(p.raw) > 0 {
+		if m := isoJoined.FindStringSubmatch(p.raw[0]); m != nil {
+			p.raw = append([]string{m[1], m[2]}, p.raw[1:]...)
+		}
+	}
+	for _, w := range p.raw {
+		p.low = append(p.low, strings.ToLower(w))
+	}
+	return p
+}
+
+func (p *phrase) end() bool { return p.next == len(p.low) }
+
+// peek returns the word to be read, or "".
+func (p *phrase) peek() string {
+	if p.end() {
+		return ""
+	}
+	return p.low[p.next]
+}
+
+// word reads one of the words given.
+func (p *phrase) word(words ...string) bool {
+	for _, w := range words {
+		if !p.end() && p.low[p.next] == w {
+			p.next++
+			return true
+		}
+	}
+	return false
+}
+
+func (p *phrase) time(now time.Time) (time.Time, bool) {
+	if p.word("in") {
+		d, ok := p.duration()
+		return now.Add(d), ok
+	}
+	d, hasDay := p.day()
+	at := p.word("at")
+	if p.end() && d.kind == dayDate && !at { // Of the days, only a date stands for a time by itself.
+		return d.resolve(clock{}, time.UTC, now), true
+	}
+	c, ok := p.clock(at)
+	if !ok {
+		return time.Time{}, false
+	}
+	zone, hasZone := c.zone, c.zone != nil
+	if !hasZone {
+		zone, hasZone = p.zone()
+	}
+	if !hasDay { // "9am ET tomorrow".
+		if d, hasDay = p.day(); hasDay && !hasZone {
+			zone, hasZone = p.zone()
+		}
+	}
+	if !hasZone {
+		zone = time.UTC
+	}
+	return d.resolve(c, zone, now), true
+}
+
+// clock is a time of day; zone is set when it was written without a space.
+type clock struct {
+	hour, min, sec, nano int
+	zone                 *time.Location
+}
+
+// clock reads a time of day. An hour alone is one only after "at".
+func (p *phrase) clock(at bool) (clock, bool) {
+	if p.word("noon") {
+		return clock{hour: 12}, true
+	}
+	if p.word("midnight") {
+		return clock{}, true
+	}
+	m := timeOfDay.FindStringSubmatch(p.peek())
+	if m == nil {
+		return clock{}, false
+	}
+	p.next++
+	half := m[5]
+	if w := p.peek(); half == "" && m[6] == "" && p.word("am", "pm", "a.m.", "p.m.") {
+		half = w
+	}
+	if half == "" && m[2] == "" && !at {
+		return clock{}, false
+	}
+	c := clock{hour: number(m[1]), min: number(m[2]), sec: number(m[3])}
+	if m[4] != "" {
+		c.nano = number((m[4] + "00000000")[:9])
+	}
+	if half != "" {
+		if c.hour < 1 || c.hour > 12 {
+			return clock{}, false
+		}
+		c.hour %= 12 // 12am is midnight, 12pm is noon.
+		if half[0] == 'p' {
+			c.hour += 12
+		}
+	}
+	if m[6] != "" {
+		zone, ok := offsetZone(m[6])
+		if !ok {
+			return clock{}, false
+		}
+		c.zone = zone
+	}
+	return c, c.hour < 24 && c.min < 60 && c.sec < 60
+}
+
+// number reads up to nine digits; none are zero.
+func number(digits string) int {
+	n, _ := strconv.Atoi(digits)
+	return n
+}

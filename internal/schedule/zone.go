@@ -1,0 +1,78 @@
+package schedule
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// offsets are abbreviations that name one offset, in minutes. Those that name several (IST, AST) are missing.
+var offsets = map[string]int{
+	"utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120, "eet": 120, "eest": 180, "msk": 180,
+	"est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360, "pst": -480, "pdt": -420,
+	"akst": -540, "akdt": -480, "hst": -600, "jst": 540, "kst": 540, "acst": 570, "aest": 600, "aedt": 660, "nzst": 720, "nzdt": 780,
+}
+
+// seasonal are abbreviations of places, which change their offset with the season.
+var seasonal = map[string]string{
+	"et": "America/New_York", "ct": "America/Chicago", "mt": "America/Denver", "pt": "America/Los_Angeles",
+}
+
+var (
+	offsetText = regexp.MustCompile(`^(?:utc|gmt)?([+-])(\d{1,2})(?::?(\d\d))?$`)
+	zoneName   = regexp.MustCompile(`^[A-Za-z]+(/[A-Za-z0-9_+-]+){1,2}$`)
+	zoneWord   = regexp.MustCompile(`[A-Za-z]+`)
+)
+
+// zone reads a time zone: an abbreviation, an offset, or a name of the time zone database.
+func (p *phrase) zone() (*time.Location, bool) {
+	if p.end() {
+		return nil, false
+	}
+	zone, ok := offsetZone(p.low[p.next])
+	if !ok {
+		zone, ok = namedZone(p.raw[p.next])
+	}
+	if ok {
+		p.next++
+	}
+	return zone, ok
+}
+
+// offsetZone understands Z, +02, -0530, UTC+2 and the abbreviations, in lower case.
+func offsetZone(s string) (*time.Location, bool) {
+	if minutes, ok := offsets[s]; ok {
+		return time.FixedZone("", minutes*60), true
+	}
+	m := offsetText.FindStringSubmatch(s)
+	if m == nil {
+		return nil, false
+	}
+	hours, minutes := number(m[2]), number(m[3])
+	if hours > 23 || minutes > 59 { // RFC 3339 section 5.6.
+		return nil, false
+	}
+	seconds := hours*3600 + minutes*60
+	if m[1] == "-" {
+		seconds = -seconds
+	}
+	return time.FixedZone("", seconds), true
+}
+
+// namedZone looks a name up as it is written, and then with each word capitalised.
+func namedZone(name string) (*time.Location, bool) {
+	if place, ok := seasonal[strings.ToLower(name)]; ok {
+		name = place
+	}
+	// The trees right/ and posix/ of some systems hold the same zones again, the former with leap seconds.
+	first, _, _ := strings.Cut(strings.ToLower(name), "/")
+	if len(name) > 50 || !zoneName.MatchString(name) || first == "right" || first == "posix" {
+		return nil, false
+	}
+	if zone, err := time.LoadLocation(name); err == nil {
+		return zone, true
+	}
+	capital := zoneWord.ReplaceAllStringFunc(strings.ToLower(name), func(w string) string { return strings.ToUpper(w[:1]) + w[1:] })
+	zone, err := time.LoadLocation(capital)
+	return zone, err == nil
+}

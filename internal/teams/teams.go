@@ -30,3 +30,15 @@ type Team struct {
 	Suspended bool
 	CreatedAt time.Time
 }
+
+// Key is an API key. Its token is not kept, only a hash of it.
+type Key struct {
+	ID         string
+	TeamID     string
+	Name       string
+	Hint       string // what people may see of the token
+	Permission Permission
+	DomainID   string
+	CreatedAt  time.Time
+	LastUsedAt time.Time // zero before the first use; a few seconds behind
+}

@@ -1,0 +1,122 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+// lookUp asks DNS for each record.
+func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) map[string]finding {
+	found := map[string]finding{}
+	for _, rec := range c.Records(d) {
+		if rec.Key == "caa" {
+			continue
+		}
+		found[rec.Key] = lookUpOne(ctx, r, rec)
+	}
+	if d.TrackingSubdomain != "" {
+		lookUpCAA(ctx, c, r, d, found)
+	}
+	return found
+}
+
+func lookUpOne(ctx context.Context, r resolve.Resolver, rec Record) finding {
+	switch rec.Type {
+	case "MX":
+		all, err := r.MX(ctx, rec.FQDN)
+		return judged(err, func() bool { return hasMX(all, rec.Value, rec.Kind == "Receiving") })
+	case "CNAME":
+		host, err := r.CNAME(ctx, rec.FQDN)
+		return judged(err, func() bool { return strings.EqualFold(strings.TrimSuffix(host, "."), rec.Value) })
+	}
+	all, err := r.TXT(ctx, rec.FQDN)
+	return judged(err, func() bool {
+		return slices.ContainsFunc(all, func(text string) bool {
+			if rec.Kind == "SPF" {
+				return sameSPF(text, rec.Value)
+			}
+			return sameDKIM(text, rec.Value)
+		})
+	})
+}
+
+func judged(err error, ok func() bool) finding {
+	switch {
+	case errors.Is(err, resolve.ErrNotFound):
+		return absent
+	case err != nil:
+		return unknown
+	case ok():
+		return present
+	}
+	return absent
+}
+
+// hasMX reports whether host is among the MX records, and for receiving that none is preferred to it.
+func hasMX(all []resolve.MX, host string, best bool) bool {
+	i := slices.IndexFunc(all, func(m resolve.MX) bool { return strings.EqualFold(m.Host, host) })
+	if i < 0 {
+		return false
+	}
+	return !best || !slices.ContainsFunc(all, func(m resolve.MX) bool { return m.Pref < all[i].Pref })
+}
+
+// unquoted is a TXT value without the quotes that zone editors leave in.
+func unquoted(text string) string {
+	return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(text, `" "`, ""), `"`, ""))
+}
+
+// sameSPF reports whether text is an SPF record with the include that we ask for (RFC 7208 section 4.5).
+func sameSPF(text, want string) bool {
+	terms := strings.Fields(strings.ToLower(unquoted(text)))
+	if len(terms) == 0 || terms[0] != "v=spf1" {
+		return false
+	}
+	for _, w := range strings.Fields(strings.ToLower(want)) {
+		if strings.HasPrefix(w, "include:") {
+			return slices.Contains(terms, w) || slices.Contains(terms, "+"+w)
+		}
+	}
+	return false
+}
+
+// sameDKIM reports whether text has the same key, whatever the order and spacing of its tags (RFC 6376 section 3.6.1).
+func sameDKIM(text, want string) bool {
+	key := dkimTag(want, "p")
+	return key != "" && dkimTag(unquoted(text), "p") == key
+}
+
+func dkimTag(record, name string) string {
+	for tag := range strings.SplitSeq(record, ";") {
+		n, v, _ := strings.Cut(tag, "=")
+		if strings.TrimSpace(n) == name {
+			return strings.Join(strings.Fields(v), "")
+		}
+	}
+	return ""
+}
+
+// lookUpCAA asks whether the domain's root says who may make certificates. Where it does, ours must be among them, so that
+// links can be served with TLS; where it does not, there is nothing to install.
+func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain, found map[string]finding) {
+	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
+	if err != nil || c.CAAIssuer == "" {
+		return
+	}
+	all, err := r.CAA(ctx, root)
+	if err != nil || len(all) == 0 {
+		return
+	}
+	found["caa"] = absent
+	for _, rec := range all {
+		if issuer, _, _ := strings.Cut(rec.Value, ";"); rec.Tag == "issue" && strings.TrimSpace(issuer) == c.CAAIssuer {
+			found["caa"] = present
+		}
+	}
+}

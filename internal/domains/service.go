@@ -1,0 +1,414 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const (
+	sealPurpose = "dkim"
+	nameIndex   = "domains_name"
+	hintTopic   = "domains"
+	cacheFor    = time.Second // how long another node's change may go unnoticed when its hint is lost
+	cacheMax    = 10_000
+	keysAhead   = 2 // RSA keys made in advance: making one takes a tenth of a second or more
+)
+
+// Service has the verbs of domains.
+type Service struct {
+	c     Config
+	d     *db.DB
+	q     *jobs.Queue
+	hall  *events.Hallway
+	keys  *keyring.Keyring
+	dns   resolve.Resolver
+	log   *slog.Logger
+	ready chan *dkim.Key
+
+	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before use.
+	PendingScheduled func(ctx context.Context, domainID string) (bool, error)
+
+	mu      sync.Mutex
+	senders map[string]remembered[Sender]
+	signing map[string]remembered[Signing]
+}
+
+type remembered[T any] struct {
+	value T
+	until time.Time
+}
+
+// New returns the service.
+func New(c Config, d *db.DB, q *jobs.Queue, hall *events.Hallway, keys *keyring.Keyring, dns resolve.Resolver, log *slog.Logger) *Service {
+	s := &Service{c: c, d: d, q: q, hall: hall, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
+		PendingScheduled: func(context.Context, string) (bool, error) { return false, nil }}
+	s.forget("")
+	d.OnHint(hintTopic, s.forget)
+	return s
+}
+
+func (s *Service) forget(string) {
+	s.mu.Lock()
+	s.senders = map[string]remembered[Sender]{}
+	s.signing = map[string]remembered[Signing]{}
+	s.mu.Unlock()
+}
+
+// changed drops what is remembered of domains, on every node, once the transaction is on disk.
+func (s *Service) changed(tx *db.Tx, domainID string) {
+	tx.AfterCommit(func() { s.d.Hint(hintTopic, domainID) })
+}
+
+// Run makes RSA keys in advance until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		k, err := dkim.GenerateRSA()
+		if err != nil {
+			return fmt.Errorf("make a DKIM key: %w", err)
+		}
+		select {
+		case s.ready <- k:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// newKeys makes a domain's two keys and seals them.
+func (s *Service) newKeys(d *Domain) error {
+	var rsa *dkim.Key
+	select {
+	case rsa = <-s.ready:
+	default:
+		var err error
+		if rsa, err = dkim.GenerateRSA(); err != nil {
+			return fmt.Errorf("make an RSA key: %w", err)
+		}
+	}
+	ed, err := dkim.GenerateEd25519()
+	if err != nil {
+		return fmt.Errorf("make an Ed25519 key: %w", err)
+	}
+	for _, k := range []struct {
+		key *dkim.Key
+		row *keyRow
+	}{{rsa, &d.rsa}, {ed, &d.ed25519}} {
+		der, err := k.key.Marshal()
+		if err != nil {
+			return fmt.Errorf("encode a DKIM key: %w", err)
+		}
+		if k.row.sealed, err = s.keys.Seal(sealPurpose, der, []byte(d.ID)); err != nil {
+			return fmt.Errorf("seal a DKIM key: %w", err)
+		}
+		k.row.record = k.key.Record()
+	}
+	return nil
+}
+
+// Capabilities are what a domain is for; nil leaves as it is.
+type Capabilities struct{ Sending, Receiving *bool }
+
+// New is a domain to be added. Empty strings mean the default.
+type NewDomain struct {
+	Name              string
+	Region            string
+	ReturnPath        string
+	TrackingSubdomain string
+	TLS               string
+	OpenTracking      bool
+	ClickTracking     bool
+	Capabilities      Capabilities
+}
+
+// build checks what is asked and makes the domain of it, with its keys.
+func (s *Service) build(teamID string, n NewDomain) (Domain, error) {
+	name, err := s.c.checkName(n.Name)
+	if err != nil {
+		return Domain{}, err
+	}
+	d := Domain{ID: id.New(), TeamID: teamID, Name: name, Region: n.Region, ReturnPath: strings.ToLower(n.ReturnPath),
+		TrackingSubdomain: strings.ToLower(n.TrackingSubdomain), TLS: n.TLS, OpenTracking: n.OpenTracking,
+		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted, CreatedAt: db.Now()}
+	if d.Region == "" {
+		d.Region = regions[0]
+	}
+	if !slices.Contains(regions, d.Region) {
+		return d, fault.Invalidf("region", "The `region` field must be one of %s.", strings.Join(regions, ", "))
+	}
+	if d.ReturnPath == "" {
+		d.ReturnPath = "send"
+	}
+	if !isLabel(d.ReturnPath, 63) || d.ReturnPath[0] >= '0' && d.ReturnPath[0] <= '9' {
+		return d, fault.Invalidf("custom_return_path", "The `custom_return_path` field must be a label of at most 63 letters, digits "+
+			"and dashes that starts with a letter and ends with a letter or digit.")
+	}
+	if d.TLS == "" {
+		d.TLS = Opportunistic
+	}
+	if err := d.set(n.Capabilities, &n.TLS, &n.TrackingSubdomain); err != nil {
+		return d, err
+	}
+	if err := s.newKeys(&d); err != nil {
+		return d, err
+	}
+	if s.c.TrustDomains {
+		d = s.trusted(d)
+	}
+	return d, nil
+}
+
+// set changes the settings that may change, after checking them.
+func (d *Domain) set(c Capabilities, tls, tracking *string) error {
+	if c.Sending != nil {
+		d.Sending = *c.Sending
+	}
+	if c.Receiving != nil {
+		d.Receiving = *c.Receiving
+	}
+	if !d.Sending && !d.Receiving {
+		return fault.Invalidf("capabilities", "The `capabilities` field must enable sending, receiving or both.")
+	}
+	if tls != nil && *tls != "" {
+		if *tls != Opportunistic && *tls != Enforced {
+			return fault.Invalidf("tls", "The `tls` field must be `opportunistic` or `enforced`.")
+		}
+		d.TLS = *tls
+	}
+	if tracking != nil {
+		label := strings.ToLower(*tracking)
+		if label != "" && !isLabel(label, 63) {
+			return fault.Invalidf("tracking_subdomain", "The `tracking_subdomain` field must be a label such as `links`.")
+		}
+		if d.TrackingSubdomain != label && d.TrackingSubdomain != "" {
+			d.OldTracking = append(d.OldTracking, d.TrackingSubdomain)
+			delete(d.checks, "tracking")
+			delete(d.checks, "caa")
+		}
+		d.TrackingSubdomain = label
+	}
+	return nil
+}
+
+// trusted is the domain as if all its records had been found.
+func (s *Service) trusted(d Domain) Domain {
+	found := map[string]finding{}
+	for _, r := range s.c.Records(&d) {
+		found[r.Key] = present
+	}
+	return judge(d, found, db.Now())
+}
+
+// Create adds a domain.
+func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
+	d, err := s.build(teamID, n)
+	if err != nil {
+		return d, err
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := insertDomain(ctx, tx, &d); err != nil {
+			return err
+		}
+		s.changed(tx, d.ID)
+		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
+	})
+	if s.d.Violates(err, nameIndex) {
+		return d, fault.Forbiddenf("name", "The domain `%s` has been registered already. If you own it, claim it: "+
+			"POST /domains/claim.", d.Name).Because(err)
+	}
+	return d, err
+}
+
+// Records are the DNS records of a domain, with what is known of each.
+func (s *Service) Records(d *Domain) []Record { return s.c.Records(d) }
+
+// Get returns a domain of the team.
+func (s *Service) Get(ctx context.Context, teamID, domainID string) (Domain, error) {
+	return getDomain(ctx, s.d.Reader, teamID, domainID)
+}
+
+// Exists reports whether the team has the domain.
+func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, error) {
+	_, err := getDomain(ctx, s.d.Reader, teamID, domainID)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// List returns a page of the team's domains, newest first.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Domain, bool, error) {
+	return listDomains(ctx, s.d.Reader, teamID, p)
+}
+
+// Change is what of a domain is to change; nil leaves as it is.
+type Change struct {
+	OpenTracking, ClickTracking *bool
+	TLS, TrackingSubdomain      *string
+	Capabilities                Capabilities
+}
+
+// Update changes a domain's settings. Records that this makes necessary start as not_started.
+func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		d, err := getDomain(ctx, tx.Reader, teamID, domainID)
+		if err != nil {
+			return err
+		}
+		if err := d.set(c.Capabilities, c.TLS, c.TrackingSubdomain); err != nil {
+			return err
+		}
+		if c.OpenTracking != nil {
+			d.OpenTracking = *c.OpenTracking
+		}
+		if c.ClickTracking != nil {
+			d.ClickTracking = *c.ClickTracking
+		}
+		if s.c.TrustDomains {
+			d = s.trusted(d)
+		} else {
+			d.Status = d.overall()
+		}
+		if err := saveDomain(ctx, tx, &d); err != nil {
+			return err
+		}
+		s.changed(tx, d.ID)
+		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+	})
+}
+
+// Delete removes a domain. Mail that waits for its time fails then; a claim that it stood for is canceled.
+func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		d, err := getDomain(ctx, tx.Reader, teamID, domainID)
+		if err != nil {
+			return err
+		}
+		deleteDomain(ctx, tx, teamID, domainID)
+		endClaims(ctx, tx, domainID, ClaimCanceled)
+		s.changed(tx, d.ID)
+		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
+	})
+}
+
+// IsSandbox reports whether a domain is for trying things out.
+func (s *Service) IsSandbox(name string) bool { return slices.Contains(s.c.SandboxDomains, name) }
+
+// Sender returns what accepting an email from the domain needs, or why it may not be sent.
+func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
+	key, now := teamID+"\x00"+name, time.Now()
+	s.mu.Lock()
+	c, ok := s.senders[key]
+	s.mu.Unlock()
+	if ok && now.Before(c.until) {
+		return c.value, nil
+	}
+	from, err := s.sender(ctx, teamID, name)
+	if err != nil {
+		return from, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.senders) >= cacheMax {
+		clear(s.senders)
+	}
+	s.senders[key] = remembered[Sender]{from, now.Add(cacheFor)}
+	return from, nil
+}
+
+func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, error) {
+	if s.IsSandbox(name) {
+		d, err := s.sandbox(ctx, name)
+		return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Sandbox: true, OwnerOnly: !s.c.SandboxSend}, err
+	}
+	d, err := domainByName(ctx, s.d.Reader, teamID, name)
+	switch {
+	case fault.KindOf(err) == fault.NotFound && err != nil:
+		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not verified: this team has not added it. "+
+			"Add and verify exactly this domain; a domain above or below it does not count.", name)
+	case err != nil:
+		return Sender{}, err
+	case !d.Sending:
+		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not enabled for sending. Enable its `sending` "+
+			"capability.", name)
+	case !d.MaySend():
+		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not verified. Install its DNS records and "+
+			"verify it.", name)
+	}
+	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS}, nil
+}
+
+// sandbox returns the domain that sandbox senders sign with, making it when it is first needed.
+func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
+	d, err := domainByName(ctx, s.d.Reader, system, name)
+	if err == nil || fault.KindOf(err) != fault.NotFound {
+		return d, err
+	}
+	d = Domain{ID: id.New(), TeamID: system, Name: name, Region: regions[0], ReturnPath: "send", TLS: Opportunistic, Sending: true,
+		CreatedAt: db.Now()}
+	if err := s.newKeys(&d); err != nil {
+		return d, err
+	}
+	d = s.trusted(d)
+	err = s.d.Update(ctx, func(tx *db.Tx) error { return insertDomain(ctx, tx, &d) })
+	if s.d.Violates(err, nameIndex) { // another request was first
+		return domainByName(ctx, s.d.Reader, system, name)
+	}
+	return d, err
+}
+
+// Signing returns what delivering an email from the domain needs. NotFound says that the domain is gone.
+func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
+	now := time.Now()
+	s.mu.Lock()
+	c, ok := s.signing[domainID]
+	s.mu.Unlock()
+	if ok && now.Before(c.until) {
+		return c.value, nil
+	}
+	d, err := domainByID(ctx, s.d.Reader, domainID)
+	if err != nil {
+		return Signing{}, err
+	}
+	g := Signing{Name: d.Name, ReturnPathHost: d.ReturnPath + "." + d.Name, TLS: d.TLS}
+	for _, k := range []struct {
+		check, selector string
+		row             keyRow
+	}{{"dkim", s.c.Selector, d.rsa}, {"dkim-ed25519", s.c.SelectorEd25519, d.ed25519}} {
+		// A signature whose key is not published says nothing; RSA is needed to send at all.
+		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
+			continue
+		}
+		der, err := s.keys.Open(sealPurpose, k.row.sealed, []byte(d.ID))
+		if err != nil {
+			return g, fmt.Errorf("open the DKIM key of %s (was the secret key changed?): %w", d.Name, err)
+		}
+		key, err := dkim.ParseKey(der)
+		if err != nil {
+			return g, fmt.Errorf("read the DKIM key of %s: %w", d.Name, err)
+		}
+		g.Signers = append(g.Signers, dkim.Signer{Domain: d.Name, Selector: k.selector, Key: key})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.signing) >= cacheMax {
+		clear(s.signing)
+	}
+	// Opening and parsing keys is dear; changes drop what is remembered here at once.
+	s.signing[domainID] = remembered[Signing]{g, now.Add(30 * cacheFor)}
+	return g, nil
+}

@@ -1,0 +1,113 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const columns = `id, team_id, name, region, return_path, tracking_subdomain, old_tracking, tls, open_tracking, click_tracking,
+	sending, receiving, status, checks, rsa_key, ed25519_key, rsa_record, ed25519_record, placeholder, verify_since, checked_at,
+	created_at`
+
+func scan(r db.Row) (d Domain, err error) {
+	var old, status, checks string
+	var since, checked, created int64
+	err = r.Scan(&d.ID, &d.TeamID, &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old, &d.TLS, &d.OpenTracking,
+		&d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed, &d.ed25519.sealed, &d.rsa.record,
+		&d.ed25519.record, &d.Placeholder, &since, &checked, &created)
+	if errors.Is(err, db.ErrNoRows) {
+		return d, fault.NotFoundf("Domain not found")
+	}
+	if err != nil {
+		return d, fmt.Errorf("read domain: %w", err)
+	}
+	if old != "" {
+		d.OldTracking = strings.Split(old, ",")
+	}
+	d.Status, d.VerifySince, d.CheckedAt, d.CreatedAt = Status(status), db.Time(since), db.Time(checked), db.Time(created)
+	if err := json.Unmarshal([]byte(checks), &d.checks); err != nil {
+		return d, fmt.Errorf("read the checks of domain %s: %w", d.ID, err)
+	}
+	return d, nil
+}
+
+func encodeChecks(d *Domain) (string, error) {
+	text, err := json.Marshal(d.checks)
+	if err != nil {
+		return "", fmt.Errorf("encode checks: %w", err)
+	}
+	return string(text), nil
+}
+
+func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) error {
+	checks, err := encodeChecks(d)
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `INSERT INTO domains (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+		$17, $18, $19, $20, $21, $22)`, d.ID, d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
+		strings.Join(d.OldTracking, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), checks,
+		d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder, db.Micros(d.VerifySince),
+		db.Micros(d.CheckedAt), d.CreatedAt.UnixMicro())
+	return nil
+}
+
+func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) error {
+	checks, err := encodeChecks(d)
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6, click_tracking = $7,
+		sending = $8, receiving = $9, status = $10, checks = $11, verify_since = $12, checked_at = $13, placeholder = $14
+		WHERE id = $1 AND team_id = $2`, d.ID, d.TeamID, d.TrackingSubdomain, strings.Join(d.OldTracking, ","), d.TLS,
+		d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), checks, db.Micros(d.VerifySince),
+		db.Micros(d.CheckedAt), d.Placeholder)
+	return nil
+}
+
+func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domain, error) {
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID))
+}
+
+// domainByID is for workers, whose job names the domain and not its team.
+func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, domainID))
+}
+
+func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain, error) {
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND team_id = $2 AND NOT placeholder`, name, teamID))
+}
+
+// domainOwned is the domain that has the name, whoever's it is: a claim is about another team's.
+func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) {
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
+}
+
+func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Domain, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM domains WHERE team_id = $1`, ID: "id",
+		Args: []any{teamID}}, p, scan)
+}
+
+func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
+	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID)
+}
+
+func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM domains WHERE status IN ('verified', 'partially_verified', 'partially_failed')
+		AND NOT placeholder AND team_id <> 'system'
+		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%temporary_failure%') ORDER BY checked_at LIMIT $3`,
+		before.UnixMicro(), missingBefore.UnixMicro(), limit)
+	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+}

@@ -1,0 +1,121 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// VerifyKind is the kind of the jobs that look a domain's records up.
+const VerifyKind = "domains.verify"
+
+const (
+	recheckEvery = 24 * time.Hour // of domains that are not waited for
+	missingEvery = time.Hour      // of those with a record missing
+	recheckBatch = 500
+)
+
+// Verify starts to look for the domain's records and returns at once.
+func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		d, err := getDomain(ctx, tx.Reader, teamID, domainID)
+		if err != nil {
+			return err
+		}
+		if s.c.TrustDomains {
+			d = s.trusted(d)
+		} else {
+			d = restart(d, s.c.Records(&d), tx.Now())
+		}
+		if err := saveDomain(ctx, tx, &d); err != nil {
+			return err
+		}
+		s.changed(tx, d.ID)
+		if err := s.checkNow(ctx, tx, d.ID); err != nil {
+			return err
+		}
+		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+	})
+}
+
+// checkNow sees to it that a look-up of the domain is due, and that there is only one.
+func (s *Service) checkNow(ctx context.Context, tx *db.Tx, domainID string) error {
+	moved, err := s.q.Move(ctx, tx, VerifyKind, VerifyKind, domainID, tx.Now())
+	if err == nil && !moved {
+		s.q.Insert(ctx, tx, jobs.New{Kind: VerifyKind, Dedupe: domainID, Payload: domainID})
+	}
+	return err
+}
+
+// Kind is how look-ups are worked.
+func (s *Service) Kind() jobs.Kind {
+	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 8, Lease: 2 * time.Minute,
+		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}}
+}
+
+// verify looks the records up, records what they say, and comes back while something is still looked for.
+func (s *Service) verify(ctx context.Context, j jobs.Job) error {
+	d, err := domainByID(ctx, s.d.Reader, j.Payload)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+	}
+	if err != nil {
+		return err
+	}
+	if d.Placeholder {
+		return s.verifyClaim(ctx, j, d)
+	}
+	found := map[string]finding{}
+	if !s.c.TrustDomains && d.TeamID != system {
+		found = lookUp(ctx, &s.c, s.dns, &d)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		// The domain may have changed while DNS was asked; what was found is judged against what it is now.
+		d, err := domainByID(ctx, tx.Reader, j.Payload)
+		if fault.KindOf(err) == fault.NotFound && err != nil {
+			return s.q.Finish(ctx, tx, j)
+		}
+		if err != nil {
+			return err
+		}
+		after := judge(d, found, tx.Now())
+		if err := saveDomain(ctx, tx, &after); err != nil {
+			return err
+		}
+		if after.waiting() {
+			err = s.q.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
+		} else {
+			err = s.q.Finish(ctx, tx, j)
+		}
+		if err != nil || after.Status == d.Status && maps.Equal(after.checks, d.checks) {
+			return err
+		}
+		s.changed(tx, d.ID)
+		return s.hall.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: after})
+	})
+}
+
+// Recheck enters look-ups of domains that were not looked at for a day, or for an hour when a record is missing. It is
+// run now and then.
+func (s *Service) Recheck(ctx context.Context) error {
+	now := db.Now()
+	ids, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
+	if err != nil {
+		return fmt.Errorf("find domains to look at again: %w", err)
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		for _, id := range ids {
+			s.q.Insert(ctx, tx, jobs.New{Kind: VerifyKind, Dedupe: id, Payload: id})
+		}
+		return nil
+	})
+}

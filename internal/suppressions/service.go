@@ -1,0 +1,181 @@
+package suppressions
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// Service has the verbs of suppressions.
+type Service struct {
+	d    *db.DB
+	hall *events.Hallway
+}
+
+// New returns the service. Register it as a listener of the hallway too.
+func New(d *db.DB, hall *events.Hallway) *Service { return &Service{d, hall} }
+
+// Add puts addresses on the list by hand and returns their entries in order; those that are listed already keep theirs.
+func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([]Suppression, error) {
+	keys := make([]string, len(addresses))
+	for i, text := range addresses {
+		key, err := normal("email", text)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	var all []Suppression
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		all = all[:0]
+		for _, key := range keys {
+			e, err := s.add(ctx, tx, Suppression{TeamID: teamID, Address: key, Origin: Manual})
+			if err != nil {
+				return err
+			}
+			all = append(all, e)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// add enters one address unless it is listed, and returns the entry that counts.
+func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
+	n.ID, n.CreatedAt = id.New(), tx.Now()
+	added, err := insert(ctx, tx, &n)
+	if err != nil {
+		return n, err
+	}
+	if !added {
+		return byAddress(ctx, tx.Reader, n.TeamID, n.Address)
+	}
+	return n, s.hall.Record(ctx, tx, events.Event{TeamID: n.TeamID, Type: events.SuppressionAdded, Data: n})
+}
+
+// normal is an address as it is listed.
+func normal(field, text string) (string, error) {
+	if text == "" {
+		return "", fault.MissingField(field)
+	}
+	a, err := message.ParseAddress(text)
+	if err != nil {
+		return "", fault.Invalidf(field, "Invalid `%s` field: %s. Use `email@example.com`.", field, strings.TrimSuffix(err.Error(), "."))
+	}
+	return a.Key(), nil
+}
+
+// List returns a page of the list, newest first; origin "" is all.
+func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
+	switch origin {
+	case "", Bounce, Complaint, Manual:
+	default:
+		return nil, false, fault.Invalidf("origin", "The `origin` parameter must be `bounce`, `complaint` or `manual`.")
+	}
+	return list(ctx, s.d.Reader, teamID, origin, p)
+}
+
+// Get returns an entry by its id or its address.
+func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Suppression, error) {
+	return find(ctx, s.d.Reader, teamID, idOrAddress)
+}
+
+func find(ctx context.Context, r db.Reader, teamID, idOrAddress string) (Suppression, error) {
+	if id.Valid(idOrAddress) {
+		return byID(ctx, r, teamID, strings.ToLower(idOrAddress))
+	}
+	if !strings.Contains(idOrAddress, "@") {
+		return Suppression{}, fault.New(fault.BadID, "suppression", "The suppression must be named by a valid UUID or an email address.")
+	}
+	key, err := normal("suppression", idOrAddress)
+	if err != nil {
+		return Suppression{}, err
+	}
+	return byAddress(ctx, r, teamID, key)
+}
+
+// Remove takes an entry off the list, by its id or its address.
+func (s *Service) Remove(ctx context.Context, teamID, idOrAddress string) (Suppression, error) {
+	var gone Suppression
+	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
+		gone, err = s.remove(ctx, tx, teamID, idOrAddress)
+		return err
+	})
+	return gone, err
+}
+
+func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Suppression, error) {
+	gone, err := find(ctx, tx.Reader, teamID, idOrAddress)
+	if err != nil {
+		return gone, err
+	}
+	deleteByID(ctx, tx, teamID, gone.ID)
+	return gone, s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
+}
+
+// RemoveAll takes the entries that there are of those named off the list, and returns them.
+func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses []string) ([]Suppression, error) {
+	var all []Suppression
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		all = all[:0]
+		for _, x := range idsOrAddresses {
+			switch gone, err := s.remove(ctx, tx, teamID, x); {
+			case err == nil:
+				all = append(all, gone)
+			case fault.KindOf(err) != fault.NotFound:
+				return err
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Among returns which of the addresses, in lower case, are listed. It is asked for every email.
+func (s *Service) Among(ctx context.Context, r db.Reader, teamID string, addresses []string) (map[string]Suppression, error) {
+	const chunk = 500
+	found := map[string]Suppression{}
+	for len(addresses) > 0 {
+		n := min(chunk, len(addresses))
+		if err := among(ctx, r, teamID, addresses[:n], found); err != nil {
+			return nil, err
+		}
+		addresses = addresses[n:]
+	}
+	return found, nil
+}
+
+// Recorded lists addresses that hard bounces and complaints are about.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	for _, e := range all {
+		origin := Origin("")
+		switch data := e.Data.(type) {
+		case *events.Bounce:
+			if e.Type == events.EmailBounced && data.Suppress && !data.Simulated {
+				origin = Bounce
+			}
+		case *events.Complaint:
+			if e.Type == events.EmailComplained && !data.Simulated {
+				origin = Complaint
+			}
+		}
+		if origin == "" || e.Recipient == "" {
+			continue
+		}
+		key, err := normal("recipient", e.Recipient)
+		if err != nil {
+			return fmt.Errorf("suppress %s: %w", e.Recipient, err)
+		}
+		if _, err := s.add(ctx, tx, Suppression{TeamID: e.TeamID, Address: key, Origin: origin, SourceID: e.EmailID}); err != nil {
+			return fmt.Errorf("suppress %s: %w", key, err)
+		}
+	}
+	return nil
+}

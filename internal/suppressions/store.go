@@ -1,0 +1,66 @@
+package suppressions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const columns = `id, team_id, address, origin, source_id, created_at`
+
+func scan(r db.Row) (s Suppression, err error) {
+	var origin string
+	var created int64
+	err = r.Scan(&s.ID, &s.TeamID, &s.Address, &origin, &s.SourceID, &created)
+	s.Origin, s.CreatedAt = Origin(origin), db.Time(created)
+	return s, err
+}
+
+func one(r db.Row) (Suppression, error) {
+	s, err := scan(r)
+	if errors.Is(err, db.ErrNoRows) {
+		return s, fault.NotFoundf("Suppression not found")
+	}
+	if err != nil {
+		return s, fmt.Errorf("read suppression: %w", err)
+	}
+	return s, nil
+}
+
+func insert(ctx context.Context, tx *db.Tx, s *Suppression) (added bool, err error) {
+	n, err := tx.Exec(ctx, `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, address) DO NOTHING`,
+		s.ID, s.TeamID, s.Address, string(s.Origin), s.SourceID, s.CreatedAt.UnixMicro())
+	return n > 0, err
+}
+
+func byID(ctx context.Context, r db.Reader, teamID, id string) (Suppression, error) {
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE id = $1 AND team_id = $2`, id, teamID))
+}
+
+func byAddress(ctx context.Context, r db.Reader, teamID, address string) (Suppression, error) {
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, teamID, address))
+}
+
+func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) {
+	tx.Queue(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2`, id, teamID)
+}
+
+func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM suppressions
+		WHERE team_id = $1 AND (origin = $2 OR CAST($2 AS TEXT) = '')`, ID: "id", Args: []any{teamID, string(origin)}}, p, scan)
+}
+
+func among(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {
+	in, args := db.In([]any{teamID}, addresses)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address IN `+in, args...)
+	all, err := db.Collect(rows, err, scan)
+	for _, s := range all {
+		found[s.Address] = s
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+package teams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const (
+	maxKeyName = 50               // characters (API reference section 11)
+	cacheFor   = 5 * time.Second  // how long another node's change may go unnoticed when its hint is lost
+	cacheMax   = 10_000           // keys kept
+	flushEvery = 10 * time.Second // between writes of when keys were last used
+	hintTopic  = "api_keys"
+)
+
+// Service has the verbs of teams and keys.
+type Service struct {
+	d            *db.DB
+	log          *slog.Logger
+	domainExists func(ctx context.Context, teamID, domainID string) (bool, error)
+
+	mu    sync.Mutex
+	cache map[string]cached    // hash -> who it is
+	used  map[string]time.Time // key id -> last use that is not written yet
+}
+
+type cached struct {
+	Principal
+	until time.Time
+}
+
+// New returns the service. domainExists tells whether a team has a domain; keys may be restricted to one.
+func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool, error)) *Service {
+	s := &Service{d: d, log: log, domainExists: domainExists, cache: map[string]cached{}, used: map[string]time.Time{}}
+	d.OnHint(hintTopic, func(string) { s.forget() })
+	return s
+}
+
+// forget drops what is remembered of keys, so that the next request looks again.
+func (s *Service) forget() {
+	s.mu.Lock()
+	s.cache = map[string]cached{}
+	s.mu.Unlock()
+}
+
+// Run writes now and then when keys were last used, and once more when ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
+			s.log.Warn("could not write when API keys were last used", "error", err)
+		}
+	}
+	return nil
+}
+
+func (s *Service) flush(ctx context.Context) error {
+	s.mu.Lock()
+	used := s.used
+	s.used = map[string]time.Time{}
+	s.mu.Unlock()
+	if len(used) == 0 {
+		return nil
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		for key, at := range used {
+			setLastUsed(ctx, tx, key, at)
+		}
+		return nil
+	})
+}
+
+// Create makes a team.
+func (s *Service) Create(ctx context.Context, name, email string) (Team, error) {
+	t := Team{ID: id.New(), Name: name, Email: strings.ToLower(email), CreatedAt: db.Now()}
+	err := s.d.Update(ctx, func(tx *db.Tx) error { insertTeam(ctx, tx, &t); return nil })
+	return t, err
+}
+
+// First returns the oldest team, making one with that name when there is none.
+func (s *Service) First(ctx context.Context, name, email string) (Team, error) {
+	t, err := oldestTeam(ctx, s.d.Reader)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return s.Create(ctx, name, email)
+	}
+	return t, err
+}
+
+// Get returns a team.
+func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
+	return getTeam(ctx, s.d.Reader, teamID)
+}
+
+// NewKey is a key to be made.
+type NewKey struct {
+	Name       string
+	Permission Permission // "" means FullAccess
+	DomainID   string     // only with SendingAccess
+	Token      string     // "" makes one; development gives its own
+}
+
+// CreateKey makes a key and returns it with its token, which is shown this once.
+func (s *Service) CreateKey(ctx context.Context, teamID string, n NewKey) (Key, string, error) {
+	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
+		return Key{}, "", fault.MissingField("name")
+	}
+	if err := checkName(n.Name); err != nil {
+		return Key{}, "", err
+	}
+	switch n.Permission {
+	case "":
+		n.Permission = FullAccess
+	case FullAccess, SendingAccess:
+	default:
+		return Key{}, "", fault.Invalidf("permission", "The `permission` field must be `full_access` or `sending_access`.")
+	}
+	if n.DomainID != "" {
+		if n.Permission != SendingAccess {
+			return Key{}, "", fault.Invalidf("domain_id", "The `domain_id` field goes with the permission `sending_access` only.")
+		}
+		if !id.Valid(n.DomainID) {
+			return Key{}, "", fault.New(fault.BadID, "domain_id", "The `domain_id` field must be a valid UUID.")
+		}
+		switch ok, err := s.domainExists(ctx, teamID, n.DomainID); {
+		case err != nil:
+			return Key{}, "", fmt.Errorf("look up the domain of a new key: %w", err)
+		case !ok:
+			return Key{}, "", fault.Invalidf("domain_id", "The `domain_id` field names no domain of this team.")
+		}
+	}
+	if n.Token == "" {
+		n.Token = keyring.NewAPIKey()
+	}
+	k := Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
+		DomainID: n.DomainID, CreatedAt: db.Now()}
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
+		return nil
+	})
+	if s.d.Violates(err, "api_keys_hash") {
+		return Key{}, "", fault.Invalidf("token", "This token is in use already.").Because(err)
+	}
+	return k, n.Token, err
+}
+
+func checkName(name string) error {
+	if utf8.RuneCountInString(name) > maxKeyName || strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return fault.Invalidf("name", "The `name` field must have at most %d characters and no control characters.", maxKeyName)
+	}
+	return nil
+}
+
+// EnsureKey makes a key with a given token unless there is one, and returns whose it is.
+func (s *Service) EnsureKey(ctx context.Context, teamID, name, token string) error {
+	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
+		return err
+	}
+	_, _, err := s.CreateKey(ctx, teamID, NewKey{Name: name, Token: token})
+	return err
+}
+
+// ListKeys returns a page of a team's keys, newest first.
+func (s *Service) ListKeys(ctx context.Context, teamID string, p page.Page) ([]Key, bool, error) {
+	return listKeys(ctx, s.d.Reader, teamID, p)
+}
+
+// RenameKey gives a key another name.
+func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) error {
+	if name = strings.TrimSpace(name); name == "" {
+		return fault.MissingField("name")
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error { return renameKey(ctx, tx, teamID, keyID, name) })
+}
+
+// DeleteKey makes a key unknown, on this node at once and on others as fast as a hint travels.
+func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
+	err := s.d.Update(ctx, func(tx *db.Tx) error { return deleteKey(ctx, tx, teamID, keyID) })
+	if err == nil {
+		s.d.Hint(hintTopic, keyID)
+	}
+	return err
+}
+
+// KeyActive reports whether a key still exists.
+func (s *Service) KeyActive(ctx context.Context, teamID, keyID string) (bool, error) {
+	return keyExists(ctx, s.d.Reader, teamID, keyID)
+}
+
+// Authenticate returns who bears the token. Tokens have 190 random bits and are looked up by their hash, so the time that
+// it takes tells nothing of any key.
+func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
+	hash := keyring.HashAPIKey(token)
+	now := time.Now()
+	s.mu.Lock()
+	c, ok := s.cache[hash]
+	if ok && now.Before(c.until) {
+		s.used[c.KeyID] = now
+		s.mu.Unlock()
+		return c.Principal, nil
+	}
+	s.mu.Unlock()
+	p, err := principal(ctx, s.d.Reader, hash)
+	if errors.Is(err, db.ErrNoRows) {
+		return p, fault.New(fault.BadCredential, "", "API key is invalid")
+	}
+	if err != nil {
+		return p, fmt.Errorf("look up API key: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cache) >= cacheMax {
+		clear(s.cache)
+	}
+	s.cache[hash] = cached{p, now.Add(cacheFor)}
+	s.used[p.KeyID] = now
+	return p, nil
+}

@@ -1,0 +1,94 @@
+package teams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+func insertTeam(ctx context.Context, tx *db.Tx, t *Team) {
+	tx.Queue(ctx, `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		t.ID, t.Name, t.Email, t.RateLimit, t.Suspended, t.CreatedAt.UnixMicro())
+}
+
+const teamColumns = `id, name, email, rate_limit, suspended, created_at`
+
+func scanTeam(r db.Row) (t Team, err error) {
+	var created int64
+	err = r.Scan(&t.ID, &t.Name, &t.Email, &t.RateLimit, &t.Suspended, &created)
+	t.CreatedAt = db.Time(created)
+	if errors.Is(err, db.ErrNoRows) {
+		return t, fault.NotFoundf("Team not found")
+	}
+	if err != nil {
+		return t, fmt.Errorf("read team: %w", err)
+	}
+	return t, nil
+}
+
+func getTeam(ctx context.Context, r db.Reader, teamID string) (Team, error) {
+	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE id = $1`, teamID))
+}
+
+func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
+	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams ORDER BY id LIMIT 1`))
+}
+
+func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
+	tx.Queue(ctx, `INSERT INTO api_keys (id, team_id, name, hash, prefix, permission, domain_id, created_at, last_used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, k.ID, k.TeamID, k.Name, hash, k.Hint, string(k.Permission), k.DomainID,
+		k.CreatedAt.UnixMicro())
+}
+
+func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
+		FROM api_keys WHERE team_id = $1`, ID: "id", Args: []any{teamID}}, p, func(r db.Row) (k Key, err error) {
+		var permission string
+		var created, used int64
+		err = r.Scan(&k.ID, &k.TeamID, &k.Name, &k.Hint, &permission, &k.DomainID, &created, &used)
+		k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
+		return k, err
+	})
+}
+
+func renameKey(ctx context.Context, tx *db.Tx, teamID, keyID, name string) error {
+	n, err := tx.Exec(ctx, `UPDATE api_keys SET name = $3 WHERE id = $1 AND team_id = $2`, keyID, teamID, name)
+	return found(n, err)
+}
+
+func deleteKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
+	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1 AND team_id = $2`, keyID, teamID)
+	return found(n, err)
+}
+
+func found(n int64, err error) error {
+	if err == nil && n == 0 {
+		return fault.NotFoundf("API key not found")
+	}
+	return err
+}
+
+func keyExists(ctx context.Context, r db.Reader, teamID, keyID string) (ok bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM api_keys WHERE id = $1 AND team_id = $2)`, keyID, teamID).Scan(&ok)
+	return ok, err
+}
+
+// setLastUsed only moves forward: nodes write in any order.
+func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
+	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
+}
+
+// principal looks a key up by the hash of its token: the one query here that names no team, because it finds the team.
+func principal(ctx context.Context, r db.Reader, hash string) (p Principal, err error) {
+	var permission string
+	err = r.QueryRow(ctx, `SELECT k.id, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
+		FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE k.hash = $1`, hash).
+		Scan(&p.KeyID, &p.TeamID, &permission, &p.DomainID, &p.RateLimit, &p.Suspended)
+	p.Permission = Permission(permission)
+	return p, err
+}

@@ -1,0 +1,225 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/postrider/postrider/internal/domains"
+)
+
+type capabilitiesIn struct {
+	Sending   *string `json:"sending,omitzero" enum:"enabled,disabled"`
+	Receiving *string `json:"receiving,omitzero" enum:"enabled,disabled"`
+}
+
+type createDomainIn struct {
+	Name              string         `json:"name" doc:"The domain, such as example.com."`
+	Region            string         `json:"region,omitzero" enum:"us-east-1,eu-west-1,sa-east-1,ap-northeast-1" default:"us-east-1"`
+	CustomReturnPath  string         `json:"custom_return_path,omitzero" doc:"Label below which bounces come back." default:"send" maxLength:"63"`
+	OpenTracking      bool           `json:"open_tracking,omitzero"`
+	ClickTracking     bool           `json:"click_tracking,omitzero"`
+	TLS               string         `json:"tls,omitzero" doc:"How mail is secured on its way: opportunistic tries TLS, enforced sends with a verified certificate or not at all." enum:"opportunistic,enforced" default:"opportunistic"`
+	Capabilities      capabilitiesIn `json:"capabilities,omitzero"`
+	TrackingSubdomain string         `json:"tracking_subdomain,omitzero" doc:"Label of the host of tracked links." maxLength:"63"`
+}
+
+type updateDomainIn struct {
+	OpenTracking      *bool          `json:"open_tracking,omitzero"`
+	ClickTracking     *bool          `json:"click_tracking,omitzero"`
+	TLS               *string        `json:"tls,omitzero" enum:"opportunistic,enforced"`
+	Capabilities      capabilitiesIn `json:"capabilities,omitzero"`
+	TrackingSubdomain *string        `json:"tracking_subdomain,omitzero" maxLength:"63"`
+}
+
+type capabilitiesWire struct {
+	Sending   string `json:"sending" enum:"enabled,disabled"`
+	Receiving string `json:"receiving" enum:"enabled,disabled"`
+}
+
+type recordWire struct {
+	Record   string `json:"record" enum:"SPF,DKIM,Receiving,Tracking,TrackingCAA"`
+	Name     string `json:"name"`
+	Type     string `json:"type" enum:"MX,TXT,CNAME,CAA"`
+	TTL      string `json:"ttl"`
+	Status   string `json:"status" enum:"not_started,pending,verified,failed,temporary_failure"`
+	Value    string `json:"value"`
+	Priority int    `json:"priority,omitzero" doc:"Of MX records."`
+}
+
+// domainItem is a domain in a list; a single one has its records too.
+type domainItem struct {
+	ID            string           `json:"id"`
+	Name          string           `json:"name"`
+	Status        string           `json:"status" enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
+	CreatedAt     dbTime           `json:"created_at"`
+	Region        string           `json:"region"`
+	OpenTracking  bool             `json:"open_tracking"`
+	ClickTracking bool             `json:"click_tracking"`
+	Capabilities  capabilitiesWire `json:"capabilities"`
+}
+
+type domainWire struct {
+	Object string `json:"object"`
+	domainItem
+	TLS               string       `json:"tls" enum:"opportunistic,enforced"`
+	TrackingSubdomain *string      `json:"tracking_subdomain"`
+	Records           []recordWire `json:"records"`
+}
+
+func onOff(b bool) string {
+	if b {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+func domainToItem(d domains.Domain) domainItem {
+	return domainItem{d.ID, d.Name, string(d.Status), dbTime(d.CreatedAt), d.Region, d.OpenTracking, d.ClickTracking,
+		capabilitiesWire{onOff(d.Sending), onOff(d.Receiving)}}
+}
+
+func (a *API) domainToWire(d domains.Domain) domainWire {
+	w := domainWire{Object: "domain", domainItem: domainToItem(d), TLS: d.TLS, TrackingSubdomain: orNull(d.TrackingSubdomain),
+		Records: []recordWire{}}
+	for _, r := range a.Services.Domains.Records(&d) {
+		w.Records = append(w.Records, recordWire{r.Kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
+	}
+	return w
+}
+
+func capabilities(in capabilitiesIn) (c domains.Capabilities, err error) {
+	for _, f := range []struct {
+		name string
+		text *string
+		dst  **bool
+	}{{"sending", in.Sending, &c.Sending}, {"receiving", in.Receiving, &c.Receiving}} {
+		if f.text == nil {
+			continue
+		}
+		on := *f.text == "enabled"
+		if !on && *f.text != "disabled" {
+			return c, invalidChoice("capabilities."+f.name, "enabled", "disabled")
+		}
+		*f.dst = &on
+	}
+	return c, nil
+}
+
+func (in *createDomainIn) domain() (domains.NewDomain, error) {
+	c, err := capabilities(in.Capabilities)
+	return domains.NewDomain{Name: in.Name, Region: in.Region, ReturnPath: in.CustomReturnPath, TrackingSubdomain: in.TrackingSubdomain,
+		TLS: in.TLS, OpenTracking: in.OpenTracking, ClickTracking: in.ClickTracking, Capabilities: c}, err
+}
+
+func (a *API) createDomain(ctx context.Context, c *Call, in createDomainIn) (domainWire, error) {
+	n, err := in.domain()
+	if err != nil {
+		return domainWire{}, err
+	}
+	d, err := a.Services.Domains.Create(ctx, c.TeamID, n)
+	return a.domainToWire(d), err
+}
+
+func (a *API) listDomains(ctx context.Context, c *Call, _ none) (list[domainItem], error) {
+	p, err := c.Page(0)
+	if err != nil {
+		return list[domainItem]{}, err
+	}
+	all, more, err := a.Services.Domains.List(ctx, c.TeamID, p)
+	return listOf(all, more, domainToItem), err
+}
+
+func (a *API) getDomain(ctx context.Context, c *Call, _ none) (domainWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return domainWire{}, err
+	}
+	d, err := a.Services.Domains.Get(ctx, c.TeamID, id)
+	return a.domainToWire(d), err
+}
+
+func (a *API) updateDomain(ctx context.Context, c *Call, in updateDomainIn) (ref, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return ref{}, err
+	}
+	caps, err := capabilities(in.Capabilities)
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"domain", id}, a.Services.Domains.Update(ctx, c.TeamID, id, domains.Change{OpenTracking: in.OpenTracking,
+		ClickTracking: in.ClickTracking, TLS: in.TLS, TrackingSubdomain: in.TrackingSubdomain, Capabilities: caps})
+}
+
+func (a *API) deleteDomain(ctx context.Context, c *Call, _ none) (gone, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return gone{}, err
+	}
+	return gone{"domain", id, true}, a.Services.Domains.Delete(ctx, c.TeamID, id)
+}
+
+func (a *API) verifyDomain(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"domain", id}, a.Services.Domains.Verify(ctx, c.TeamID, id)
+}
+
+type claimRecord struct {
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	TTL   string `json:"ttl"`
+}
+
+type claimWire struct {
+	Object        string      `json:"object"`
+	ID            string      `json:"id"`
+	Name          string      `json:"name"`
+	Status        string      `json:"status" enum:"pending,verified,completed,blocked,expired,superseded,canceled,failed"`
+	DomainID      *string     `json:"domain_id"`
+	Region        *string     `json:"region"`
+	Record        claimRecord `json:"record"`
+	BlockedReason *string     `json:"blocked_reason"`
+	FailureReason *string     `json:"failure_reason"`
+	CreatedAt     dbTime      `json:"created_at"`
+	ExpiresAt     dbTime      `json:"expires_at"`
+}
+
+func claimToWire(c domains.Claim) claimWire {
+	return claimWire{"domain_claim", c.ID, c.Name, string(c.Status), orNull(c.DomainID), orNull(c.Region),
+		claimRecord{"TXT", c.Name, c.RecordValue(), "Auto"}, orNull(c.BlockedReason), orNull(c.FailureReason), dbTime(c.CreatedAt),
+		dbTime(c.ExpiresAt)}
+}
+
+func (a *API) claimDomain(ctx context.Context, c *Call, in createDomainIn) (claimWire, error) {
+	n, err := in.domain()
+	if err != nil {
+		return claimWire{}, err
+	}
+	claim, created, err := a.Services.Domains.Claim(ctx, c.TeamID, n)
+	if !created {
+		c.Status = http.StatusOK
+	}
+	return claimToWire(claim), err
+}
+
+func (a *API) getClaim(ctx context.Context, c *Call, _ none) (claimWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return claimWire{}, err
+	}
+	claim, err := a.Services.Domains.GetClaim(ctx, c.TeamID, id)
+	return claimToWire(claim), err
+}
+
+func (a *API) verifyClaim(ctx context.Context, c *Call, _ none) (claimWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return claimWire{}, err
+	}
+	claim, err := a.Services.Domains.VerifyClaim(ctx, c.TeamID, id)
+	return claimToWire(claim), err
+}

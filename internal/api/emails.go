@@ -1,0 +1,354 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// fields is an object of header fields.
+type fields []message.Field
+
+// UnmarshalJSONFrom reads the fields in the order in which they stand.
+func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == 'n' {
+		return d.SkipValue()
+	}
+	if d.PeekKind() != '{' {
+		return fault.Invalidf("headers", "The `headers` field must be an object of strings.")
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		key := strings.Clone(name.String())
+		switch d.PeekKind() {
+		case '"', '0', 't', 'f':
+			value, err := d.ReadToken()
+			if err != nil {
+				return err
+			}
+			*f = append(*f, message.Field{Name: key, Value: strings.Clone(value.String())})
+		case 'n':
+			if err := d.SkipValue(); err != nil {
+				return err
+			}
+		default:
+			return fault.Invalidf("headers."+key, "The value of a header must be a string (`headers.%s`).", key)
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+// Schema describes the object in the document.
+func (fields) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "object", AdditionalProperties: &huma.Schema{Type: "string"}}
+}
+
+type attachmentIn struct {
+	Content         content `json:"content,omitzero" doc:"The file; either this or path."`
+	Path            string  `json:"path,omitzero" doc:"Address from which the file is fetched once the email is accepted."`
+	Filename        string  `json:"filename,omitzero"`
+	ContentType     string  `json:"content_type,omitzero" doc:"Media type; by the filename when not given."`
+	ContentID       string  `json:"content_id,omitzero" doc:"Makes the file inline: the HTML shows it as cid:<content_id>." maxLength:"127"`
+	InlineContentID string  `json:"inline_content_id,omitzero" doc:"Older name of content_id."`
+}
+
+type tagIn struct {
+	Name  string `json:"name" maxLength:"256"`
+	Value string `json:"value" maxLength:"256"`
+}
+
+type templateIn struct {
+	ID        string         `json:"id" doc:"Id or alias of a published template."`
+	Variables map[string]any `json:"variables,omitzero"`
+}
+
+type sendEmailIn struct {
+	From        string         `json:"from" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain."`
+	To          texts          `json:"to" doc:"1 to 50 recipients."`
+	Cc          texts          `json:"cc,omitzero" doc:"At most 50."`
+	Bcc         texts          `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
+	ReplyTo     texts          `json:"reply_to,omitzero"`
+	ReplyToOld  texts          `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	Subject     string         `json:"subject" maxLength:"998"`
+	HTML        *string        `json:"html,omitzero"`
+	Text        *string        `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Template    *templateIn    `json:"template,omitzero"`
+	Headers     fields         `json:"headers,omitzero" doc:"Custom header fields."`
+	Attachments []attachmentIn `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
+	Tags        []tagIn        `json:"tags,omitzero" maxItems:"75"`
+	ScheduledAt string         `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
+	TopicID     string         `json:"topic_id,omitzero"`
+}
+
+func (in *sendEmailIn) send() emails.Send {
+	s := emails.Send{From: in.From, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo, Subject: in.Subject, HTML: in.HTML,
+		Text: in.Text, Headers: in.Headers, ScheduledAt: in.ScheduledAt, TopicID: in.TopicID}
+	if len(s.ReplyTo) == 0 {
+		s.ReplyTo = in.ReplyToOld
+	}
+	if in.Template != nil {
+		s.HasTemplate, s.TemplateID = true, in.Template.ID
+	}
+	for _, t := range in.Tags {
+		s.Tags = append(s.Tags, emails.Tag(t))
+	}
+	for _, f := range in.Attachments {
+		cid := f.ContentID
+		if cid == "" {
+			cid = f.InlineContentID
+		}
+		cid = strings.TrimSuffix(strings.TrimPrefix(cid, "<"), ">")
+		s.Attachments = append(s.Attachments, emails.Upload{Filename: f.Filename, ContentType: f.ContentType, ContentID: cid,
+			Content: f.Content.bytes, HasContent: f.Content.given, Path: f.Path})
+	}
+	return s
+}
+
+type emailID struct {
+	ID string `json:"id"`
+}
+
+func (a *API) sendEmail(ctx context.Context, c *Call, in sendEmailIn) (emailID, error) {
+	key, err := c.Idempotency("POST /emails")
+	if err != nil {
+		return emailID{}, err
+	}
+	id, err := a.Services.Emails.Send(ctx, c.Principal, in.send(), key)
+	return emailID{id}, err
+}
+
+// batchIn is a list of emails; another kind of body is told so.
+type batchIn []sendEmailIn
+
+// UnmarshalJSONFrom reads the list.
+func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '[' {
+		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)
+	}
+	return json.UnmarshalDecode(d, (*[]sendEmailIn)(b))
+}
+
+type batchOut struct {
+	Data   []emailID            `json:"data"`
+	Errors *[]emails.BatchError `json:"errors,omitzero" doc:"In a permissive batch: what was not accepted, and why."`
+}
+
+func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, error) {
+	mode := strings.ToLower(c.Request.Header.Get("X-Batch-Validation"))
+	if !slices.Contains([]string{"", "strict", "permissive"}, mode) {
+		return batchOut{}, invalidChoice("x-batch-validation", "strict", "permissive")
+	}
+	key, err := c.Idempotency("POST /emails/batch", mode)
+	if err != nil {
+		return batchOut{}, err
+	}
+	all := make([]emails.Send, len(in))
+	for i := range in {
+		all[i] = in[i].send()
+	}
+	b, err := a.Services.Emails.SendBatch(ctx, c.Principal, all, mode == "permissive", key)
+	out := batchOut{Data: []emailID{}}
+	for _, id := range b.IDs {
+		out.Data = append(out.Data, emailID{id})
+	}
+	if mode == "permissive" {
+		if b.Errors == nil {
+			b.Errors = []emails.BatchError{}
+		}
+		out.Errors = &b.Errors
+	}
+	return out, err
+}
+
+// emailItem is an email in a list.
+type emailItem struct {
+	ID          string   `json:"id"`
+	MessageID   string   `json:"message_id"`
+	To          []string `json:"to"`
+	From        string   `json:"from"`
+	CreatedAt   dbTime   `json:"created_at"`
+	Subject     string   `json:"subject"`
+	Bcc         []string `json:"bcc"`
+	Cc          []string `json:"cc"`
+	ReplyTo     []string `json:"reply_to"`
+	LastEvent   string   `json:"last_event" enum:"bounced,canceled,clicked,complained,delivered,delivery_delayed,failed,opened,queued,scheduled,sent,suppressed"`
+	ScheduledAt dbTime   `json:"scheduled_at"`
+}
+
+type emailWire struct {
+	Object string `json:"object"`
+	emailItem
+	HTML    *string      `json:"html"`
+	Text    *string      `json:"text"`
+	Tags    []emails.Tag `json:"tags"`
+	TopicID *string      `json:"topic_id"`
+}
+
+func emailToItem(e emails.Email) emailItem {
+	return emailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, dbTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc), orEmpty(e.Cc),
+		orEmpty(e.ReplyTo), string(e.LastEvent), dbTime(e.ScheduledAt)}
+}
+
+func (a *API) getEmail(ctx context.Context, c *Call, _ none) (emailWire, error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return emailWire{}, err
+	}
+	e, err := a.Services.Emails.Get(ctx, c.TeamID, id)
+	w := emailWire{"email", emailToItem(e), e.HTML, e.Text, e.Tags, orNull(e.TopicID)}
+	if w.Tags == nil {
+		w.Tags = []emails.Tag{}
+	}
+	return w, err
+}
+
+func (a *API) listEmails(ctx context.Context, c *Call, _ none) (list[emailItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[emailItem]{}, err
+	}
+	all, more, err := a.Services.Emails.List(ctx, c.TeamID, p)
+	return listOf(all, more, emailToItem), err
+}
+
+type updateEmailIn struct {
+	ScheduledAt string `json:"scheduled_at" doc:"The new time."`
+}
+
+func (a *API) updateEmail(ctx context.Context, c *Call, in updateEmailIn) (ref, error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"email", id}, a.Services.Emails.Reschedule(ctx, c.TeamID, id, in.ScheduledAt)
+}
+
+func (a *API) cancelEmail(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"email", id}, a.Services.Emails.Cancel(ctx, c.TeamID, id)
+}
+
+type shareIn struct {
+	ExpiresIn string `json:"expires_in,omitzero" doc:"Such as 10m, 2 hours or 1 day; 48 hours at most and when not given."`
+}
+
+type shareOut struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+	URL    string `json:"url"`
+}
+
+func (a *API) shareEmail(ctx context.Context, c *Call, in shareIn) (shareOut, error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return shareOut{}, err
+	}
+	link, err := a.Services.Emails.Share(ctx, c.TeamID, id, in.ExpiresIn)
+	return shareOut{"email", id, link}, err
+}
+
+type attachmentItem struct {
+	ID                 string  `json:"id"`
+	Filename           *string `json:"filename"`
+	Size               int64   `json:"size" doc:"Bytes."`
+	ContentType        string  `json:"content_type"`
+	ContentDisposition string  `json:"content_disposition" enum:"inline,attachment"`
+	ContentID          *string `json:"content_id"`
+	DownloadURL        string  `json:"download_url" doc:"Works without a key until it expires."`
+	ExpiresAt          isoTime `json:"expires_at"`
+}
+
+type attachmentWire struct {
+	Object string `json:"object"`
+	attachmentItem
+}
+
+func (a *API) attachmentToItem(f emails.Attachment) attachmentItem {
+	disposition := "attachment"
+	if f.Inline() {
+		disposition = "inline"
+	}
+	link, expires := a.Services.Emails.DownloadURL(&f, time.Now())
+	return attachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, disposition, orNull(f.ContentID), link, isoTime(expires)}
+}
+
+func (a *API) listAttachments(ctx context.Context, c *Call, _ none) (list[attachmentItem], error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return list[attachmentItem]{}, err
+	}
+	p, err := c.Page(20)
+	if err != nil {
+		return list[attachmentItem]{}, err
+	}
+	all, more, err := a.Services.Emails.Attachments(ctx, c.TeamID, id, p)
+	return listOf(all, more, a.attachmentToItem), err
+}
+
+func (a *API) getAttachment(ctx context.Context, c *Call, _ none) (attachmentWire, error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return attachmentWire{}, err
+	}
+	file, err := c.ID("attachment_id")
+	if err != nil {
+		return attachmentWire{}, err
+	}
+	f, err := a.Services.Emails.Attachment(ctx, c.TeamID, id, file)
+	return attachmentWire{"attachment", a.attachmentToItem(f)}, err
+}
+
+// invalidChoice reports a value that is not one of those allowed.
+func invalidChoice(field string, allowed ...string) error {
+	return fault.Invalidf(field, "The `%s` field must be `%s`.", field, strings.Join(allowed, "` or `"))
+}
+
+// welcome says what this is to who opens the address.
+type welcomeOut struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Docs    string `json:"docs"`
+}
+
+func (a *API) welcome(context.Context, *Call, none) (welcomeOut, error) {
+	return welcomeOut{"Postrider", a.Version, "/docs"}, nil
+}
+
+type healthOut struct {
+	Status string `json:"status"`
+}
+
+func (a *API) healthz(context.Context, *Call, none) (healthOut, error) { return healthOut{"ok"}, nil }
+
+func (a *API) readyz(ctx context.Context, c *Call, _ none) (healthOut, error) {
+	if a.Ready == nil {
+		return healthOut{"ok"}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := a.Ready(ctx); err != nil {
+		c.Status = http.StatusServiceUnavailable
+		return healthOut{"unavailable: " + err.Error()}, nil
+	}
+	return healthOut{"ok"}, nil
+}

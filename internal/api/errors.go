@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// answers is the one table that turns a fault into a status and a name (API reference section 4.1). No name is invented:
+// strict clients know a closed set.
+var answers = map[fault.Kind]struct {
+	status int
+	name   string
+}{
+	fault.Internal:            {http.StatusInternalServerError, "application_error"},
+	fault.Invalid:             {http.StatusUnprocessableEntity, "validation_error"},
+	fault.Missing:             {http.StatusUnprocessableEntity, "missing_required_field"},
+	fault.MissingParameter:    {http.StatusUnprocessableEntity, "missing_required_parameter"},
+	fault.BadID:               {http.StatusUnprocessableEntity, "invalid_parameter"},
+	fault.BadAttachment:       {http.StatusUnprocessableEntity, "invalid_attachment"},
+	fault.Malformed:           {http.StatusBadRequest, "validation_error"},
+	fault.BadIdempotencyKey:   {http.StatusBadRequest, "invalid_idempotency_key"},
+	fault.NotFound:            {http.StatusNotFound, "not_found"},
+	fault.Forbidden:           {http.StatusForbidden, "validation_error"},
+	fault.NoCredential:        {http.StatusUnauthorized, "missing_api_key"},
+	fault.BadCredential:       {http.StatusUnauthorized, "validation_error"},
+	fault.Restricted:          {http.StatusUnauthorized, "restricted_api_key"},
+	fault.Suspended:           {http.StatusForbidden, "suspended_api_key"},
+	fault.IdempotencyMismatch: {http.StatusConflict, "invalid_idempotent_request"},
+	fault.InFlight:            {http.StatusConflict, "concurrent_idempotent_requests"},
+	fault.Locked:              {http.StatusConflict, "resource_locked"},
+	fault.TooFast:             {http.StatusTooManyRequests, "rate_limit_exceeded"},
+	fault.DailyQuota:          {http.StatusTooManyRequests, "daily_quota_exceeded"},
+	fault.MonthlyQuota:        {http.StatusTooManyRequests, "monthly_quota_exceeded"},
+	fault.Unavailable:         {http.StatusServiceUnavailable, "service_unavailable"},
+}
+
+// envelope is the body of every error.
+type envelope struct {
+	StatusCode int    `json:"statusCode"`
+	Message    string `json:"message"`
+	Name       string `json:"name"`
+}
+
+// fail answers with an error. Failures of ours are logged here, once, with their cause.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e, ok := errors.AsType[*fault.Error](err)
+	switch {
+	case !ok && r.Context().Err() != nil:
+		// The client went away; nobody reads the answer.
+		e = fault.New(fault.Unavailable, "", "The request was canceled.")
+	case !ok && errors.Is(err, context.DeadlineExceeded):
+		e = fault.New(fault.Unavailable, "", "The service took too long. Try again in a moment.").Because(err)
+	case !ok:
+		e = fault.New(fault.Internal, "", "").Because(err)
+	}
+	if cause := e.Unwrap(); cause != nil && (e.Kind == fault.Internal || e.Kind == fault.Unavailable) {
+		a.Log.Error("request failed", "request_id", w.Header().Get("X-Request-Id"), "method", r.Method, "path", r.URL.Path, "error", cause)
+	}
+	writeError(w, e)
+}
+
+func writeError(w http.ResponseWriter, e *fault.Error) {
+	x, ok := answers[e.Kind]
+	if !ok {
+		x = answers[fault.Internal]
+	}
+	message := e.Message
+	if x.status == http.StatusInternalServerError {
+		message = "Something went wrong on our side. Try again; if it goes on, tell the operator the x-request-id of this answer."
+	}
+	switch x.status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1")
+	}
+	writeStatus(w, x.status, x.name, message)
+}
+
+func writeStatus(w http.ResponseWriter, status int, name, message string) {
+	body, err := json.Marshal(envelope{status, message, name})
+	if err != nil {
+		body = []byte(`{"statusCode":500,"message":"The answer could not be encoded.","name":"application_error"}`)
+	}
+	write(w, status, body)
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/json; charset=utf-8"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	w.Write(body)
+}

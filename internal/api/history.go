@@ -1,0 +1,71 @@
+package api
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+)
+
+type eventItem struct {
+	ID        string         `json:"id"`
+	Type      string         `json:"type"`
+	Recipient *string        `json:"recipient" doc:"Whom it happened to; null when it is of the whole email."`
+	Data      jsontext.Value `json:"data" doc:"More of it, as webhooks have it; null when there is no more."`
+	CreatedAt dbTime         `json:"created_at"`
+}
+
+func eventToItem(e events.Entry) eventItem {
+	w := eventItem{e.ID, e.Type, orNull(e.Recipient), jsontext.Value("null"), dbTime(e.At)}
+	if e.Data != "" {
+		w.Data = jsontext.Value(e.Data)
+	}
+	return w
+}
+
+// listEvents shows the whole timeline: it is bounded, so it has no pages.
+func (a *API) listEvents(ctx context.Context, c *Call, _ none) (list[eventItem], error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return list[eventItem]{}, err
+	}
+	if _, err := a.Services.Emails.Get(ctx, c.TeamID, id); err != nil {
+		return list[eventItem]{}, err
+	}
+	all, err := a.Services.Emails.Timeline(ctx, c.TeamID, id)
+	return listOf(all, false, eventToItem), err
+}
+
+type attemptItem struct {
+	ID           string   `json:"id"`
+	Destination  string   `json:"destination"`
+	Recipients   []string `json:"recipients"`
+	Host         *string  `json:"host"`
+	TLS          *string  `json:"tls" doc:"Null when in the clear."`
+	Outcome      string   `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
+	Reply        string   `json:"reply" doc:"What decided the outcome."`
+	Conversation string   `json:"conversation"`
+	StartedAt    dbTime   `json:"started_at"`
+	DurationMS   float64  `json:"duration_ms"`
+	NextAt       dbTime   `json:"next_at" doc:"When it is tried again; null when it is not."`
+}
+
+func attemptToItem(t emails.Attempt) attemptItem {
+	return attemptItem{t.ID, t.Destination, orEmpty(t.Recipients), orNull(t.Host), orNull(t.TLS), t.Outcome, t.Reply, t.Conversation,
+		dbTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, dbTime(t.NextAt)}
+}
+
+// listAttempts shows all tries: the retry schedule bounds them, so they have no pages.
+func (a *API) listAttempts(ctx context.Context, c *Call, _ none) (list[attemptItem], error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return list[attemptItem]{}, err
+	}
+	if _, err := a.Services.Emails.Get(ctx, c.TeamID, id); err != nil {
+		return list[attemptItem]{}, err
+	}
+	all, err := a.Services.Emails.Attempts(ctx, c.TeamID, id)
+	return listOf(all, false, attemptToItem), err
+}

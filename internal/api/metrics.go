@@ -1,0 +1,270 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id", "email_id", "broadcast_id"}
+
+// counted are the metrics that are counted, rates those that follow from them.
+var (
+	counted = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient", "bounced_permanent",
+		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened", "unique_clicked"}
+	rates = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
+		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained", "delivered"},
+		"unsubscribe_rate": {"unsubscribed", "delivered"}}
+	rateNames = []string{"delivery_rate", "open_rate", "click_rate", "bounce_rate", "complaint_rate", "unsubscribe_rate"}
+)
+
+const (
+	maxPeriods = 10_000
+	maxIDs     = 100
+	week       = 7 * 24 * time.Hour
+)
+
+type metricsOut struct {
+	Object      string             `json:"object"`
+	StartDate   isoTime            `json:"start_date"`
+	EndDate     isoTime            `json:"end_date"`
+	Metrics     []string           `json:"metrics"`
+	Dimensions  []string           `json:"dimensions"`
+	Granularity string             `json:"granularity"`
+	Totals      map[string]float64 `json:"totals"`
+	Data        *[]map[string]any  `json:"data,omitzero" doc:"Absent without dimensions."`
+}
+
+// metricsIn is the query of metrics, checked.
+type metricsIn struct {
+	emails.MetricsQuery
+	metrics, dimensions []string
+	granularity         string
+	zone                *time.Location
+}
+
+func (a *API) metrics(ctx context.Context, c *Call, _ none) (metricsOut, error) {
+	in, err := readMetrics(c.Request.URL.Query(), time.Now().UTC())
+	if err != nil {
+		return metricsOut{}, err
+	}
+	counts, err := a.Services.Emails.Metrics(ctx, c.TeamID, in.MetricsQuery)
+	if err != nil {
+		return metricsOut{}, err
+	}
+	out := metricsOut{Object: "metrics", StartDate: isoTime(in.From), EndDate: isoTime(in.To), Metrics: in.metrics,
+		Dimensions: orEmpty(in.dimensions), Granularity: in.granularity}
+	total := map[string]int{}
+	for _, n := range counts {
+		add(total, n)
+	}
+	out.Totals = in.row(total)
+	if len(in.dimensions) > 0 {
+		data := in.data(counts)
+		out.Data = &data
+	}
+	return out, nil
+}
+
+func add(to map[string]int, n emails.Count) {
+	to[n.Type] += n.N
+	if n.Type == "bounced" && n.Detail != "" {
+		to["bounced_"+n.Detail] += n.N
+	}
+}
+
+// row is the metrics asked for, from what was counted.
+func (in *metricsIn) row(n map[string]int) map[string]float64 {
+	row := map[string]float64{}
+	for _, m := range in.metrics {
+		if r, ok := rates[m]; ok {
+			row[m] = 0
+			if n[r[1]] > 0 {
+				row[m] = math.Round(1000*float64(n[r[0]])/float64(n[r[1]])) / 10
+			}
+			continue
+		}
+		row[m] = float64(n[m])
+	}
+	return row
+}
+
+// data is the breakdown. Periods without events are filled in where periods are all that it is by.
+func (in *metricsIn) data(counts []emails.Count) []map[string]any {
+	type key struct{ period, domain, name, email, broadcast string }
+	rows := map[key]map[string]int{}
+	if in.ByPeriod != nil && len(in.dimensions) == 1 {
+		for t := in.From; t.Before(in.To); t = t.Add(15 * time.Minute) {
+			rows[key{period: in.ByPeriod(t)}] = map[string]int{}
+		}
+	}
+	for _, n := range counts {
+		k := key{n.Period, n.DomainID, n.DomainName, n.EmailID, n.BroadcastID}
+		if in.ByBroadcast && n.BroadcastID == "" {
+			continue
+		}
+		if rows[k] == nil {
+			rows[k] = map[string]int{}
+		}
+		add(rows[k], n)
+	}
+	keys := make([]key, 0, len(rows))
+	for k := range rows {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.period, b.period), cmp.Compare(a.name, b.name), cmp.Compare(a.domain, b.domain),
+			cmp.Compare(a.email, b.email), cmp.Compare(a.broadcast, b.broadcast))
+	})
+	data := make([]map[string]any, 0, len(keys))
+	for _, k := range keys {
+		row := map[string]any{}
+		for m, v := range in.row(rows[k]) {
+			row[m] = v
+		}
+		if in.ByPeriod != nil {
+			row["period"] = k.period
+		}
+		if in.ByDomain {
+			row["domain_id"], row["domain_name"] = k.domain, k.name
+		}
+		if in.ByEmail {
+			row["email_id"] = k.email
+		}
+		if in.ByBroadcast {
+			row["broadcast_id"], row["broadcast_name"] = k.broadcast, ""
+		}
+		data = append(data, row)
+	}
+	return data
+}
+
+// listed reads a list parameter: with commas, repeated, or both.
+func listed(q url.Values, name string) (all []string) {
+	for _, v := range q[name] {
+		for x := range strings.SplitSeq(v, ",") {
+			if x = strings.TrimSpace(x); x != "" && !slices.Contains(all, x) {
+				all = append(all, x)
+			}
+		}
+	}
+	return all
+}
+
+func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
+	in.granularity, in.zone = cmp.Or(q.Get("granularity"), "daily"), time.UTC
+	if !slices.Contains([]string{"hourly", "daily", "weekly", "monthly"}, in.granularity) {
+		return in, invalidChoice("granularity", "hourly", "daily", "weekly", "monthly")
+	}
+	if z := q.Get("timezone"); z != "" {
+		if in.zone, err = time.LoadLocation(z); err != nil || z == "Local" {
+			return in, fault.Invalidf("timezone", "The `timezone` parameter must be an IANA zone such as `America/New_York`.")
+		}
+	}
+	if in.metrics = listed(q, "metrics"); len(in.metrics) == 0 {
+		in.metrics = append(slices.Clone(counted), rateNames...)
+	}
+	for _, m := range in.metrics {
+		if _, rate := rates[m]; !rate && !slices.Contains(counted, m) {
+			return in, fault.Invalidf("metrics", "The `metrics` parameter has `%s`, which is no metric.", m)
+		}
+	}
+	if err := in.readDimensions(q); err != nil {
+		return in, err
+	}
+	return in, in.readSpan(q, now)
+}
+
+func (in *metricsIn) readDimensions(q url.Values) error {
+	in.dimensions = listed(q, "dimensions")
+	for _, d := range in.dimensions {
+		switch d {
+		case "period":
+			in.ByPeriod = in.period
+		case "domain":
+			in.ByDomain = true
+		case "email":
+			in.ByEmail = true
+		case "broadcast":
+			in.ByBroadcast = true
+		default:
+			return fault.Invalidf("dimensions", "The `dimensions` parameter has `%s`; it takes period, domain, email and broadcast.", d)
+		}
+	}
+	for name, dst := range map[string]*[]string{"domain_id": &in.DomainIDs, "email_id": &in.EmailIDs, "broadcast_id": &in.BroadcastIDs} {
+		*dst = listed(q, name)
+		if len(*dst) > maxIDs {
+			return fault.Invalidf(name, "The `%s` parameter takes at most %d ids.", name, maxIDs)
+		}
+		for i, x := range *dst {
+			if !id.Valid(x) {
+				return fault.Invalidf(name, "The `%s` parameter must have valid UUIDs.", name)
+			}
+			(*dst)[i] = strings.ToLower(x)
+		}
+	}
+	if (in.ByEmail || len(in.EmailIDs) > 0) && (in.ByBroadcast || len(in.BroadcastIDs) > 0) {
+		return fault.Invalidf("dimensions", "The email dimension or `email_id` cannot be combined with the broadcast dimension or `broadcast_id`.")
+	}
+	return nil
+}
+
+func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
+	in.To = now
+	if q.Has("end_date") {
+		if in.To, err = in.date("end_date", q.Get("end_date")); err != nil {
+			return err
+		}
+		if in.To.After(now) {
+			in.To = now
+		}
+	}
+	in.From = in.To.AddDate(0, 0, -6)
+	if q.Has("start_date") {
+		if in.From, err = in.date("start_date", q.Get("start_date")); err != nil {
+			return err
+		}
+	}
+	if in.From.After(in.To) {
+		return fault.Invalidf("start_date", "The `start_date` parameter must not be after `end_date`.")
+	}
+	length := map[string]time.Duration{"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": week, "monthly": 28 * 24 * time.Hour}[in.granularity]
+	if in.ByPeriod != nil && in.To.Sub(in.From)/length > maxPeriods {
+		return fault.Invalidf("granularity", "The span has more than %d periods of this `granularity`.", maxPeriods)
+	}
+	return nil
+}
+
+func (in *metricsIn) date(name, text string) (time.Time, error) {
+	if t, err := time.ParseInLocation(time.DateOnly, text, in.zone); err == nil {
+		return t.UTC(), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if t, err := time.ParseInLocation(layout, text, in.zone); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fault.Invalidf(name, "The `%s` parameter must be an ISO 8601 date or datetime.", name)
+}
+
+// period names the period that a time is in, in the zone asked for. Weeks begin on Monday.
+func (in *metricsIn) period(t time.Time) string {
+	t = t.In(in.zone)
+	switch in.granularity {
+	case "hourly":
+		return t.Truncate(time.Minute).Add(-time.Duration(t.Minute()) * time.Minute).Format("2006-01-02T15:04:05-07:00")
+	case "weekly":
+		return t.AddDate(0, 0, -(int(t.Weekday())+6)%7).Format(time.DateOnly)
+	case "monthly":
+		return t.Format("2006-01") + "-01"
+	}
+	return t.Format(time.DateOnly)
+}

@@ -1,0 +1,52 @@
+package api
+
+import "net/http"
+
+// operations are all that the API can do.
+func (a *API) operations() []op {
+	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
+	paging := []string{"limit", "after", "before"}
+	return []op{
+		{post, "/emails", sending, 200, "Emails", "Send an email", nil, endpoint(a.sendEmail)},
+		{post, "/email", sending, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
+		{post, "/emails/sending", sending, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
+		{post, "/email/sending", sending, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
+		{post, "/emails/batch", sending, 200, "Emails", "Send up to 100 emails", nil, endpoint(a.sendBatch)},
+		{get, "/emails", full, 200, "Emails", "List emails", paging, endpoint(a.listEmails)},
+		{get, "/emails/metrics", full, 200, "Emails", "Count what happened to emails", metricsQuery, endpoint(a.metrics)},
+		{get, "/emails/{email_id}", full, 200, "Emails", "Retrieve an email", nil, endpoint(a.getEmail)},
+		{patch, "/emails/{email_id}", full, 200, "Emails", "Reschedule an email", nil, endpoint(a.updateEmail)},
+		{post, "/emails/{email_id}/cancel", full, 200, "Emails", "Cancel a scheduled email", nil, endpoint(a.cancelEmail)},
+		{post, "/emails/{email_id}/share", full, 200, "Emails", "Share an email by a link", nil, endpoint(a.shareEmail)},
+		{get, "/emails/{email_id}/attachments", full, 200, "Emails", "List an email's attachments", paging, endpoint(a.listAttachments)},
+		{get, "/emails/{email_id}/attachments/{attachment_id}", full, 200, "Emails", "Retrieve an attachment", nil, endpoint(a.getAttachment)},
+		{get, "/emails/{email_id}/events", full, 200, "Emails", "List what happened to an email", nil, endpoint(a.listEvents)},
+		{get, "/emails/{email_id}/attempts", full, 200, "Emails", "List the tries to deliver an email, with the SMTP conversations", nil, endpoint(a.listAttempts)},
+
+		{post, "/domains", full, 201, "Domains", "Add a domain", nil, endpoint(a.createDomain)},
+		{get, "/domains", full, 200, "Domains", "List domains", paging, endpoint(a.listDomains)},
+		{post, "/domains/claim", full, 201, "Domains", "Claim a domain that another team has registered", nil, endpoint(a.claimDomain)},
+		{get, "/domains/{domain_id}", full, 200, "Domains", "Retrieve a domain with its DNS records", nil, endpoint(a.getDomain)},
+		{patch, "/domains/{domain_id}", full, 200, "Domains", "Change a domain's settings", nil, endpoint(a.updateDomain)},
+		{del, "/domains/{domain_id}", full, 200, "Domains", "Delete a domain", nil, endpoint(a.deleteDomain)},
+		{post, "/domains/{domain_id}/verify", full, 200, "Domains", "Verify a domain's DNS records", nil, endpoint(a.verifyDomain)},
+		{get, "/domains/{domain_id}/claim", full, 200, "Domains", "Retrieve a claim", nil, endpoint(a.getClaim)},
+		{post, "/domains/{domain_id}/claim/verify", full, 200, "Domains", "Verify a claim", nil, endpoint(a.verifyClaim)},
+
+		{post, "/api-keys", full, 201, "API keys", "Create an API key", nil, endpoint(a.createKey)},
+		{get, "/api-keys", full, 200, "API keys", "List API keys", paging, endpoint(a.listKeys)},
+		{patch, "/api-keys/{api_key_id}", full, 200, "API keys", "Rename an API key", nil, endpoint(a.renameKey)},
+		{del, "/api-keys/{api_key_id}", full, 200, "API keys", "Delete an API key", nil, endpoint(a.deleteKey)},
+
+		{post, "/suppressions", full, 201, "Suppressions", "Suppress an address", nil, endpoint(a.addSuppression)},
+		{get, "/suppressions", full, 200, "Suppressions", "List suppressed addresses", append(paging, "origin"), endpoint(a.listSuppressions)},
+		{post, "/suppressions/batch/add", full, 201, "Suppressions", "Suppress up to 100 addresses", nil, endpoint(a.addSuppressions)},
+		{post, "/suppressions/batch/remove", full, 200, "Suppressions", "Remove up to 100 suppressions", nil, endpoint(a.removeSuppressions)},
+		{get, "/suppressions/{suppression}", full, 200, "Suppressions", "Retrieve a suppression by its id or address", nil, endpoint(a.getSuppression)},
+		{del, "/suppressions/{suppression}", full, 200, "Suppressions", "Remove a suppression by its id or address", nil, endpoint(a.removeSuppression)},
+
+		{get, "/", open, 200, "", "Say what this is", nil, endpoint(a.welcome)},
+		{get, "/healthz", open, 200, "", "Tell whether the process lives", nil, endpoint(a.healthz)},
+		{get, "/readyz", open, 200, "", "Tell whether the node can serve", nil, endpoint(a.readyz)},
+	}
+}

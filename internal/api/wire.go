@@ -1,0 +1,208 @@
+package api
+
+import (
+	"encoding/base64"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// list is the envelope of every list (specification, List envelope).
+type list[T any] struct {
+	Object  string `json:"object"`
+	HasMore bool   `json:"has_more"`
+	Data    []T    `json:"data"`
+}
+
+func listOf[T, W any](items []T, more bool, wire func(T) W) list[W] {
+	data := make([]W, len(items))
+	for i, t := range items {
+		data[i] = wire(t)
+	}
+	return list[W]{"list", more, data}
+}
+
+// ref names a thing: what creating and changing answer.
+type ref struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+}
+
+// gone names a thing that was deleted.
+type gone struct {
+	Object  string `json:"object"`
+	ID      string `json:"id"`
+	Deleted bool   `json:"deleted"`
+}
+
+// dbTime is a time in database style, 2023-10-06 23:47:56.678+00; the zero time is null.
+type dbTime time.Time
+
+// MarshalJSON trims zeros at the end of the fraction, as PostgreSQL's own text form does.
+func (t dbTime) MarshalJSON() ([]byte, error) {
+	if time.Time(t).IsZero() {
+		return []byte("null"), nil
+	}
+	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02 15:04:05.999999+00"`), nil
+}
+
+// Schema describes the form in the document.
+func (dbTime) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "string", Examples: []any{"2026-04-08 00:11:13.110779+00"}}
+}
+
+// isoTime is a time in ISO 8601 UTC with milliseconds.
+type isoTime time.Time
+
+// MarshalJSON always writes three digits.
+func (t isoTime) MarshalJSON() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
+}
+
+// Schema describes the form in the document.
+func (isoTime) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: "string", Format: "date-time", Examples: []any{"2026-04-08T00:11:13.110Z"}}
+}
+
+// texts is a string or a list of strings. An empty string is absent, as is null.
+type texts []string
+
+// UnmarshalJSONFrom reads either form.
+func (t *texts) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '"' {
+		return json.UnmarshalDecode(d, (*[]string)(t))
+	}
+	var one string
+	if err := json.UnmarshalDecode(d, &one); err != nil {
+		return err
+	}
+	if *t = nil; one != "" {
+		*t = texts{one}
+	}
+	return nil
+}
+
+// Schema describes both forms in the document.
+func (texts) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{{Type: "string"}, {Type: "array", Items: &huma.Schema{Type: "string"}}}}
+}
+
+// content is the bytes of a file in any of the forms that clients use: base64, Node's Buffer, a list of numbers.
+type content struct {
+	given bool
+	bytes []byte
+}
+
+// UnmarshalJSONFrom reads any of the forms.
+func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	field := fieldName(string(d.StackPointer()))
+	switch d.PeekKind() {
+	case 'n':
+		return d.SkipValue()
+	case '"':
+		var text string
+		if err := json.UnmarshalDecode(d, &text); err != nil {
+			return err
+		}
+		c.given = true
+		return c.decodeBase64(text)
+	case '[':
+		c.given = true
+		return c.numbers(d)
+	case '{':
+		var buffer struct {
+			Data content `json:"data"`
+		}
+		if err := json.UnmarshalDecode(d, &buffer); err != nil {
+			return err
+		}
+		*c = buffer.Data
+		return nil
+	}
+	if err := d.SkipValue(); err != nil {
+		return err
+	}
+	return fault.New(fault.BadAttachment, field, "The `content` of an attachment must be base64 text, a Buffer or a list of bytes.")
+}
+
+func (c *content) decodeBase64(text string) (err error) {
+	if i := strings.Index(text, ";base64,"); i >= 0 && strings.HasPrefix(text, "data:") {
+		text = text[i+len(";base64,"):]
+	}
+	enc := base64.StdEncoding
+	if strings.ContainsAny(text, "-_") {
+		enc = base64.URLEncoding
+	}
+	if strings.ContainsAny(text, " \t\r\n") {
+		text = strings.Join(strings.Fields(text), "")
+	}
+	if c.bytes, err = enc.WithPadding(base64.NoPadding).DecodeString(strings.TrimRight(text, "=")); err != nil {
+		return fault.New(fault.BadAttachment, "content", "The `content` of an attachment is not valid base64.").Because(err)
+	}
+	return nil
+}
+
+func (c *content) numbers(d *jsontext.Decoder) error {
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != ']' {
+		var n float64
+		if err := json.UnmarshalDecode(d, &n); err != nil {
+			return err
+		}
+		if n < 0 || n > 255 || n != float64(byte(n)) {
+			return fault.New(fault.BadAttachment, "content", "The `content` of an attachment has a number that is not a byte from 0 to 255.")
+		}
+		c.bytes = append(c.bytes, byte(n))
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+// Schema describes the forms in the document.
+func (content) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{{Type: "string", ContentEncoding: "base64"},
+		{Type: "array", Items: &huma.Schema{Type: "integer"}}, {Type: "object"}}}
+}
+
+// opt is a field of which absent, null and a value are three things.
+type opt[T any] struct {
+	given bool
+	value *T // nil for null
+}
+
+// UnmarshalJSONFrom is called only when the field is there.
+func (o *opt[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	o.given = true
+	return json.UnmarshalDecode(d, &o.value)
+}
+
+// Schema is the value's own.
+func (opt[T]) Schema(r huma.Registry) *huma.Schema {
+	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	s.Nullable = true
+	return &s
+}
+
+// orNull is a string that is null when empty.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// orEmpty is a list that is never null.
+func orEmpty(l []string) []string {
+	if l == nil {
+		return []string{}
+	}
+	return l
+}

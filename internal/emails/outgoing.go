@@ -75,7 +75,8 @@ type bodies struct {
 // ErrGone says that the email does not exist, so there is nothing to deliver.
 var ErrGone = errors.New("the email does not exist")
 
-// Outgoing loads an email for a destination. Bodies are read with it; attachments when it is composed.
+// Outgoing loads an email for a destination. Bodies are read with it; the content of attachments when it
+// is composed.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
@@ -90,6 +91,11 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	}
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID = r.ID, r.TeamID, r.DomainID, r.BroadcastID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
+	if o.body.parts&hasFiles != 0 {
+		if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {
+			return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
+		}
+	}
 	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
@@ -99,6 +105,24 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 		o.UTF8 = o.UTF8 || a.NeedsUTF8()
 	}
 	return o, nil
+}
+
+// Size estimates how many octets composing and sending the email takes in memory.
+func (o *Outgoing) Size() int64 {
+	n := int64(len(o.body.html)+len(o.body.text)) * 2
+	for _, a := range o.attachments {
+		n += a.Size * 5 / 2
+	}
+	return n
+}
+
+// SentYet reports, within the transaction of an outcome, whether the event sent was recorded before.
+func SentYet(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT rank FROM emails WHERE id = $1`, emailID).Scan(&n); err != nil {
+		return false, fmt.Errorf("read the state of email %s: %w", emailID, err)
+	}
+	return n >= rank[Sent], nil
 }
 
 // Compose makes the message, without signatures. The same email gives the same bytes each time.
@@ -128,9 +152,6 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	m.HTML, m.Text = o.body.html, o.body.text
 	if o.body.parts&gaveText == 0 {
 		m.Text = message.TextFromHTML(m.HTML)
-	}
-	if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {
-		return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]

@@ -17,6 +17,7 @@ import (
 const (
 	gaveHTML = 1 << iota // bits of email_bodies.parts
 	gaveText
+	hasFiles
 )
 
 // stored is what is kept as JSON: it is read whole and never queried.
@@ -51,6 +52,9 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	if d.Text != nil {
 		text, parts = *d.Text, parts|gaveText
+	}
+	if len(d.Attachments) > 0 {
+		parts |= hasFiles
 	}
 	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2, $3, $4, $5, $6)`,
 		e.ID, e.TeamID, html, text, parts, headers)

@@ -25,7 +25,7 @@ CREATE TABLE email_bodies (
 	team_id TEXT NOT NULL,
 	html TEXT NOT NULL,
 	body_text TEXT NOT NULL,
-	parts BIGINT NOT NULL,           -- bits: 1 html was given, 2 text was given
+	parts BIGINT NOT NULL,           -- bits: 1 html was given, 2 text was given, 4 it has attachments
 	headers TEXT NOT NULL            -- JSON, '' when none
 );
 

@@ -1,0 +1,12 @@
+// Postrider is an email platform that you run yourself.
+package main
+
+import (
+	"os"
+
+	"github.com/postrider/postrider/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,94 @@
+// Package cli is the commands. It alone reads flags, the environment and signals; it builds every part, runs them in one
+// group, and stops them.
+//
+// Nothing below it knows of configuration: each part is given the few values that concern it. A command returns an error
+// whose text says what to do; Main prints it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	_ "time/tzdata" // zones must be known wherever the binary runs
+)
+
+// Version is set when a release is built.
+var Version = "dev"
+
+// command is one of the program's commands.
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, e *env, args []string) error
+}
+
+// env is what a command knows of the world.
+type env struct {
+	getenv      func(string) string
+	out, errOut io.Writer
+}
+
+func commands() []command {
+	return []command{
+		{"dev", "start everything for development: an embedded store, a captured outbox, a key that works", dev},
+		{"serve", "run a node", serve},
+		{"migrate", "bring the database up to date", migrate},
+		{"keys", "create an API key: postrider keys create [--team NAME] [--name NAME] [--sending]", keys},
+		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
+		{"bench", "measure this program on this machine", bench},
+		{"version", "print the version", version},
+	}
+}
+
+// Main runs a command and returns the exit code.
+func Main(args []string, getenv func(string) string, out, errOut io.Writer) int {
+	e := &env{getenv: getenv, out: out, errOut: errOut}
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		usage(out)
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	for _, c := range commands() {
+		if c.name != args[0] {
+			continue
+		}
+		switch err := c.run(ctx, e, args[1:]); {
+		case err == nil, errors.Is(err, flag.ErrHelp):
+			return 0
+		default:
+			fmt.Fprintf(errOut, "postrider %s: %v\n", c.name, err)
+			return 1
+		}
+	}
+	fmt.Fprintf(errOut, "postrider: there is no command %q\n\n", args[0])
+	usage(errOut)
+	return 2
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "Postrider is an email platform that you run yourself.\n\nUsage: postrider COMMAND [flags]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "\nStart with: postrider dev\nSettings: docs/configuration.md\n")
+}
+
+func version(_ context.Context, e *env, _ []string) error {
+	v := Version
+	if info, ok := debug.ReadBuildInfo(); ok && v == "dev" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v += " " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	_, err := fmt.Fprintln(e.out, strings.TrimSpace("postrider "+v))
+	return err
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/keyring"
+)
+
+// devDefaults are the settings that development differs in.
+var devDefaults = map[string]string{
+	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture", "rate_limit": "1000",
+	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn", "hostname": "localhost",
+	"shutdown_grace": "5s",
+}
+
+// dev starts everything on this machine, and prints what to do next.
+func dev(ctx context.Context, e *env, args []string) error {
+	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
+	http := flags.String("http", "", "address of the API (127.0.0.1:3000)")
+	relay := flags.String("relay", "", "HOST:PORT of a mail server that takes what is sent, instead of the outbox")
+	key := flags.String("api-key", "", "the API key; one is made and kept when none is given")
+	smtpIn := flags.String("smtp-in", "", "address of the inbound SMTP listener; there is none yet")
+	smtpSubmit := flags.String("smtp-submit", "", "address of the SMTP submission listener; there is none yet")
+	c, err := e.load(flags, args, devDefaults)
+	if err != nil {
+		return err
+	}
+	if *http != "" {
+		c.HTTPListen, c.PublicURL = *http, ""
+	}
+	if *relay != "" {
+		c.Transport, c.RelayAddr = "relay", *relay
+	}
+	if *smtpIn != "" || *smtpSubmit != "" {
+		fmt.Fprintln(e.errOut, "This version has no SMTP listeners yet; --smtp-in and --smtp-submit do nothing.")
+	}
+	l, err := net.Listen("tcp", c.HTTPListen)
+	if err != nil {
+		return fmt.Errorf("listen for HTTP: %w (choose another address with --http)", err)
+	}
+	defer l.Close()
+	if c.PublicURL == "" {
+		c.PublicURL = "http://" + l.Addr().String()
+	}
+	n, err := newNode(ctx, c, newLogger(c, e.errOut))
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	if *key == "" {
+		if *key, err = devKey(c); err != nil {
+			return err
+		}
+	}
+	team, err := n.teams.First(ctx, "Development", "")
+	if err != nil {
+		return err
+	}
+	if err := n.teams.EnsureKey(ctx, team.ID, "development", *key); err != nil {
+		return err
+	}
+	n.serveOutbox()
+	greet(e, c, l.Addr().String(), *key)
+	return n.run(ctx, l)
+}
+
+// devKey returns the key of the last time, or makes one.
+func devKey(c config.Config) (string, error) {
+	path := filepath.Join(c.DataDir, "dev.key")
+	text, err := os.ReadFile(path)
+	if err == nil && strings.TrimSpace(string(text)) != "" {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the development key: %w", err)
+	}
+	key := keyring.NewAPIKey()
+	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("keep the development key: %w", err)
+	}
+	return key, nil
+}
+
+func greet(e *env, c config.Config, addr, key string) {
+	where := "kept in the outbox: http://" + addr + "/dev/outbox"
+	if c.Transport != "capture" {
+		where = "sent through " + c.RelayAddr
+		if c.Transport == "direct" {
+			where = "sent to its recipients' hosts"
+		}
+	}
+	fmt.Fprintf(e.out, `Postrider is ready for development.
+
+  API      http://%[1]s        (documentation: http://%[1]s/docs)
+  Key      %[2]s
+  Mail     %[3]s
+  Data     %[4]s
+
+Send an email:
+
+  curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' -d '{"from":"Acme <onboarding@resend.dev>","to":"you@example.org","subject":"Hello","html":"<p>It works.</p>"}'
+
+See what became of it:
+
+  curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s'
+
+With an official client, set RESEND_BASE_URL=http://%[1]s and RESEND_API_KEY=%[2]s.
+`, addr, key, where, c.DataDir)
+}

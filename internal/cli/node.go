@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/delivery"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/links"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// node is one running Postrider: every part, built and joined.
+type node struct {
+	c        config.Config
+	log      *slog.Logger
+	db       *db.DB
+	blobs    *blob.Store
+	queue    *jobs.Queue
+	runner   *jobs.Runner
+	teams    *teams.Service
+	domains  *domains.Service
+	emails   *emails.Service
+	delivery *delivery.Service
+	handler  http.Handler
+	mux      *http.ServeMux
+	lock     *os.File
+}
+
+func newLogger(c config.Config, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// openDB opens the database that the configuration names.
+func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
+	url := string(c.DatabaseURL)
+	if url == "" {
+		url = filepath.Join(c.DataDir, "postrider.db")
+	}
+	return db.Open(ctx, db.Options{URL: url, Log: log})
+}
+
+// newNode builds a node. Close it when it has run.
+func newNode(ctx context.Context, c config.Config, log *slog.Logger) (n *node, err error) {
+	n = &node{c: c, log: log}
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return n, fmt.Errorf("make data_dir: %w", err)
+	}
+	if c.DatabaseURL == "" {
+		if err := n.lockFolder(); err != nil {
+			return n, err
+		}
+	}
+	if n.db, err = openDB(ctx, c, log); err != nil {
+		return n, err
+	}
+	if c.MigrateOnStart {
+		if _, err := n.db.Migrate(ctx); err != nil {
+			return n, err
+		}
+	}
+	if n.blobs, err = blob.Open(ctx, c.BlobURL); err != nil {
+		return n, fmt.Errorf("open blob_url: %w", err)
+	}
+	keys, err := openKeyring(c)
+	if err != nil {
+		return n, err
+	}
+	dns, err := resolve.NewDNS(c.DNSServers)
+	if err != nil {
+		return n, fmt.Errorf("read dns_servers: %w", err)
+	}
+	n.build(keys, resolve.NewCached(dns, 50_000))
+	return n, nil
+}
+
+func openKeyring(c config.Config) (*keyring.Keyring, error) {
+	if c.SecretKey != "" {
+		return keyring.Parse(string(c.SecretKey))
+	}
+	return keyring.LoadOrCreate(filepath.Join(c.DataDir, "secret.key"))
+}
+
+// lockFolder keeps a second node from an SQLite file: the job runner counts on being alone.
+func (n *node) lockFolder() error {
+	path := filepath.Join(n.c.DataDir, "lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the lock of data_dir: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return fmt.Errorf("another node uses the folder %s; stop it, or set database_url to share a PostgreSQL database", n.c.DataDir)
+	}
+	n.lock = f
+	return nil
+}
+
+// build joins the parts, from the ground up.
+func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
+	c := n.c
+	hall := &events.Hallway{}
+	n.queue = jobs.NewQueue(n.db)
+	n.runner = jobs.NewRunner(n.db, n.queue, n.log, c.ShutdownGrace)
+	guard := netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: ownAddresses(c)})
+
+	regions := map[string]domains.Region{}
+	for label := range c.Regions {
+		regions[label] = domains.Region(c.Region(label))
+	}
+	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
+		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
+		TrustDomains: c.TrustDomains}, n.db, n.queue, hall, keys, dns, n.log)
+	n.teams = teams.New(n.db, n.log, n.domains.Exists)
+	suppressed := suppressions.New(n.db, hall)
+	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL}, emails.Parts{DB: n.db, Queue: n.queue,
+		Hallway: hall, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams})
+	n.domains.PendingScheduled = n.emails.WaitingFrom
+	hall.Listen(n.emails)
+	hall.Listen(suppressed)
+
+	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
+		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
+		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
+		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
+		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Log: n.log})
+
+	n.mux = http.NewServeMux()
+	links.New(n.emails, n.log).Register(n.mux)
+	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails},
+		Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready})
+	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
+		for _, prefix := range []string{"/download/", "/shared", "/dev/"} {
+			if strings.HasPrefix(r.URL.Path, prefix) {
+				n.mux.ServeHTTP(w, r)
+				return
+			}
+		}
+		rest.ServeHTTP(w, r)
+	})
+
+	if n.has("delivery") {
+		n.runner.Handle(n.delivery.Kind())
+	}
+	if n.has("jobs") {
+		n.runner.Handle(n.emails.Kind(8))
+		n.runner.Handle(n.domains.Kind())
+		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
+	}
+}
+
+func (n *node) has(role string) bool { return slices.Contains(n.c.Roles, role) }
+
+// ready says whether this node can serve: its database answers.
+func (n *node) ready(ctx context.Context) error {
+	var one int
+	if err := n.db.QueryRow(ctx, `SELECT 1`).Scan(&one); err != nil {
+		return errors.New("the database does not answer")
+	}
+	return nil
+}
+
+func tlsMode(name string) smtpclient.TLSMode {
+	switch name {
+	case "required":
+		return smtpclient.TLSRequired
+	case "implicit":
+		return smtpclient.TLSImplicit
+	case "none":
+		return smtpclient.TLSNone
+	}
+	return smtpclient.TLSOpportunistic
+}
+
+// ownAddresses are this node's listeners, which nothing that users give may reach.
+func ownAddresses(c config.Config) []netip.AddrPort {
+	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
+	if err != nil || c.AllowLoopback {
+		return nil
+	}
+	return []netip.AddrPort{addr.AddrPort()}
+}
+
+// run runs every part until ctx ends, and then stops them: first the listeners, then what claims work, then the rest.
+func (n *node) run(ctx context.Context, l net.Listener) error {
+	g, ctx := errgroup.WithContext(ctx)
+	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute,
+		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
+	if l != nil {
+		g.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve HTTP: %w", err)
+			}
+			return nil
+		})
+		g.Go(func() error {
+			<-ctx.Done()
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.c.ShutdownGrace)
+			defer cancel()
+			return server.Shutdown(stop)
+		})
+	}
+	g.Go(func() error { return n.db.Run(ctx) })
+	g.Go(func() error { return n.teams.Run(ctx) })
+	g.Go(func() error { return n.domains.Run(ctx) })
+	g.Go(func() error {
+		err := n.runner.Run(ctx)
+		n.delivery.Run(ctx) // ctx has ended: all idle connections are closed
+		return err
+	})
+	if n.has("delivery") {
+		g.Go(func() error { return n.delivery.Run(ctx) })
+	}
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func (n *node) close() {
+	if n.db != nil {
+		n.db.Close()
+	}
+	if n.blobs != nil {
+		n.blobs.Close()
+	}
+	if n.lock != nil {
+		n.lock.Close()
+	}
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"encoding/json"
+	"html/template"
+	"io"
+	"net/http"
+	"strings"
+)
+
+var outboxPage = template.Must(template.New("outbox").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Outbox</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8rem;border-bottom:1px solid #ddd}</style></head>
+<body><h1>Outbox</h1><p>What would have been sent. Nothing left this machine.</p>
+<table><tr><th>To</th><th>Return path</th><th>Bytes</th><th></th></tr>
+{{range .}}<tr><td>{{range .To}}{{.}} {{end}}</td><td>{{.From}}</td><td>{{.Size}}</td>
+<td><a href="/dev/outbox/{{.ID}}">message</a></td></tr>{{else}}<tr><td colspan="4">Nothing yet.</td></tr>{{end}}
+</table></body></html>
+`))
+
+// serveOutbox shows captured messages, to who develops on this machine.
+func (n *node) serveOutbox() {
+	n.mux.HandleFunc("GET /dev/outbox", func(w http.ResponseWriter, r *http.Request) {
+		all, err := n.delivery.Outbox(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if strings.Contains(r.Header.Get("Accept"), "application/json") {
+			w.Header().Set("Content-Type", "application/json")
+			err = json.NewEncoder(w).Encode(all)
+		} else {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			err = outboxPage.Execute(w, all)
+		}
+		if err != nil {
+			n.log.Warn("could not show the outbox", "error", err)
+		}
+	})
+	n.mux.HandleFunc("GET /dev/outbox/{id}", func(w http.ResponseWriter, r *http.Request) {
+		message, err := n.delivery.CapturedMessage(r.Context(), r.PathValue("id"))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		defer message.Close()
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if _, err := io.Copy(w, message); err != nil {
+			n.log.Warn("could not show a captured message", "error", err)
+		}
+	})
+}

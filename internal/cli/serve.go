@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// load reads the configuration together with a command's own flags.
+func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
+	flags.SetOutput(e.errOut)
+	return config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
+}
+
+// serve runs a node until it is told to stop.
+func serve(ctx context.Context, e *env, args []string) error {
+	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), args, nil)
+	if err != nil {
+		return err
+	}
+	log := newLogger(c, e.errOut)
+	n, err := newNode(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	var l net.Listener
+	if n.has("api") {
+		if l, err = net.Listen("tcp", c.HTTPListen); err != nil {
+			return fmt.Errorf("listen at http_listen: %w", err)
+		}
+		log.Info("listening", "http", l.Addr().String(), "public_url", c.PublicURL)
+	}
+	log.Info("started", "version", Version, "database", n.db.Engine(), "transport", c.Transport, "roles", c.Roles)
+	err = n.run(ctx, l)
+	log.Info("stopped")
+	return err
+}
+
+func migrate(ctx context.Context, e *env, args []string) error {
+	c, err := e.load(flag.NewFlagSet("migrate", flag.ContinueOnError), args, nil)
+	if err != nil {
+		return err
+	}
+	d, err := openDB(ctx, c, newLogger(c, e.errOut))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	applied, err := d.Migrate(ctx)
+	for _, name := range applied {
+		fmt.Fprintln(e.out, "applied", name)
+	}
+	if err == nil && len(applied) == 0 {
+		fmt.Fprintln(e.out, "the database is up to date")
+	}
+	return err
+}
+
+// keys makes an API key from the command line, for the first one and for emergencies.
+func keys(ctx context.Context, e *env, args []string) error {
+	if len(args) == 0 || args[0] != "create" {
+		return errors.New("use: postrider keys create [--team NAME] [--email ADDRESS] [--name NAME] [--sending]")
+	}
+	flags := flag.NewFlagSet("keys create", flag.ContinueOnError)
+	team := flags.String("team", "Team", "name of the team, which is made when there is none")
+	email := flags.String("email", "", "address of the team's owner, when the team is made")
+	name := flags.String("name", "command line", "name of the key")
+	sending := flags.Bool("sending", false, "the key may only send")
+	c, err := e.load(flags, args[1:], nil)
+	if err != nil {
+		return err
+	}
+	n, err := newCommandNode(ctx, c, e)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	t, err := n.teams.First(ctx, *team, *email)
+	if err != nil {
+		return err
+	}
+	permission := teams.FullAccess
+	if *sending {
+		permission = teams.SendingAccess
+	}
+	_, token, err := n.teams.CreateKey(ctx, t.ID, teams.NewKey{Name: *name, Permission: permission})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.out, token)
+	return err
+}
+
+// newCommandNode builds what a command beside a running node needs: SQLite takes a second process for a moment.
+func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error) {
+	n := &node{c: c, log: newLogger(c, e.errOut)}
+	var err error
+	if n.db, err = openDB(ctx, c, n.log); err != nil {
+		return nil, err
+	}
+	if _, err := n.db.Migrate(ctx); err != nil {
+		n.close()
+		return nil, err
+	}
+	n.queue = jobs.NewQueue(n.db)
+	n.teams = teams.New(n.db, n.log, func(context.Context, string, string) (bool, error) {
+		return false, fault.Invalidf("domain_id", "Restrict keys to a domain through the API.")
+	})
+	return n, nil
+}
+
+// showJobs shows what waits and what gave up, and retries the latter.
+func showJobs(ctx context.Context, e *env, args []string) error {
+	retry := ""
+	if len(args) > 1 && args[0] == "retry" {
+		retry, args = args[1], args[2:]
+	}
+	c, err := e.load(flag.NewFlagSet("jobs", flag.ContinueOnError), args, nil)
+	if err != nil {
+		return err
+	}
+	n, err := newCommandNode(ctx, c, e)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	if retry != "" {
+		return n.queue.Unpark(ctx, retry)
+	}
+	stats, err := jobs.Stats(ctx, n.db.Reader)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "%-24s %8s %8s  %s\n", "kind", "jobs", "parked", "oldest due")
+	for _, s := range stats {
+		due := "-"
+		if !s.DueFrom.IsZero() {
+			due = s.DueFrom.Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(e.out, "%-24s %8d %8d  %s\n", s.Kind, s.Jobs, s.Parked, due)
+	}
+	for after := ""; ; {
+		parked, err := jobs.ParkedJobs(ctx, n.db.Reader, after, 100)
+		if err != nil || len(parked) == 0 {
+			return err
+		}
+		for _, p := range parked {
+			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d tries\n  %s\n", p.ID, p.Kind, p.Lane, p.Attempts, p.LastError)
+		}
+		after = parked[len(parked)-1].ID
+	}
+}

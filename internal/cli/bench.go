@@ -2,7 +2,168 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-func bench(context.Context, *env, []string) error { return errors.New("soon") }
+// benchKey is the key of the node that is measured; it lives as long as the measurement.
+const benchKey = "re_bench_0123456789"
+
+// bench measures a node of this very binary, in a process of its own, with the load and a counting SMTP sink beside it.
+func bench(ctx context.Context, e *env, args []string) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	b := &benchRun{env: e}
+	flags.IntVar(&b.emails, "n", 10_000, "emails of the end-to-end run")
+	flags.IntVar(&b.conns, "c", 32, "connections of the load generator")
+	flags.IntVar(&b.bytes, "bytes", 9_500, "bytes of HTML in each email")
+	flags.IntVar(&b.backlog, "backlog", 20_000, "emails that wait before the drain is timed; 0 leaves it out")
+	flags.IntVar(&b.runs, "runs", 3, "end-to-end runs, of which the median counts")
+	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
+	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
+	c, err := e.load(flags, args, nil)
+	if err != nil {
+		return err
+	}
+	b.url = string(c.DatabaseURL)
+	if b.dir, err = os.MkdirTemp("", "postrider-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	if b.sink, err = smtpsink.Start("127.0.0.1:0"); err != nil {
+		return fmt.Errorf("start the sink: %w", err)
+	}
+	defer b.sink.Close()
+	return b.run(ctx)
+}
+
+// benchRun is one measurement.
+type benchRun struct {
+	env                                 *env
+	emails, conns, bytes, backlog, runs int
+	unsigned                            bool
+	profile                             string
+	url                                 string // of PostgreSQL; empty for SQLite
+	dir                                 string
+	sink                                *smtpsink.Sink
+}
+
+func (b *benchRun) engine() string {
+	if b.url != "" {
+		return "PostgreSQL"
+	}
+	return "SQLite"
+}
+
+func (b *benchRun) say(format string, args ...any) { fmt.Fprintf(b.env.out, format+"\n", args...) }
+
+func (b *benchRun) run(ctx context.Context) error {
+	b.say("Postrider %s on %s: HTML of %d bytes, %d connections, load and sink beside it", Version, b.engine(), b.bytes, b.conns)
+	n, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	rate, err := b.endToEnd(ctx, n)
+	if err == nil {
+		err = b.halfLoad(ctx, n, rate/2)
+	}
+	b.say("peak memory                 %8.0f MB", n.peakMB())
+	n.stop()
+	if err != nil || b.backlog == 0 {
+		return err
+	}
+	return b.drain(ctx)
+}
+
+// endToEnd times emails from the first POST until the outcome of the last is recorded, and returns the median rate.
+func (b *benchRun) endToEnd(ctx context.Context, n *benchNode) (float64, error) {
+	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm
+		return 0, err
+	}
+	if err := n.idle(ctx); err != nil {
+		return 0, err
+	}
+	var rates []float64
+	for range b.runs {
+		cpu, start := n.cpu(), time.Now()
+		l, err := b.load(ctx, n, b.emails, 0)
+		if err != nil {
+			return 0, err
+		}
+		if err := n.idle(ctx); err != nil {
+			return 0, err
+		}
+		took := time.Since(start)
+		rates = append(rates, float64(b.emails)/took.Seconds())
+		b.say("end to end                  %8.0f /s   accepted at %.0f/s (p50 %.1f ms, p99 %.1f ms)   CPU %.2f ms an email",
+			rates[len(rates)-1], l.rate, l.p50, l.p99, (n.cpu()-cpu).Seconds()*1000/float64(b.emails))
+	}
+	return median(rates), nil
+}
+
+// halfLoad offers half of what the node can do and reports how long accepting takes.
+func (b *benchRun) halfLoad(ctx context.Context, n *benchNode, rate float64) error {
+	l, err := b.load(ctx, n, int(rate*8), rate)
+	if err != nil {
+		return err
+	}
+	b.say("accept at half load         %8.0f /s   p50 %.1f ms, p99 %.1f ms", rate, l.p50, l.p99)
+	return n.idle(ctx)
+}
+
+// drain loads a backlog with delivery held, and times how fast it goes out, with some load beside it.
+func (b *benchRun) drain(ctx context.Context) error {
+	n, err := b.start(ctx, "--roles", "api")
+	if err != nil {
+		return err
+	}
+	idle := n.peakMB()
+	l, err := b.load(ctx, n, b.backlog, 0)
+	if err != nil {
+		n.stop()
+		return err
+	}
+	b.say("accept, delivery held       %8.0f /s   p50 %.1f ms, p99 %.1f ms   memory %.0f MB, peak %.0f MB with %d waiting",
+		l.rate, l.p50, l.p99, idle, n.peakMB(), b.backlog)
+	n.stop()
+	if n, err = b.start(ctx); err != nil {
+		return err
+	}
+	defer n.stop()
+	start, cpu := time.Now(), n.cpu()
+	before := b.sink.Count()
+	side := min(b.backlog/8, 3000)
+	beside := make(chan loadResult, 1)
+	go func() {
+		l, err := b.load(ctx, n, side, 300)
+		l.err = err
+		beside <- l
+	}()
+	if err := n.idle(ctx); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	l = <-beside
+	if l.err != nil {
+		return l.err
+	}
+	if err := n.idle(ctx); err != nil {
+		return err
+	}
+	sent := float64(b.sink.Count() - before)
+	b.say("drain of the backlog        %8.0f /s   CPU %.2f ms an email   peak memory %.0f MB", sent/took.Seconds(),
+		(n.cpu()-cpu).Seconds()*1000/sent, n.peakMB())
+	b.say("accept while it drains           300 /s   p50 %.1f ms, p99 %.1f ms", l.p50, l.p99)
+	return nil
+}
+
+func (b *benchRun) html() string {
+	return strings.Repeat("<p>Hello, this is a paragraph of the message body.</p>\n", b.bytes/55+1)[:b.bytes]
+}
+
+func (b *benchRun) data() string { return filepath.Join(b.dir, "data") }

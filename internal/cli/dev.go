@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 
 	"github.com/postrider/postrider/internal/config"
@@ -70,6 +71,17 @@ func dev(ctx context.Context, e *env, args []string) error {
 	}
 	n.serveOutbox()
 	greet(e, c, l.Addr().String(), *key)
+	if path := e.getenv("POSTRIDER_BENCH_CPUPROFILE"); path != "" {
+		f, err := os.Create(path)
+		if err != nil {
+			return fmt.Errorf("write the CPU profile: %w", err)
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return fmt.Errorf("write the CPU profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	return n.run(ctx, l)
 }
 

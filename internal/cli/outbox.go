@@ -2,10 +2,13 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/postrider/postrider/internal/emails"
 )
 
 var outboxPage = template.Must(template.New("outbox").Parse(`<!doctype html>
@@ -37,6 +40,14 @@ func (n *node) serveOutbox() {
 		if err != nil {
 			n.log.Warn("could not show the outbox", "error", err)
 		}
+	})
+	n.mux.HandleFunc("GET /dev/waiting", func(w http.ResponseWriter, r *http.Request) {
+		var waiting int
+		if err := n.db.QueryRow(r.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind).Scan(&waiting); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, waiting)
 	})
 	n.mux.HandleFunc("GET /dev/outbox/{id}", func(w http.ResponseWriter, r *http.Request) {
 		message, err := n.delivery.CapturedMessage(r.Context(), r.PathValue("id"))

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// benchNode is the process that is measured.
+type benchNode struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+// start runs this binary as a node that relays to the sink, and adds the sending domain.
+func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	addr := l.Addr().String()
+	l.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{"dev", "--data-dir", b.data(), "--http", addr, "--relay", b.sink.Addr(), "--api-key", benchKey,
+		"--rate-limit", "0", "--relay-tls", "none"}, args...)
+	cmd := exec.Command(self, args...)
+	cmd.Stderr = b.env.errOut
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = os.Environ()
+	if b.unsigned {
+		cmd.Env = append(cmd.Env, "POSTRIDER_BENCH_UNSIGNED=1")
+	}
+	if b.profile != "" {
+		cmd.Env = append(cmd.Env, "POSTRIDER_BENCH_CPUPROFILE="+b.profile)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the node to be measured: %w", err)
+	}
+	n := &benchNode{cmd, addr}
+	if err := n.await(ctx); err != nil {
+		n.stop()
+		return nil, err
+	}
+	_, status, err := n.call(ctx, http.MethodPost, "/domains", `{"name":"bench.example"}`)
+	if err != nil || status != http.StatusCreated && status != http.StatusForbidden {
+		n.stop()
+		return nil, fmt.Errorf("add the sending domain: status %d, %w", status, err)
+	}
+	return n, nil
+}
+
+func (n *benchNode) await(ctx context.Context) error {
+	limit := time.Now().Add(30 * time.Second)
+	for {
+		_, status, err := n.call(ctx, http.MethodGet, "/readyz", "")
+		if err == nil && status == http.StatusOK {
+			return nil
+		}
+		if time.Now().After(limit) || ctx.Err() != nil {
+			return fmt.Errorf("the node to be measured did not come up: %w", err)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (n *benchNode) call(ctx context.Context, method, path, body string) ([]byte, int, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.addr+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+benchKey)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	return text, answer.StatusCode, err
+}
+
+// idle waits until every email that was accepted has its outcome recorded.
+func (n *benchNode) idle(ctx context.Context) error {
+	for {
+		text, _, err := n.call(ctx, http.MethodGet, "/dev/waiting", "")
+		if err != nil {
+			return fmt.Errorf("ask what waits: %w", err)
+		}
+		var waiting int
+		if err := json.Unmarshal(text, &waiting); err != nil {
+			return fmt.Errorf("ask what waits: %w", err)
+		}
+		if waiting == 0 {
+			return nil
+		}
+		// A backlog is counted seldom: counting is work of the node too.
+		if err := pause(ctx, min(10*time.Millisecond+time.Duration(waiting)*50*time.Microsecond, time.Second)); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// cpu is the processor time that the node has used.
+func (n *benchNode) cpu() time.Duration {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.cmd.Process.Pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond // the kernel counts in hundredths
+}
+
+// peakMB is the most memory that the node has had.
+func (n *benchNode) peakMB() float64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.cmd.Process.Pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			v, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 64)
+			return v / 1024
+		}
+	}
+	return 0
+}
+
+func (n *benchNode) stop() {
+	n.cmd.Process.Signal(syscall.SIGTERM)
+	n.cmd.Wait()
+}
+
+func median(v []float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)/2]
+}

@@ -68,8 +68,8 @@ func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error
 func order(records []MX) []Host {
 	hosts := make([]Host, 0, len(records))
 	for _, mx := range records {
-		if mx.Host != "" {
-			hosts = append(hosts, Host{Name: clean(mx.Host), Pref: mx.Pref})
+		if name := clean(mx.Host); name != "" {
+			hosts = append(hosts, Host{Name: name, Pref: mx.Pref})
 		}
 	}
 	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })

@@ -275,7 +275,7 @@ func (c *Conn) Reset(ctx context.Context) error {
 		err = refused(StageMail, r)
 	}
 	if err != nil {
-		err.Stale = true
+		err.Temporary, err.Stale = true, true
 		return err
 	}
 	c.needReset = false

@@ -123,6 +123,7 @@ type Result struct {
 }
 
 // Recipient returns the reply that decides about recipient i: the first refusal on its way, or the final reply.
+// After an error of Send it is zero for a recipient about whom the host had not yet decided; see Error.Sent.
 func (r Result) Recipient(i int) Reply {
 	switch {
 	case !r.Mail.Positive():

@@ -1,0 +1,138 @@
+package smtpclient
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseExtensions(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, text string
+		want       Extensions
+	}{
+		{"none", "mx.test", Extensions{}},
+		{"the greeting is none", "PIPELINING", Extensions{}},
+		{"all", "mx.test\nPIPELINING\nSIZE 1000\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nSTARTTLS\nAUTH PLAIN LOGIN\nCHUNKING", Extensions{
+			Pipelining: true, Size: 1000, EightBitMIME: true, SMTPUTF8: true, EnhancedCodes: true, StartTLS: true, Auth: []string{"LOGIN", "PLAIN"},
+		}},
+		{"any case", "mx.test\npipelining\nAuth plain", Extensions{Pipelining: true, Auth: []string{"PLAIN"}}},
+		{"no size", "mx.test\nSIZE", Extensions{}},
+		{"size without limit", "mx.test\nSIZE 0", Extensions{}},
+		{"size in words", "mx.test\nSIZE big", Extensions{}},
+		{"negative size", "mx.test\nSIZE -5", Extensions{}},
+		{"size beyond numbers", "mx.test\nSIZE 99999999999999999999", Extensions{}},
+		{"old AUTH", "mx.test\nAUTH PLAIN\nAUTH=PLAIN LOGIN", Extensions{Auth: []string{"LOGIN", "PLAIN"}}},
+		{"longer words are others", "mx.test\nPIPELININGS\nX-8BITMIME", Extensions{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, parseExtensions(test.text)); diff != "" {
+				t.Errorf("parseExtensions() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValidPath(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"":                        true,
+		"a@b.example":             true,
+		"δ@b.example":             true,
+		`"a b"@b.example`:         true,
+		`"a>b"@b.example`:         true,
+		`"a\"b>"@b.example`:       true,
+		`a\"b@b.example`:          false,
+		`"a@b.example`:            false,
+		`"a\`:                     false,
+		"\"a\\\r\"@b.example":     false,
+		"a b@b.example":           false,
+		"a@b.example> SIZE=1":     false,
+		"a@b.example>\r\nDATA":    false,
+		"<a@b.example":            false,
+		"a\x00@b.example":         false,
+		"a\x7f@b.example":         false,
+		"a@b.example\n":           false,
+		strings.Repeat("x", 500):  true,
+		strings.Repeat("x", 501):  false,
+		"a+b=c/d@b.example":       true,
+		"bounce+abc-1.2@b.exampl": true,
+	} {
+		if got := validPath(path); got != want {
+			t.Errorf("validPath(%q) = %v", path, got)
+		}
+	}
+}
+
+// FuzzPath puts what is accepted into a command, which must stay one command with one path.
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{"a@b.example", `"a>b"@c.example`, "a@b>\r\nDATA", `"\"> SIZE=1`, "δ@b.example", "\x00", `"\`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		if !validPath(path) {
+			return
+		}
+		line := "RCPT TO:<" + path + ">"
+		if len(line) > 510 || strings.ContainsFunc(line, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			t.Fatalf("%q is no command line", line)
+		}
+		quoted := regexp.MustCompile(`"(\\.|[^"\\])*"`)
+		if bare := quoted.ReplaceAllString(path, ""); strings.ContainsAny(bare, "\"<> ") {
+			t.Fatalf("%q leaves its brackets: %q", path, bare)
+		}
+	})
+}
+
+// TestTranscriptIsBounded writes far too much: the begin and the end are there, each line whole.
+func TestTranscriptIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 1024, 2000, 16 << 10} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			log := newTranscript(limit, time.Now())
+			for i := range 10 {
+				log.line('S', fmt.Appendf(nil, "opening %d", i))
+			}
+			log.endOpening()
+			for message := range 3 {
+				log.next(time.Now())
+				for i := range 2000 {
+					log.line('C', fmt.Appendf(nil, "message %d line %d ä%s", message, i, strings.Repeat("x", i%1500)))
+				}
+				log.note("the end")
+				text := log.String()
+				if len(text) > max(limit, minTranscript) || !utf8.ValidString(text) {
+					t.Fatalf("%d bytes", len(text))
+				}
+				if !strings.Contains(text, "opening 0\n") || !strings.Contains(text, "lines left out\n") || !strings.HasSuffix(text, " *: the end\n") {
+					t.Fatalf("something is missing:\n%s", text)
+				}
+				if message > 0 && strings.Contains(text, "message 0") {
+					t.Fatalf("an earlier message is left:\n%s", text)
+				}
+			}
+		})
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	t.Parallel()
+	for want, e := range map[string]*Error{
+		"smtp mail":                          {Stage: StageMail},
+		"smtp greeting: 554 5.7.1 no":        refused(StageGreeting, Reply{Code: 554, Enhanced: "5.7.1", Text: "no"}),
+		"smtp tls: " + ErrNoTLS.Error():      broken(StageTLS, ErrNoTLS),
+		"smtp data: protocol error: 250 yes": {Stage: StageData, Err: ErrProtocol, Reply: &Reply{Code: 250, Text: "yes"}},
+	} {
+		if e.Error() != want {
+			t.Errorf("Error() = %q, want %q", e.Error(), want)
+		}
+	}
+}

@@ -7,80 +7,90 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
 const (
 	captured    = "captured/"
-	capturedMax = 1000 // kept; older ones are shown no more
+	capturedMax = 1000 // messages kept
 )
 
 // Captured is a message that would have been sent.
 type Captured struct {
-	ID      string   `json:"id"`
-	EmailID string   `json:"email_id"`
-	From    string   `json:"from"` // envelope
-	To      []string `json:"to"`   // envelope
-	Size    int      `json:"size"`
+	ID      string    `json:"id"`
+	EmailID string    `json:"email_id"`
+	TeamID  string    `json:"team_id"`
+	From    string    `json:"from"` // envelope
+	To      []string  `json:"to"`   // envelope
+	Size    int       `json:"size"`
+	At      time.Time `json:"at"`
 }
 
-// capture keeps a message instead of sending it. It counts as delivered.
-func (s *Service) capture(ctx context.Context, t *try, sign domains.Signing, msg [][]byte) error {
+// outbox keeps captured messages as two blobs each: the message as it would have gone over the wire, and its envelope,
+// which is written last and makes it visible.
+type outbox struct {
+	blobs *blob.Store
+
+	mu   sync.Mutex
+	kept []string // ids, oldest first; nil until it is known what there is
+}
+
+// keep stores a message instead of sending it. It counts as delivered.
+func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)
-	c := Captured{ID: id.New(), EmailID: t.o.ID, From: s.returnPath(t.o.ID, sign), To: t.o.To, Size: len(raw)}
+	c := Captured{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw), At: time.Now().UTC()}
 	envelope, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("encode envelope: %w", err)
+		return outcome{}, fmt.Errorf("encode an envelope: %w", err)
 	}
-	for key, content := range map[string][]byte{captured + c.ID + ".eml": raw, captured + c.ID + ".json": envelope} {
-		if _, err := s.Blobs.Put(ctx, key, bytes.NewReader(content)); err != nil {
-			return fmt.Errorf("keep captured message: %w", err)
-		}
+	if _, err := b.blobs.Put(ctx, captured+c.ID+".eml", bytes.NewReader(raw)); err != nil {
+		return outcome{}, fmt.Errorf("keep a captured message: %w", err)
 	}
-	v := verdict{host: "captured", reply: "250 2.0.0 captured as " + c.ID, conversation: "The message was kept and not sent; see the outbox.\n"}
-	for _, a := range t.o.To {
-		v.recipients = append(v.recipients, recipient{address: a, class: delivered})
+	if _, err := b.blobs.Put(ctx, captured+c.ID+".json", bytes.NewReader(envelope)); err != nil {
+		return outcome{}, fmt.Errorf("keep a captured envelope: %w", err)
 	}
-	return s.record(ctx, t, v)
+	if err := b.prune(ctx, c.ID); err != nil {
+		return outcome{}, err
+	}
+	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " + c.ID, Local: true}}
+	return outcome{host: "outbox", answers: repeat(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"}, nil
 }
 
-// Outbox lists captured messages, newest first.
-func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
-	ids, err := s.capturedIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []Captured
-	for _, x := range ids {
-		r, err := s.Blobs.Get(ctx, captured+x+".json")
-		if err != nil {
-			return nil, fmt.Errorf("read captured message: %w", err)
+// prune notes a new message and removes the oldest beyond capturedMax.
+func (b *outbox) prune(ctx context.Context, newest string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept == nil {
+		var err error
+		if b.kept, err = b.ids(ctx); err != nil {
+			return err
 		}
-		var c Captured
-		err = json.UnmarshalRead(r, &c)
-		r.Close()
-		if err != nil {
-			return nil, fmt.Errorf("read captured message: %w", err)
-		}
-		all = append(all, c)
+	} else {
+		b.kept = append(b.kept, newest)
 	}
-	return all, nil
+	for len(b.kept) > capturedMax {
+		for _, part := range []string{".json", ".eml"} {
+			if err := b.blobs.Delete(ctx, captured+b.kept[0]+part); err != nil {
+				return fmt.Errorf("remove an old captured message: %w", err)
+			}
+		}
+		b.kept = b.kept[1:]
+	}
+	return nil
 }
 
-// CapturedMessage opens a captured message as it would have been sent. Whoever asked closes it.
-func (s *Service) CapturedMessage(ctx context.Context, messageID string) (io.ReadCloser, error) {
-	return s.Blobs.Get(ctx, captured+messageID+".eml")
-}
-
-// capturedIDs are the newest messages first. Ids sort by time.
-func (s *Service) capturedIDs(ctx context.Context) ([]string, error) {
-	var ids []string
-	err := s.Blobs.List(ctx, captured, func(f blob.Info) error {
+// ids lists what is kept, oldest first: ids sort by time.
+func (b *outbox) ids(ctx context.Context) ([]string, error) {
+	ids := []string{}
+	err := b.blobs.List(ctx, captured, func(f blob.Info) error {
 		if x, ok := strings.CutSuffix(strings.TrimPrefix(f.Key, captured), ".json"); ok {
 			ids = append(ids, x)
 		}
@@ -90,6 +100,43 @@ func (s *Service) capturedIDs(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list captured messages: %w", err)
 	}
 	slices.Sort(ids)
+	return ids, nil
+}
+
+func (b *outbox) envelope(ctx context.Context, captureID string) (c Captured, err error) {
+	r, err := b.blobs.Get(ctx, captured+captureID+".json")
+	if err != nil {
+		return c, fmt.Errorf("read a captured envelope: %w", err)
+	}
+	defer r.Close()
+	if err := json.UnmarshalRead(r, &c); err != nil {
+		return c, fmt.Errorf("read captured envelope %s: %w", captureID, err)
+	}
+	return c, nil
+}
+
+// Outbox lists captured messages, newest first, at most 1,000.
+func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
+	ids, err := s.outbox.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
 	slices.Reverse(ids)
-	return ids[:min(len(ids), capturedMax)], nil
+	all := make([]Captured, 0, min(len(ids), capturedMax))
+	for _, x := range ids[:min(len(ids), capturedMax)] {
+		c, err := s.outbox.envelope(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// CapturedMessage opens a captured message as it would have been sent, or returns blob.ErrNotFound. Whoever asked closes it.
+func (s *Service) CapturedMessage(ctx context.Context, captureID string) (io.ReadCloser, error) {
+	if !id.Valid(captureID) {
+		return nil, blob.ErrNotFound
+	}
+	return s.p.Blobs.Get(ctx, captured+captureID+".eml")
 }

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,70 +11,148 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-const (
-	idleMax     = 15 * time.Second // that a connection is kept without a message
-	messagesMax = 1000             // over one connection; hosts like it to end some time
-	plainFor    = 6 * time.Hour    // that a host's broken TLS is remembered
-	plainHosts  = 10_000
-)
+// idleMax is how long a connection is kept without a message. Hosts like to see them go; a busy lane never comes near.
+const idleMax = 15 * time.Second
 
-// pool keeps connections open for the messages that follow. How many there are to one destination is the shaper's to say.
-type pool struct {
-	open *semaphore.Weighted // connections to all destinations
-
-	mu    sync.Mutex
-	idle  map[string][]idleConn
-	plain map[string]time.Time // hosts whose TLS handshake fails, and until when that is believed
+// poolKey is what a kept connection may serve.
+type poolKey struct {
+	addr string
+	mode smtpclient.TLSMode
 }
 
-type idleConn struct {
+// link is a connection of the pool.
+type link struct {
 	*smtpclient.Conn
-	since time.Time
+	key     poolKey
+	opening string // what was said before the first message
+	since   time.Time
 }
 
-func newPool(limit int) *pool {
-	return &pool{open: semaphore.NewWeighted(int64(limit)), idle: map[string][]idleConn{}, plain: map[string]time.Time{}}
+// conversation is what was said about the last message. Over a kept connection the opening is left out: it stands with the
+// first.
+func (l *link) conversation(host, tls string, kept bool) string {
+	all := l.Transcript()
+	rest, ok := strings.CutPrefix(all, l.opening)
+	if !kept || !ok {
+		return all
+	}
+	if tls == "" {
+		tls = "in the clear"
+	}
+	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
+}
+
+// pool keeps connections for the messages that follow, and bounds how many there are to all destinations. How many there are
+// to one destination is the shaper's to say.
+type pool struct {
+	messages int // over one connection
+	open     *semaphore.Weighted
+
+	mu      sync.Mutex
+	idle    map[poolKey][]*link
+	waiting int // for a connection to be closed somewhere
+}
+
+func newPool(limit, messages int) *pool {
+	return &pool{messages: messages, open: semaphore.NewWeighted(int64(limit)), idle: map[poolKey][]*link{}}
+}
+
+// has reports whether a connection is kept.
+func (p *pool) has(k poolKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle[k]) > 0
 }
 
 // get returns a kept connection, the one used last, or a new one.
-func (p *pool) get(ctx context.Context, key string, dial func() (*smtpclient.Conn, error)) (c *smtpclient.Conn, kept bool, err error) {
-	p.mu.Lock()
-	if l := p.idle[key]; len(l) > 0 {
-		c := l[len(l)-1].Conn
-		p.idle[key] = l[:len(l)-1]
-		p.mu.Unlock()
-		return c, true, nil
+func (p *pool) get(ctx context.Context, k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, kept bool, err error) {
+	if l := p.takeIdle(k); l != nil {
+		return l, true, nil
 	}
-	p.mu.Unlock()
-	if !p.open.TryAcquire(1) {
-		p.prune(time.Now()) // an idle one elsewhere makes room
-		if err := p.open.Acquire(ctx, 1); err != nil {
-			return nil, false, err
-		}
+	if err := p.room(ctx); err != nil {
+		return nil, false, err
 	}
-	if c, err = dial(); err != nil {
+	c, err := dial()
+	if err != nil {
 		p.open.Release(1)
+		return nil, false, err
 	}
-	return c, false, err
+	return &link{Conn: c, key: k, opening: c.Transcript()}, false, nil
+}
+
+func (p *pool) takeIdle(k poolKey) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.idle[k]
+	if len(all) == 0 {
+		return nil
+	}
+	l := all[len(all)-1]
+	if all[len(all)-1] = nil; len(all) == 1 {
+		delete(p.idle, k)
+	} else {
+		p.idle[k] = all[:len(all)-1]
+	}
+	return l
+}
+
+// room waits until another connection may be opened. One that is idle elsewhere makes room.
+func (p *pool) room(ctx context.Context) error {
+	if p.open.TryAcquire(1) {
+		return nil
+	}
+	p.mu.Lock()
+	p.waiting++
+	p.mu.Unlock()
+	p.closeOldest()
+	err := p.open.Acquire(ctx, 1)
+	p.mu.Lock()
+	p.waiting--
+	p.mu.Unlock()
+	return err
 }
 
 // put keeps a connection for the next message, or ends it.
-func (p *pool) put(key string, c *smtpclient.Conn) {
-	if !c.Usable() || c.Messages() >= messagesMax {
-		p.end(c)
+func (p *pool) put(l *link) {
+	p.mu.Lock()
+	if !l.Usable() || l.Messages() >= p.messages || p.waiting > 0 {
+		p.mu.Unlock()
+		p.end(l)
 		return
 	}
-	p.mu.Lock()
-	p.idle[key] = append(p.idle[key], idleConn{c, time.Now()})
+	l.since = time.Now()
+	p.idle[l.key] = append(p.idle[l.key], l)
 	p.mu.Unlock()
 }
 
-func (p *pool) end(c *smtpclient.Conn) {
-	c.Close()
+func (p *pool) end(l *link) {
+	l.Close()
 	p.open.Release(1)
 }
 
-// run ends connections that were idle for too long, and all of them at the end.
+// closeOldest ends the connection that has been idle longest.
+func (p *pool) closeOldest() {
+	p.mu.Lock()
+	var oldest *link
+	for _, all := range p.idle {
+		if oldest == nil || all[0].since.Before(oldest.since) {
+			oldest = all[0]
+		}
+	}
+	if oldest != nil {
+		if all := p.idle[oldest.key]; len(all) == 1 {
+			delete(p.idle, oldest.key)
+		} else {
+			p.idle[oldest.key] = all[1:]
+		}
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		p.end(oldest)
+	}
+}
+
+// run ends connections that were idle for too long, and all that are idle at the end.
 func (p *pool) run(ctx context.Context) {
 	tick := time.NewTicker(idleMax / 3)
 	defer tick.Stop()
@@ -90,39 +169,22 @@ func (p *pool) run(ctx context.Context) {
 
 // prune ends the connections that have been idle since before a time.
 func (p *pool) prune(before time.Time) {
-	var old []*smtpclient.Conn
+	var old []*link
 	p.mu.Lock()
-	for key, l := range p.idle {
-		kept := l[:0]
-		for _, c := range l {
-			if c.since.Before(before) {
-				old = append(old, c.Conn)
-			} else {
-				kept = append(kept, c)
-			}
+	for k, all := range p.idle {
+		n := 0 // the first are the oldest
+		for n < len(all) && all[n].since.Before(before) {
+			n++
 		}
-		if p.idle[key] = kept; len(kept) == 0 {
-			delete(p.idle, key)
+		old = append(old, all[:n]...)
+		if n == len(all) {
+			delete(p.idle, k)
+		} else {
+			p.idle[k] = all[n:]
 		}
 	}
 	p.mu.Unlock()
-	for _, c := range old {
-		p.end(c)
+	for _, l := range old {
+		p.end(l)
 	}
-}
-
-// plainOnly reports whether a host's TLS handshake failed lately.
-func (p *pool) plainOnly(addr string, now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return now.Before(p.plain[addr])
-}
-
-func (p *pool) rememberPlain(addr string, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.plain) >= plainHosts {
-		clear(p.plain)
-	}
-	p.plain[addr] = now.Add(plainFor)
 }

@@ -1,35 +1,74 @@
 package delivery
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// actOut is the verdict on test addresses (API reference section 28): what a real host would have led to, with no host asked.
-func actOut(to []string) verdict {
-	v := verdict{host: "test addresses", reply: "250 2.0.0 acted out"}
-	for _, address := range to {
-		local, _, _ := strings.Cut(strings.ToLower(address), "@")
-		name, label, labelled := strings.Cut(local, "+")
-		r := recipient{address: address, class: bounced}
-		switch {
-		case name == "delivered":
-			r.class = delivered
-		case name == "complained":
-			r.class = complained
-		case name == "suppressed" && !labelled && label == "":
-			r.class = suppressed
-			v.silent = len(to) == 1
-		default:
-			refusal := smtpclient.Reply{Code: 550, Enhanced: "5.1.1", Text: "user unknown"}
-			v.reply = refusal.String()
-			r.bounce = &events.Bounce{Type: "Permanent", SubType: "General", Message: "The recipient's host says that the address does not exist.",
-				DiagnosticCode: []string{"smtp; " + refusal.String()}, Simulated: true}
-		}
-		v.recipients = append(v.recipients, r)
+// simulation is what a test address acts out (API reference section 28). No host is asked, and nothing is left behind in
+// suppressions or reputation.
+type simulation string
+
+const (
+	actDelivered  simulation = "delivered"
+	actBounced    simulation = "bounced"
+	actComplained simulation = "complained"
+	actSuppressed simulation = "suppressed"
+	actUnknown    simulation = "unknown" // no address that is known to act out anything
+)
+
+// isSandbox reports whether the domain's addresses are test addresses.
+func (s *Service) isSandbox(domain string) bool { return slices.Contains(s.c.SandboxDomains, domain) }
+
+// simulate returns the outcome that test addresses act out.
+func simulate(to []string) outcome {
+	out := outcome{host: "test addresses", answers: make([]answer, len(to)),
+		conversation: "* a test address: its outcome is acted out here, and no host is asked\n"}
+	for i, address := range to {
+		out.answers[i] = act(address)
+		out.conversation += "* " + address + ": " + out.answers[i].reply.String() + "\n"
 	}
-	v.conversation = "The addresses of this domain act out an outcome; nothing was sent.\n"
-	return v
+	return out
+}
+
+func act(address string) answer {
+	local := strings.ToLower(address[:max(strings.LastIndexByte(address, '@'), 0)])
+	name, _, labelled := strings.Cut(local, "+")
+	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "simulated", Local: true}}
+	switch act := simulation(name); {
+	case act == actDelivered, act == actComplained:
+		a.sandbox = act
+		return a
+	case act == actSuppressed && !labelled:
+		a.sandbox = act
+		a.reply.Text = "simulated: the address is suppressed and was not mailed"
+		return a
+	case act == actBounced:
+		a.sandbox = act
+	default:
+		a.sandbox = actUnknown
+	}
+	a.stage = smtpclient.StageRcpt
+	a.reply = smtpclient.Reply{Code: 550, Enhanced: "5.1.1", Text: "user unknown (simulated)", Local: true}
+	return a
+}
+
+func (s simulation) verdict(r smtpclient.Reply) verdict {
+	switch s {
+	case actSuppressed:
+		return verdict{state: suppressed}
+	case actBounced, actUnknown:
+		return verdict{state: bounced, fault: recipients, bounce: &events.Bounce{Type: permanent, SubType: general,
+			Message: noMailbox.say, DiagnosticCode: []string{"smtp; " + r.String()}, Simulated: true}}
+	}
+	return verdict{state: delivered, complain: s == actComplained}
+}
+
+// simulatedSuppression is the data of the event of a suppressed test address.
+func simulatedSuppression() *events.Suppressed {
+	return &events.Suppressed{Type: "Suppressed", Reason: "previous_bounce", DiagnosticCode: []string{},
+		Message: "The address is a test address that acts as one that is suppressed for all senders."}
 }

@@ -4,211 +4,213 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// answer is what came of talking to a destination's hosts.
-type answer struct {
-	host         string // name and address
-	tls          string
-	conversation string
-	final        *smtpclient.Result // nil when no host came to hear the message
-	unknown      bool               // a host may have taken the message, and did not say
-	err          error              // why there is no result
-	permanent    bool               // of err: waiting will not mend it
-}
-
-// hop is one address to try.
-type hop struct {
-	name string // of the host, for TLS
-	addr string // with port
-}
-
-// errOurselves says that a destination's host is this one.
-var errOurselves = errors.New("the host is this one: mail would loop")
-
-// errPrivate says that a destination on the public network leads to a private one.
-var errPrivate = errors.New("the domain's hosts have only private addresses")
-
-// plan returns the addresses to try for a domain, best first.
-func (s *Service) plan(ctx context.Context, domain string) ([]hop, error) {
-	if s.Transport == Relay {
-		return []hop{{hostOf(s.RelayAddr), s.RelayAddr}}, nil
-	}
-	hosts, err := resolve.Hosts(ctx, s.DNS, domain)
+// talk tries the hosts of a domain until one has heard the message. It returns an error only when ctx ended before anything
+// came of it.
+func (s *Service) talk(ctx context.Context, domain string, env smtpclient.Envelope, tls string, msg [][]byte) (outcome, error) {
+	limited, cancel := context.WithTimeout(ctx, talkMax)
+	defer cancel()
+	hops, err := s.plan(limited, domain, tls)
 	if err != nil {
-		return nil, err
+		if ctx.Err() != nil {
+			return outcome{}, context.Cause(ctx)
+		}
+		a := unplanned(err)
+		return outcome{answers: repeat(a, len(env.To)), conversation: "* " + a.reply.Text + "\n"}, nil
 	}
-	var hops []hop
-	var last error
-	private := false
-	for _, h := range hosts {
-		if strings.EqualFold(h.Name, s.Hostname) {
-			// Hosts that are preferred less than ourselves would send it back to us (RFC 5321 section 5.1).
-			if last = errOurselves; len(hops) == 0 {
-				return nil, last
-			}
+	var out outcome
+	var before strings.Builder // what earlier hosts said
+	for i, h := range hops {
+		if i > 0 {
+			before.WriteString(out.conversation)
+		}
+		var again bool
+		out, again = s.say(limited, h, env, msg)
+		if ctx.Err() != nil && again {
+			return outcome{}, context.Cause(ctx)
+		}
+		if !again || limited.Err() != nil {
 			break
 		}
-		addrs, err := s.DNS.Addrs(ctx, h.Name)
-		if err != nil {
-			last = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
-			continue
-		}
-		for _, a := range s.usable(addrs, &private) {
-			hops = append(hops, hop{h.Name, netip.AddrPortFrom(a, uint16(s.SMTPPort)).String()})
-		}
 	}
-	switch {
-	case len(hops) > 0:
-		return hops[:min(len(hops), maxHops)], nil
-	case private:
-		return nil, errPrivate
+	if before.Len() > 0 {
+		out.conversation = before.String() + out.conversation
 	}
-	return nil, last
+	return out, nil
 }
 
-// maxHops bounds how many addresses one attempt tries.
-const maxHops = 8
-
-// usable are a host's addresses in the order in which to try them: IPv6 first where this host has it.
-func (s *Service) usable(addrs []netip.Addr, private *bool) (all []netip.Addr) {
-	for _, a := range addrs {
-		a = a.Unmap()
-		if !s.AllowPrivate && (!a.IsGlobalUnicast() || a.IsPrivate()) {
-			*private = true
-			continue
-		}
-		all = append(all, a)
+// say sends the message over a kept connection to one address, or over a new one. again says that this host did not
+// hear who is written to, so that the next host may be asked.
+func (s *Service) say(ctx context.Context, h hop, env smtpclient.Envelope, msg [][]byte) (out outcome, again bool) {
+	out.host = h.String()
+	if f, ok := s.hosts.failed(h.addr, time.Now()); ok && time.Since(f.at) < s.hosts.silent {
+		out.answers = repeat(f.why, len(env.To))
+		out.conversation = fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", out.host,
+			int(time.Since(f.at).Seconds()), f.why.reply)
+		return out, true
 	}
-	v6 := hasIPv6()
-	slices.SortStableFunc(all, func(a, b netip.Addr) int {
-		if a.Is4() == b.Is4() {
-			return 0
+	for {
+		l, kept, err := s.pool.get(ctx, h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h) })
+		if err != nil {
+			e, again := out.broken(err, env, smtpclient.Result{})
+			if e != nil && (e.Stage == smtpclient.StageConnect || e.Stage == smtpclient.StageGreeting && e.Reply == nil) && ctx.Err() == nil {
+				s.hosts.fail(h.addr, out.answers[0], time.Now())
+			}
+			return out, again
 		}
-		if a.Is4() == v6 {
-			return 1
+		result, err := l.Send(ctx, env, msg...)
+		out.tls = describeTLS(l.TLSState())
+		out.conversation = l.conversation(out.host, out.tls, kept)
+		s.pool.put(l)
+		if err == nil {
+			out.answers = make([]answer, len(env.To))
+			for i := range out.answers {
+				out.answers[i] = decided(result, i)
+			}
+			return out, false
 		}
-		return -1
-	})
+		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
+			continue // The host had closed the kept connection; it heard nothing of this message.
+		}
+		_, again := out.broken(err, env, result)
+		return out, again
+	}
+}
+
+// decided is the answer that the result has for recipient i.
+func decided(r smtpclient.Result, i int) answer {
+	a := answer{stage: smtpclient.StageFinal, reply: r.Recipient(i)}
+	switch {
+	case !r.Mail.Positive():
+		a.stage = smtpclient.StageMail
+	case !r.Rcpt[i].Positive():
+		a.stage = smtpclient.StageRcpt
+	case r.Data.Code != 354:
+		a.stage = smtpclient.StageData
+		if r.Data.Code == 0 { // The host took recipients and never got to answer DATA.
+			a.reply = local(451, "4.4.2", "the host did not answer to the message")
+		}
+	}
+	return a
+}
+
+// broken fills in the answers of a conversation that broke off or never began. Refusals of recipients that came before
+// the break stand. It reports whether the next host may be asked.
+func (o *outcome) broken(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
+	e, ok := errors.AsType[*smtpclient.Error](err)
+	if !ok {
+		e = &smtpclient.Error{Stage: smtpclient.StageConnect, Temporary: true, Err: err}
+	}
+	o.answers = repeat(interrupted(e), len(env.To))
+	decidedFew := false
+	for i := range r.Rcpt {
+		if r.Mail.Positive() && r.Rcpt[i].Permanent() {
+			o.answers[i] = answer{stage: smtpclient.StageRcpt, reply: r.Rcpt[i]}
+			decidedFew = true
+		}
+	}
+	if e.Transcript != "" {
+		o.conversation = e.Transcript
+	}
+	if o.conversation == "" {
+		o.conversation = "* " + e.Error() + "\n"
+	}
+	switch e.Stage {
+	case smtpclient.StageConnect, smtpclient.StageGreeting, smtpclient.StageHello, smtpclient.StageTLS, smtpclient.StageMail:
+		return e, !decidedFew
+	}
+	return e, false
+}
+
+// interrupted is the answer that an error stands for.
+func interrupted(e *smtpclient.Error) answer {
+	a := answer{stage: e.Stage, unknown: e.Sent}
+	switch why := e.Error(); {
+	case e.Sent:
+		a.stage = smtpclient.StageFinal
+		a.reply = local(451, "4.4.2", "the connection ended before the host said whether it took the message; it is sent again with "+
+			"the same Message-ID: "+why)
+	case e.Reply != nil && (e.Reply.Temporary() || e.Reply.Permanent()):
+		a.reply = *e.Reply
+	case errors.Is(e, smtpclient.ErrNoTLS):
+		a.reply = local(454, "4.7.4", "the sending domain's setting `tls` is `enforced`, and the host offers no TLS")
+	case e.Stage == smtpclient.StageTLS:
+		a.reply = local(454, "4.7.5", "no secure connection: "+why)
+	case e.Stage == smtpclient.StageAuth:
+		a.reply = local(454, "4.7.8", why)
+	case e.Stage == smtpclient.StageConnect:
+		a.reply = local(451, "4.4.1", "the host cannot be reached: "+why)
+	default:
+		a.reply = local(451, "4.4.2", "the conversation broke off: "+why)
+	}
+	return a
+}
+
+// unplanned is the answer when there is no host to ask.
+func unplanned(err error) answer {
+	a := answer{stage: smtpclient.StageConnect}
+	switch {
+	case errors.Is(err, resolve.ErrNullMX):
+		a.reply = local(556, "5.1.10", err.Error())
+	case errors.Is(err, resolve.ErrNoDomain), errors.Is(err, resolve.ErrNoHost):
+		a.reply = local(550, "5.1.2", err.Error())
+	case errors.Is(err, errOurselves):
+		a.reply = local(554, "5.4.6", err.Error())
+	case errors.Is(err, errPrivate):
+		a.reply = local(550, "5.4.4", err.Error())
+	default:
+		a.reply = local(451, "4.4.3", err.Error())
+	}
+	return a
+}
+
+// local is a reply that we give in a host's stead.
+func local(code int, enhanced, text string) smtpclient.Reply {
+	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: bounded(strings.ToValidUTF8(text, "?"), replyMax/2), Local: true}
+}
+
+func repeat(a answer, n int) []answer {
+	all := make([]answer, n)
+	for i := range all {
+		all[i] = a
+	}
 	return all
 }
 
-// hasIPv6 reports whether this host has a route to IPv6 addresses. Connecting a UDP socket asks the kernel and sends nothing.
-func hasIPv6() bool {
-	c, err := net.Dial("udp6", "[2000::1]:25")
-	if err != nil {
-		return false
-	}
-	c.Close()
-	return true
-}
-
-// talk tries the hosts of a domain until one has heard the message.
-func (s *Service) talk(ctx context.Context, domain string, env smtpclient.Envelope, tls string, msg [][]byte) answer {
-	hops, err := s.plan(ctx, domain)
-	if err != nil {
-		definite := errors.Is(err, resolve.ErrNoDomain) || errors.Is(err, resolve.ErrNoHost) || errors.Is(err, resolve.ErrNullMX) ||
-			errors.Is(err, errOurselves) || errors.Is(err, errPrivate)
-		return answer{err: err, permanent: definite}
-	}
-	var a answer
-	var told strings.Builder
-	for _, h := range hops {
-		a = s.say(ctx, h, env, s.mode(tls), msg)
-		told.WriteString(a.conversation)
-		if a.final != nil || a.unknown || ctx.Err() != nil {
-			break
-		}
-	}
-	a.conversation = told.String()
-	return a
-}
-
-// mode is how a connection is to be secured.
-func (s *Service) mode(tls string) smtpclient.TLSMode {
-	switch {
-	case s.Transport == Relay:
-		return s.RelayTLS
-	case tls == domains.Enforced:
-		return smtpclient.TLSRequired
-	}
-	return smtpclient.TLSOpportunistic
-}
-
-// say sends the message over a kept connection to one address, or over a new one.
-func (s *Service) say(ctx context.Context, h hop, env smtpclient.Envelope, mode smtpclient.TLSMode, msg [][]byte) answer {
-	key := h.addr + "/" + strconv.Itoa(int(mode))
-	a := answer{host: h.name + " [" + hostOf(h.addr) + "]"}
-	for {
-		c, kept, err := s.pool.get(ctx, key, func() (*smtpclient.Conn, error) { return s.dial(ctx, h, mode) })
-		if err != nil {
-			return a.broken(err)
-		}
-		result, err := c.Send(ctx, env, msg...)
-		a.conversation, a.tls = c.Transcript(), describeTLS(c.TLSState())
-		s.pool.put(key, c)
-		if err == nil {
-			a.final = &result
-			return a
-		}
-		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
-			continue // the host had closed the kept connection; it heard nothing of this message
-		}
-		return a.broken(err)
-	}
-}
-
-// broken is the answer when a conversation broke off.
-func (a answer) broken(err error) answer {
-	a.err = err
-	if e, ok := errors.AsType[*smtpclient.Error](err); ok {
-		a.unknown = e.Sent
-		a.permanent = !e.Temporary && e.Reply != nil && e.Reply.Permanent()
-		if e.Transcript != "" {
-			a.conversation = e.Transcript
-		}
-	}
-	if a.conversation == "" {
-		a.conversation = err.Error() + "\n"
-	}
-	return a
-}
-
 // dial opens a connection. Where encryption is only a bonus and the handshake fails, a plain one must do.
-func (s *Service) dial(ctx context.Context, h hop, mode smtpclient.TLSMode) (*smtpclient.Conn, error) {
-	o := smtpclient.Options{Hello: s.Hostname, TLS: mode, ServerName: h.name, RootCAs: s.RootCAs, Timeouts: s.Timeouts}
-	if s.Transport == Relay {
-		o.Username, o.Password = s.RelayUsername, s.RelayPassword
+func (s *Service) dial(ctx context.Context, h hop) (*smtpclient.Conn, error) {
+	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, Timeouts: s.c.Timeouts,
+		Dial: s.c.Dial, TranscriptLimit: conversationMax}
+	if s.c.Transport == Relay {
+		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}
-	if mode == smtpclient.TLSOpportunistic && s.pool.plainOnly(h.addr, time.Now()) {
+	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
 		o.TLS = smtpclient.TLSNone
 	}
 	c, err := smtpclient.Dial(ctx, h.addr, o)
 	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.RetryPlain && ctx.Err() == nil {
-		s.pool.rememberPlain(h.addr, time.Now())
+		s.hosts.rememberPlain(h.addr, time.Now())
 		o.TLS = smtpclient.TLSNone
-		return smtpclient.Dial(ctx, h.addr, o)
+		c, err = smtpclient.Dial(ctx, h.addr, o)
+	}
+	if err == nil {
+		s.hosts.reached(h.addr)
 	}
 	return c, err
 }
 
 func describeTLS(t smtpclient.TLSState) string {
-	if !t.On() {
+	switch {
+	case !t.On():
 		return ""
+	case t.Verified:
+		return t.Version + " " + t.Cipher + ", certificate verified"
 	}
-	text := t.Version + " " + t.Cipher
-	if t.Verified {
-		return text + ", certificate verified"
-	}
-	return text + ", certificate not verified"
+	return t.Version + " " + t.Cipher + ", certificate not verified"
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/events"
 )
 
-// Recorded advances the states of emails and recipients: the hallway calls it for every event.
+// Recorded advances the states of emails and recipients: the hallway calls it for every event. Of several events of one
+// email or recipient only the one of the highest rank changes anything, so only that one is written.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]
@@ -16,12 +17,33 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled || e.Type == events.EmailCanceled {
 			continue // The first events are written with the email, and Cancel takes the state itself.
 		}
-		advance(ctx, tx, e, to)
+		if !outranked(all, i, rank[to], true) {
+			advanceRecipients(ctx, tx, e, to)
+		}
+		if !outranked(all, i, rank[to], false) {
+			advanceEmail(ctx, tx, e, to)
+		}
 	}
 	return nil
 }
 
-func advance(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
+// outranked reports whether another event of the same email, and of the same recipient when that is asked, makes event i
+// needless.
+func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
+	for k := range all {
+		e := &all[k]
+		to, ok := stateOf[e.Type]
+		if k == i || !ok || to == Suppressed || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
+			continue
+		}
+		if rank[to] > r || rank[to] == r && k < i {
+			return true
+		}
+	}
+	return false
+}
+
+func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
@@ -30,6 +52,9 @@ func advance(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
 			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
 	}
+}
+
+func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if to == Suppressed {
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3
 			AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state <> $2)`,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,11 @@ type Delivery struct {
 	EmailID string `json:"email"`
 	Domain  string `json:"domain"`
 	Only    bool   `json:"only,omitempty"` // the email has no other destination
+
+	// To are the recipients at the destination when the job was entered. In its first attempt they are all that is to be
+	// known, and the look-up of who is settled is spared.
+	To    []string `json:"to"`
+	First bool     `json:"-"`
 }
 
 func (d Delivery) encode() string {
@@ -96,14 +102,18 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 			return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
 		}
 	}
-	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
-	if err != nil {
-		return nil, fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
+	o.To = d.To
+	if !d.First {
+		to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
+		if err != nil {
+			return nil, fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
+		}
+		o.To = o.To[:0:0]
+		for _, a := range to {
+			o.To = append(o.To, a.Addr())
+		}
 	}
-	for _, a := range to {
-		o.To = append(o.To, a.Addr())
-		o.UTF8 = o.UTF8 || a.NeedsUTF8()
-	}
+	o.UTF8 = slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
 	return o, nil
 }
 
@@ -116,13 +126,14 @@ func (o *Outgoing) Size() int64 {
 	return n
 }
 
-// SentYet reports, within the transaction of an outcome, whether the event sent was recorded before.
-func SentYet(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
-	var n int
-	if err := tx.QueryRow(ctx, `SELECT rank FROM emails WHERE id = $1`, emailID).Scan(&n); err != nil {
-		return false, fmt.Errorf("read the state of email %s: %w", emailID, err)
+// MarkSent moves an email on to the state sent, within the transaction of an outcome. It reports whether it was this
+// one that did: of several destinations' outcomes only one is the first.
+func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID, string(Sent), rank[Sent])
+	if err != nil {
+		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
 	}
-	return n >= rank[Sent], nil
+	return n > 0, nil
 }
 
 // Compose makes the message, without signatures. The same email gives the same bytes each time.

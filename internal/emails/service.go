@@ -261,16 +261,20 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *dr
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
 	var destinations []string
+	at := map[string][]string{}
 	for _, r := range to {
 		if b, ok := blocked[r.Key()]; ok {
 			skipped = append(skipped, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 				Type: events.EmailSuppressed, Recipient: r.Addr(), Data: suppressedBy(b)})
-		} else if !slices.Contains(destinations, r.Domain) {
+			continue
+		}
+		if at[r.Domain] == nil {
 			destinations = append(destinations, r.Domain)
 		}
+		at[r.Domain] = append(at[r.Domain], r.Addr())
 	}
 	for _, domain := range destinations {
-		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1}
+		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1, To: at[domain]}
 		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID), TeamID: e.TeamID, Payload: j.encode()})
 	}
 	return skipped

@@ -117,12 +117,9 @@ func (h *Hallway) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 		if e.At.IsZero() {
 			e.At = tx.Now()
 		}
-		if e.EmailID == "" {
-			continue
-		}
-		if err := insert(ctx, tx, e); err != nil {
-			return err
-		}
+	}
+	if err := insert(ctx, tx, all); err != nil {
+		return err
 	}
 	for _, l := range h.listeners {
 		if err := l.Recorded(ctx, tx, all); err != nil {

@@ -2,20 +2,51 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
 )
 
-func insert(ctx context.Context, tx *db.Tx, e *Event) error {
-	data, err := e.encoded()
-	if err != nil {
-		return err
+// rowsMax is how many events one statement inserts: each number of rows is a statement of its own to prepare.
+const rowsMax = 8
+
+// insert writes the events of emails, several to a statement: an outcome brings two or three at once.
+func insert(ctx context.Context, tx *db.Tx, all []Event) error {
+	var text strings.Builder
+	var args []any
+	flush := func() {
+		if len(args) > 0 {
+			tx.Queue(ctx, text.String(), args...)
+		}
+		text.Reset()
+		args = nil
 	}
-	tx.Queue(ctx, `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data,
-		created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, e.ID, e.TeamID, e.EmailID, e.DomainID, e.BroadcastID,
-		strings.TrimPrefix(string(e.Type), "email."), e.detail(), e.Recipient, data, e.At.UnixMicro())
+	for i := range all {
+		e := &all[i]
+		if e.EmailID == "" {
+			continue
+		}
+		data, err := e.encoded()
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			text.WriteString(`INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data,
+				created_at) VALUES `)
+		} else {
+			text.WriteString(", ")
+		}
+		n := len(args)
+		fmt.Fprintf(&text, "($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8, n+9, n+10)
+		args = append(args, e.ID, e.TeamID, e.EmailID, e.DomainID, e.BroadcastID, strings.TrimPrefix(string(e.Type), "email."), e.detail(),
+			e.Recipient, data, e.At.UnixMicro())
+		if len(args) == 10*rowsMax {
+			flush()
+		}
+	}
+	flush()
 	return nil
 }
 

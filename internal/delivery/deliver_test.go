@@ -1,0 +1,494 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+	"github.com/postrider/postrider/internal/page"
+)
+
+func TestDeliverMany(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		mx := smtptest.NewServer(t, smtptest.Config{})
+		n := one(mx.Addr)
+		h := newHouse(t, d, n.config(1), n.dns)
+		var ids []string
+		for i := range 50 {
+			ids = append(ids, h.send(address(i)))
+		}
+		h.run()
+		for _, x := range ids {
+			h.wait(x, events.EmailDelivered)
+		}
+		if got := mx.Connections(); got > 2 {
+			t.Errorf("%d connections for 50 emails", got)
+		}
+		records := map[string]string{}
+		for _, r := range h.domains.Records(&h.domain) {
+			records[r.FQDN] = r.Value
+		}
+		for _, m := range mx.Wait(50) {
+			checks, err := dkim.VerifyWithOptions(bytes.NewReader(m.Data), &dkim.VerifyOptions{LookupTXT: func(name string) ([]string, error) {
+				return []string{records[name]}, nil
+			}})
+			if err != nil || len(checks) != 2 || checks[0].Err != nil || checks[1].Err != nil {
+				t.Fatalf("signatures: %v %+v", err, checks)
+			}
+			local, at, _ := strings.Cut(m.From, "@")
+			if emailID, ok := ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) || at != "send."+from {
+				t.Errorf("return path %q", m.From)
+			}
+		}
+		if left := h.jobsLeft(); left != 0 {
+			t.Errorf("%d jobs are left", left)
+		}
+		a := h.attempts(ids[0])
+		if len(a) != 1 || a[0].Outcome != "delivered" || !strings.Contains(a[0].Conversation, "C: MAIL FROM:<b-") || a[0].Host != "mx.test [10.0.0.1]" ||
+			!strings.HasPrefix(a[0].Reply, "250") || !a[0].NextAt.IsZero() {
+			t.Errorf("attempt %+v", a)
+		}
+	})
+}
+
+func TestDeliverRecipients(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		tries := 0
+		mx := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
+			switch {
+			case strings.HasPrefix(to, "nobody@"):
+				return "550 5.1.1 no such user"
+			case strings.HasPrefix(to, "slow@"):
+				if tries++; tries < 2 {
+					return "450 4.2.0 not now"
+				}
+			}
+			return ""
+		}})
+		n := one(mx.Addr)
+		h := newHouse(t, d, n.config(3), n.dns).run()
+		html := "<p>x</p>"
+		x := h.accept(emails.Send{From: "hello@" + from, To: []string{"to@" + destination}, Cc: []string{"nobody@" + destination},
+			Bcc: []string{"secret@" + destination, "slow@" + destination}, Subject: "x", HTML: &html})
+		got := h.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered, events.EmailBounced)
+		want := []string{"sent", "delivered to@example.net", "bounced nobody@example.net", "delivered secret@example.net",
+			"delivery_delayed slow@example.net", "delivered slow@example.net"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		all := mx.Messages()
+		if len(all) != 2 || !slices.Equal(all[0].To, []string{"to@example.net", "secret@example.net"}) || !slices.Equal(all[1].To, []string{"slow@example.net"}) {
+			t.Fatalf("messages %+v", all)
+		}
+		for _, m := range all {
+			if bytes.Contains(m.Data, []byte("secret")) || bytes.Contains(m.Data, []byte("slow@")) || bytes.Contains(bytes.ToLower(m.Data), []byte("\nbcc")) {
+				t.Errorf("the message shows bcc:\n%s", m.Data)
+			}
+		}
+		if messageID(all[0].Data) != messageID(all[1].Data) {
+			t.Error("the second try has another Message-ID")
+		}
+		a := h.attempts(x)
+		if len(a) != 2 || a[0].Outcome != "mixed" || a[0].NextAt.IsZero() || a[1].Outcome != "delivered" || !slices.Equal(a[1].Recipients, []string{"slow@example.net"}) {
+			t.Errorf("attempts %+v", a)
+		}
+		list, _, err := h.suppressions.List(t.Context(), h.by.TeamID, "", page.Page{Limit: 100})
+		if err != nil || len(list) != 1 || list[0].Address != "nobody@example.net" || list[0].SourceID != x {
+			t.Errorf("suppressions %+v, %v", list, err)
+		}
+		h.wait(h.send("nobody@"+destination), events.EmailSuppressed)
+	})
+}
+
+func messageID(msg []byte) string {
+	i := bytes.Index(msg, []byte("Message-ID:"))
+	end := bytes.IndexByte(msg[i:], '\n')
+	return string(msg[i : i+end])
+}
+
+func TestDeliverSeveralDestinations(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		mx := smtptest.NewServer(t, smtptest.Config{})
+		n := one(mx.Addr)
+		n.host("example.org", "mx.org.test", 10, mx.Addr)
+		h := newHouse(t, d, n.config(1), n.dns).run()
+		x := h.send("a@"+destination, "b@example.org", "c@"+destination)
+		got := h.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered)
+		if count := len(slices.DeleteFunc(got, func(e string) bool { return e != "sent" })); count != 1 {
+			t.Errorf("the event sent was recorded %d times", count)
+		}
+		if len(mx.Messages()) != 2 {
+			t.Errorf("%d messages for two destinations", len(mx.Messages()))
+		}
+	})
+}
+
+func TestDeliverUntilTheScheduleEnds(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		mx := smtptest.NewServer(t, smtptest.Config{Rcpt: func(string, string) string { return "452 4.2.2 mailbox full" }})
+		n := one(mx.Addr)
+		h := newHouse(t, d, n.config(3), n.dns).run()
+		x := h.send(address(1))
+		got := h.wait(x, events.EmailBounced)
+		want := []string{"sent", "delivery_delayed to1@example.net", "delivery_delayed to1@example.net", "delivery_delayed to1@example.net", "bounced to1@example.net"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		b := h.bounce(x)
+		if b.Type != transient || b.SubType != mailboxFull || b.Suppress || b.DiagnosticCode[0] != "smtp; 452 4.2.2 mailbox full" {
+			t.Errorf("bounce %+v", b)
+		}
+		if h.state(x) != emails.Bounced || h.jobsLeft() != 0 {
+			t.Errorf("state %s, %d jobs", h.state(x), h.jobsLeft())
+		}
+	})
+}
+
+func TestDeliverByPreference(t *testing.T) {
+	t.Parallel()
+	good := smtptest.NewServer(t, smtptest.Config{})
+	busy := smtptest.NewServer(t, smtptest.Config{Greet: func() string { return "421 4.3.2 too busy" }})
+	strict := smtptest.NewServer(t, smtptest.Config{Rcpt: func(string, string) string { return "550 5.1.1 no such user" }})
+	for _, c := range []struct {
+		name  string
+		hosts [][2]string // name and address, most preferred first
+		want  []string    // dialled
+		event events.Type
+	}{
+		{"the first that works", [][2]string{{"a.test", good.Addr}, {"b.test", strict.Addr}}, []string{"a.test"}, events.EmailDelivered},
+		{"past one that is down", [][2]string{{"a.test", ""}, {"b.test", good.Addr}}, []string{"a.test", "b.test"}, events.EmailDelivered},
+		{"past one that is busy", [][2]string{{"a.test", busy.Addr}, {"b.test", good.Addr}}, []string{"a.test", "b.test"}, events.EmailDelivered},
+		{"not past a refusal", [][2]string{{"a.test", strict.Addr}, {"b.test", good.Addr}}, []string{"a.test"}, events.EmailBounced},
+		{"none", [][2]string{{"a.test", ""}, {"b.test", ""}}, []string{"a.test", "b.test"}, events.EmailDelayed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork()
+			for i, host := range c.hosts {
+				n.host(destination, host[0], uint16(10*i), host[1])
+			}
+			cfg := n.config(1)
+			cfg.Schedule = []time.Duration{time.Hour}
+			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
+			x := h.send(address(1))
+			h.wait(x, c.event)
+			if diff := cmp.Diff(c.want, n.dialled()); diff != "" {
+				t.Error(diff)
+			}
+			for _, name := range c.want {
+				if a := h.attempts(x)[0]; len(c.want) > 1 && a.Outcome == "delayed" && !strings.Contains(a.Host+a.Conversation, "10.0.0.") {
+					t.Errorf("the attempt does not tell of %s: %+v", name, a)
+				}
+			}
+		})
+	}
+}
+
+func TestDeliverNowhere(t *testing.T) {
+	t.Parallel()
+	public := netip.MustParseAddr("127.0.0.1")
+	for _, c := range []struct {
+		name, code string
+		dns        resolve.Fake
+		suppress   bool
+	}{
+		{"null MX", "556 5.1.10", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: ""}}}}, true},
+		{"no such domain", "550 5.1.2", resolve.Fake{}, false},
+		{"no host", "550 5.1.2", resolve.Fake{TXTRecords: map[string][]string{destination: {"x"}}}, false},
+		{"ourselves", "554 5.4.6", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "out.postrider.test", Pref: 1}, {Host: "mx.test", Pref: 5}}},
+			AddrRecords: map[string][]netip.Addr{"mx.test": {public}}}, false},
+		{"private addresses", "550 5.4.4", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}},
+			AddrRecords: map[string][]netip.Addr{"mx.test": {public, netip.MustParseAddr("192.168.1.1"), netip.MustParseAddr("::1")}}}, false},
+		{"hosts without addresses", "550 5.1.2", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}}}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, dbtest.SQLite(t), Config{}, c.dns)
+			h.service.guard = New(Config{}, Parts{}).guard // refuses private addresses, as in earnest
+			h.run()
+			x := h.send(address(1))
+			h.wait(x, events.EmailBounced)
+			b := h.bounce(x)
+			if b.Type != permanent || b.SubType != general || b.Suppress != c.suppress || !strings.HasPrefix(b.DiagnosticCode[0], "smtp; "+c.code+" ") {
+				t.Errorf("bounce %+v", b)
+			}
+		})
+	}
+	t.Run("DNS that does not answer is no bounce", func(t *testing.T) {
+		t.Parallel()
+		h := newHouse(t, dbtest.SQLite(t), Config{}, resolve.Fake{Fail: []string{destination}}).run()
+		x := h.send(address(1))
+		h.wait(x, events.EmailDelayed)
+		if a := h.attempts(x); a[0].Outcome != "delayed" || !strings.HasPrefix(a[0].Reply, "451 4.4.3") {
+			t.Errorf("attempt %+v", a)
+		}
+	})
+}
+
+func TestDeliverTLS(t *testing.T) {
+	t.Parallel()
+	ca := smtptest.NewCA(t)
+	for _, c := range []struct {
+		name, domainTLS string
+		server          smtptest.Config
+		want            events.Type
+		tls             bool
+	}{
+		{"enforced and verified", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("mx.test")}, events.EmailDelivered, true},
+		{"enforced, another's certificate", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("other.test")}, events.EmailDelayed, false},
+		{"enforced and not offered", domains.Enforced, smtptest.Config{}, events.EmailDelayed, false},
+		{"opportunistic takes any certificate", domains.Opportunistic, smtptest.Config{TLS: ca.ServerTLS("other.test")}, events.EmailDelivered, true},
+		{"opportunistic and not offered", domains.Opportunistic, smtptest.Config{}, events.EmailDelivered, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			mx := smtptest.NewServer(t, c.server)
+			n := one(mx.Addr)
+			cfg := n.config(1)
+			cfg.RootCAs, cfg.Schedule = ca.Pool(), []time.Duration{time.Hour}
+			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
+			if err := h.domains.Update(t.Context(), h.by.TeamID, h.domain.ID, domains.Change{TLS: &c.domainTLS}); err != nil {
+				t.Fatal(err)
+			}
+			h.run()
+			x := h.send(address(1))
+			h.wait(x, c.want)
+			if got := mx.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 && got[0].TLS != c.tls {
+				t.Errorf("messages %+v", got)
+			}
+			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") || c.tls != (a.TLS != "") {
+				t.Errorf("attempt %+v", a)
+			}
+		})
+	}
+}
+
+func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
+	t.Parallel()
+	broken := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: STARTTLS\nS: 220 go\n(drop)\n(next)\n"
+	plain := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n" +
+		"C: RSET\nS: 250 ok\n"
+	plain = strings.TrimSuffix(plain, "C: RSET\nS: 250 ok\n") + "(drop)\n"
+	p := smtptest.Script(t, broken+plain+"(next)\n"+plain)
+	n := one(p.Addr)
+	cfg := n.config(1)
+	cfg.ConnectionMessages = 1
+	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
+	h.wait(h.send(address(1)), events.EmailDelivered)
+	h.wait(h.send(address(2)), events.EmailDelivered) // its broken TLS is remembered
+}
+
+func TestDeliverToHostsThatMisbehave(t *testing.T) {
+	t.Parallel()
+	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n"
+	const opening = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\n"
+	for _, c := range []struct {
+		name, dialogue, outcome, reply string
+	}{
+		{"stalls at the greeting", "(stall)\n", "delayed", "451 4.4."},
+		{"stalls after MAIL", opening + "C: MAIL *\n(stall)\n", "delayed", "451 4.4.2"},
+		{"stalls after the dot", envelope + "(data)\n(stall)\n", "unknown", "451 4.4.2"},
+		{"drops after the dot", envelope + "(data)\n(drop)\n", "unknown", "451 4.4.2"},
+		{"drops after RCPT", opening + "C: MAIL *\nS: 250 ok\nC: RCPT *\n(drop)\n", "delayed", "451 4.4.2"},
+		{"talks without end", "S: 220 mx.test\nC: EHLO *\n(endless lines)\n", "delayed", "451 4.4.2"},
+		{"talks in one line without end", "(endless line)\n", "delayed", "451 4.4.2"},
+		{"speaks another language", "S: HTTP/1.1 400 Bad Request\n(drop)\n", "delayed", "451 4.4.2"},
+		{"says 5xx at the greeting", "S: 554 5.7.1 go away\n(drop)\n", "delayed", "554 5.7.1 go away"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := smtptest.Script(t, c.dialogue)
+			n := one(p.Addr)
+			cfg := n.config(1)
+			cfg.Schedule = []time.Duration{time.Hour}
+			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
+			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
+			x := h.send(address(1))
+			h.wait(x, events.EmailDelayed)
+			a := h.attempts(x)[0]
+			if a.Outcome != c.outcome || !strings.HasPrefix(a.Reply, c.reply) || a.NextAt.IsZero() || a.Conversation == "" {
+				t.Errorf("attempt %+v", a)
+			}
+			if len(a.Conversation) > conversationMax {
+				t.Errorf("the conversation has %d bytes", len(a.Conversation))
+			}
+		})
+	}
+}
+
+func TestDeliverOverAConnectionThatWasClosed(t *testing.T) {
+	t.Parallel()
+	message := "C: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n"
+	opening := "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\n"
+	p := smtptest.Script(t, opening+message+"(drop)\n(next)\n"+opening+message+"(drop)\n")
+	n := one(p.Addr)
+	h := newHouse(t, dbtest.SQLite(t), n.config(1), n.dns).run()
+	h.wait(h.send(address(1)), events.EmailDelivered)
+	x := h.send(address(2))
+	if got := h.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to2@example.net"}) {
+		t.Errorf("a connection that the host had closed led to %q", got)
+	}
+	if a := h.attempts(x); len(a) != 1 {
+		t.Errorf("%d attempts", len(a))
+	}
+}
+
+func TestDeliverThroughRelay(t *testing.T) {
+	t.Parallel()
+	ca := smtptest.NewCA(t)
+	relay := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("127.0.0.1"), Users: map[string]string{"user": "secret"}})
+	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user", RelayPassword: "secret",
+		RootCAs: ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
+	var ids []string
+	for i := range 10 {
+		ids = append(ids, h.send("a@example"+string(rune('a'+i))+".net"))
+	}
+	for _, x := range ids {
+		h.wait(x, events.EmailDelivered)
+	}
+	if relay.Connections() > 2 || relay.Messages()[0].User != "user" || !relay.Messages()[0].TLS {
+		t.Errorf("%d connections, message %+v", relay.Connections(), relay.Messages()[0])
+	}
+	if conversation := h.attempts(ids[0])[0].Conversation; strings.Contains(conversation, "secret") {
+		t.Errorf("the conversation tells the password:\n%s", conversation)
+	}
+}
+
+func TestDeliverWithWrongPassword(t *testing.T) {
+	t.Parallel()
+	relay := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
+	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user", RelayPassword: "wrong"}, resolve.Fake{}).run()
+	x := h.send(address(1))
+	h.wait(x, events.EmailDelayed) // a mistake of the operator's costs no email
+	if a := h.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
+		t.Errorf("attempt %+v", a)
+	}
+}
+
+func TestDeliverToTestAddresses(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d, Config{SandboxDomains: []string{"resend.dev"}, Dial: refuseDial(t)}, resolve.Fake{}).run()
+		for to, want := range map[string][]string{
+			"delivered@resend.dev":       {"sent", "delivered delivered@resend.dev"},
+			"delivered+label@resend.dev": {"sent", "delivered delivered+label@resend.dev"},
+			"bounced@resend.dev":         {"sent", "bounced bounced@resend.dev"},
+			"bounced+x@resend.dev":       {"sent", "bounced bounced+x@resend.dev"},
+			"complained@resend.dev":      {"sent", "delivered complained@resend.dev", "complained complained@resend.dev"},
+			"suppressed@resend.dev":      {"suppressed suppressed@resend.dev"},
+			"suppressed+x@resend.dev":    {"sent", "bounced suppressed+x@resend.dev"},
+			"whoever@resend.dev":         {"sent", "bounced whoever@resend.dev"},
+		} {
+			x := h.send(to)
+			last, _, _ := strings.Cut(want[len(want)-1], " ")
+			if diff := cmp.Diff(want, h.wait(x, events.Type("email."+last))); diff != "" {
+				t.Errorf("%s: %s", to, diff)
+			}
+			if last == "bounced" {
+				if b := h.bounce(x); !b.Simulated || b.Type != permanent || b.SubType != general || b.DiagnosticCode[0] != "smtp; 550 5.1.1 user unknown (simulated)" {
+					t.Errorf("%s: %+v", to, b)
+				}
+			}
+			if string(h.state(x)) != last {
+				t.Errorf("%s: state %s", to, h.state(x))
+			}
+		}
+		list, _, err := h.suppressions.List(t.Context(), h.by.TeamID, "", page.Page{Limit: 100})
+		if err != nil || len(list) != 0 {
+			t.Errorf("test addresses were suppressed: %+v, %v", list, err)
+		}
+	})
+}
+
+func TestDeliverIntoTheOutbox(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture, Dial: refuseDial(t)}, resolve.Fake{}).run()
+	first := h.send(address(1))
+	h.wait(first, events.EmailDelivered)
+	second := h.send(address(2), address(3))
+	h.wait(second, events.EmailDelivered, events.EmailDelivered)
+	all, err := h.service.Outbox(t.Context())
+	if err != nil || len(all) != 2 || all[0].EmailID != second || all[1].EmailID != first || !slices.Equal(all[0].To, []string{address(2), address(3)}) ||
+		all[0].TeamID != h.by.TeamID {
+		t.Fatalf("outbox %+v, %v", all, err)
+	}
+	r, err := h.service.CapturedMessage(t.Context(), all[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(r); err != nil || b.Len() != all[0].Size || !bytes.HasPrefix(b.Bytes(), []byte("DKIM-Signature:")) {
+		t.Errorf("captured %q, %v", b.String(), err)
+	}
+	for _, wrong := range []string{"", "../secret.key", "x"} {
+		if _, err := h.service.CapturedMessage(t.Context(), wrong); err == nil {
+			t.Errorf("message %q is there", wrong)
+		}
+	}
+}
+
+func TestDeliverFromADomainThatIsGone(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d, Config{Dial: refuseDial(t)}, resolve.Fake{})
+		alone, several := h.send(address(1)), h.send(address(2), "b@example.org")
+		if err := h.domains.Delete(t.Context(), h.by.TeamID, h.domain.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.run()
+		if got := h.wait(alone, events.EmailFailed); !slices.Equal(got, []string{"failed"}) {
+			t.Errorf("events %q", got)
+		}
+		h.wait(several, events.EmailFailed, events.EmailFailed)
+		if reason := h.event(alone, events.EmailFailed).Data.(*events.Failed).Reason; reason != "domain_not_verified" {
+			t.Errorf("reason %q", reason)
+		}
+		if h.state(alone) != emails.Failed || h.state(several) != emails.Failed || h.jobsLeft() != 0 {
+			t.Errorf("states %s and %s, %d jobs", h.state(alone), h.state(several), h.jobsLeft())
+		}
+	})
+}
+
+func TestDeliverWithBackOff(t *testing.T) {
+	t.Parallel()
+	mx := smtptest.NewServer(t, smtptest.Config{Mail: func(string) string { return "421 4.7.0 too many messages, try again in 10 minutes" }})
+	n := one(mx.Addr)
+	cfg := n.config(1)
+	cfg.Schedule, cfg.LaneConnections = []time.Duration{time.Hour}, 1
+	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
+	first := h.send(address(1))
+	h.run()
+	h.wait(first, events.EmailDelayed)
+	allowed, until := h.service.limit(destination)
+	if pause := time.Until(until); allowed != 0 || pause < 9*time.Minute || pause > 11*time.Minute {
+		t.Errorf("%d jobs may be in hand, again in %v", allowed, pause)
+	}
+}
+
+// refuseDial fails the test when anything is dialled.
+func refuseDial(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
+	return func(_ context.Context, _, addr string) (net.Conn, error) {
+		t.Errorf("%s was dialled", addr)
+		return nil, context.Canceled
+	}
+}

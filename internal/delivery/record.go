@@ -1,0 +1,164 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// outcome is what an attempt came back with.
+type outcome struct {
+	host         string // name and address spoken to
+	tls          string
+	conversation string
+	answers      []answer // one for each recipient
+}
+
+// recordTime bounds recording. What a host has done must be recorded even when the program is stopping.
+const recordTime = time.Minute
+
+// record judges an outcome and, in one transaction, ends or reschedules the job and records what became of each recipient.
+func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	now := time.Now()
+	wait, exhausted := next(s.c.Schedule, t.job, now)
+	wait = jobs.Jitter(wait)
+	verdicts := make([]verdict, len(out.answers))
+	for i, a := range out.answers {
+		verdicts[i] = judge(a, wait, exhausted, now)
+	}
+	a := t.attempt(out, verdicts, now)
+	return verdicts, s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		if a.NextAt.IsZero() {
+			err = s.p.Queue.Finish(ctx, tx, t.job)
+		} else {
+			err = s.p.Queue.Retry(ctx, tx, t.job, a.NextAt, a.Reply)
+		}
+		if err != nil {
+			return err
+		}
+		all, err := t.events(ctx, tx, verdicts)
+		if err != nil {
+			return err
+		}
+		if err := emails.RecordAttempt(ctx, tx, a); err != nil {
+			return err
+		}
+		return s.p.Hallway.Record(ctx, tx, all...)
+	})
+}
+
+// next is the wait before a job's next try, and whether there is none. A try that a crash or a stop cut short counts as
+// an attempt, so the attempts alone do not say that a schedule is over: its time must have passed, too. An email that
+// could only seldom be tried ends when half as much time again has passed.
+func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
+	var total time.Duration
+	for _, d := range schedule {
+		total += d
+	}
+	age := now.Sub(j.CreatedAt)
+	exhausted = j.Attempt > len(schedule) && age >= total*3/4 || age > total*3/2+time.Hour
+	return schedule[min(j.Attempt, len(schedule))-1], exhausted
+}
+
+// attempt is the attempt as it is kept.
+func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
+	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
+		TLS: out.tls, Conversation: bounded(out.conversation, conversationMax), StartedAt: t.started, Duration: now.Sub(t.started)}
+	deciding := 0
+	for i, v := range verdicts {
+		if v.state == delayed && v.until.After(a.NextAt) {
+			a.NextAt = v.until
+		}
+		if v.state != delivered && verdicts[deciding].state == delivered {
+			deciding = i
+		}
+		switch name := v.name(); {
+		case out.answers[i].unknown:
+			a.Outcome = "unknown"
+		case a.Outcome == "":
+			a.Outcome = name
+		case a.Outcome != name && a.Outcome != "unknown":
+			a.Outcome = "mixed"
+		}
+	}
+	a.Reply = bounded(out.answers[deciding].reply.String(), replyMax)
+	return a
+}
+
+func (v *verdict) name() string {
+	switch v.state {
+	case delivered:
+		return "delivered"
+	case delayed:
+		return "delayed"
+	}
+	return "bounced"
+}
+
+// Sizes of what is kept of an attempt, in octets.
+const (
+	conversationMax = 16 << 10
+	replyMax        = 1000
+)
+
+// bounded leaves out the middle of a text that is too long: how it began and how it ended says most.
+func bounded(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	const mark = "\n…\n"
+	head := (limit - len(mark)) / 2
+	tail := len(s) - (limit - len(mark) - head)
+	for head > 0 && s[head]&0xc0 == 0x80 {
+		head--
+	}
+	for tail < len(s) && s[tail]&0xc0 == 0x80 {
+		tail++
+	}
+	return s[:head] + mark + s[tail:]
+}
+
+// events are what the verdicts say happened. The event sent is recorded once for the email, with its first outcome, at the
+// time when talking began.
+func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
+	talked := false
+	for _, v := range verdicts {
+		talked = talked || v.state != suppressed
+	}
+	// An email that goes nowhere else and was queued when its job began has no event of delivery yet: the job's fence
+	// keeps others from recording one. Otherwise the database decides who is first.
+	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
+	if talked && !first {
+		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {
+			return nil, err
+		}
+	}
+	if first {
+		e := t.event(events.EmailSent, "", nil)
+		e.At = t.started
+		all = append(all, e)
+	}
+	for i, v := range verdicts {
+		to := t.o.To[i]
+		switch v.state {
+		case delivered:
+			all = append(all, t.event(events.EmailDelivered, to, nil))
+			if v.complain {
+				all = append(all, t.event(events.EmailComplained, to, &events.Complaint{Simulated: true}))
+			}
+		case delayed:
+			all = append(all, t.event(events.EmailDelayed, to, nil))
+		case bounced:
+			all = append(all, t.event(events.EmailBounced, to, v.bounce))
+		case suppressed:
+			all = append(all, t.event(events.EmailSuppressed, to, simulatedSuppression()))
+		}
+	}
+	return all, nil
+}

@@ -38,8 +38,14 @@ func Main(m *testing.M) {
 	shared.ready = true
 	code := m.Run()
 	shared.stop()
+	for _, f := range shared.after {
+		f()
+	}
 	os.Exit(code)
 }
+
+// After has f run when the tests are over, before Main exits. Call it before Main.
+func After(f func()) { shared.after = append(shared.after, f) }
 
 // Each runs f as a subtest on each engine, with an empty database that is migrated.
 func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
@@ -114,6 +120,7 @@ type server struct {
 	err   error
 	cmd   *exec.Cmd
 	dir   string
+	after []func()
 }
 
 func (s *server) start(t testing.TB) string {

@@ -1,0 +1,157 @@
+// Package e2e starts the program that users run and looks at it from outside.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// binary is the program, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "postrider-e2e-")
+	if err == nil {
+		binary = filepath.Join(dir, "postrider")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, "../cmd/postrider").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the program:", err)
+		os.Exit(1)
+	}
+	// dbtest.Main exits, so the folder goes when its server has stopped.
+	dbtest.After(func() { os.RemoveAll(dir) })
+	dbtest.Main(m)
+}
+
+const key = "re_e2e_012345678901234567890123"
+
+// node is a running program.
+type node struct {
+	t    *testing.T
+	addr string
+	args []string
+	env  []string
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+}
+
+// start runs postrider dev in a folder of its own, with more arguments and variables.
+func start(t *testing.T, env []string, args ...string) *node {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, addr: l.Addr().String(), env: env}
+	l.Close()
+	n.args = append([]string{"dev", "--data-dir", t.TempDir(), "--http", n.addr, "--api-key", key, "--rate-limit", "0"}, args...)
+	n.launch()
+	t.Cleanup(func() {
+		if n.cmd != nil {
+			n.cmd.Process.Signal(syscall.SIGTERM)
+			n.cmd.Wait()
+		}
+		if t.Failed() {
+			t.Logf("the program said:\n%s", n.out)
+		}
+	})
+	return n
+}
+
+func (n *node) launch() {
+	n.t.Helper()
+	n.out = &bytes.Buffer{}
+	n.cmd = exec.Command(binary, n.args...)
+	n.cmd.Env = append(os.Environ(), n.env...)
+	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	eventually(n.t, 20*time.Second, "the program answers", func() bool {
+		r, err := http.Get("http://" + n.addr + "/readyz")
+		if err != nil {
+			return false
+		}
+		r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
+}
+
+// kill ends the program as a power cut would.
+func (n *node) kill() {
+	n.cmd.Process.Kill()
+	n.cmd.Wait()
+}
+
+// eventually polls until done, and fails the test when it takes too long.
+func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(limit)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// call makes a request and decodes the answer, whatever its status.
+func (n *node) call(ctx context.Context, method, path, body string, out any) (status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.addr+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Accept", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && out != nil {
+		if s, ok := out.(*string); ok {
+			*s = string(text)
+		} else {
+			err = json.Unmarshal(text, out)
+		}
+	}
+	return answer.StatusCode, err
+}
+
+// must makes a request that has to succeed.
+func (n *node) must(method, path, body string, out any) {
+	n.t.Helper()
+	status, err := n.call(n.t.Context(), method, path, body, out)
+	if err != nil || status/100 != 2 {
+		n.t.Fatalf("%s %s: status %d, %v", method, path, status, err)
+	}
+}
+
+// addDomain adds the sending domain of the tests.
+func (n *node) addDomain(name string) {
+	n.t.Helper()
+	n.must(http.MethodPost, "/domains", `{"name":"`+name+`"}`, nil)
+}

@@ -1,0 +1,218 @@
+package domains
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+var t0 = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestNext(t *testing.T) {
+	since := func(d time.Duration) int64 { return t0.Add(-d).UnixMicro() }
+	for _, c := range []struct {
+		name    string
+		before  check
+		found   finding
+		waiting time.Duration // since the verification began
+		want    check
+	}{
+		{"found at once", check{}, present, 0, check{Status: Verified}},
+		{"found later", check{Status: Pending}, present, time.Hour, check{Status: Verified}},
+		{"found after it failed", check{Status: Failed}, present, 100 * time.Hour, check{Status: Verified}},
+		{"not yet there", check{}, absent, 0, check{Status: Pending}},
+		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Status: Pending}},
+		{"not there for three days", check{Status: Pending}, absent, 73 * time.Hour, check{Status: Failed}},
+		{"failed stays failed", check{Status: Failed}, absent, 80 * time.Hour, check{Status: Failed}},
+		{"no answer at first", check{}, unknown, 0, check{Status: Pending}},
+		{"no answer while pending, even after three days", check{Status: Pending}, unknown, 80 * time.Hour, check{Status: Pending}},
+		{"no answer while verified", check{Status: Verified}, unknown, 0, check{Status: Verified}},
+		{"disappears", check{Status: Verified}, absent, 0, check{TemporaryFailure, t0.UnixMicro()}},
+		{"is missing for a day", check{TemporaryFailure, since(24 * time.Hour)}, absent, 0, check{TemporaryFailure, since(24 * time.Hour)}},
+		{"is missing for three days", check{TemporaryFailure, since(73 * time.Hour)}, absent, 0, check{Status: Failed}},
+		{"comes back", check{TemporaryFailure, since(24 * time.Hour)}, present, 0, check{Status: Verified}},
+		{"no answer while missing", check{TemporaryFailure, since(80 * time.Hour)}, unknown, 0, check{TemporaryFailure, since(80 * time.Hour)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, next(c.before, c.found, t0.Add(-c.waiting), t0)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestOverall(t *testing.T) {
+	all := func(s Status) map[string]check {
+		return map[string]check{"mx": {Status: s}, "spf": {Status: s}, "dkim": {Status: s}}
+	}
+	with := func(m map[string]check, key string, s Status) map[string]check {
+		m[key] = check{Status: s}
+		return m
+	}
+	for _, c := range []struct {
+		name               string
+		sending, receiving bool
+		checks             map[string]check
+		want               Status
+		maySend            bool
+	}{
+		{"new", true, false, nil, NotStarted, false},
+		{"looked for", true, false, all(Pending), Pending, false},
+		{"one record is there", true, false, with(all(Pending), "mx", Verified), Pending, false},
+		{"all are there", true, false, all(Verified), Verified, true},
+		{"Ed25519 is not needed", true, false, with(all(Verified), "dkim-ed25519", Failed), Verified, true},
+		{"tracking is not needed", true, false, with(all(Verified), "tracking", Pending), Verified, true},
+		{"one has gone missing", true, false, with(all(Verified), "dkim", TemporaryFailure), Verified, true},
+		{"one has failed", true, false, with(all(Verified), "dkim", Failed), Failed, false},
+		{"sending is there and receiving is not", true, true, with(all(Verified), "receiving", Pending), PartiallyVerified, true},
+		{"receiving was just enabled", true, true, all(Verified), PartiallyVerified, true},
+		{"receiving failed", true, true, with(all(Verified), "receiving", Failed), PartiallyFailed, true},
+		{"only receiving", false, true, map[string]check{"receiving": {Status: Verified}}, Verified, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := Domain{Sending: c.sending, Receiving: c.receiving, checks: c.checks}
+			if got := d.overall(); got != c.want || d.MaySend() != c.maySend {
+				t.Errorf("%s, may send %v; want %s, %v", got, d.MaySend(), c.want, c.maySend)
+			}
+		})
+	}
+}
+
+func TestRestartLooksOnlyForWhatIsMissing(t *testing.T) {
+	d := Domain{Sending: true, checks: map[string]check{"mx": {Status: Verified}, "spf": {Status: Failed}}}
+	after := restart(d, []Record{{Key: "mx"}, {Key: "spf"}, {Key: "dkim"}}, t0)
+	want := map[string]check{"mx": {Status: Verified}, "spf": {Status: Pending}, "dkim": {Status: Pending}}
+	if d := cmp.Diff(want, after.checks); d != "" {
+		t.Error(d)
+	}
+	if after.Status != Pending || !after.VerifySince.Equal(t0) || d.checks["spf"].Status != Failed {
+		t.Errorf("%+v (and before: %+v)", after, d)
+	}
+}
+
+func TestSameRecords(t *testing.T) {
+	const key = "v=DKIM1; k=rsa; p=MIIBIjANBgkq"
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{key, true},
+		{`"v=DKIM1; k=rsa; p=MIIBIjANBgkq"`, true},
+		{`"v=DKIM1; k=rsa; p=MIIB" "IjANBgkq"`, true},
+		{"p=MIIBIjANBgkq", true},
+		{"k=rsa;p=MIIB IjANBgkq ; v=DKIM1", true},
+		{"v=DKIM1; k=rsa; p=another", false},
+		{"v=DKIM1; p=", false},
+		{"", false},
+	} {
+		if sameDKIM(c.text, key) != c.want {
+			t.Errorf("sameDKIM(%q) is not %v", c.text, c.want)
+		}
+	}
+	const spf = "v=spf1 include:spf.example.com ~all"
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{spf, true},
+		{`"v=spf1 include:spf.example.com ~all"`, true},
+		{"V=SPF1 ip4:192.0.2.1 INCLUDE:SPF.example.com -all", true},
+		{"v=spf1 +include:spf.example.com ?all", true},
+		{"v=spf1 include:other.example.com ~all", false},
+		{"v=spf1 -include:spf.example.com ~all", false},
+		{"include:spf.example.com", false},
+		{"", false},
+	} {
+		if sameSPF(c.text, spf) != c.want {
+			t.Errorf("sameSPF(%q) is not %v", c.text, c.want)
+		}
+	}
+	mx := []resolve.MX{{Host: "mx.ours.example", Pref: 10}, {Host: "mx.theirs.example", Pref: 20}}
+	if !hasMX(mx, "MX.ours.example", true) || hasMX(mx, "mx.theirs.example", true) || !hasMX(mx, "mx.theirs.example", false) || hasMX(nil, "x", false) {
+		t.Error("hasMX")
+	}
+}
+
+func TestRecordSets(t *testing.T) {
+	c := Config{Default: Region{"bounce.host.example", "in.host.example", "spf.host.example", "track.host.example"},
+		Regions:  map[string]Region{"eu-west-1": {BounceHost: "bounce.eu.example"}},
+		Selector: "postrider", SelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org"}
+	shape := func(d Domain) (all []string) {
+		for _, r := range c.Records(&d) {
+			all = append(all, r.Kind+" "+r.Type+" "+r.Name+" "+r.FQDN+" "+r.Value)
+		}
+		return all
+	}
+	d := Domain{Name: "example.com", ReturnPath: "send", Region: "us-east-1", Sending: true, rsa: keyRow{record: "rsa"}, ed25519: keyRow{record: "ed"}}
+	want := []string{
+		"SPF MX send send.example.com bounce.host.example",
+		"SPF TXT send send.example.com v=spf1 include:spf.host.example ~all",
+		"DKIM TXT postrider._domainkey postrider._domainkey.example.com rsa",
+		"DKIM TXT postrider-ed._domainkey postrider-ed._domainkey.example.com ed",
+	}
+	if d := cmp.Diff(want, shape(d)); d != "" {
+		t.Error("apex:", d)
+	}
+	d.Name, d.ReturnPath, d.Region, d.Receiving, d.TrackingSubdomain = "mail.example.co.uk", "bounce", "eu-west-1", true, "links"
+	d.checks = map[string]check{"caa": {Status: Pending}}
+	want = []string{
+		"SPF MX bounce.mail bounce.mail.example.co.uk bounce.eu.example",
+		"SPF TXT bounce.mail bounce.mail.example.co.uk v=spf1 include:spf.host.example ~all",
+		"DKIM TXT postrider._domainkey.mail postrider._domainkey.mail.example.co.uk rsa",
+		"DKIM TXT postrider-ed._domainkey.mail postrider-ed._domainkey.mail.example.co.uk ed",
+		"Receiving MX mail mail.example.co.uk in.host.example",
+		"Tracking CNAME links.mail.example.co.uk links.mail.example.co.uk track.host.example",
+		`TrackingCAA CAA example.co.uk example.co.uk 0 issue "letsencrypt.org"`,
+	}
+	if d := cmp.Diff(want, shape(d)); d != "" {
+		t.Error("below:", d)
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	c := Config{SandboxDomains: []string{"resend.dev"}}
+	for in, want := range map[string]string{"Example.com": "example.com", "münchen.example": "xn--mnchen-3ya.example", " mail.a.co.uk. ": "mail.a.co.uk"} {
+		if got, err := c.checkName(in); err != nil || got != want {
+			t.Errorf("%q: %q, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "com", "co.uk", "gmail.com", "resend.dev", "no dots", "-a.com", "a..com", "a_b.com", "http://a.com", "a.com/x", "a@b.com", "1.2.3.4.5..", "a\r\n.com"} {
+		if got, err := c.checkName(in); err == nil {
+			t.Errorf("%q is accepted as %q", in, got)
+		}
+	}
+}
+
+func TestJudgeClaim(t *testing.T) {
+	base := Claim{Status: ClaimPending, CreatedAt: t0.Add(-2 * time.Hour), ExpiresAt: t0.Add(5 * 24 * time.Hour)}
+	for _, c := range []struct {
+		name                    string
+		claim                   func(*Claim)
+		proven, active, waiting bool
+		want                    ClaimStatus
+		reason                  string
+		over                    bool
+	}{
+		{"no proof", nil, false, true, false, ClaimPending, "", false},
+		{"too late", func(c *Claim) { c.ExpiresAt = t0.Add(-time.Second) }, true, false, false, ClaimExpired, "", true},
+		{"the owner's domain is not in use", nil, true, false, false, ClaimCompleted, "", true},
+		{"the owner is given time", nil, true, true, false, ClaimBlocked, "grace_period", false},
+		{"the owner's time runs", func(c *Claim) { c.WarnedAt = t0.Add(-time.Hour) }, true, true, false, ClaimBlocked, "grace_period", false},
+		{"the owner's time is over", func(c *Claim) { c.WarnedAt = t0.Add(-73 * time.Hour) }, true, true, false, ClaimCompleted, "", true},
+		{"mail waits", func(c *Claim) { c.WarnedAt = t0.Add(-73 * time.Hour) }, true, true, true, ClaimBlocked, "pending_scheduled_emails", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			claim := base
+			if c.claim != nil {
+				c.claim(&claim)
+			}
+			got, again := judgeClaim(claim, c.proven, c.active, c.waiting, t0)
+			if got.Status != c.want || got.BlockedReason != c.reason || (again == 0) != c.over {
+				t.Errorf("%s %q, again in %v", got.Status, got.BlockedReason, again)
+			}
+		})
+	}
+}

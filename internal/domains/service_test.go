@@ -1,0 +1,227 @@
+package domains_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// heard are the events that were recorded.
+type heard struct {
+	mu  sync.Mutex
+	all []events.Type
+}
+
+func (h *heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range all {
+		h.all = append(h.all, e.Type)
+	}
+	return nil
+}
+
+// zone is DNS that can change while it is asked.
+type zone struct {
+	mu sync.Mutex
+	resolve.Fake
+}
+
+func (z *zone) set(f func(*resolve.Fake)) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	f(&z.Fake)
+}
+
+func (z *zone) MX(ctx context.Context, name string) ([]resolve.MX, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.Fake.MX(ctx, name)
+}
+
+func (z *zone) TXT(ctx context.Context, name string) ([]string, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.Fake.TXT(ctx, name)
+}
+
+func newService(t *testing.T, d *db.DB, dns resolve.Resolver) (*domains.Service, *heard) {
+	t.Helper()
+	keys, err := keyring.New(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, hall, h, log := jobs.NewQueue(d), &events.Hallway{}, &heard{}, slog.New(slog.DiscardHandler)
+	hall.Listen(h)
+	s := domains.New(domains.Config{Default: domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"},
+		Selector: "postrider", SelectorEd25519: "postrider-ed"}, d, q, hall, keys, dns, log)
+	r := jobs.NewRunner(d, q, log, time.Second)
+	r.Handle(s.Kind())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, h
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(20 * time.Second); !done(); {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("not in time: ", what)
+		}
+	}
+}
+
+func TestVerification(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}
+		s, h := newService(t, d, dns)
+		dom, err := s.Create(t.Context(), "team", domains.NewDomain{Name: "acme.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Sender(t.Context(), "team", "acme.example"); fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("a domain that is not verified may send: %v", err)
+		}
+		dns.set(func(f *resolve.Fake) {
+			for _, r := range s.Records(&dom) {
+				if r.Type == "MX" {
+					f.MXRecords[r.FQDN] = []resolve.MX{{Host: r.Value, Pref: 10}}
+				} else {
+					f.TXTRecords[r.FQDN] = []string{r.Value}
+				}
+			}
+		})
+		status := func() domains.Status {
+			got, err := s.Get(t.Context(), "team", dom.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Status
+		}
+		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the domain is verified", func() bool { return status() == domains.Verified })
+		from, err := s.Sender(t.Context(), "team", "acme.example")
+		if err != nil || from.DomainID != dom.ID {
+			t.Errorf("sender %+v, %v", from, err)
+		}
+		sign, err := s.Signing(t.Context(), dom.ID)
+		if err != nil || len(sign.Signers) != 2 || sign.ReturnPathHost != "send.acme.example" {
+			t.Errorf("signing %+v, %v", sign, err)
+		}
+		h.mu.Lock()
+		if h.all[0] != events.DomainCreated || h.all[len(h.all)-1] != events.DomainUpdated {
+			t.Errorf("events %v", h.all)
+		}
+		h.mu.Unlock()
+
+		// A record disappears: sending goes on, and the record says so.
+		dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider._domainkey.acme.example") })
+		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the missing record is noticed", func() bool {
+			got, err := s.Get(t.Context(), "team", dom.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range s.Records(&got) {
+				if r.Key == "dkim" && r.Status == domains.TemporaryFailure {
+					return true
+				}
+			}
+			return false
+		})
+		if _, err := s.Sender(t.Context(), "team", "acme.example"); err != nil {
+			t.Errorf("sending stops at once: %v", err)
+		}
+		if _, err := s.Get(t.Context(), "other", dom.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("another team reads it: %v", err)
+		}
+		if err := s.Delete(t.Context(), "team", dom.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Sender(t.Context(), "team", "acme.example"); fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("a deleted domain may send: %v", err)
+		}
+		if _, err := s.Signing(t.Context(), dom.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("a deleted domain signs: %v", err)
+		}
+	})
+}
+
+func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := &zone{Fake: resolve.Fake{TXTRecords: map[string][]string{}}}
+		s, _ := newService(t, d, dns)
+		ctx := t.Context()
+		n := domains.NewDomain{Name: "acme.example"}
+		if _, _, err := s.Claim(ctx, "second", n); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("a claim on what nobody has: %v", err)
+		}
+		old, err := s.Create(ctx, "first", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, team := range []string{"first", "second"} {
+			if _, err := s.Create(ctx, team, n); fault.KindOf(err) != fault.Forbidden {
+				t.Errorf("%s adds it again: %v", team, err)
+			}
+		}
+		c, created, err := s.Claim(ctx, "second", n)
+		if err != nil || !created {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if again, created, err := s.Claim(ctx, "second", n); err != nil || created || again.ID != c.ID {
+			t.Errorf("the same claim again: %+v, created %v, %v", again, created, err)
+		}
+		other := n
+		other.OpenTracking = true
+		if c, created, err = s.Claim(ctx, "second", other); err != nil || !created {
+			t.Fatalf("another claim: %+v, %v", c, err)
+		}
+		dns.set(func(f *resolve.Fake) { f.TXTRecords["acme.example"] = []string{`"` + c.RecordValue() + `"`} })
+		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the claim is completed", func() bool {
+			got, err := s.GetClaim(ctx, "second", c.DomainID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Status == domains.ClaimCompleted
+		})
+		if _, err := s.Get(ctx, "first", old.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("the first team still has it: %v", err)
+		}
+		got, err := s.Get(ctx, "second", c.DomainID)
+		if err != nil || got.Placeholder || got.Status != domains.NotStarted {
+			t.Errorf("the second team has %+v, %v", got, err)
+		}
+	})
+}

@@ -16,6 +16,8 @@ const (
 	maxAddress = 254
 	maxLabel   = 63
 	maxMailbox = 2000
+	// A longer piece of a display name could make an overlong line; it is encoded, because encoded words fold.
+	maxNamePiece = 400
 )
 
 // Address is one mailbox with the name of who reads it.
@@ -90,8 +92,8 @@ func (a Address) appendTo(dst []byte) []byte {
 		return append(append(append(dst, a.Local...), '@'), a.Domain...)
 	}
 	switch {
-	case !printableASCII(a.Name) || strings.Contains(a.Name, "=?"):
-		dst = appendEncodedWords(dst, a.Name, true)
+	case !printableASCII(a.Name) || strings.Contains(a.Name, "=?") || longestPiece(a.Name) > maxNamePiece:
+		dst = appendEncodedWords(dst, a.Name, true, len("Reply-To: "))
 	case isPhrase(a.Name):
 		dst = append(dst, a.Name...)
 	default:
@@ -229,8 +231,8 @@ func parseSpec(s string) (local, domain string, err error) {
 		if !ok || !strings.HasPrefix(rest, "@") {
 			return "", "", &AddressError{"The quoted part of the address must be closed and followed by `@` and a domain."}
 		}
-		if unprintable(content) != "" {
-			return "", "", &AddressError{"The quoted part of the address has a character that cannot be sent."}
+		if content == "" || unprintable(content) != "" {
+			return "", "", &AddressError{"The quoted part of the address is empty or has a character that cannot be sent."}
 		}
 		local, domain = content, rest[1:]
 		if !isDotAtom(local) {

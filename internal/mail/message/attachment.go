@@ -27,7 +27,7 @@ func (a *Attachment) Check() error {
 	case a.ContentType == "":
 		return nil
 	}
-	if len(a.ContentType) > maxMediaType || formatMediaType(a.ContentType) == "" {
+	if len(a.ContentType) > maxMediaType || strings.ContainsAny(a.ContentType, "\r\n\x00") || formatMediaType(a.ContentType) == "" {
 		return &AttachmentError{a.Filename, "The attachment's content type is not a media type; write it as in `application/pdf`."}
 	}
 	return nil
@@ -111,7 +111,8 @@ func filenameParameter(name string) string {
 	if name == "" {
 		return ""
 	}
-	if printableASCII(name) && len(name) <= room {
+	// Some readers decode what looks like an encoded word, though it must not stand there (RFC 2047 section 5).
+	if printableASCII(name) && len(name) <= room && !strings.Contains(name, "=?") {
 		return "; filename=" + string(appendQuoted(nil, name))
 	}
 	const charset = "UTF-8''"

@@ -133,7 +133,7 @@ func (c *composer) header(m *Message) {
 		case isASCII(f.Value):
 			c.out = appendField(c.out, f.Name, f.Value)
 		default:
-			c.out = appendField(c.out, f.Name, string(appendEncodedWords(nil, f.Value, false)))
+			c.out = appendField(c.out, f.Name, string(appendEncodedWords(nil, f.Value, false, len(f.Name)+len(": "))))
 		}
 	}
 	c.out = append(c.out, "MIME-Version: 1.0\r\n"...)
@@ -155,7 +155,7 @@ func appendText(dst []byte, name, value string) []byte {
 	plain := printableASCII(value) && !strings.Contains(value, "=?") &&
 		value[0] != ' ' && value[len(value)-1] != ' ' && len(name)+len(": ")+longestPiece(value) <= maxLine
 	if !plain {
-		value = string(appendEncodedWords(nil, value, false))
+		value = string(appendEncodedWords(nil, value, false, len(name)+len(": ")))
 	}
 	return appendField(dst, name, value)
 }

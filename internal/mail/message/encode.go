@@ -200,11 +200,14 @@ const (
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
+	// leastRoom holds two characters of any kind, also behind a long field name.
+	leastRoom = 24
 )
 
 // appendEncodedWords writes s as encoded words joined by spaces, in the shorter of the two encodings. No character is
-// split. Within a phrase fewer characters may stand for themselves (RFC 2047 section 5).
-func appendEncodedWords(dst []byte, s string, phrase bool) []byte {
+// split. Within a phrase fewer characters may stand for themselves (RFC 2047 section 5). The first word leaves room for
+// what is before it on its line, which has used so many octets.
+func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	s = validUTF8(s)
 	escapes := 0
 	for i := range len(s) {
@@ -213,11 +216,13 @@ func appendEncodedWords(dst []byte, s string, phrase bool) []byte {
 		}
 	}
 	useQ := len(s)+2*escapes <= (len(s)+2)/3*4
+	room := max(wordRoom+1-used, leastRoom)
 	for first := true; s != "" || first; first = false {
 		if !first {
 			dst = append(dst, ' ')
+			room = wordRoom
 		}
-		n := wordLength(s, useQ, phrase)
+		n := wordLength(s, useQ, phrase, room)
 		if useQ {
 			dst = appendQ(append(dst, wordStartQ...), s[:n], phrase)
 		} else {
@@ -229,11 +234,10 @@ func appendEncodedWords(dst []byte, s string, phrase bool) []byte {
 	return dst
 }
 
-// wordLength returns how many octets of s fit into one encoded word, in whole characters.
-func wordLength(s string, useQ, phrase bool) int {
-	room := wordRoom
+// wordLength returns how many octets of s fit into an encoded word with room for so many octets, in whole characters.
+func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
-		room = wordRoom / 4 * 3
+		room = room / 4 * 3
 	}
 	n := 0
 	for n < len(s) {

@@ -1,0 +1,135 @@
+package message
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// linkTarget returns what of an href is worth reading: web addresses, mail addresses, telephone numbers, and
+// placeholders that are filled in later. Everything else is nothing outside the page.
+func linkTarget(href string) string {
+	href = strings.TrimSpace(href)
+	if len(href) > maxHref || strings.ContainsFunc(href, func(r rune) bool {
+		return r < ' ' || r >= 0x7f && r <= 0xa0 || r == '\u2028' || r == '\u2029'
+	}) {
+		return ""
+	}
+	scheme, rest, _ := strings.Cut(href, ":")
+	switch {
+	case strings.HasPrefix(href, "{{"):
+		return href
+	case strings.HasPrefix(href, "//"):
+		return "https:" + href
+	case strings.EqualFold(scheme, "http"), strings.EqualFold(scheme, "https"):
+		return href
+	case strings.EqualFold(scheme, "mailto"):
+		address, _, _ := strings.Cut(rest, "?")
+		return strings.TrimSpace(address)
+	case strings.EqualFold(scheme, "tel"), strings.EqualFold(scheme, "sms"):
+		return strings.TrimSpace(rest)
+	}
+	return ""
+}
+
+// attributes are those that matter here.
+type attributes struct {
+	href, alt string
+	start     int
+	hidden    bool
+}
+
+func readAttributes(z *html.Tokenizer) attributes {
+	a := attributes{start: 1}
+	for more := true; more; {
+		var key, value []byte
+		key, value, more = z.TagAttr()
+		switch string(key) {
+		case "href":
+			a.href = string(value)
+		case "alt":
+			a.alt = string(value)
+		case "start":
+			if n, err := strconv.ParseInt(string(value), 10, 32); err == nil {
+				a.start = int(n)
+			}
+		case "style":
+			a.hidden = a.hidden || displaysNone(value)
+		case "hidden":
+			a.hidden = true
+		case "data-skip-in-text":
+			a.hidden = a.hidden || string(value) != "false"
+		}
+	}
+	return a
+}
+
+// wantsAttributes reports whether the element has attributes that turn into text.
+func wantsAttributes(tag []byte) bool {
+	switch string(tag) {
+	case "a", "img", "area", "ol":
+		return true
+	}
+	return false
+}
+
+// mayHide is a quick look at a tag's source for something that could hide its element.
+func mayHide(raw []byte) bool {
+	return bytes.Contains(raw, []byte("none")) || bytes.Contains(raw, []byte("hidden")) ||
+		bytes.Contains(raw, []byte("skip-in-text"))
+}
+
+// displaysNone reports whether a style has the declaration display:none.
+func displaysNone(style []byte) bool {
+	for declaration := range bytes.SplitSeq(style, []byte(";")) {
+		name, value, _ := bytes.Cut(declaration, []byte(":"))
+		if string(bytes.TrimSpace(name)) == "display" && bytes.HasPrefix(bytes.TrimSpace(value), []byte("none")) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRaw reports whether an element's content is source text that no reader sees. The tokenizer finds its end.
+func isRaw(tag []byte) bool {
+	switch string(tag) {
+	case "script", "style", "title", "noscript", "iframe", "noembed", "noframes", "textarea":
+		return true
+	}
+	return false
+}
+
+// isNotText reports whether an element has other elements as its content, none of which is text for a reader.
+func isNotText(tag []byte) bool {
+	switch string(tag) {
+	case "template", "object", "select", "audio", "video", "canvas":
+		return true
+	}
+	return isForeign(tag)
+}
+
+func isForeign(tag []byte) bool { return string(tag) == "svg" || string(tag) == "math" }
+
+// isVoid reports whether an element has no content and no end tag.
+func isVoid(tag []byte) bool {
+	switch string(tag) {
+	case "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr":
+		return true
+	}
+	return false
+}
+
+// blockBreak returns how many line breaks set an element apart from what stands around it; none for what is inline.
+func blockBreak(tag []byte) int {
+	switch string(tag) {
+	case "p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "dl", "figure":
+		return 2
+	case "div", "tr", "section", "article", "header", "footer", "nav", "main", "aside", "address", "fieldset", "form",
+		"figcaption", "dt", "dd", "center", "thead", "tbody", "tfoot", "caption", "body", "details", "summary", "legend",
+		"option", "optgroup", "head", "html", "hgroup", "search", "menu", "dir", "plaintext", "marquee":
+		return 1
+	}
+	return 0
+}

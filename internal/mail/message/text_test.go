@@ -1,0 +1,124 @@
+package message
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTextFromHTML(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, html, want string }{
+		{"nothing", "", ""},
+		{"plain", "Hello", "Hello"},
+		{"white space", " a \n\t b <b> c </b>d ", "a b c d"},
+		{"inline elements", "<b>a</b><i>b</i> <span>c</span>", "ab c"},
+		{"paragraphs", "<p>a</p><p>b</p>\n<p></p><p> </p><p>c", "a\n\nb\n\nc"},
+		{"blocks", "<div>a</div><div><div>b</div></div>c", "a\nb\nc"},
+		{"line breaks", "a<br>b<br/>\n c<br><br><br><br>d<br>", "a\nb\nc\n\nd"},
+		{"headings", "<h1>One</h1>x<h2>Two</h2><p>y</p>", "One\n\nx\n\nTwo\n\ny"},
+		{"rule", "a<hr>b", "a\n\n----------\n\nb"},
+		{"entities", "&lt;a&gt; &amp; &quot;b&quot; &euro;1&nbsp;000 &#x1F44B; &copy", "<a> & \"b\" €1 000 👋 ©"},
+		{"head", "<!doctype html><html><head><title>T</title><meta charset=utf-8><style>p{}</style><script>x<p>y</script></head><body>a</body></html>", "a"},
+		{"comments", "a<!-- b --><!--[if mso]><p>c</p><![endif]-->d", "ad"},
+		{"downlevel-revealed", "<![if !mso]>a<![endif]>", "a"},
+		{"raw text", "a<noscript>b</noscript><iframe>c</iframe><textarea>d</textarea><template><p>e</p></template><svg><text>f</text></svg>g", "ag"},
+		{"empty drawing", "a<svg/>b<svg><path/></svg>c", "abc"},
+		{"unclosed drawing", "a<svg>b", "ab"},
+		{"choices", "a<select><option>b<option>c</select>d", "ad"},
+		{"hidden", `<div style="display:none">x<div>y</div>z</div><div style="color:red; display : none!important">x</div>a<span hidden>x</span><p data-skip-in-text="true">x</p>`, "a"},
+		{"not hidden", `<a href="https://e.c/" style="text-decoration:none">a</a><div style="display:block">none</div>`, "a [https://e.c/]\nnone"},
+		{"hidden and never closed", `a<div style="display:none">b<p>c`, "a\nb\n\nc"},
+		{"hidden image", `a<img style="display:none" alt="x">b<br hidden>c`, "ab\nc"},
+		{"link", `Go <a href="https://example.com/a?b=1&amp;c=2">here</a>, now`, "Go here [https://example.com/a?b=1&c=2], now"},
+		{"link that is its text", `<a href="https://example.com/">https://example.com</a> <a href="mailto:a@b.c?subject=x">a@b.c</a>`, "https://example.com a@b.c"},
+		{"mail link", `<a href="MAILTO:a@b.c?subject=x">Write</a> <a href="tel:+1234">Call</a>`, "Write [a@b.c] Call [+1234]"},
+		{"placeholder", `<a href="{{{RESEND_UNSUBSCRIBE_URL}}}">Leave</a>`, "Leave [{{{RESEND_UNSUBSCRIBE_URL}}}]"},
+		{"links to nowhere", `<a href="#top">a</a> <a>b</a> <a href="javascript:x()">c</a> <a href="/rel">d</a> <a href="">e</a> <a href="//e.c">f</a>`, "a b c d e f [https://e.c]"},
+		{"link with a line break in it", "<a href=\"https://e.c/\r\nx\">a</a><a href=' https://e.c '>b</a>", "ab [https://e.c]"},
+		{"link around an image", `<a href="https://e.c"><img src=x alt="Logo"></a><br><a href="https://x.y"><img src=y></a>`, "Logo [https://e.c]\n[https://x.y]"},
+		{"link around blocks", `<a href="https://e.c"><div>a</div><div>b</div></a>c`, "a\nb [https://e.c]\nc"},
+		{"link in a link", `<a href="https://a.b">a<a href="https://c.d">b</a></a>`, "a [https://a.b]b [https://c.d]"},
+		{"unclosed link", `<p><a href="https://a.b">a`, "a [https://a.b]"},
+		{"image", `<img alt="A &amp; B"> <img alt=""><img>`, "A & B"},
+		{"bullets", "<p>x</p><ul><li>a<li>b <b>c</b></li><li></li><li>d</ul>y", "x\n\n- a\n- b c\n- d\n\ny"},
+		{"numbers", `<ol start="9"><li>a</li><li>b<br>c</li></ol>`, "9. a\n10. b\n  c"},
+		{"lists in lists", "<ul><li>a<ol><li>b</li><li>c</li></ol></li><li>d</li></ul>e", "- a\n  1. b\n  2. c\n- d\n\ne"},
+		{"item without list", "<li>a", "- a"},
+		{"paragraph in item", "<ul><li><p>a</p></li><li><p>b</p></li></ul>", "- a\n\n- b"},
+		{"table", "<table><thead><tr><th>Item</th><th>Price</th></tr></thead><tr><td>Cup</td>\n<td>$4</td></tr></table>x", "Item  Price\nCup  $4\n\nx"},
+		{"layout tables", "<table><tr><td><table><tr><td>a</td></tr></table></td><td><p>b</p></td></tr><tr><td></td><td>c</td></tr></table>", "a\n\nb\n\nc"},
+		{"quote", "a<blockquote>b<br>c<blockquote>d</blockquote></blockquote>e", "a\n\n> b\n> c\n\n> > d\n\ne"},
+		{"preformatted", "a<pre>\n  x  y\n\n\n\tz <b>w</b>  \nv</pre>b", "a\n\n  x  y\n\n\tz w\nv\n\nb"},
+		{"filler", "a\u200b&zwnj;b &zwnj;&nbsp;&#8199;&#847; \ufeff&shy;c\u00add", "a\u200cb cd"},
+		{"joined emoji", "👩\u200d💻", "👩\u200d💻"},
+		{"control characters", "a\x00\x01\x1b[0m\x7f&#7;&#133;b", "a[0m…b"},
+		{"not UTF-8", "a\xffb", "a\uFFFDb"},
+		{"upper case", "<P>a</P><BR><DIV STYLE=\"display:none\">x</DIV><A HREF=\"https://e.c\">b</A><SCRIPT>x</SCRIPT>", "a\n\nb [https://e.c]"},
+		{"broken tags", "a < b <3 <p class=\"x>y\">c</p", "a < b <3\n\nc"},
+		{"unknown elements", "<x-y>a</x-y><averyveryverylongelementname>b</averyveryverylongelementname>", "ab"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, TextFromHTML(tc.html)); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTextFromHTMLIsLinear feeds what costs naive converters the square of its length, or their stack.
+func TestTextFromHTMLIsLinear(t *testing.T) {
+	t.Parallel()
+	const n = 200_000
+	for name, html := range map[string]string{
+		"nested blocks": strings.Repeat("<div>", n), "nested lists": strings.Repeat("<ul><li>a", n/4), "nested quotes": strings.Repeat("<blockquote>a", n/8),
+		"nested hidden": strings.Repeat(`<div style="display:none">`, n/8), "links": strings.Repeat(`<a href="https://e.c">`, n/8),
+		"open comments": strings.Repeat("<!--", n), "open tags": strings.Repeat("<", n), "ends": strings.Repeat("</div>", n), "entities": strings.Repeat("&", n),
+		"spaces": strings.Repeat(" ", n), "breaks": strings.Repeat("<br>", n), "cells": strings.Repeat("<td>", n), "open scripts": strings.Repeat("<script>", n),
+		"script ends": "<script>" + strings.Repeat("</scrip", n), "attributes": "<p " + strings.Repeat("a=b ", n) + ">x",
+		"one link around all": `<a href="https://e.c">` + strings.Repeat("<p>x</p>", n/8), "styles": `<p style="` + strings.Repeat("display:", n) + `none">x`,
+	} {
+		start := time.Now()
+		got := TextFromHTML(html)
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("%s took %s", name, took)
+		}
+		if len(got) > 8*len(html) {
+			t.Errorf("%s: %d octets became %d", name, len(html), len(got))
+		}
+	}
+}
+
+func FuzzTextFromHTML(f *testing.F) {
+	for _, seed := range []string{
+		"<p>a</p><ul><li>b<ol start=3><li>c</ol></ul>", `<a href="https://e.c"><img alt=" x "></a><pre> a  b
+ c </pre>`, "<table><tr><td>a<td>b</table>", `<div style="display:none">x</div><blockquote>&nbsp;&zwnj;y`, "<svg><title>x</svg>", "a<!--", "\u2028\u0085\xff\x00",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, html string) {
+		text := TextFromHTML(html)
+		if !utf8.ValidString(text) {
+			t.Fatalf("text is not UTF-8: %q", text)
+		}
+		if strings.Contains(text, "\n\n\n") || strings.HasPrefix(text, "\n") || strings.HasSuffix(text, "\n") {
+			t.Fatalf("text has too many line breaks: %q", text)
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			if strings.HasSuffix(line, " ") || strings.HasSuffix(line, "\t") {
+				t.Fatalf("line ends with white space: %q", line)
+			}
+			if strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
+				t.Fatalf("line has a control character: %q", line)
+			}
+		}
+		if again := TextFromHTML(html); again != text {
+			t.Fatalf("text is %q and then %q", text, again)
+		}
+	})
+}

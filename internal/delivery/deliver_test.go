@@ -3,9 +3,11 @@ package delivery
 import (
 	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +17,11 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/page"
 )
@@ -163,227 +166,6 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 	})
 }
 
-func TestDeliverByPreference(t *testing.T) {
-	t.Parallel()
-	good := smtptest.NewServer(t, smtptest.Config{})
-	busy := smtptest.NewServer(t, smtptest.Config{Greet: func() string { return "421 4.3.2 too busy" }})
-	strict := smtptest.NewServer(t, smtptest.Config{Rcpt: func(string, string) string { return "550 5.1.1 no such user" }})
-	for _, c := range []struct {
-		name  string
-		hosts [][2]string // name and address, most preferred first
-		want  []string    // dialled
-		event events.Type
-	}{
-		{"the first that works", [][2]string{{"a.test", good.Addr}, {"b.test", strict.Addr}}, []string{"a.test"}, events.EmailDelivered},
-		{"past one that is down", [][2]string{{"a.test", ""}, {"b.test", good.Addr}}, []string{"a.test", "b.test"}, events.EmailDelivered},
-		{"past one that is busy", [][2]string{{"a.test", busy.Addr}, {"b.test", good.Addr}}, []string{"a.test", "b.test"}, events.EmailDelivered},
-		{"not past a refusal", [][2]string{{"a.test", strict.Addr}, {"b.test", good.Addr}}, []string{"a.test"}, events.EmailBounced},
-		{"none", [][2]string{{"a.test", ""}, {"b.test", ""}}, []string{"a.test", "b.test"}, events.EmailDelayed},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork()
-			for i, host := range c.hosts {
-				n.host(destination, host[0], uint16(10*i), host[1])
-			}
-			cfg := n.config(1)
-			cfg.Schedule = []time.Duration{time.Hour}
-			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-			x := h.send(address(1))
-			h.wait(x, c.event)
-			if diff := cmp.Diff(c.want, n.dialled()); diff != "" {
-				t.Error(diff)
-			}
-			for _, name := range c.want {
-				if a := h.attempts(x)[0]; len(c.want) > 1 && a.Outcome == "delayed" && !strings.Contains(a.Host+a.Conversation, "10.0.0.") {
-					t.Errorf("the attempt does not tell of %s: %+v", name, a)
-				}
-			}
-		})
-	}
-}
-
-func TestDeliverNowhere(t *testing.T) {
-	t.Parallel()
-	public := netip.MustParseAddr("127.0.0.1")
-	for _, c := range []struct {
-		name, code string
-		dns        resolve.Fake
-		suppress   bool
-	}{
-		{"null MX", "556 5.1.10", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: ""}}}}, true},
-		{"no such domain", "550 5.1.2", resolve.Fake{}, false},
-		{"no host", "550 5.1.2", resolve.Fake{TXTRecords: map[string][]string{destination: {"x"}}}, false},
-		{"ourselves", "554 5.4.6", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "out.postrider.test", Pref: 1}, {Host: "mx.test", Pref: 5}}},
-			AddrRecords: map[string][]netip.Addr{"mx.test": {public}}}, false},
-		{"private addresses", "550 5.4.4", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}},
-			AddrRecords: map[string][]netip.Addr{"mx.test": {public, netip.MustParseAddr("192.168.1.1"), netip.MustParseAddr("::1")}}}, false},
-		{"hosts without addresses", "550 5.1.2", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}}}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			h := newHouse(t, dbtest.SQLite(t), Config{}, c.dns)
-			h.service.guard = New(Config{}, Parts{}).guard // refuses private addresses, as in earnest
-			h.run()
-			x := h.send(address(1))
-			h.wait(x, events.EmailBounced)
-			b := h.bounce(x)
-			if b.Type != permanent || b.SubType != general || b.Suppress != c.suppress || !strings.HasPrefix(b.DiagnosticCode[0], "smtp; "+c.code+" ") {
-				t.Errorf("bounce %+v", b)
-			}
-		})
-	}
-	t.Run("DNS that does not answer is no bounce", func(t *testing.T) {
-		t.Parallel()
-		h := newHouse(t, dbtest.SQLite(t), Config{}, resolve.Fake{Fail: []string{destination}}).run()
-		x := h.send(address(1))
-		h.wait(x, events.EmailDelayed)
-		if a := h.attempts(x); a[0].Outcome != "delayed" || !strings.HasPrefix(a[0].Reply, "451 4.4.3") {
-			t.Errorf("attempt %+v", a)
-		}
-	})
-}
-
-func TestDeliverTLS(t *testing.T) {
-	t.Parallel()
-	ca := smtptest.NewCA(t)
-	for _, c := range []struct {
-		name, domainTLS string
-		server          smtptest.Config
-		want            events.Type
-		tls             bool
-	}{
-		{"enforced and verified", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("mx.test")}, events.EmailDelivered, true},
-		{"enforced, another's certificate", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("other.test")}, events.EmailDelayed, false},
-		{"enforced and not offered", domains.Enforced, smtptest.Config{}, events.EmailDelayed, false},
-		{"opportunistic takes any certificate", domains.Opportunistic, smtptest.Config{TLS: ca.ServerTLS("other.test")}, events.EmailDelivered, true},
-		{"opportunistic and not offered", domains.Opportunistic, smtptest.Config{}, events.EmailDelivered, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			mx := smtptest.NewServer(t, c.server)
-			n := one(mx.Addr)
-			cfg := n.config(1)
-			cfg.RootCAs, cfg.Schedule = ca.Pool(), []time.Duration{time.Hour}
-			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
-			if err := h.domains.Update(t.Context(), h.by.TeamID, h.domain.ID, domains.Change{TLS: &c.domainTLS}); err != nil {
-				t.Fatal(err)
-			}
-			h.run()
-			x := h.send(address(1))
-			h.wait(x, c.want)
-			if got := mx.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 && got[0].TLS != c.tls {
-				t.Errorf("messages %+v", got)
-			}
-			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") || c.tls != (a.TLS != "") {
-				t.Errorf("attempt %+v", a)
-			}
-		})
-	}
-}
-
-func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
-	t.Parallel()
-	broken := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: STARTTLS\nS: 220 go\n(drop)\n(next)\n"
-	plain := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n" +
-		"C: RSET\nS: 250 ok\n"
-	plain = strings.TrimSuffix(plain, "C: RSET\nS: 250 ok\n") + "(drop)\n"
-	p := smtptest.Script(t, broken+plain+"(next)\n"+plain)
-	n := one(p.Addr)
-	cfg := n.config(1)
-	cfg.ConnectionMessages = 1
-	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-	h.wait(h.send(address(1)), events.EmailDelivered)
-	h.wait(h.send(address(2)), events.EmailDelivered) // its broken TLS is remembered
-}
-
-func TestDeliverToHostsThatMisbehave(t *testing.T) {
-	t.Parallel()
-	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n"
-	const opening = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\n"
-	for _, c := range []struct {
-		name, dialogue, outcome, reply string
-	}{
-		{"stalls at the greeting", "(stall)\n", "delayed", "451 4.4."},
-		{"stalls after MAIL", opening + "C: MAIL *\n(stall)\n", "delayed", "451 4.4.2"},
-		{"stalls after the dot", envelope + "(data)\n(stall)\n", "unknown", "451 4.4.2"},
-		{"drops after the dot", envelope + "(data)\n(drop)\n", "unknown", "451 4.4.2"},
-		{"drops after RCPT", opening + "C: MAIL *\nS: 250 ok\nC: RCPT *\n(drop)\n", "delayed", "451 4.4.2"},
-		{"talks without end", "S: 220 mx.test\nC: EHLO *\n(endless lines)\n", "delayed", "451 4.4.2"},
-		{"talks in one line without end", "(endless line)\n", "delayed", "451 4.4.2"},
-		{"speaks another language", "S: HTTP/1.1 400 Bad Request\n(drop)\n", "delayed", "451 4.4.2"},
-		{"says 5xx at the greeting", "S: 554 5.7.1 go away\n(drop)\n", "delayed", "554 5.7.1 go away"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			p := smtptest.Script(t, c.dialogue)
-			n := one(p.Addr)
-			cfg := n.config(1)
-			cfg.Schedule = []time.Duration{time.Hour}
-			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
-			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-			x := h.send(address(1))
-			h.wait(x, events.EmailDelayed)
-			a := h.attempts(x)[0]
-			if a.Outcome != c.outcome || !strings.HasPrefix(a.Reply, c.reply) || a.NextAt.IsZero() || a.Conversation == "" {
-				t.Errorf("attempt %+v", a)
-			}
-			if len(a.Conversation) > conversationMax {
-				t.Errorf("the conversation has %d bytes", len(a.Conversation))
-			}
-		})
-	}
-}
-
-func TestDeliverOverAConnectionThatWasClosed(t *testing.T) {
-	t.Parallel()
-	message := "C: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n"
-	opening := "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\n"
-	p := smtptest.Script(t, opening+message+"(drop)\n(next)\n"+opening+message+"(drop)\n")
-	n := one(p.Addr)
-	h := newHouse(t, dbtest.SQLite(t), n.config(1), n.dns).run()
-	h.wait(h.send(address(1)), events.EmailDelivered)
-	x := h.send(address(2))
-	if got := h.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to2@example.net"}) {
-		t.Errorf("a connection that the host had closed led to %q", got)
-	}
-	if a := h.attempts(x); len(a) != 1 {
-		t.Errorf("%d attempts", len(a))
-	}
-}
-
-func TestDeliverThroughRelay(t *testing.T) {
-	t.Parallel()
-	ca := smtptest.NewCA(t)
-	relay := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("127.0.0.1"), Users: map[string]string{"user": "secret"}})
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user", RelayPassword: "secret",
-		RootCAs: ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
-	var ids []string
-	for i := range 10 {
-		ids = append(ids, h.send("a@example"+string(rune('a'+i))+".net"))
-	}
-	for _, x := range ids {
-		h.wait(x, events.EmailDelivered)
-	}
-	if relay.Connections() > 2 || relay.Messages()[0].User != "user" || !relay.Messages()[0].TLS {
-		t.Errorf("%d connections, message %+v", relay.Connections(), relay.Messages()[0])
-	}
-	if conversation := h.attempts(ids[0])[0].Conversation; strings.Contains(conversation, "secret") {
-		t.Errorf("the conversation tells the password:\n%s", conversation)
-	}
-}
-
-func TestDeliverWithWrongPassword(t *testing.T) {
-	t.Parallel()
-	relay := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user", RelayPassword: "wrong"}, resolve.Fake{}).run()
-	x := h.send(address(1))
-	h.wait(x, events.EmailDelayed) // a mistake of the operator's costs no email
-	if a := h.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
-		t.Errorf("attempt %+v", a)
-	}
-}
-
 func TestDeliverToTestAddresses(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -482,6 +264,77 @@ func TestDeliverWithBackOff(t *testing.T) {
 	allowed, until := h.service.limit(destination)
 	if pause := time.Until(until); allowed != 0 || pause < 9*time.Minute || pause > 11*time.Minute {
 		t.Errorf("%d jobs may be in hand, again in %v", allowed, pause)
+	}
+}
+
+func TestDeliverAfterAStop(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		message := "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n(drop)\n"
+		p := smtptest.Script(t, "S: 220 mx.test\n(stall)\n(next)\n"+message)
+		n := one(p.Addr)
+		dialled := make(chan struct{}, 2)
+		cfg := n.config(1)
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := n.dial(ctx, network, addr)
+			dialled <- struct{}{}
+			return nc, err
+		}
+		h := newHouse(t, d, cfg, n.dns)
+		x := h.send(address(1))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		log := slog.New(slog.DiscardHandler)
+		first := jobs.NewRunner(d, h.queue, log, time.Millisecond)
+		first.Handle(h.service.Kind())
+		go func() { ended <- first.Run(ctx) }()
+		<-dialled
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if left, tries := h.jobsLeft(), h.attempts(x); left != 1 || len(tries) != 0 {
+			t.Fatalf("%d jobs are left after a stop, attempts %+v", left, tries)
+		}
+		h.run()
+		if got := h.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to1@example.net"}) {
+			t.Errorf("events %q", got)
+		}
+	})
+}
+
+func TestDeliverWithALostLease(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		mx := smtptest.NewServer(t, smtptest.Config{})
+		n := one(mx.Addr)
+		h := newHouse(t, d, n.config(1), n.dns)
+		x := h.send(address(1))
+		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // the row says that none has begun
+		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.service.deliver(t.Context(), j); !errors.Is(err, jobs.ErrLost) {
+			t.Errorf("a worker without a lease ends with %v", err)
+		}
+		if h.count(events.EmailSent) != 0 || len(h.attempts(x)) != 0 || h.jobsLeft() != 1 || h.state(x) != emails.Queued {
+			t.Error("a worker without a lease has changed something")
+		}
+		h.service.pool.prune(time.Now().Add(time.Hour))
+	})
+}
+
+func TestOutboxIsBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
+	for i := range capturedMax + 3 {
+		if _, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)}, smtpclient.Envelope{To: []string{"a@b.c"}}, [][]byte{[]byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := h.service.Outbox(t.Context())
+	if err != nil || len(all) != capturedMax || all[0].EmailID != strconv.Itoa(capturedMax+2) || all[capturedMax-1].EmailID != "3" {
+		t.Errorf("%d messages are kept, %v", len(all), err)
 	}
 }
 

@@ -150,10 +150,10 @@ func (h *house) accept(e emails.Send) string {
 }
 
 // wait returns what happened to an email as "delivered to@example.net", once there is an event of each type that is asked
-// for. It fails the test after ten seconds.
+// for. It fails the test after half a minute.
 func (h *house) wait(emailID string, types ...events.Type) []string {
 	h.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		h.mu.Lock()
 		var all []string
@@ -175,7 +175,7 @@ func (h *house) wait(emailID string, types ...events.Type) []string {
 		select {
 		case <-news:
 		case <-deadline:
-			h.t.Fatalf("after ten seconds %q happened, and not %q; attempts: %+v", all, missing, h.attempts(emailID))
+			h.t.Fatalf("after half a minute %q happened, and not %q; attempts: %+v", all, missing, h.attempts(emailID))
 		}
 	}
 }

@@ -1,0 +1,164 @@
+package delivery
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+)
+
+func addrs(list ...string) (all []netip.Addr) {
+	for _, a := range list {
+		all = append(all, netip.MustParseAddr(a))
+	}
+	return all
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	dns := resolve.Fake{MXRecords: map[string][]resolve.MX{
+		destination: {{Host: "c.test", Pref: 30}, {Host: "a.test", Pref: 10}, {Host: "b.test", Pref: 20}},
+		"us.net":    {{Host: "a.test", Pref: 10}, {Host: "us.test", Pref: 20}, {Host: "c.test", Pref: 30}},
+		"half.net":  {{Host: "missing.test", Pref: 10}, {Host: "c.test", Pref: 20}},
+		"fail.net":  {{Host: "missing.test", Pref: 10}, {Host: "broken.test", Pref: 20}},
+	}, AddrRecords: map[string][]netip.Addr{
+		"a.test": addrs("2606:4700::1", "1.1.1.1", "10.0.0.1"), "b.test": addrs("1.1.1.2"), "c.test": addrs("1.1.1.3"), "implicit.net": addrs("1.1.1.4"),
+	}, Fail: []string{"broken.test"}}
+	for _, c := range []struct {
+		name, domain string
+		six          bool
+		dead         string
+		want         []string
+		err          error
+	}{
+		{"by preference, IPv6 first", destination, true, "", []string{"[2606:4700::1]:25", "1.1.1.1:25", "1.1.1.2:25", "1.1.1.3:25"}, nil},
+		{"without a route to IPv6", destination, false, "", []string{"1.1.1.1:25", "[2606:4700::1]:25", "1.1.1.2:25", "1.1.1.3:25"}, nil},
+		{"what failed lately comes last", destination, false, "1.1.1.1:25", []string{"[2606:4700::1]:25", "1.1.1.2:25", "1.1.1.3:25", "1.1.1.1:25"}, nil},
+		{"only hosts preferred to us", "us.net", false, "", []string{"1.1.1.1:25", "[2606:4700::1]:25"}, nil},
+		{"a host without address is passed over", "half.net", false, "", []string{"1.1.1.3:25"}, nil},
+		{"no MX", "implicit.net", false, "", []string{"1.1.1.4:25"}, nil},
+		{"a host that may have an address", "fail.net", false, "", nil, resolve.ErrTemporary},
+		{"no such domain", "nowhere.net", false, "", nil, resolve.ErrNoDomain},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := New(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Parts{DNS: dns})
+			known := time.Now().Unix()
+			if !c.six {
+				known = -known
+			}
+			s.ipv6.Store(known)
+			if c.dead != "" {
+				s.hosts.fail(c.dead, answer{}, time.Now())
+			}
+			hops, err := s.plan(t.Context(), c.domain, domains.Opportunistic)
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v", err)
+			}
+			var got []string
+			for _, h := range hops {
+				got = append(got, h.addr)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMode(t *testing.T) {
+	t.Parallel()
+	const far, near = "relay.test:587", "127.0.0.1:25"
+	for _, c := range []struct {
+		transport, relay string
+		relayTLS         smtpclient.TLSMode
+		domain           string
+		want             smtpclient.TLSMode
+	}{
+		{Direct, "", 0, domains.Opportunistic, smtpclient.TLSOpportunistic},
+		{Direct, "", 0, domains.Enforced, smtpclient.TLSRequired},
+		{Relay, far, smtpclient.TLSNone, domains.Opportunistic, smtpclient.TLSNone},
+		{Relay, far, smtpclient.TLSNone, domains.Enforced, smtpclient.TLSRequired},
+		{Relay, near, smtpclient.TLSNone, domains.Enforced, smtpclient.TLSNone},
+		{Relay, far, smtpclient.TLSOpportunistic, domains.Enforced, smtpclient.TLSRequired},
+		{Relay, far, smtpclient.TLSImplicit, domains.Enforced, smtpclient.TLSImplicit},
+	} {
+		s := New(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS}, Parts{})
+		if got := s.mode(c.domain); got != c.want {
+			t.Errorf("%+v: mode %v", c, got)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	schedule := []time.Duration{time.Minute, time.Hour}
+	now := time.Now()
+	for _, c := range []struct {
+		attempt int
+		age     time.Duration
+		wait    time.Duration
+		over    bool
+	}{
+		{1, 0, time.Minute, false}, {2, time.Minute, time.Hour, false}, {3, time.Hour, time.Hour, true},
+		{3, time.Minute, time.Hour, false}, // cut short by restarts
+		{50, time.Minute, time.Hour, false},
+		{1, 4 * time.Hour, time.Minute, true}, // could seldom be tried
+	} {
+		wait, over := next(schedule, jobs.Job{Attempt: c.attempt, CreatedAt: now.Add(-c.age)}, now)
+		if wait != c.wait || over != c.over {
+			t.Errorf("attempt %d after %v: %v, %v", c.attempt, c.age, wait, over)
+		}
+	}
+	if n := len(errorSchedule()); n < 100 {
+		t.Errorf("a failing database parks emails after %d errors", n)
+	}
+}
+
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text  string
+		limit int
+		want  string
+	}{{"short", 10, "short"}, {"0123456789abcdef", 11, "012\n…\ndef"}, {"ÄÄÄÄÄÄÄÄ", 12, "Ä\n…\nÄÄ"}} {
+		if got := bounded(c.text, c.limit); got != c.want || len(got) > c.limit {
+			t.Errorf("%q: %q", c.text, got)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(), time.Now()
+	h.fail("a", answer{unknown: true}, now)
+	if f, ok := h.failed("a", now.Add(time.Minute)); !ok || !f.why.unknown {
+		t.Error("a failure is forgotten at once")
+	}
+	if _, ok := h.failed("a", now.Add(deadFor+time.Second)); ok {
+		t.Error("a failure is never forgotten")
+	}
+	h.fail("a", answer{}, now)
+	h.reached("a")
+	if _, ok := h.failed("a", now); ok {
+		t.Error("a failure outlives a success")
+	}
+	h.rememberPlain("a", now)
+	if !h.plainOnly("a", now) || h.plainOnly("a", now.Add(plainFor)) || h.plainOnly("b", now) {
+		t.Error("broken TLS is remembered wrongly")
+	}
+	for i := range hostsKept + 5 {
+		h.fail(address(i), answer{}, now)
+		h.rememberPlain(address(i), now)
+	}
+	if len(h.dead) > hostsKept || len(h.plain) > hostsKept {
+		t.Error("memory is unbounded")
+	}
+}

@@ -1,0 +1,155 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+var (
+	took      = []verdict{{state: delivered}}
+	refused   = []verdict{{state: bounced}}
+	throttled = []verdict{{state: delayed, throttle: true}}
+	unwilling = []verdict{{state: delayed, soft: true}}
+)
+
+func TestShaperBacksOff(t *testing.T) {
+	t.Parallel()
+	s, now := newShaper(8, 0), time.Now()
+	const slow = time.Second
+	expect := func(n int, pause time.Duration) {
+		t.Helper()
+		got, again := s.limit("d", now)
+		if got != n || pause == 0 && !again.IsZero() || pause > 0 && again.Sub(now) != pause {
+			t.Fatalf("%d jobs and a pause of %v, want %d and %v", got, again.Sub(now), n, pause)
+		}
+	}
+	expect(8, 0)
+	s.heard("d", throttled, slow, now)
+	expect(8, 0) // one is no sign
+	s.heard("d", throttled, slow, now)
+	expect(0, pauseMin)
+	for range 5 {
+		s.heard("d", throttled, slow, now) // what was under way
+	}
+	expect(0, pauseMin)
+	now = now.Add(pauseMin)
+	expect(4, 0)
+	s.heard("d", throttled, slow, now)
+	expect(0, 2*pauseMin) // the pause grows, and does not wait for another sign
+	for range 10 {
+		now = now.Add(pauseMax)
+		s.heard("d", throttled, slow, now)
+	}
+	expect(0, pauseMax)
+	now = now.Add(pauseMax)
+	expect(1, 0)
+	s.heard("d", took, slow, now)
+	s.heard("d", throttled, slow, now)
+	s.heard("d", throttled, slow, now)
+	expect(0, pauseMin) // a message that was taken makes the pause short again
+	now = now.Add(pauseMin)
+	for n, given := 0, 1; given < 8; n++ {
+		if n > 200 {
+			t.Fatal("connections do not come back")
+		}
+		s.heard("d", took, slow, now)
+		got, _ := s.limit("d", now)
+		if got > given+1 {
+			t.Fatalf("from %d connections to %d at once", given, got)
+		}
+		given = got
+	}
+	other, _ := s.limit("e", now)
+	if other != 8 {
+		t.Errorf("another destination is allowed %d", other)
+	}
+}
+
+func TestShaperSigns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		heard  [][]verdict
+		paused bool
+	}{
+		{"refusals of recipients", [][]verdict{refused, refused, refused, refused}, false},
+		{"two messages put off", [][]verdict{unwilling, unwilling}, false},
+		{"three messages put off", [][]verdict{unwilling, unwilling, unwilling}, true},
+		{"one taken between", [][]verdict{unwilling, unwilling, took, unwilling, unwilling}, false},
+		{"a wait that is asked for", [][]verdict{{{state: delayed, throttle: true, hint: time.Minute}}}, true},
+		{"greylisting", [][]verdict{{{state: delayed, hint: time.Minute}}, {{state: delayed, hint: time.Minute}}}, false},
+	} {
+		s, now := newShaper(4, 0), time.Now()
+		for _, v := range c.heard {
+			s.heard("d", v, time.Second, now)
+		}
+		if n, _ := s.limit("d", now); n == 0 != c.paused {
+			t.Errorf("%s: %d jobs may be in hand", c.name, n)
+		}
+	}
+}
+
+func TestShaperRate(t *testing.T) {
+	t.Parallel()
+	s, now := newShaper(10, 2), time.Now()
+	inHand, began := 0, 0
+	for tick := range 100 { // ten seconds
+		at := now.Add(time.Duration(tick) * 100 * time.Millisecond)
+		for {
+			n, again := s.limit("d", at)
+			if n <= inHand {
+				if n < 10 && !again.After(at) {
+					t.Fatalf("%d jobs may be in hand, and it is not to be asked again", n)
+				}
+				break
+			}
+			leave, err := s.enter(t.Context(), "d")
+			if err != nil {
+				t.Fatal(err)
+			}
+			began++
+			leave()
+		}
+	}
+	if began < 20 || began > 23 {
+		t.Errorf("%d messages in ten seconds at 2 a second", began)
+	}
+}
+
+func TestShaperPlaces(t *testing.T) {
+	t.Parallel()
+	s := newShaper(1, 0)
+	leave, err := s.enter(t.Context(), "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("stopping"))
+	if _, err := s.enter(gone, "d"); err == nil || err.Error() != "stopping" {
+		t.Errorf("entered a full destination: %v", err)
+	}
+	second := make(chan func())
+	go func() {
+		leave, err := s.enter(context.WithoutCancel(t.Context()), "d")
+		if err != nil {
+			t.Error(err)
+		}
+		second <- leave
+	}()
+	leave()
+	(<-second)()
+	h := s.of("d")
+	if h.busy != 0 || h.entered != 0 || len(h.waiting) != 0 {
+		t.Errorf("places are lost: %+v", h)
+	}
+	s.heard("d", took, time.Millisecond, time.Now())
+	if n, _ := s.limit("d", time.Now()); n != ahead {
+		t.Errorf("%d jobs in hand for a quick destination", n)
+	}
+	s.heard("d", took, time.Minute, time.Now())
+	if n, _ := s.limit("d", time.Now()); n != 1 {
+		t.Errorf("%d jobs in hand for a slow destination", n)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +24,8 @@ const (
 	cacheFor   = 5 * time.Second  // how long another node's change may go unnoticed when its hint is lost
 	cacheMax   = 10_000           // keys kept
 	flushEvery = 10 * time.Second // between writes of when keys were last used
+	flushTime  = 5 * time.Second  // for one such write
+	flushMax   = 500              // keys written at once
 	hintTopic  = "api_keys"
 )
 
@@ -33,6 +37,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[string]cached    // hash -> who it is
+	epoch int                  // of the cache: what was read before forget is not remembered after it
 	used  map[string]time.Time // key id -> last use that is not written yet
 }
 
@@ -52,6 +57,7 @@ func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, team
 func (s *Service) forget() {
 	s.mu.Lock()
 	s.cache = map[string]cached{}
+	s.epoch++
 	s.mu.Unlock()
 }
 
@@ -59,32 +65,51 @@ func (s *Service) forget() {
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
-	for ctx.Err() == nil {
+	for ended := false; !ended; {
 		select {
 		case <-ctx.Done():
+			ended = true
 		case <-tick.C:
 		}
 		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
-			s.log.Warn("could not write when API keys were last used", "error", err)
+			s.log.Warn("could not write when API keys were last used; it is tried again", "error", err)
 		}
 	}
 	return nil
 }
 
+// flush writes last uses. In the order of the ids, so that two nodes never wait for each other's rows in a circle.
 func (s *Service) flush(ctx context.Context) error {
 	s.mu.Lock()
 	used := s.used
 	s.used = map[string]time.Time{}
 	s.mu.Unlock()
-	if len(used) == 0 {
-		return nil
-	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
-		for key, at := range used {
-			setLastUsed(ctx, tx, key, at)
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(used)), flushMax) {
+		limited, cancel := context.WithTimeout(ctx, flushTime)
+		err := s.d.Update(limited, func(tx *db.Tx) error {
+			for _, keyID := range ids {
+				setLastUsed(limited, tx, keyID, used[keyID])
+			}
+			return nil
+		})
+		cancel()
+		if err != nil {
+			s.keep(used)
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// keep puts back what could not be written, unless the key was used again since.
+func (s *Service) keep(used map[string]time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for keyID, at := range used {
+		if s.used[keyID].Before(at) {
+			s.used[keyID] = at
+		}
+	}
 }
 
 // Create makes a team.
@@ -148,6 +173,9 @@ func (s *Service) CreateKey(ctx context.Context, teamID string, n NewKey) (Key, 
 	if n.Token == "" {
 		n.Token = keyring.NewAPIKey()
 	}
+	if strings.ContainsFunc(n.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return Key{}, "", fault.Invalidf("token", "An API key must have printable ASCII characters without spaces only.")
+	}
 	k := Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
 		DomainID: n.DomainID, CreatedAt: db.Now()}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -206,13 +234,23 @@ func (s *Service) KeyActive(ctx context.Context, teamID, keyID string) (bool, er
 	return keyExists(ctx, s.d.Reader, teamID, keyID)
 }
 
-// Authenticate returns who bears the token. Tokens have 190 random bits and are looked up by their hash, so the time that
-// it takes tells nothing of any key.
+// Knows reports whether the token belonged to a key when this node last looked. It asks nobody.
+func (s *Service) Knows(token string) bool {
+	hash := keyring.HashAPIKey(token)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.cache[hash]
+	return ok
+}
+
+// Authenticate returns who bears the token. Tokens are random and looked up by their hash, so the time that it takes tells
+// nothing of any key. Tokens of no key are not remembered: there are too many of them.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()
 	s.mu.Lock()
 	c, ok := s.cache[hash]
+	epoch := s.epoch
 	if ok && now.Before(c.until) {
 		s.used[c.KeyID] = now
 		s.mu.Unlock()
@@ -220,18 +258,21 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Principal, er
 	}
 	s.mu.Unlock()
 	p, err := principal(ctx, s.d.Reader, hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if errors.Is(err, db.ErrNoRows) {
+		delete(s.cache, hash)
 		return p, fault.New(fault.BadCredential, "", "API key is invalid")
 	}
 	if err != nil {
 		return p, fmt.Errorf("look up API key: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.cache) >= cacheMax {
-		clear(s.cache)
-	}
-	s.cache[hash] = cached{p, now.Add(cacheFor)}
 	s.used[p.KeyID] = now
+	if epoch == s.epoch {
+		if len(s.cache) >= cacheMax {
+			clear(s.cache)
+		}
+		s.cache[hash] = cached{p, now.Add(cacheFor)}
+	}
 	return p, nil
 }

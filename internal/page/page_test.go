@@ -1,0 +1,131 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/page"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// shelf is a table of ids a0 to a9 of team one and b0 of team two.
+func shelf(t *testing.T, d *db.DB) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `CREATE TABLE shelf (id TEXT PRIMARY KEY, team TEXT NOT NULL)`); err != nil {
+			return err
+		}
+		for i := range 10 {
+			tx.Queue(t.Context(), `INSERT INTO shelf (id, team) VALUES ($1, 'one')`, fmt.Sprintf("a%d", i))
+		}
+		tx.Queue(t.Context(), `INSERT INTO shelf (id, team) VALUES ('b0', 'two')`)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func query(ctx context.Context, d *db.DB, p page.Page) (string, bool, error) {
+	s := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"}}
+	ids, more, err := page.Query(ctx, d.Reader, s, p, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	return strings.Join(ids, " "), more, err
+}
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		for _, c := range []struct {
+			name string
+			page page.Page
+			want string
+			more bool
+		}{
+			{"all, newest first", page.Page{}, "a9 a8 a7 a6 a5 a4 a3 a2 a1 a0", false},
+			{"the first page", page.Page{Limit: 3}, "a9 a8 a7", true},
+			{"exactly all", page.Page{Limit: 10}, "a9 a8 a7 a6 a5 a4 a3 a2 a1 a0", false},
+			{"after leaves the cursor out", page.Page{Limit: 3, After: "a7"}, "a6 a5 a4", true},
+			{"the last page", page.Page{Limit: 3, After: "a2"}, "a1 a0", false},
+			{"after the oldest is nothing", page.Page{Limit: 3, After: "a0"}, "", false},
+			{"after without a limit", page.Page{After: "a2"}, "a1 a0", false},
+			{"before is the page just before the cursor", page.Page{Limit: 3, Before: "a3"}, "a6 a5 a4", true},
+			{"before the second is the newest", page.Page{Limit: 3, Before: "a8"}, "a9", false},
+			{"before the newest is nothing", page.Page{Limit: 3, Before: "a9"}, "", false},
+			{"before without a limit", page.Page{Before: "a7"}, "a9 a8", false},
+			{"before, and no more", page.Page{Limit: 3, Before: "a6"}, "a9 a8 a7", false},
+			{"a cursor that is gone, after", page.Page{Limit: 2, After: "a55"}, "a5 a4", true},
+			{"a cursor that is gone, before", page.Page{Limit: 2, Before: "a55"}, "a7 a6", true},
+			{"a cursor of another team is a place like any other", page.Page{Limit: 2, After: "b0"}, "a9 a8", true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				got, more, err := query(t.Context(), d, c.page)
+				if err != nil || got != c.want || more != c.more {
+					t.Errorf("got %q, more %v, error %v; want %q, %v", got, more, err, c.want, c.more)
+				}
+			})
+		}
+	})
+}
+
+// A walk meets every row once, whichever way it goes and whatever comes or goes on its way.
+func TestWalkIsStable(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		var down []string
+		for p, more := (page.Page{Limit: 3}), true; more; {
+			text, next, err := query(t.Context(), d, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := strings.Fields(text)
+			down, more = append(down, ids...), next
+			p.After = ids[len(ids)-1]
+			change := `DELETE FROM shelf WHERE id = $1` // the cursor's own row
+			if len(down) == 6 {
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row in a page that is over
+			}
+			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(strings.Fields("a9 a8 a7 a6 a5 a4 a3 a2 a1 a0"), down); diff != "" {
+			t.Error(diff)
+		}
+		var up []string
+		for p, more := (page.Page{Limit: 2, Before: "a0"}), true; more; {
+			text, next, err := query(t.Context(), d, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := strings.Fields(text)
+			up, more = slices.Concat(ids, up), next
+			p.Before = ids[0]
+		}
+		if diff := cmp.Diff(strings.Fields("a9 a8 a6 a5 a4x a4 a3 a2"), up); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestQueryFails(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		if _, _, err := query(t.Context(), d, page.Page{}); err == nil {
+			t.Error("a table that is not there gave a page")
+		}
+	})
+}

@@ -14,15 +14,32 @@
 //
 // # Order
 //
-// User agent, key, rate limit, route, permission, JSON, then the operation's own rules (API reference section 4.2).
+// User agent, key, team in good standing, rate limit, route, permission, JSON, then the operation's own rules (API reference section
+// 4.2).
+//
+// # To add a resource
+//
+//  1. Give [Services] its service, and fill it in internal/cli.
+//  2. Write thing.go: request types named ...In with pointers or [opt] where null or absent mean something, answer types named ...Wire
+//     (one) and ...Item (in a list), a function from the resource's type to each, and the operations, as keys.go has them:
+//     func (a *API) createThing(ctx context.Context, c *Call, in createThingIn) (thingWire, error). An operation without
+//     input takes [none]. Check nothing that the resource checks itself; ids in paths are read by [Call.ID], other segments by
+//     [Call.Param], pages by [Call.Page] with the default limit or 0 for all, other parameters from [Call.Query].
+//     Times are dbTime, or isoTime where the reference says so; lists are made by listOf; a string or a list is texts.
+//     [Call.Status] and [Call.Header] change the answer's head.
+//  3. Give each operation a line in routes.go. A literal segment wins over a parameter wherever it stands.
+//  4. Describe query parameters of a kind of their own in openapi.go.
+//  5. Write testdata/thing/*.txtar, with the answers left out, run the tests with -update, and read what came out. Tests demand a
+//     scenario of success for each operation, 404 for the ids of other teams (add the thing to TestOtherTeams), and a document
+//     that agrees with the answers.
 package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -55,13 +72,11 @@ type Options struct {
 	RequireUserAgent bool // refuse requests without one
 	BodyMax          int64
 	Ready            func(ctx context.Context) error // says whether the node can serve
-}
 
-const (
-	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
-	bodiesMax   = 256 << 20 // octets of large bodies in memory at once
-	bodyIsLarge = 256 << 10 // smaller ones are not counted
-)
+	// Observe, when set, is called after each request with a known key. The client has its answer already, but its
+	// connection waits: it must be quick.
+	Observe func(ctx context.Context, r RequestRecord)
+}
 
 // API serves the JSON API.
 type API struct {
@@ -72,6 +87,7 @@ type API struct {
 	guess  limiter // of requests with an unknown key, by address
 	bodies *semaphore.Weighted
 	doc    func() []byte
+	docs   func() ([]byte, error)
 }
 
 // New returns the API.
@@ -80,43 +96,57 @@ func New(o Options) *API {
 		o.BodyMax = bodyMax
 	}
 	a := &API{Options: o, bodies: semaphore.NewWeighted(bodiesMax)}
-	a.ops = a.operations()
+	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
+	a.mount(a.operations())
+	return a
+}
+
+func (a *API) mount(ops []op) {
+	a.ops = ops
 	r := chi.NewRouter()
-	r.NotFound(func(w http.ResponseWriter, r *http.Request) { a.missing(w, r) })
-	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r) })
-	for _, o := range a.ops {
-		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, o) }))
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) { a.missing(w.(*recorder), r) })
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w.(*recorder), r) })
+	for i := range a.ops {
+		o := &a.ops[i]
+		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w.(*recorder), r, o) }))
 	}
 	r.Get("/openapi.json", a.Document)
 	r.Get("/docs", a.Docs)
 	a.routes = r
-	a.doc = sync.OnceValue(a.document)
-	return a
 }
 
 // ServeHTTP tidies the path, gives the request an id, and keeps a panic from ending more than its request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	rid := r.Header.Get("X-Request-Id")
-	if len(rid) == 0 || len(rid) > 100 || strings.ContainsFunc(rid, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		rid = id.New()
-	}
-	w.Header().Set("X-Request-Id", rid)
-	rec := &recorder{ResponseWriter: w}
+	w2 := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), keep: a.Observe != nil}
+	w.Header()["X-Request-Id"] = []string{w2.id}
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			a.Log.Error("panic while serving a request", "request_id", rid, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			if rec.status == 0 {
-				writeError(rec, fault.New(fault.Internal, "", ""))
+			w2.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			if w2.status == 0 {
+				writeError(w2, fault.New(fault.Internal, "", ""))
 			}
 		}
-		a.logRequest(r, rid, rec.status, time.Since(start))
+		a.finish(w2, r)
 	}()
 	tidy(r)
-	a.routes.ServeHTTP(rec, r)
+	if r.Method == http.MethodHead {
+		get := *r // the server must go on seeing HEAD, to send no body
+		get.Method = http.MethodGet
+		r = &get
+	}
+	a.routes.ServeHTTP(w2, r)
+}
+
+// requestID is the client's own name for the request when it is fit for a header and a log, otherwise a new one.
+func requestID(r *http.Request) string {
+	given := r.Header.Get("X-Request-Id")
+	if given == "" || len(given) > 100 || strings.ContainsFunc(given, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return id.New()
+	}
+	return given
 }
 
 // tidy makes of a path what clients mean: //emails is /emails and /contacts/ is /contacts. A redirect would turn POST into GET.
@@ -137,24 +167,55 @@ func tidyPath(p string) string {
 	return p
 }
 
-func (a *API) logRequest(r *http.Request, rid string, status int, took time.Duration) {
+// finish logs the request, in one line, and tells the observer of it.
+func (a *API) finish(w *recorder, r *http.Request) {
+	took := time.Since(w.start)
 	level := slog.LevelDebug
 	switch {
-	case status >= 500:
+	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
+		// The client went away: nothing of ours failed.
+	case w.status >= 500:
 		level = slog.LevelError
-	case status >= 400:
+	case w.status >= 400:
 		level = slog.LevelInfo
 	}
 	if a.Log.Enabled(r.Context(), level) {
-		a.Log.Log(r.Context(), level, "request", "request_id", rid, "method", r.Method, "path", r.URL.Path, "status", status,
-			"duration", took, "user_agent", r.UserAgent())
+		args := []any{"request_id", w.id, "method", r.Method, "path", r.URL.Path, "status", w.status, "duration", took,
+			"user_agent", r.UserAgent()}
+		if w.principal.TeamID != "" {
+			args = append(args, "team", w.principal.TeamID)
+		}
+		if w.cause != nil {
+			args = append(args, "error", w.cause)
+		}
+		a.Log.Log(r.Context(), level, "request", args...)
+	}
+	if a.Observe != nil && w.principal.TeamID != "" {
+		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Principal: w.principal, ID: w.id, Method: r.Method, Path: r.URL.Path,
+			UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer})
 	}
 }
 
-// recorder remembers the status for the log.
+// RequestRecord is a request that bore a known key, and its answer. Body and Answer are only lent: who keeps them copies them.
+type RequestRecord struct {
+	teams.Principal
+	ID, Method, Path, UserAgent string
+	Status                      int
+	Start                       time.Time
+	Duration                    time.Duration
+	Body, Answer                []byte
+}
+
+// recorder remembers what the log and the observer want to know of a request.
 type recorder struct {
 	http.ResponseWriter
-	status int
+	start        time.Time
+	id           string
+	principal    teams.Principal // of a known key, whether or not it may do this
+	status       int
+	cause        error // of a failure of ours
+	keep         bool  // the answer, for the observer
+	body, answer []byte
 }
 
 func (r *recorder) WriteHeader(status int) {
@@ -168,81 +229,10 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
+	if r.keep {
+		r.answer = append(r.answer, p...)
+	}
 	return r.ResponseWriter.Write(p)
 }
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// enter finds out who asks and whether they may ask now.
-func (a *API) enter(w http.ResponseWriter, r *http.Request) (teams.Principal, error) {
-	if a.RequireUserAgent && r.UserAgent() == "" {
-		return teams.Principal{}, fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return teams.Principal{}, fault.New(fault.NoCredential, "Authorization", "Missing API key. Send it as the header "+
-			"`Authorization: Bearer re_...`.")
-	}
-	if a.guess.over(peer(r), guessesPerSecond) {
-		return teams.Principal{}, fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
-	}
-	p, err := a.Services.Teams.Authenticate(r.Context(), token)
-	if err != nil {
-		if fault.KindOf(err) == fault.BadCredential {
-			a.guess.count(peer(r), guessesPerSecond)
-		}
-		return p, err
-	}
-	limit := p.RateLimit
-	if limit == 0 {
-		limit = a.RateLimit
-	}
-	if limit == 0 {
-		return p, nil
-	}
-	used, ok := a.limits.count(p.TeamID, limit)
-	h := w.Header()
-	n := strconv.Itoa(limit)
-	h["Ratelimit-Limit"] = []string{n}
-	h["Ratelimit-Remaining"] = []string{strconv.Itoa(max(0, limit-used))}
-	h["Ratelimit-Reset"] = []string{"1"}
-	h["Ratelimit-Policy"] = []string{n + ";w=1"}
-	if !ok {
-		h["Retry-After"] = []string{"1"}
-		return p, fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.", limit)
-	}
-	return p, nil
-}
-
-// missing answers for a path that no operation has. Who asks is told first whether they may ask.
-func (a *API) missing(w http.ResponseWriter, r *http.Request) {
-	if _, err := a.enter(w, r); err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	a.fail(w, r, fault.NotFoundf("The requested endpoint does not exist. See /docs."))
-}
-
-func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request) {
-	if _, err := a.enter(w, r); err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	var allowed []string
-	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete} {
-		if a.routes.Match(chi.NewRouteContext(), m, routePath(r)) {
-			allowed = append(allowed, m)
-		}
-	}
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeStatus(w, http.StatusMethodNotAllowed, "method_not_allowed", "The method "+r.Method+" is not allowed here; use "+
-		strings.Join(allowed, " or ")+".")
-}
-
-func routePath(r *http.Request) string {
-	if r.URL.RawPath != "" {
-		return r.URL.RawPath
-	}
-	return r.URL.Path
-}

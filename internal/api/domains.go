@@ -46,8 +46,9 @@ type recordWire struct {
 	Priority int    `json:"priority,omitzero" doc:"Of MX records."`
 }
 
-// domainItem is a domain in a list; a single one has its records too.
-type domainItem struct {
+// DomainItem is a domain in a list; a single one has its records too. It is exported for the sake of the document, as all items
+// that are embedded.
+type DomainItem struct {
 	ID            string           `json:"id"`
 	Name          string           `json:"name"`
 	Status        string           `json:"status" enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
@@ -60,7 +61,7 @@ type domainItem struct {
 
 type domainWire struct {
 	Object string `json:"object"`
-	domainItem
+	DomainItem
 	TLS               string       `json:"tls" enum:"opportunistic,enforced"`
 	TrackingSubdomain *string      `json:"tracking_subdomain"`
 	Records           []recordWire `json:"records"`
@@ -73,13 +74,13 @@ func onOff(b bool) string {
 	return "disabled"
 }
 
-func domainToItem(d domains.Domain) domainItem {
-	return domainItem{d.ID, d.Name, string(d.Status), dbTime(d.CreatedAt), d.Region, d.OpenTracking, d.ClickTracking,
+func domainToItem(d domains.Domain) DomainItem {
+	return DomainItem{d.ID, d.Name, string(d.Status), dbTime(d.CreatedAt), d.Region, d.OpenTracking, d.ClickTracking,
 		capabilitiesWire{onOff(d.Sending), onOff(d.Receiving)}}
 }
 
 func (a *API) domainToWire(d domains.Domain) domainWire {
-	w := domainWire{Object: "domain", domainItem: domainToItem(d), TLS: d.TLS, TrackingSubdomain: orNull(d.TrackingSubdomain),
+	w := domainWire{Object: "domain", DomainItem: domainToItem(d), TLS: d.TLS, TrackingSubdomain: orNull(d.TrackingSubdomain),
 		Records: []recordWire{}}
 	for _, r := range a.Services.Domains.Records(&d) {
 		w.Records = append(w.Records, recordWire{r.Kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
@@ -120,10 +121,10 @@ func (a *API) createDomain(ctx context.Context, c *Call, in createDomainIn) (dom
 	return a.domainToWire(d), err
 }
 
-func (a *API) listDomains(ctx context.Context, c *Call, _ none) (list[domainItem], error) {
+func (a *API) listDomains(ctx context.Context, c *Call, _ none) (list[DomainItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[domainItem]{}, err
+		return list[DomainItem]{}, err
 	}
 	all, more, err := a.Services.Domains.List(ctx, c.TeamID, p)
 	return listOf(all, more, domainToItem), err

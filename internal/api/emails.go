@@ -177,8 +177,8 @@ func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, err
 	return out, err
 }
 
-// emailItem is an email in a list.
-type emailItem struct {
+// EmailItem is an email in a list. It is exported for the sake of the document, as all items that are embedded.
+type EmailItem struct {
 	ID          string   `json:"id"`
 	MessageID   string   `json:"message_id"`
 	To          []string `json:"to"`
@@ -189,20 +189,20 @@ type emailItem struct {
 	Cc          []string `json:"cc"`
 	ReplyTo     []string `json:"reply_to"`
 	LastEvent   string   `json:"last_event" enum:"bounced,canceled,clicked,complained,delivered,delivery_delayed,failed,opened,queued,scheduled,sent,suppressed"`
-	ScheduledAt dbTime   `json:"scheduled_at"`
+	ScheduledAt dbTime   `json:"scheduled_at" nullable:"true"`
 }
 
 type emailWire struct {
 	Object string `json:"object"`
-	emailItem
+	EmailItem
 	HTML    *string      `json:"html"`
 	Text    *string      `json:"text"`
 	Tags    []emails.Tag `json:"tags"`
 	TopicID *string      `json:"topic_id"`
 }
 
-func emailToItem(e emails.Email) emailItem {
-	return emailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, dbTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc), orEmpty(e.Cc),
+func emailToItem(e emails.Email) EmailItem {
+	return EmailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, dbTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc), orEmpty(e.Cc),
 		orEmpty(e.ReplyTo), string(e.LastEvent), dbTime(e.ScheduledAt)}
 }
 
@@ -219,10 +219,10 @@ func (a *API) getEmail(ctx context.Context, c *Call, _ none) (emailWire, error) 
 	return w, err
 }
 
-func (a *API) listEmails(ctx context.Context, c *Call, _ none) (list[emailItem], error) {
+func (a *API) listEmails(ctx context.Context, c *Call, _ none) (list[EmailItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[emailItem]{}, err
+		return list[EmailItem]{}, err
 	}
 	all, more, err := a.Services.Emails.List(ctx, c.TeamID, p)
 	return listOf(all, more, emailToItem), err
@@ -267,7 +267,8 @@ func (a *API) shareEmail(ctx context.Context, c *Call, in shareIn) (shareOut, er
 	return shareOut{"email", id, link}, err
 }
 
-type attachmentItem struct {
+// AttachmentItem is an attachment in a list.
+type AttachmentItem struct {
 	ID                 string  `json:"id"`
 	Filename           *string `json:"filename"`
 	Size               int64   `json:"size" doc:"Bytes."`
@@ -280,26 +281,26 @@ type attachmentItem struct {
 
 type attachmentWire struct {
 	Object string `json:"object"`
-	attachmentItem
+	AttachmentItem
 }
 
-func (a *API) attachmentToItem(f emails.Attachment) attachmentItem {
+func (a *API) attachmentToItem(f emails.Attachment) AttachmentItem {
 	disposition := "attachment"
 	if f.Inline() {
 		disposition = "inline"
 	}
 	link, expires := a.Services.Emails.DownloadURL(&f, time.Now())
-	return attachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, disposition, orNull(f.ContentID), link, isoTime(expires)}
+	return AttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, disposition, orNull(f.ContentID), link, isoTime(expires)}
 }
 
-func (a *API) listAttachments(ctx context.Context, c *Call, _ none) (list[attachmentItem], error) {
+func (a *API) listAttachments(ctx context.Context, c *Call, _ none) (list[AttachmentItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
-		return list[attachmentItem]{}, err
+		return list[AttachmentItem]{}, err
 	}
 	p, err := c.Page(20)
 	if err != nil {
-		return list[attachmentItem]{}, err
+		return list[AttachmentItem]{}, err
 	}
 	all, more, err := a.Services.Emails.Attachments(ctx, c.TeamID, id, p)
 	return listOf(all, more, a.attachmentToItem), err

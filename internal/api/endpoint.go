@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-json-experiment/json"
@@ -39,7 +39,7 @@ type op struct {
 	access       access
 	status       int // of success
 	tag, summary string
-	query        []string // names of query parameters, for the document
+	query        []string // names of query parameters, for the document; openapi.go describes them
 	bound
 }
 
@@ -52,6 +52,9 @@ type bound struct {
 // none is the request type of operations without input: whatever stands in the body is ignored.
 type none struct{}
 
+// takesBody reports whether the operation has input in a body.
+func (b bound) takesBody() bool { return b.in != reflect.TypeFor[none]() }
+
 // Call is one request to an operation.
 type Call struct {
 	teams.Principal
@@ -59,48 +62,58 @@ type Call struct {
 	Header  http.Header // of the response
 	Status  int         // of success; an operation may change it
 	body    []byte
+	query   url.Values
 }
 
 // endpoint makes an operation of a function.
 func endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error)) bound {
-	return bound{reflect.TypeFor[In](), reflect.TypeFor[Out](), func(ctx context.Context, c *Call) (any, error) {
+	b := bound{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out]()}
+	takesBody := b.takesBody()
+	b.call = func(ctx context.Context, c *Call) (any, error) {
 		var in In
-		if _, ignored := any(in).(none); !ignored {
-			if err := decode(c.body, &in); err != nil {
+		if takesBody {
+			if err := decode(c.body, c.Request.Header.Get("Content-Type"), &in); err != nil {
 				return nil, err
 			}
 		}
 		return f(ctx, c, in)
-	}}
+	}
+	return b
 }
 
 // serve carries one operation out.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, o op) {
+func (a *API) serve(w *recorder, r *http.Request, o *op) {
 	c := &Call{Request: r, Header: w.Header(), Status: o.status}
 	if o.access != open {
-		var err error
-		if c.Principal, err = a.enter(w, r); err != nil {
+		if err := a.enter(w, r); err != nil {
 			a.fail(w, r, err)
 			return
 		}
+		c.Principal = w.principal
 		if o.access == full && c.Permission != teams.FullAccess {
 			a.fail(w, r, fault.New(fault.Restricted, "", "This API key is restricted to only send emails. Use a key with full access."))
 			return
 		}
 	}
-	body, done, err := a.read(w, r)
-	defer done()
-	if err != nil {
+	if err := checkURL(r.URL); err != nil {
 		a.fail(w, r, err)
 		return
 	}
-	c.body = body
+	if o.takesBody() {
+		body, done, err := a.read(w, r)
+		defer done()
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		c.body, w.body = body, body
+	}
 	out, err := o.call(r.Context(), c)
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
-	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true))
+	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 	if err != nil {
 		a.fail(w, r, fmt.Errorf("encode the answer: %w", err))
 		return
@@ -108,137 +121,32 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, o op) {
 	write(w, c.Status, answer)
 }
 
-// read reads the body within its limit. Large bodies wait until there is memory for them.
-func (a *API) read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
-	done = func() {}
-	n := r.ContentLength
-	if n == 0 || r.Body == nil {
-		return nil, done, nil
+// checkURL refuses what no text of a database can be, before it gets there.
+func checkURL(u *url.URL) error {
+	if !isText(u.Path) {
+		return fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")
 	}
-	if n > a.BodyMax {
-		return nil, done, a.tooLarge()
-	}
-	if n < 0 {
-		n = a.BodyMax // chunked: it may become as large as that
-	}
-	if n > bodyIsLarge {
-		if err := a.bodies.Acquire(r.Context(), n); err != nil {
-			return nil, done, err
-		}
-		done = func() { a.bodies.Release(n) }
-	}
-	src := http.MaxBytesReader(w, r.Body, a.BodyMax)
-	if r.ContentLength > 0 {
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(src, body)
-	} else {
-		body, err = io.ReadAll(src)
-	}
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, done, a.tooLarge()
-	}
-	if err != nil {
-		return nil, done, fault.New(fault.Malformed, "", "The request body ended before its Content-Length.").Because(err)
-	}
-	return body, done, nil
-}
-
-func (a *API) tooLarge() error {
-	return fault.Invalidf("", "The request body is larger than %d bytes. Link to large files instead of attaching them.", a.BodyMax)
-}
-
-// lenient reads JSON as clients send it: what they repeat or misspell is not an error, unknown members are ignored, and null
-// is absent.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
-// decode reads a body. An empty one is the same as {}.
-func decode(body []byte, in any) error {
-	if len(strings.TrimSpace(string(body[:min(len(body), 16)]))) == 0 {
+	if u.RawQuery == "" {
 		return nil
 	}
-	err := json.Unmarshal(body, in, lenient)
-	if err == nil {
-		return nil
+	if query, err := url.QueryUnescape(u.RawQuery); err == nil && !isText(query) {
+		return fault.Invalidf("", "The query must be UTF-8 text without NUL characters.")
 	}
-	if e, ok := errors.AsType[*fault.Error](err); ok {
-		return e
-	}
-	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return fault.New(fault.Malformed, "", "The request body is not valid JSON: there is a mistake at byte %d.", e.ByteOffset).Because(err)
-	}
-	if e, ok := errors.AsType[*json.SemanticError](err); ok {
-		field := fieldName(string(e.JSONPointer))
-		if field == "" {
-			return fault.Invalidf("", "The request body must be %s, not %s.", typeName(e.GoType), kindName(e.JSONKind)).Because(err)
-		}
-		return fault.Invalidf(field, "The `%s` field must be %s, not %s.", field, typeName(e.GoType), kindName(e.JSONKind)).Because(err)
-	}
-	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
+	return nil
 }
 
-// fieldName is a JSON pointer as people write it: /to/2 is to[2].
-func fieldName(pointer string) string {
-	var b strings.Builder
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if _, err := strconv.Atoi(part); err == nil {
-			b.WriteString("[" + part + "]")
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		b.WriteString(strings.NewReplacer("~1", "/", "~0", "~").Replace(part))
-	}
-	return b.String()
-}
-
-func typeName(t reflect.Type) string {
-	if t == nil {
-		return "of another type"
-	}
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice, reflect.Array:
-		return "an array"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Int, reflect.Int64, reflect.Float64:
-		return "a number"
-	}
-	return "of another type"
-}
-
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f':
-		return "true or false"
-	case 'n':
-		return "null"
-	}
-	return "what was sent"
-}
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Param is a segment of the path, decoded: in a path a plus is a plus.
 func (c *Call) Param(name string) string {
-	raw := chi.URLParam(c.Request, name)
-	if text, err := url.PathUnescape(raw); err == nil {
-		return text
+	text := chi.URLParam(c.Request, name)
+	if c.Request.URL.RawPath == "" {
+		return text // the router saw the decoded path
 	}
-	return raw
+	if decoded, err := url.PathUnescape(text); err == nil {
+		return decoded
+	}
+	return text
 }
 
 // ID is a segment of the path that must be an id.
@@ -250,9 +158,17 @@ func (c *Call) ID(name string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
+// Query has the parameters of the query. What is not among an operation's own is ignored.
+func (c *Call) Query() url.Values {
+	if c.query == nil {
+		c.query = c.Request.URL.Query()
+	}
+	return c.query
+}
+
 // Page reads the cursor and the limit. With no limit given there is the default; 0 means all.
 func (c *Call) Page(deflt int) (page.Page, error) {
-	q := c.Request.URL.Query()
+	q := c.Query()
 	p := page.Page{Limit: deflt, After: strings.ToLower(q.Get("after")), Before: strings.ToLower(q.Get("before"))}
 	if q.Has("limit") {
 		n, err := strconv.Atoi(q.Get("limit"))
@@ -261,11 +177,11 @@ func (c *Call) Page(deflt int) (page.Page, error) {
 		}
 		p.Limit = n
 	}
-	if p.After != "" && p.Before != "" {
+	if q.Has("after") && q.Has("before") {
 		return p, fault.Invalidf("after", "The `after` and `before` parameters cannot be used together.")
 	}
-	for name, cursor := range map[string]string{"after": p.After, "before": p.Before} {
-		if q.Has(name) && !id.Valid(cursor) {
+	for _, name := range []string{"after", "before"} {
+		if q.Has(name) && !id.Valid(q.Get(name)) {
 			return p, fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.", name)
 		}
 	}
@@ -278,7 +194,7 @@ func (c *Call) Idempotency(scope string, more ...string) (emails.Idempotency, er
 		return emails.Idempotency{}, nil
 	}
 	key := c.Request.Header.Get("Idempotency-Key")
-	if key == "" || len(key) > 256 {
+	if key == "" || utf8.RuneCountInString(key) > 256 || !utf8.ValidString(key) {
 		return emails.Idempotency{}, fault.New(fault.BadIdempotencyKey, "Idempotency-Key", "The idempotency key must have 1 to 256 characters.")
 	}
 	canonical := jsontext.Value(append([]byte(nil), c.body...))

@@ -47,20 +47,21 @@ type envelope struct {
 	Name       string `json:"name"`
 }
 
-// fail answers with an error. Failures of ours are logged here, once, with their cause.
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail answers with an error. What caused a failure of ours goes into the log line of the request.
+func (a *API) fail(w *recorder, r *http.Request, err error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
-	case !ok && r.Context().Err() != nil:
+	case ok:
+	case r.Context().Err() != nil:
 		// The client went away; nobody reads the answer.
 		e = fault.New(fault.Unavailable, "", "The request was canceled.")
-	case !ok && errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
 		e = fault.New(fault.Unavailable, "", "The service took too long. Try again in a moment.").Because(err)
-	case !ok:
+	default:
 		e = fault.New(fault.Internal, "", "").Because(err)
 	}
-	if cause := e.Unwrap(); cause != nil && (e.Kind == fault.Internal || e.Kind == fault.Unavailable) {
-		a.Log.Error("request failed", "request_id", w.Header().Get("X-Request-Id"), "method", r.Method, "path", r.URL.Path, "error", cause)
+	if e.Kind == fault.Internal || e.Kind == fault.Unavailable {
+		w.cause = e.Unwrap()
 	}
 	writeError(w, e)
 }

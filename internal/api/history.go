@@ -49,7 +49,7 @@ type attemptItem struct {
 	Conversation string   `json:"conversation"`
 	StartedAt    dbTime   `json:"started_at"`
 	DurationMS   float64  `json:"duration_ms"`
-	NextAt       dbTime   `json:"next_at" doc:"When it is tried again; null when it is not."`
+	NextAt       dbTime   `json:"next_at" nullable:"true" doc:"When it is tried again; null when it is not."`
 }
 
 func attemptToItem(t emails.Attempt) attemptItem {

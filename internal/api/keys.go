@@ -21,7 +21,7 @@ type keyWire struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`
 	CreatedAt  dbTime `json:"created_at"`
-	LastUsedAt dbTime `json:"last_used_at"`
+	LastUsedAt dbTime `json:"last_used_at" nullable:"true" doc:"Null before the first use."`
 }
 
 type renameKeyIn struct {

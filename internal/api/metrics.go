@@ -52,7 +52,7 @@ type metricsIn struct {
 }
 
 func (a *API) metrics(ctx context.Context, c *Call, _ none) (metricsOut, error) {
-	in, err := readMetrics(c.Request.URL.Query(), time.Now().UTC())
+	in, err := readMetrics(c.Query(), time.Now().UTC())
 	if err != nil {
 		return metricsOut{}, err
 	}

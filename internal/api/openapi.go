@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"fmt"
 	"html/template"
 	"net/http"
 	"reflect"
@@ -17,6 +19,37 @@ import (
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
+// parameters describe what may stand in queries, by name; what is not here is text.
+func parameters(name string) *huma.Param {
+	p := &huma.Param{Name: name, In: "query", Schema: &huma.Schema{Type: "string"}}
+	switch name {
+	case "limit":
+		p.Description = "How many items, 1 to 100."
+		p.Schema = &huma.Schema{Type: "integer", Minimum: new(1.0), Maximum: new(100.0)}
+	case "after":
+		p.Description, p.Schema.Format = "Id of the item after which to go on, towards older ones. Not together with before.", "uuid"
+	case "before":
+		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with after.", "uuid"
+	case "origin":
+		p.Schema.Enum = []any{"bounce", "complaint", "manual"}
+	}
+	return p
+}
+
+// headers are the request headers that an operation heeds.
+func headers(o *op) (list []*huma.Param) {
+	if o.path == "/emails" && o.method == http.MethodPost || o.path == "/emails/batch" {
+		list = append(list, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", MinLength: new(1), MaxLength: new(256)},
+			Description: "For 24 hours, a second request with the same key and the same body sends nothing and has the answer of the first."})
+	}
+	if o.path == "/emails/batch" {
+		list = append(list, &huma.Param{Name: "x-batch-validation", In: "header",
+			Schema:      &huma.Schema{Type: "string", Enum: []any{"strict", "permissive"}, Default: "strict"},
+			Description: "strict accepts all emails or none; permissive accepts those that are right and lists the others in errors."})
+	}
+	return list
+}
+
 // openAPI makes the document from the operations and their types, with Huma's generator of schemas.
 func (a *API) openAPI() *huma.OpenAPI {
 	doc := &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: "Postrider", Version: a.Version,
@@ -24,31 +57,15 @@ func (a *API) openAPI() *huma.OpenAPI {
 		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {Type: "http", Scheme: "bearer"}}},
 		Security: []map[string][]string{{"bearer": {}}}, Paths: map[string]*huma.PathItem{}}
-	schemas := doc.Components.Schemas
-	failure := &huma.Response{Description: "What is wrong, and what to do.", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: schemas.Schema(reflect.TypeFor[envelope](), true, "Error")}}}
-	for _, o := range a.ops {
+	for i := range a.ops {
+		o := &a.ops[i]
 		if o.tag == "" {
 			continue // aliases and what is not for clients
-		}
-		d := &huma.Operation{OperationID: operationID(o), Summary: o.summary, Tags: []string{o.tag}, Responses: map[string]*huma.Response{
-			strconv.Itoa(o.status): {Description: "Done.", Content: map[string]*huma.MediaType{
-				"application/json": {Schema: schemas.Schema(o.out, true, operationID(o)+"Response")}}},
-			"default": failure}}
-		for _, m := range pathParam.FindAllStringSubmatch(o.path, -1) {
-			d.Parameters = append(d.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}})
-		}
-		for _, q := range o.query {
-			d.Parameters = append(d.Parameters, &huma.Param{Name: q, In: "query", Schema: &huma.Schema{Type: "string"}})
-		}
-		if o.in != reflect.TypeFor[none]() {
-			d.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-				"application/json": {Schema: schemas.Schema(o.in, true, operationID(o)+"Request")}}}
 		}
 		if doc.Paths[o.path] == nil {
 			doc.Paths[o.path] = &huma.PathItem{}
 		}
-		item := doc.Paths[o.path]
+		item, d := doc.Paths[o.path], describe(doc.Components.Schemas, o)
 		switch o.method {
 		case http.MethodGet:
 			item.Get = d
@@ -60,10 +77,65 @@ func (a *API) openAPI() *huma.OpenAPI {
 			item.Delete = d
 		}
 	}
+	for _, s := range doc.Components.Schemas.Map() {
+		loosen(s)
+	}
 	return doc
 }
 
-// schemaName names generic lists after what they hold.
+func describe(schemas huma.Registry, o *op) *huma.Operation {
+	content := func(t reflect.Type) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, operationID(*o)+t.Name())}}
+	}
+	d := &huma.Operation{OperationID: operationID(*o), Summary: o.summary, Tags: []string{o.tag}, Responses: map[string]*huma.Response{
+		strconv.Itoa(o.status): {Description: "Done.", Content: content(o.out)},
+		"default":              {Description: "What is wrong, and what to do.", Content: content(reflect.TypeFor[envelope]())}}}
+	if o.access == sending {
+		d.Description = "A key with sending_access is enough."
+	}
+	for _, m := range pathParam.FindAllStringSubmatch(o.path, -1) {
+		p := &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}}
+		if strings.HasSuffix(m[1], "_id") {
+			p.Schema.Format = "uuid"
+		}
+		d.Parameters = append(d.Parameters, p)
+	}
+	for _, q := range o.query {
+		d.Parameters = append(d.Parameters, parameters(q))
+	}
+	d.Parameters = append(d.Parameters, headers(o)...)
+	if o.takesBody() {
+		d.RequestBody = &huma.RequestBody{Content: content(o.in)}
+		s := d.RequestBody.Content["application/json"].Schema
+		if s.Ref != "" {
+			s = schemas.SchemaFromRef(s.Ref)
+		}
+		loosen(s)
+		d.RequestBody.Required = s.Type == huma.TypeArray || len(s.Required) > 0
+	}
+	return d
+}
+
+// loosen takes back what Huma says of types by default and is not so here: that unknown members are refused, and that our lists
+// may be null.
+func loosen(s *huma.Schema) {
+	if s == nil {
+		return
+	}
+	if closed, ok := s.AdditionalProperties.(bool); ok && !closed {
+		s.AdditionalProperties = nil
+	}
+	if s.Type == huma.TypeArray {
+		s.Nullable = false
+		loosen(s.Items)
+	}
+	for _, p := range s.Properties {
+		loosen(p)
+	}
+}
+
+// schemaName names types as the public knows them: emailWire is Email, sendEmailIn SendEmailRequest, and lists are named after
+// what they hold.
 func schemaName(t reflect.Type, hint string) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -71,17 +143,26 @@ func schemaName(t reflect.Type, hint string) string {
 	name := t.Name()
 	if i := strings.IndexByte(name, '['); i >= 0 {
 		inner := name[strings.LastIndexAny(name, "./")+1:]
-		name = "ListOf" + strings.Trim(inner, "[]")
+		name = "listOf" + strings.ToUpper(inner[:1]) + strings.Trim(inner[1:], "[]")
 	}
-	if name == "" {
+	switch {
+	case name == "":
 		return hint
+	case name == "envelope":
+		return "Error"
+	case strings.HasSuffix(name, "Wire"):
+		name = strings.TrimSuffix(name, "Wire")
+	case strings.HasSuffix(name, "In"):
+		name = strings.TrimSuffix(name, "In") + "Request"
+	case strings.HasSuffix(name, "Out"):
+		name = strings.TrimSuffix(name, "Out") + "Response"
 	}
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // operationID is made of the summary: "Send an email" is sendAnEmail.
 func operationID(o op) string {
-	words := strings.FieldsFunc(o.summary, func(r rune) bool { return r < 'A' || r > 'z' })
+	words := strings.FieldsFunc(strings.ReplaceAll(o.summary, "'", ""), func(r rune) bool { return r < 'A' || r > 'z' })
 	for i, w := range words {
 		if w = strings.ToLower(w); i > 0 {
 			w = strings.ToUpper(w[:1]) + w[1:]
@@ -118,8 +199,8 @@ type docsPage struct {
 	Ops     map[string][]docsOp
 }
 
-// Docs serves a page for people, made from the same operations.
-func (a *API) Docs(w http.ResponseWriter, r *http.Request) {
+// docsHTML makes the page for people from the same operations, once.
+func (a *API) docsHTML() ([]byte, error) {
 	p := docsPage{Version: a.Version, Ops: map[string][]docsOp{}}
 	schemas := a.openAPI().Components.Schemas
 	for _, o := range a.ops {
@@ -130,20 +211,33 @@ func (a *API) Docs(w http.ResponseWriter, r *http.Request) {
 			p.Tags = append(p.Tags, o.tag)
 		}
 		d := docsOp{Method: o.method, Path: o.path, Summary: o.summary, ID: operationID(o), Params: o.query, Answer: outline(schemas, o.out)}
-		if o.in != reflect.TypeFor[none]() {
+		if o.takesBody() {
 			d.Body = outline(schemas, o.in)
 		}
 		p.Ops[o.tag] = append(p.Ops[o.tag], d)
 	}
 	t, err := template.New("docs").Parse(docsText)
-	if err == nil {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		err = t.Execute(w, p)
-	}
 	if err != nil {
-		a.Log.Error("could not show the documentation", "error", err)
+		return nil, fmt.Errorf("parse the page of the documentation: %w", err)
 	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, p); err != nil {
+		return nil, fmt.Errorf("write the page of the documentation: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// Docs serves the page for people.
+func (a *API) Docs(w http.ResponseWriter, r *http.Request) {
+	page, err := a.docs()
+	if err != nil {
+		a.fail(w.(*recorder), r, err)
+		return
+	}
+	h := w.Header()
+	h["Content-Type"] = []string{"text/html; charset=utf-8"}
+	h["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'"}
+	w.Write(page)
 }
 
 // outline writes a schema as people read it: a line for each field.

@@ -22,10 +22,11 @@ type removeSuppressionsIn struct {
 
 type suppressionWire struct {
 	Object string `json:"object"`
-	suppressionItem
+	SuppressionItem
 }
 
-type suppressionItem struct {
+// SuppressionItem is a suppression in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+type SuppressionItem struct {
 	ID        string  `json:"id"`
 	Email     string  `json:"email"`
 	Origin    string  `json:"origin" enum:"bounce,complaint,manual"`
@@ -41,8 +42,8 @@ type suppressionsRemoved struct {
 	Data []gone `json:"data"`
 }
 
-func suppressionToItem(s suppressions.Suppression) suppressionItem {
-	return suppressionItem{s.ID, s.Address, string(s.Origin), orNull(s.SourceID), dbTime(s.CreatedAt)}
+func suppressionToItem(s suppressions.Suppression) SuppressionItem {
+	return SuppressionItem{s.ID, s.Address, string(s.Origin), orNull(s.SourceID), dbTime(s.CreatedAt)}
 }
 
 func (a *API) addSuppression(ctx context.Context, c *Call, in addSuppressionIn) (ref, error) {
@@ -91,12 +92,12 @@ func (a *API) removeSuppressions(ctx context.Context, c *Call, in removeSuppress
 	return out, err
 }
 
-func (a *API) listSuppressions(ctx context.Context, c *Call, _ none) (list[suppressionItem], error) {
+func (a *API) listSuppressions(ctx context.Context, c *Call, _ none) (list[SuppressionItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[suppressionItem]{}, err
+		return list[SuppressionItem]{}, err
 	}
-	origin := suppressions.Origin(c.Request.URL.Query().Get("origin"))
+	origin := suppressions.Origin(c.Query().Get("origin"))
 	all, more, err := a.Services.Suppressions.List(ctx, c.TeamID, origin, p)
 	return listOf(all, more, suppressionToItem), err
 }

@@ -75,8 +75,18 @@ type texts []string
 
 // UnmarshalJSONFrom reads either form.
 func (t *texts) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	if d.PeekKind() != '"' {
+	switch d.PeekKind() {
+	case '"':
+	case '[', 'n':
 		return json.UnmarshalDecode(d, (*[]string)(t))
+	default:
+		// What stands there is skipped first: then the decoder points at it.
+		kind := d.PeekKind()
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+		field := fieldName(string(d.StackPointer()))
+		return fault.Invalidf(field, "The `%s` field must be a string or an array of strings, not %s.", field, kindName(kind))
 	}
 	var one string
 	if err := json.UnmarshalDecode(d, &one); err != nil {
@@ -101,7 +111,6 @@ type content struct {
 
 // UnmarshalJSONFrom reads any of the forms.
 func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	field := fieldName(string(d.StackPointer()))
 	switch d.PeekKind() {
 	case 'n':
 		return d.SkipValue()
@@ -111,7 +120,10 @@ func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 			return err
 		}
 		c.given = true
-		return c.decodeBase64(text)
+		if err := c.decodeBase64(text); err != nil {
+			return badContent(d, "is not valid base64").Because(err)
+		}
+		return nil
 	case '[':
 		c.given = true
 		return c.numbers(d)
@@ -128,7 +140,13 @@ func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err := d.SkipValue(); err != nil {
 		return err
 	}
-	return fault.New(fault.BadAttachment, field, "The `content` of an attachment must be base64 text, a Buffer or a list of bytes.")
+	return badContent(d, "must be base64 text, a Buffer or a list of bytes")
+}
+
+// badContent names the attachment at fault: the decoder has just read its content.
+func badContent(d *jsontext.Decoder, what string) *fault.Error {
+	field := fieldName(string(d.StackPointer()))
+	return fault.New(fault.BadAttachment, field, "The `%s` field %s.", field, what)
 }
 
 func (c *content) decodeBase64(text string) (err error) {
@@ -142,10 +160,8 @@ func (c *content) decodeBase64(text string) (err error) {
 	if strings.ContainsAny(text, " \t\r\n") {
 		text = strings.Join(strings.Fields(text), "")
 	}
-	if c.bytes, err = enc.WithPadding(base64.NoPadding).DecodeString(strings.TrimRight(text, "=")); err != nil {
-		return fault.New(fault.BadAttachment, "content", "The `content` of an attachment is not valid base64.").Because(err)
-	}
-	return nil
+	c.bytes, err = enc.WithPadding(base64.NoPadding).DecodeString(strings.TrimRight(text, "="))
+	return err
 }
 
 func (c *content) numbers(d *jsontext.Decoder) error {
@@ -158,7 +174,7 @@ func (c *content) numbers(d *jsontext.Decoder) error {
 			return err
 		}
 		if n < 0 || n > 255 || n != float64(byte(n)) {
-			return fault.New(fault.BadAttachment, "content", "The `content` of an attachment has a number that is not a byte from 0 to 255.")
+			return badContent(d, "must be a byte from 0 to 255")
 		}
 		c.bytes = append(c.bytes, byte(n))
 	}

@@ -1,0 +1,272 @@
+package api
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+var update = flag.Bool("update", false, "write what was answered into the scenario files")
+
+// office is an API on an empty database with three teams: one with a full and a sending key, another, and one that is suspended.
+type office struct {
+	*API
+	d    *db.DB
+	team teams.Team
+	keys map[string]string // full, sending, other, suspended -> token
+	log  *strings.Builder
+}
+
+// newOffice builds it from the true services. Domains count as verified without DNS.
+func newOffice(t testing.TB, d *db.DB, o Options) *office {
+	t.Helper()
+	f := &office{d: d, keys: map[string]string{}, log: &strings.Builder{}}
+	quiet := slog.New(slog.DiscardHandler)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	secrets, err := keyring.New(make([]byte, 32))
+	must(err)
+	blobs, err := blob.Open(context.Background(), t.TempDir())
+	must(err)
+	t.Cleanup(func() { blobs.Close() })
+	hall, queue := &events.Hallway{}, jobs.NewQueue(d)
+	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
+		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
+	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed25519",
+		TrustDomains: true}, d, queue, hall, secrets, resolve.Fake{}, quiet)}
+	s.Teams = teams.New(d, quiet, s.Domains.Exists)
+	s.Suppressions = suppressions.New(d, hall)
+	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: queue,
+		Hallway: hall, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
+		Suppressions: s.Suppressions, Teams: s.Teams})
+	s.Domains.PendingScheduled = s.Emails.WaitingFrom
+	hall.Listen(s.Emails)
+	hall.Listen(s.Suppressions)
+
+	for _, name := range []string{"full", "other", "suspended"} {
+		team, err := s.Teams.Create(context.Background(), name, "")
+		must(err)
+		_, f.keys[name], err = s.Teams.CreateKey(context.Background(), team.ID, teams.NewKey{Name: name})
+		must(err)
+		if name == "full" {
+			f.team = team
+			_, f.keys["sending"], err = s.Teams.CreateKey(context.Background(), team.ID, teams.NewKey{Name: "sending",
+				Permission: teams.SendingAccess})
+			must(err)
+		}
+	}
+	must(d.Update(context.Background(), func(tx *db.Tx) error {
+		_, err := tx.Exec(context.Background(), `UPDATE teams SET suspended = TRUE WHERE name = 'suspended'`)
+		return err
+	}))
+	o.Services, o.Version = s, "test"
+	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(f.log, nil)))
+	f.API = New(o)
+	return f
+}
+
+// do sends a request whose head is written as in HTTP, without the version. Host, User-Agent, Authorization and Content-Length are
+// added; a header with the value "-" is left out. The user of Authorization is one of the keys of the office, full by default.
+func (f *office) do(t testing.TB, text string) *httptest.ResponseRecorder {
+	t.Helper()
+	head, body, _ := strings.Cut(text, "\n\n")
+	first, rest, _ := strings.Cut(head, "\n")
+	lines := strings.Split(rest, "\n")
+	for _, d := range []string{"Host: api.postrider.test", "User-Agent: scenario/1", "Authorization: full",
+		"Content-Length: " + strconv.Itoa(len(body))} {
+		name, _, _ := strings.Cut(d, ":")
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), strings.ToLower(name)+":") }) {
+			lines = append(lines, d)
+		}
+	}
+	raw := first + " HTTP/1.1\r\n"
+	for _, l := range lines {
+		name, value, _ := strings.Cut(l, ": ")
+		if key, ok := f.keys[value]; ok && name == "Authorization" {
+			value = "Bearer " + key
+		}
+		if value != "-" && l != "" {
+			raw += name + ": " + value + "\r\n"
+		}
+	}
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw + "\r\n" + body)))
+	if err != nil {
+		t.Fatalf("%s: %v", first, err)
+	}
+	w := httptest.NewRecorder()
+	r.RemoteAddr = "192.0.2.1:1234"
+	f.ServeHTTP(w, r.WithContext(t.Context()))
+	return w
+}
+
+// shown are the response headers that a scenario shows, when they are there.
+var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset", "Retry-After", "Www-Authenticate"}
+
+// names replaces what differs from run to run, the same thing by the same name, and back.
+type names struct {
+	of   map[string]string
+	back []string
+	n    map[string]int
+}
+
+var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|re_\w{8}_\w{24}` +
+	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}|verification=[0-9a-f]{32}|(/download/|token=)[\w.-]{40,}`)
+
+func (n *names) hide(text string) string {
+	return changing.ReplaceAllStringFunc(text, func(s string) string {
+		switch {
+		case strings.HasPrefix(s, "p="):
+			return "p=<key>"
+		case strings.HasPrefix(s, "verification="):
+			return "verification=<value>"
+		case strings.HasPrefix(s, "/download/"), strings.HasPrefix(s, "token="):
+			return s[:strings.IndexAny(s[1:], "/=")+2] + "<link>"
+		case strings.HasPrefix(s, "re_"):
+		case strings.Contains(s, "T") && strings.HasSuffix(s, "Z"):
+			return "<iso time>"
+		case strings.HasSuffix(s, "+00"):
+			return "<time>"
+		}
+		kind := "id"
+		if strings.HasPrefix(s, "re_") {
+			kind = "token"
+		}
+		if n.of[s] == "" {
+			n.n[kind]++
+			n.of[s] = fmt.Sprintf("<%s%d>", kind, n.n[kind])
+			n.back = append(n.back, n.of[s], s)
+		}
+		return n.of[s]
+	})
+}
+
+func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
+
+// TestScenarios carries out the files below testdata, on both engines. A file is a conversation:
+//
+//	What it shows, in words. Options stand in lines of their own, see scenarioOptions.
+//	-- request --
+//	POST /api-keys
+//	Authorization: sending
+//
+//	{"name":"x"}
+//	-- response --
+//	401
+//	Www-Authenticate: Bearer
+//
+//	{"statusCode":401,...}
+//
+// Requests are written as office.do takes them. Answers are compared byte for byte, but ids, tokens and times have names: the first
+// id that is seen in a file is <id1>, and may be used so in later requests. Run the test with -update to write the answers
+// into the file, and read the difference.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scenarios, error %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, d *db.DB) { playScenario(t, d, file) })
+		})
+	}
+}
+
+// Every operation has a scenario in which it succeeds.
+func TestScenariosAreComplete(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := ""
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown += string(text)
+	}
+	for _, o := range (&API{}).operations() {
+		path := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.path), `[^/? \n]+`)
+		ok := regexp.MustCompile(`(?m)^-- request --\n` + o.method + ` ` + path + `/?(\?.*)?\n(?s:([^-]|-[^-])*)-- response --\n2\d\d$`)
+		if !ok.MatchString(shown) {
+			t.Errorf("%s %s succeeds in no scenario: add one to testdata", o.method, o.path)
+		}
+	}
+}
+
+func scenarioOptions(comment string) Options {
+	return Options{RequireUserAgent: strings.Contains(comment, "\noption require_user_agent\n"),
+		BodyMax: map[bool]int64{true: 100}[strings.Contains(comment, "\noption body_max=100\n")]}
+}
+
+func playScenario(t *testing.T, d *db.DB, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := regexp.MustCompile(`(?m)^-- (request|response) --\n`).Split(string(text), -1)
+	f := newOffice(t, d, scenarioOptions(parts[0]))
+	n := &names{of: map[string]string{}, n: map[string]int{}}
+	got := parts[0]
+	for i := 1; i < len(parts); i += 2 {
+		w := f.do(t, n.show(strings.TrimSuffix(parts[i], "\n")))
+		got += "-- request --\n" + parts[i] + "-- response --\n" + strconv.Itoa(w.Code) + "\n"
+		if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
+			got += "Content-Type: " + ct + "\n"
+		}
+		for _, name := range shown {
+			if v := w.Header().Get(name); v != "" {
+				got += name + ": " + v + "\n"
+			}
+		}
+		got += "\n" + n.hide(w.Body.String()) + "\n"
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := gocmp.Diff(string(text), got); diff != "" {
+		t.Errorf("the file, - and what was answered, +; run with -update to accept it:\n%s", diff)
+	}
+	if strings.Contains(f.log.String(), "level=ERROR") {
+		t.Errorf("failures of ours:\n%s", f.log)
+	}
+}

@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+var benchBody = `{"from":"Acme <hello@example.org>","to":["you@example.net"],"subject":"Hello","html":"` +
+	strings.Repeat("<p>Some text of an email, with its tags.</p>", 10_000/43) + `","tags":[{"name":"kind","value":"bench"}]}`
+
+type discard struct{ h http.Header }
+
+func (d discard) Header() http.Header         { return d.h }
+func (d discard) WriteHeader(int)             {}
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// BenchmarkPost is a trivial operation with a body of 10 KB through the whole stack but for the network: what the adapter costs.
+// BenchmarkPostBare is the same without the adapter: read the body, decode it, encode the answer.
+func BenchmarkPost(b *testing.B) {
+	f := newRoute(b, Options{RateLimit: 1 << 30, Log: slog.New(slog.DiscardHandler)},
+		func(_ context.Context, _ *Call, in sendEmailIn) (emailID, error) { return emailID{in.From}, nil })
+	benchPost(b, f, f.keys["full"])
+}
+
+func BenchmarkPostBare(b *testing.B) {
+	benchPost(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			b.Error(err)
+		}
+		var in sendEmailIn
+		if err := json.Unmarshal(body, &in, lenient); err != nil {
+			b.Error(err)
+		}
+		answer, err := json.Marshal(emailID{in.From})
+		if err != nil {
+			b.Error(err)
+		}
+		w.Write(answer)
+	}), "")
+}
+
+func benchPost(b *testing.B, h http.Handler, key string) {
+	b.ReportAllocs()
+	b.SetBytes(int64(len(benchBody)))
+	for b.Loop() {
+		r, err := http.NewRequest(http.MethodPost, "/test", strings.NewReader(benchBody))
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header["Authorization"] = []string{"Bearer " + key}
+		r.Header["Content-Type"] = []string{"application/json"}
+		r.RemoteAddr = "192.0.2.1:1234"
+		h.ServeHTTP(discard{http.Header{}}, r)
+	}
+}
+
+// BenchmarkPostHTTP is the same over a connection that is kept.
+func BenchmarkPostHTTP(b *testing.B) {
+	f := newRoute(b, Options{RateLimit: 1 << 30, Log: slog.New(slog.DiscardHandler)},
+		func(_ context.Context, _ *Call, in sendEmailIn) (emailID, error) { return emailID{in.From}, nil })
+	benchHTTP(b, f, f.keys["full"])
+}
+
+// BenchmarkHTTP is what net/http itself costs: the body is read and thrown away.
+func BenchmarkHTTP(b *testing.B) {
+	benchHTTP(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Write([]byte(`{"id":"x"}`))
+	}), "")
+}
+
+func benchHTTP(b *testing.B, h http.Handler, key string) {
+	s := httptest.NewServer(h)
+	defer s.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := http.NewRequest(http.MethodPost, s.URL+"/test", strings.NewReader(benchBody))
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key)
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if w.StatusCode != 200 {
+			b.Fatal(w.StatusCode)
+		}
+		io.Copy(io.Discard, w.Body)
+		w.Body.Close()
+	}
+}

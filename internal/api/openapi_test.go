@@ -1,0 +1,272 @@
+package api
+
+import (
+	"html"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// public are the operations of these resources in the public description of the API that Postrider's follows, without parameters'
+// names, and those of its reference pages.
+const public = `
+DELETE /api-keys/{}
+DELETE /domains/{}
+DELETE /suppressions/{}
+GET /api-keys
+GET /domains
+GET /domains/{}
+GET /domains/{}/claim
+GET /emails
+GET /emails/metrics
+GET /emails/{}
+GET /emails/{}/attachments
+GET /emails/{}/attachments/{}
+GET /suppressions
+GET /suppressions/{}
+PATCH /api-keys/{}
+PATCH /domains/{}
+PATCH /emails/{}
+POST /api-keys
+POST /domains
+POST /domains/claim
+POST /domains/{}/claim/verify
+POST /domains/{}/verify
+POST /emails
+POST /emails/batch
+POST /emails/{}/cancel
+POST /emails/{}/share
+POST /suppressions
+POST /suppressions/batch/add
+POST /suppressions/batch/remove
+`
+
+// undocumented are operations for machines, and older names of one that is documented.
+var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending", "POST /emails/sending"}
+
+type docSchema struct {
+	Ref                  string               `json:"$ref"`
+	Type                 any                  `json:"type"`
+	Properties           map[string]docSchema `json:"properties"`
+	Required             []string             `json:"required"`
+	Items                *docSchema           `json:"items"`
+	AdditionalProperties any                  `json:"additionalProperties"`
+}
+
+type docContent map[string]struct {
+	Schema docSchema `json:"schema"`
+}
+
+type docOperation struct {
+	OperationID string   `json:"operationId"`
+	Summary     string   `json:"summary"`
+	Tags        []string `json:"tags"`
+	Parameters  []struct {
+		Name     string    `json:"name"`
+		In       string    `json:"in"`
+		Required bool      `json:"required"`
+		Schema   docSchema `json:"schema"`
+	} `json:"parameters"`
+	RequestBody *struct {
+		Content docContent `json:"content"`
+	} `json:"requestBody"`
+	Responses map[string]struct {
+		Description string     `json:"description"`
+		Content     docContent `json:"content"`
+	} `json:"responses"`
+}
+
+type openAPIDoc struct {
+	OpenAPI    string                             `json:"openapi"`
+	Info       map[string]any                     `json:"info"`
+	Paths      map[string]map[string]docOperation `json:"paths"`
+	Components struct {
+		Schemas         map[string]docSchema `json:"schemas"`
+		SecuritySchemes map[string]any       `json:"securitySchemes"`
+	} `json:"components"`
+}
+
+func readDoc(t *testing.T) (openAPIDoc, string) {
+	t.Helper()
+	f := newOffice(t, dbtest.SQLite(t), Options{})
+	w := f.do(t, "GET /openapi.json\nAuthorization: -")
+	var doc openAPIDoc
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != 200 {
+		t.Fatalf("%d, error %v", w.Code, err)
+	}
+	return doc, w.Body.String()
+}
+
+// The document has every operation, whole.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	doc, text := readDoc(t)
+	if doc.OpenAPI != "3.1.0" || doc.Info["title"] == "" || doc.Info["version"] != "test" || doc.Components.SecuritySchemes["bearer"] == nil {
+		t.Errorf("the document's head: %s %v", doc.OpenAPI, doc.Info)
+	}
+	ids := map[string]bool{}
+	found := 0
+	for _, o := range (&API{}).operations() {
+		name := o.method + " " + o.path
+		d, ok := doc.Paths[o.path][strings.ToLower(o.method)]
+		if ok == slices.Contains(undocumented, name) {
+			t.Errorf("%s: documented %v", name, ok)
+		}
+		if !ok {
+			continue
+		}
+		found++
+		if d.Summary == "" || len(d.Tags) != 1 || d.OperationID == "" || ids[d.OperationID] {
+			t.Errorf("%s: summary %q, tags %q, id %q, which must be its own", name, d.Summary, d.Tags, d.OperationID)
+		}
+		ids[d.OperationID] = true
+		if d.RequestBody == nil == o.takesBody() {
+			t.Errorf("%s: body documented %v", name, d.RequestBody != nil)
+		}
+		for _, status := range []string{map[int]string{200: "200", 201: "201"}[o.status], "default"} {
+			if r := d.Responses[status]; r.Description == "" || reflect.DeepEqual(r.Content["application/json"].Schema, docSchema{}) {
+				t.Errorf("%s: no schema of the answer %s", name, status)
+			}
+		}
+		declared := map[string]bool{}
+		for _, p := range d.Parameters {
+			declared[p.In+" "+p.Name] = true
+		}
+		for _, m := range pathParam.FindAllStringSubmatch(o.path, -1) {
+			if !declared["path "+m[1]] {
+				t.Errorf("%s: parameter %s is not declared", name, m[1])
+			}
+		}
+	}
+	for _, methods := range doc.Paths {
+		found -= len(methods)
+	}
+	if found != 0 {
+		t.Errorf("%d operations of the document are not in the routes", -found)
+	}
+	for _, m := range regexp.MustCompile(`"\$ref":"#/components/schemas/(\w+)"`).FindAllStringSubmatch(text, -1) {
+		if _, ok := doc.Components.Schemas[m[1]]; !ok {
+			t.Errorf("there is no schema %s", m[1])
+		}
+	}
+	for name, s := range doc.Components.Schemas {
+		if s.AdditionalProperties == false {
+			t.Errorf("%s says that unknown members are refused", name)
+		}
+	}
+	if e := doc.Components.Schemas["Error"]; len(e.Properties) != 3 || len(e.Required) != 3 {
+		t.Errorf("the schema of errors: %+v", e)
+	}
+}
+
+func TestPublicOperations(t *testing.T) {
+	t.Parallel()
+	var have []string
+	for _, o := range (&API{}).operations() {
+		have = append(have, o.method+" "+pathParam.ReplaceAllString(o.path, "{}"))
+	}
+	for _, name := range strings.Split(strings.TrimSpace(public), "\n") {
+		if !slices.Contains(have, name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// What an operation answers has just the members that the document gives it.
+func TestDocumentTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	doc, _ := readDoc(t)
+	resolve := func(s docSchema) docSchema {
+		if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+			return doc.Components.Schemas[name]
+		}
+		return s
+	}
+	checked := 0
+	for _, o := range (&API{}).operations() {
+		d, ok := doc.Paths[o.path][strings.ToLower(o.method)]
+		if !ok {
+			continue
+		}
+		s := resolve(d.Responses[map[int]string{200: "200", 201: "201"}[o.status]].Content["application/json"].Schema)
+		out := reflect.New(o.out).Elem()
+		if data := out.FieldByName("Data"); data.IsValid() && data.Kind() == reflect.Slice {
+			data.Set(reflect.MakeSlice(data.Type(), 1, 1))
+		}
+		text, err := json.Marshal(out.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members map[string]any
+		if err := json.Unmarshal(text, &members); err != nil {
+			t.Fatal(err)
+		}
+		compare := func(what string, members map[string]any, s docSchema) {
+			checked++
+			for m := range members {
+				if _, ok := s.Properties[m]; !ok {
+					t.Errorf("%s %s answers with %s%s, which is not in the document", o.method, o.path, what, m)
+				}
+			}
+			for _, m := range s.Required {
+				if _, ok := members[m]; !ok {
+					t.Errorf("%s %s: the document requires %s%s, which is not in the answer", o.method, o.path, what, m)
+				}
+			}
+		}
+		compare("", members, s)
+		if data, ok := members["data"].([]any); ok && len(data) == 1 {
+			compare("data[].", data[0].(map[string]any), resolve(*s.Properties["data"].Items))
+		}
+	}
+	if checked < 30 {
+		t.Errorf("%d schemas compared", checked)
+	}
+}
+
+// Nothing that succeeds has a statusCode: clients take it for an error.
+func TestNoStatusCodeInSuccess(t *testing.T) {
+	t.Parallel()
+	doc, _ := readDoc(t)
+	for name, s := range doc.Components.Schemas {
+		if _, ok := s.Properties["statusCode"]; ok && name != "Error" {
+			t.Errorf("%s has a statusCode", name)
+		}
+	}
+}
+
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t, dbtest.SQLite(t), Options{})
+	w := f.do(t, "GET /docs\nAuthorization: -")
+	page := w.Body.String()
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Content-Security-Policy") == "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	if foreign := regexp.MustCompile(`(?:src|href)="[^"/#]`).FindString(page); foreign != "" {
+		t.Errorf("the page loads something from elsewhere: %s", foreign)
+	}
+	for _, o := range f.ops {
+		if o.tag != "" && !strings.Contains(page, html.EscapeString(o.summary)) {
+			t.Errorf("%s %s is not on the page", o.method, o.path)
+		}
+	}
+}
+
+func TestOperationID(t *testing.T) {
+	t.Parallel()
+	for summary, want := range map[string]string{"Send an email": "sendAnEmail", "List an email's attachments": "listAnEmailsAttachments",
+		"Send up to 100 emails": "sendUpToEmails"} {
+		if diff := gocmp.Diff(want, operationID(op{summary: summary})); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

@@ -156,9 +156,10 @@ func (k *dispatcher) enqueue(lane string) {
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	k.mu.Lock()
-	hinted, scan := k.hinted, k.scanNow
-	if len(hinted) > 0 {
-		k.hinted = map[string]int64{}
+	var hinted map[string]int64
+	scan := k.scanNow
+	if len(k.hinted) > 0 {
+		hinted, k.hinted = k.hinted, map[string]int64{}
 	}
 	k.scanNow = false
 	k.mu.Unlock()

@@ -68,9 +68,9 @@ type Options struct {
 	Services         Services
 	Log              *slog.Logger
 	Version          string
-	RateLimit        int  // requests a second of a team without a limit of its own; 0 is none
-	RequireUserAgent bool // refuse requests without one
-	BodyMax          int64
+	RateLimit        int                             // requests a second of a team without a limit of its own; 0 is none
+	RequireUserAgent bool                            // refuse requests without one
+	BodyMax          int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
 	Ready            func(ctx context.Context) error // says whether the node can serve
 
 	// Observe, when set, is called after each request with a known key. The client has its answer already, but its
@@ -95,6 +95,7 @@ func New(o Options) *API {
 	if o.BodyMax == 0 {
 		o.BodyMax = bodyMax
 	}
+	o.BodyMax = min(o.BodyMax, bodiesMax)
 	a := &API{Options: o, bodies: semaphore.NewWeighted(bodiesMax)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	a.mount(a.operations())
@@ -132,12 +133,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.finish(w2, r)
 	}()
 	tidy(r)
+	routed := r
 	if r.Method == http.MethodHead {
 		get := *r // the server must go on seeing HEAD, to send no body
 		get.Method = http.MethodGet
-		r = &get
+		routed = &get
 	}
-	a.routes.ServeHTTP(w2, r)
+	a.routes.ServeHTTP(w2, routed)
 }
 
 // requestID is the client's own name for the request when it is fit for a header and a log, otherwise a new one.

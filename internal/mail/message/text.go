@@ -36,7 +36,7 @@ func TextFromHTML(html string) string {
 // extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last one that
 // was left out was closed.
 func extractText(s string, hide bool) (text string, complete bool) {
-	t := textWriter{out: make([]byte, 0, len(s)/4+64), lineStart: true, hide: hide}
+	t := textWriter{out: make([]byte, 0, len(s)/2+64), lineStart: true, hide: hide}
 	z := html.NewTokenizer(strings.NewReader(s))
 	for {
 		switch z.Next() {
@@ -103,8 +103,9 @@ func (t *textWriter) startTag(z *html.Tokenizer, selfClosing bool) {
 		}
 		return
 	}
-	var a attributes
-	if wantsAttributes(tag) || t.hide && mayHide(raw) {
+	a := attributes{start: 1}
+	hasAttributes := len(raw) > len(tag)+len("</>")
+	if hasAttributes && (wantsAttributes(tag) || t.hide && mayHide(raw)) {
 		a = readAttributes(z)
 	}
 	if isRaw(tag) || t.hide && (a.hidden || isNotText(tag)) && !isVoid(tag) {

@@ -49,6 +49,11 @@ func commands() []command {
 // Main runs a command and returns the exit code.
 func Main(args []string, getenv func(string) string, out, errOut io.Writer) int {
 	e := &env{getenv: getenv, out: out, errOut: errOut}
+	if getenv("GOGC") == "" {
+		// The heap is small beside what passes through it: collecting it less often costs some 20 MB and spares
+		// some 5% of the processor.
+		debug.SetGCPercent(300)
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		usage(out)
 		return 0

@@ -238,8 +238,8 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 }
 
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
-	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2, size = $3, content_type = $4 WHERE id = $1`,
-		a.ID, a.blobKey, a.Size, a.ContentType)
+	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $3, size = $4, content_type = $5 WHERE email_id = $1 AND id = $2`,
+		a.EmailID, a.ID, a.blobKey, a.Size, a.ContentType)
 }
 
 // RecordAttempt enters a try to deliver, in the transaction that records its outcome.

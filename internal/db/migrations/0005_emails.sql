@@ -43,42 +43,41 @@ CREATE TABLE email_recipients (
 );
 
 CREATE TABLE email_attachments (
-	id TEXT PRIMARY KEY,
 	email_id TEXT NOT NULL,
+	id TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	filename TEXT NOT NULL,
 	content_type TEXT NOT NULL,
 	content_id TEXT NOT NULL,
 	size BIGINT NOT NULL,
 	blob_key TEXT NOT NULL,          -- '' until the path is fetched
-	path TEXT NOT NULL
+	path TEXT NOT NULL,
+	PRIMARY KEY (email_id, id)
 );
 
-CREATE INDEX email_attachments_email ON email_attachments (email_id, id);
-
--- What happened, per recipient where it happened to one.
+-- What happened, per recipient where it happened to one. The key begins with the email: each index is paid for with every
+-- event, and an event is only ever looked up as one of its email.
 CREATE TABLE email_events (
-	id TEXT PRIMARY KEY,
-	team_id TEXT NOT NULL,
 	email_id TEXT NOT NULL,
+	id TEXT NOT NULL,
+	team_id TEXT NOT NULL,
 	domain_id TEXT NOT NULL,
 	broadcast_id TEXT NOT NULL,
 	type TEXT NOT NULL,              -- without the "email." before it
 	detail TEXT NOT NULL,            -- a bounce's type in lower case
 	recipient TEXT NOT NULL,         -- '' when it is of the whole email
 	data TEXT NOT NULL,              -- JSON, '' when none
-	created_at BIGINT NOT NULL
+	created_at BIGINT NOT NULL,
+	PRIMARY KEY (email_id, id)
 );
-
-CREATE INDEX email_events_email ON email_events (email_id, id);
 
 CREATE INDEX email_events_time ON email_events (team_id, created_at);
 
 -- Tries to deliver, with the conversation.
 CREATE TABLE email_attempts (
-	id TEXT PRIMARY KEY,
-	team_id TEXT NOT NULL,
 	email_id TEXT NOT NULL,
+	id TEXT NOT NULL,
+	team_id TEXT NOT NULL,
 	destination TEXT NOT NULL,
 	recipients TEXT NOT NULL,        -- JSON list of addresses
 	host TEXT NOT NULL,              -- name and address spoken to, '' when none was reached
@@ -88,10 +87,9 @@ CREATE TABLE email_attempts (
 	conversation TEXT NOT NULL,
 	started_at BIGINT NOT NULL,
 	duration BIGINT NOT NULL,        -- microseconds
-	next_at BIGINT NOT NULL          -- when it is tried again; 0 when it is not
+	next_at BIGINT NOT NULL,         -- when it is tried again; 0 when it is not
+	PRIMARY KEY (email_id, id)
 );
-
-CREATE INDEX email_attempts_email ON email_attempts (email_id, id);
 
 CREATE TABLE idempotency_keys (
 	team_id TEXT NOT NULL,

@@ -15,6 +15,12 @@ import (
 // benchKey is the key of the node that is measured; it lives as long as the measurement.
 const benchKey = "re_bench_0123456789"
 
+// What bench tells the node that it measures, beside its flags.
+const (
+	benchUnsigned = "POSTRIDER_BENCH_UNSIGNED"
+	benchProfile  = "POSTRIDER_BENCH_CPUPROFILE"
+)
+
 // bench measures a node of this very binary, in a process of its own, with the load and a counting SMTP sink beside it.
 func bench(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

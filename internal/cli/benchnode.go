@@ -42,10 +42,10 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Env = os.Environ()
 	if b.unsigned {
-		cmd.Env = append(cmd.Env, "POSTRIDER_BENCH_UNSIGNED=1")
+		cmd.Env = append(cmd.Env, benchUnsigned+"=1")
 	}
 	if b.profile != "" {
-		cmd.Env = append(cmd.Env, "POSTRIDER_BENCH_CPUPROFILE="+b.profile)
+		cmd.Env = append(cmd.Env, benchProfile+"="+b.profile)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the node to be measured: %w", err)

@@ -52,7 +52,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if c.PublicURL == "" {
 		c.PublicURL = "http://" + l.Addr().String()
 	}
-	n, err := newNode(ctx, c, newLogger(c, e.errOut))
+	n, err := newNode(ctx, c, newLogger(c, e.errOut), e.getenv(benchUnsigned) != "")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	}
 	n.serveOutbox()
 	greet(e, c, l.Addr().String(), *key)
-	if path := e.getenv("POSTRIDER_BENCH_CPUPROFILE"); path != "" {
+	if path := e.getenv(benchProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
 			return fmt.Errorf("write the CPU profile: %w", err)

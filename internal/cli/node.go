@@ -51,6 +51,7 @@ type node struct {
 	handler  http.Handler
 	mux      *http.ServeMux
 	lock     *os.File
+	unsigned bool // for measurements
 }
 
 func newLogger(c config.Config, w io.Writer) *slog.Logger {
@@ -70,9 +71,9 @@ func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, err
 	return db.Open(ctx, db.Options{URL: url, Log: log})
 }
 
-// newNode builds a node. Close it when it has run.
-func newNode(ctx context.Context, c config.Config, log *slog.Logger) (n *node, err error) {
-	n = &node{c: c, log: log}
+// newNode builds a node, for measurements one that does not sign. Close it when it has run.
+func newNode(ctx context.Context, c config.Config, log *slog.Logger, unsigned bool) (n *node, err error) {
+	n = &node{c: c, log: log, unsigned: unsigned}
 	defer func() {
 		if err != nil {
 			n.close()
@@ -157,7 +158,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
 		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
-		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
+		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.unsigned}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Log: n.log})
 
 	n.mux = http.NewServeMux()

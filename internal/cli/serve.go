@@ -26,7 +26,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	log := newLogger(c, e.errOut)
-	n, err := newNode(ctx, c, log)
+	n, err := newNode(ctx, c, log, false)
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,7 @@ type Config struct {
 	Schedule           []time.Duration // waits between tries; nil is twelve over 44 hours
 	Workers            int             // messages composed and signed at once
 	Signers            int             // of these, signed at once: a signature must not starve what accepts mail
+	Unsigned           bool            // for measurements alone: what all but the signature costs
 	LaneConnections    int             // to one destination
 	LaneRate           float64         // messages a second to one destination; 0 is no limit
 	MaxConnections     int             // to all destinations, idle ones included; 0 is 500

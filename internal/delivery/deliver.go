@@ -80,7 +80,7 @@ func (s *Service) hand(ctx context.Context, t *try, destination string, from dom
 	if host == "" {
 		host = s.c.Hostname
 	}
-	env := smtpclient.Envelope{From: ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8}
+	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8}
 	t.started = db.Now()
 	if s.c.Transport == Capture {
 		out, err := s.outbox.keep(ctx, t.o, env, msg)

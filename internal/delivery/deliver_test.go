@@ -55,7 +55,7 @@ func TestDeliverMany(t *testing.T) {
 				t.Fatalf("signatures: %v %+v", err, checks)
 			}
 			local, at, _ := strings.Cut(m.From, "@")
-			if emailID, ok := ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) || at != "send."+from {
+			if emailID, ok := emails.ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) || at != "send."+from {
 				t.Errorf("return path %q", m.From)
 			}
 		}

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -287,3 +289,12 @@ func (n *network) config(tries int) Config {
 }
 
 func address(i int) string { return "to" + strconv.Itoa(i) + "@" + destination }
+
+func testKeys(t testing.TB, seed byte) *keyring.Keyring {
+	t.Helper()
+	k, err := keyring.New(bytes.Repeat([]byte{seed}, keyring.MasterSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

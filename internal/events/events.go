@@ -37,6 +37,7 @@ const (
 	EmailClicked    Type = "email.clicked"
 	EmailFailed     Type = "email.failed"
 	EmailSuppressed Type = "email.suppressed"
+	EmailReceived   Type = "email.received" // Data is *Received, and EmailID is empty: it has no timeline
 
 	DomainCreated Type = "domain.created"
 	DomainUpdated Type = "domain.updated"
@@ -44,6 +45,10 @@ const (
 
 	SuppressionAdded   Type = "suppression.added"
 	SuppressionRemoved Type = "suppression.removed"
+
+	ContactCreated Type = "contact.created"
+	ContactUpdated Type = "contact.updated"
+	ContactDeleted Type = "contact.deleted"
 )
 
 // Event is something that happened.
@@ -59,8 +64,8 @@ type Event struct {
 	BroadcastID string
 	Recipient   string // the envelope address that it happened to; empty when it is of the whole email
 
-	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, and the changed resource's own type for
-	// others.
+	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, *Received for received email, and the
+	// changed resource's own type for others.
 	Data any
 }
 
@@ -94,6 +99,31 @@ type Suppressed struct {
 	Type           string   `json:"type"`   // Suppressed or OnAccountSuppressionList
 	Reason         string   `json:"reason"` // previous_bounce or previous_complaint
 	DiagnosticCode []string `json:"diagnosticCode"`
+}
+
+// Click is a followed link (webhook reference 2.3).
+type Click struct {
+	IPAddress string    `json:"ipAddress"`
+	Link      string    `json:"link"`
+	Timestamp time.Time `json:"timestamp"`
+	UserAgent string    `json:"userAgent"`
+}
+
+// Received is a message that came in (webhook reference 3).
+type Received struct {
+	ID          string
+	CreatedAt   time.Time
+	From        string // the bare address
+	To, Cc, Bcc []string
+	ReceivedFor []string
+	MessageID   string // with angle brackets, empty when it had none
+	Subject     string
+	Attachments []ReceivedFile
+}
+
+// ReceivedFile is an attachment of a received message; what it did not say is empty.
+type ReceivedFile struct {
+	ID, Filename, ContentType, Disposition, ContentID string
 }
 
 // Listener hears of events in the transaction that records them.

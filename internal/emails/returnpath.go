@@ -1,4 +1,4 @@
-package delivery
+package emails
 
 import (
 	"crypto/hmac"

@@ -1,0 +1,65 @@
+// Package smtpserver is the listener that receiving and submission share: it speaks SMTP with strangers and hands what they
+// want to a [Handler].
+package smtpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/netip"
+)
+
+// Handler decides what becomes of connections.
+type Handler interface {
+	// Open is asked once EHLO or HELO has been heard, and again after STARTTLS. A *Refusal is answered as it is.
+	Open(ctx context.Context, p Peer) (Session, error)
+}
+
+// Peer is who is at the other end.
+type Peer struct {
+	Addr  netip.AddrPort // of the client; what the PROXY protocol says when that is configured
+	Local netip.AddrPort // of the listener
+	Hello string         // what the client calls itself
+	TLS   *tls.ConnectionState
+}
+
+// Session is one client's conversation. Its methods are called one after another, never at once. An error that is a *Refusal
+// is answered as it is; any other is logged and answered 451 4.3.0.
+type Session interface {
+	// Auth checks a user name and a password. It is called only where the listener offers AUTH.
+	Auth(ctx context.Context, username, password string) error
+	// Mail begins a message. from is empty for the null return path.
+	Mail(ctx context.Context, from string, o MailOptions) error
+	// Rcpt adds a recipient.
+	Rcpt(ctx context.Context, to string) error
+	// Data reads the message, with CRLF line ends and dots unstuffed, and returns once it is durable. id is shown to the client.
+	Data(ctx context.Context, r io.Reader) (id string, err error)
+	// Reset forgets the message begun.
+	Reset()
+	// Close is called once, when the conversation has ended for whatever reason.
+	Close()
+}
+
+// MailOptions are the parameters of MAIL.
+type MailOptions struct {
+	Size     int64 // as declared, 0 when it was not
+	UTF8     bool  // SMTPUTF8
+	EightBit bool  // BODY=8BITMIME or BINARYMIME
+	EnvID    string
+}
+
+// Refusal is an answer that says no.
+type Refusal struct {
+	Code     int    // 4xx or 5xx
+	Enhanced string // such as 5.1.1 (RFC 3463)
+	Text     string // one line, for people
+}
+
+// Refuse returns a *Refusal.
+func Refuse(code int, enhanced, format string, args ...any) *Refusal {
+	return &Refusal{code, enhanced, fmt.Sprintf(format, args...)}
+}
+
+// Error returns the answer as the client sees it.
+func (r *Refusal) Error() string { return fmt.Sprintf("%d %s %s", r.Code, r.Enhanced, r.Text) }

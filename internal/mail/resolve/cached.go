@@ -30,6 +30,7 @@ type timed interface {
 	txt(ctx context.Context, name string) ([]string, time.Duration, error)
 	cname(ctx context.Context, name string) (string, time.Duration, error)
 	caa(ctx context.Context, name string) ([]CAA, time.Duration, error)
+	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
 }
 
 // Cached is a Resolver that remembers the answers of another, the definite refusals included, for their time to
@@ -90,6 +91,12 @@ func (c *Cached) CNAME(ctx context.Context, name string) (string, error) {
 func (c *Cached) CAA(ctx context.Context, name string) ([]CAA, error) {
 	records, err := get(ctx, c, "caa", name, c.r.caa)
 	return slices.Clone(records), err
+}
+
+// PTR implements Resolver.
+func (c *Cached) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
+	names, err := get(ctx, c, "ptr", addr.Unmap().WithZone("").String(), c.r.ptr)
+	return slices.Clone(names), err
 }
 
 // get returns what is remembered, or looks it up together with whoever else asks.
@@ -178,4 +185,13 @@ func (u untimed) cname(ctx context.Context, name string) (string, time.Duration,
 func (u untimed) caa(ctx context.Context, name string) ([]CAA, time.Duration, error) {
 	records, err := u.r.CAA(ctx, name)
 	return records, defaultTTL, err
+}
+
+func (u untimed) ptr(ctx context.Context, text string) ([]string, time.Duration, error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return nil, defaultTTL, fmt.Errorf("%w: PTR %s", ErrNotFound, text)
+	}
+	names, err := u.r.PTR(ctx, addr)
+	return names, defaultTTL, err
 }

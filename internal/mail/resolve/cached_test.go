@@ -47,6 +47,10 @@ func (c *counted) caa(ctx context.Context, name string) ([]CAA, time.Duration, e
 	return untimed{c.Fake}.caa(ctx, name)
 }
 
+func (c *counted) ptr(ctx context.Context, addr string) ([]string, time.Duration, error) {
+	return untimed{c.Fake}.ptr(ctx, addr)
+}
+
 func newCounted(ttl time.Duration) *counted {
 	return &counted{ttl: ttl, Fake: Fake{
 		TXTRecords: map[string][]string{"a.example": {"a"}, "b.example": {"b"}, "c.example": {"c"}},
@@ -149,19 +153,21 @@ func TestCachedAnswersAreCopies(t *testing.T) {
 		AddrRecords:  map[string][]netip.Addr{"a.example": {netip.MustParseAddr("192.0.2.1")}},
 		CAARecords:   map[string][]CAA{"a.example": {{Tag: "issue"}}},
 		CNAMERecords: map[string]string{"b.example": "a.example"},
+		PTRRecords:   map[netip.Addr][]string{netip.MustParseAddr("192.0.2.1"): {"mx.example"}},
 	}, 0)
 	for range 2 {
 		mx, err1 := c.MX(t.Context(), "b.example")
 		addrs, err2 := c.Addrs(t.Context(), "b.example")
 		caa, err3 := c.CAA(t.Context(), "b.example")
 		alias, err4 := c.CNAME(t.Context(), "b.example")
-		if err := errors.Join(err1, err2, err3, err4); err != nil {
+		names, err5 := c.PTR(t.Context(), netip.MustParseAddr("::ffff:192.0.2.1"))
+		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 			t.Fatal(err)
 		}
-		if mx[0].Host != "mx.example" || addrs[0].String() != "192.0.2.1" || caa[0].Tag != "issue" || alias != "a.example" {
-			t.Fatalf("%v %v %v %v", mx, addrs, caa, alias)
+		if mx[0].Host != "mx.example" || addrs[0].String() != "192.0.2.1" || caa[0].Tag != "issue" || alias != "a.example" || names[0] != "mx.example" {
+			t.Fatalf("%v %v %v %v %v", mx, addrs, caa, alias, names)
 		}
-		mx[0].Host, addrs[0], caa[0].Tag = "changed", netip.Addr{}, "changed"
+		mx[0].Host, addrs[0], caa[0].Tag, names[0] = "changed", netip.Addr{}, "changed", "changed"
 	}
 }
 

@@ -84,6 +84,12 @@ func (d *DNS) CAA(ctx context.Context, name string) ([]CAA, error) {
 	return records, err
 }
 
+// PTR implements Resolver.
+func (d *DNS) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
+	names, _, err := d.ptr(ctx, addr.Unmap().WithZone("").String())
+	return names, err
+}
+
 func (d *DNS) mx(ctx context.Context, name string) ([]MX, time.Duration, error) {
 	return collect(ctx, d, name, dns.TypeMX, func(rr *dns.MX) MX {
 		return MX{Host: clean(rr.Mx), Pref: rr.Preference}
@@ -100,6 +106,14 @@ func (d *DNS) caa(ctx context.Context, name string) ([]CAA, time.Duration, error
 	return collect(ctx, d, name, dns.TypeCAA, func(rr *dns.CAA) CAA {
 		return CAA{Flag: rr.Flag, Tag: strings.ToLower(rr.Tag), Value: rr.Value}
 	})
+}
+
+func (d *DNS) ptr(ctx context.Context, addr string) ([]string, time.Duration, error) {
+	name, err := dns.ReverseAddr(addr)
+	if err != nil {
+		return nil, defaultTTL, fmt.Errorf("%w: PTR %s", ErrNotFound, addr)
+	}
+	return collect(ctx, d, name, dns.TypePTR, func(rr *dns.PTR) string { return clean(rr.Ptr) })
 }
 
 func (d *DNS) cname(ctx context.Context, name string) (string, time.Duration, error) {

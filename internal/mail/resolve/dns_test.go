@@ -428,3 +428,27 @@ func TestNewDNS(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestDNSPTR(t *testing.T) {
+	t.Parallel()
+	r := resolver(t, serve(t, zone(
+		`1.2.0.192.in-addr.arpa. 300 IN PTR MX1.Example.com.`,
+		`2.2.0.192.in-addr.arpa. 300 IN CNAME 2.sub.2.0.192.in-addr.arpa.`,
+		`2.sub.2.0.192.in-addr.arpa. 300 IN PTR delegated.example.com.`,
+		`1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. 300 IN PTR six.example.com.`,
+	)))
+	for addr, want := range map[string]string{
+		"192.0.2.1": "mx1.example.com", "::ffff:192.0.2.1": "mx1.example.com", "192.0.2.2": "delegated.example.com",
+		"2001:db8::1": "six.example.com",
+	} {
+		if names, err := r.PTR(t.Context(), netip.MustParseAddr(addr)); err != nil || !slices.Equal(names, []string{want}) {
+			t.Errorf("%s: %q, %v", addr, names, err)
+		}
+	}
+	if _, err := r.PTR(t.Context(), netip.MustParseAddr("192.0.2.9")); !errors.Is(err, resolve.ErrNoName) {
+		t.Errorf("no record: %v", err)
+	}
+	if _, err := r.PTR(t.Context(), netip.Addr{}); !errors.Is(err, resolve.ErrNotFound) {
+		t.Errorf("no address: %v", err)
+	}
+}

@@ -16,9 +16,10 @@ type Fake struct {
 	TXTRecords   map[string][]string
 	CNAMERecords map[string]string
 	CAARecords   map[string][]CAA
+	PTRRecords   map[netip.Addr][]string
 
 	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name
-	// ("mx example.com"). Types are mx, addr, txt, cname and caa.
+	// ("mx example.com"). Types are mx, addr, txt, cname, caa and ptr; the name of a ptr is the address.
 	Fail []string
 }
 
@@ -44,6 +45,21 @@ func (f Fake) TXT(ctx context.Context, name string) ([]string, error) {
 func (f Fake) CAA(ctx context.Context, name string) ([]CAA, error) {
 	records, err := fakeLookup(ctx, f, "caa", f.CAARecords, name)
 	return slices.Clone(records), err
+}
+
+// PTR implements Resolver.
+func (f Fake) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
+	addr = addr.Unmap().WithZone("")
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTemporary, err)
+	}
+	if slices.Contains(f.Fail, "ptr "+addr.String()) {
+		return nil, fmt.Errorf("%w: ptr %s", ErrTemporary, addr)
+	}
+	if names := f.PTRRecords[addr]; len(names) > 0 {
+		return slices.Clone(names), nil
+	}
+	return nil, fmt.Errorf("%w: PTR %s", ErrNoName, addr)
 }
 
 // CNAME implements Resolver.

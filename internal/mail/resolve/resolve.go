@@ -33,6 +33,9 @@ type Resolver interface {
 	CNAME(ctx context.Context, name string) (string, error)
 	// CAA returns the records that stand at name; climbing to the parents (RFC 8659 section 3) is the caller's.
 	CAA(ctx context.Context, name string) ([]CAA, error)
+	// PTR returns the names that the reverse zone gives addr. Anybody can claim any name there: a name counts
+	// only when its own addresses hold addr.
+	PTR(ctx context.Context, addr netip.Addr) ([]string, error)
 }
 
 // MX is one mail exchanger (RFC 1035 section 3.3.9).

@@ -1,0 +1,111 @@
+package authres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+
+	"github.com/emersion/go-msgauth/dkim"
+)
+
+const (
+	// maxSignatures is how many signatures are verified: each costs a look-up, a pass over the body and a key operation.
+	maxSignatures = 8
+	// maxKeyRecord bounds the key and with it the time of an operation; an RSA key of 8,192 bits needs 1,400 octets.
+	maxKeyRecord = 4 << 10
+)
+
+// dkim verifies the first eight signatures, from the top. When there are more, one last verdict says how many.
+func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size int64) []Verdict {
+	if h.problem != "" {
+		return []Verdict{{Result: permerror, Detail: h.problem}}
+	}
+	if h.signatures == 0 {
+		return []Verdict{{Result: none, Detail: "the message is not signed"}}
+	}
+	message := &untilDone{ctx: ctx, r: io.MultiReader(
+		io.NewSectionReader(raw, 0, h.end), strings.NewReader(h.ending()), io.NewSectionReader(raw, h.body, size-h.body))}
+	verifications, err := dkim.VerifyWithOptions(message, &dkim.VerifyOptions{
+		LookupTXT:        func(name string) ([]string, error) { return e.keyRecord(ctx, name) },
+		MaxVerifications: maxSignatures,
+	})
+	if err != nil && !errors.Is(err, dkim.ErrTooManySignatures) {
+		return []Verdict{{Result: permerror, Detail: err.Error()}}
+	}
+	verdicts := make([]Verdict, 0, len(verifications)+1)
+	for _, v := range verifications {
+		verdict := Verdict{Result: pass, Domain: hostName(v.Domain)}
+		if v.Err != nil {
+			verdict.Result, verdict.Detail = dkimResult(v.Err), strings.TrimPrefix(v.Err.Error(), "dkim: ")
+			if message.cut.Load() {
+				verdict.Result, verdict.Detail = temperror, outOfTime
+			}
+		} else if verdict.Domain == "" {
+			verdict.Result, verdict.Detail = permerror, "the signing domain is no domain name"
+		}
+		if len(h.from) > 1 {
+			verdict.Detail = strings.TrimPrefix(verdict.Detail+fmt.Sprintf("; the message has %d From fields", len(h.from)), "; ")
+		}
+		verdicts = append(verdicts, verdict)
+	}
+	if more := h.signatures - maxSignatures; more > 0 {
+		verdicts = append(verdicts, Verdict{Result: neutral, Detail: fmt.Sprintf("%d more signatures were not verified", more)})
+	}
+	return verdicts
+}
+
+func dkimResult(err error) string {
+	switch {
+	case dkim.IsTempFail(err):
+		return temperror
+	case dkim.IsPermFail(err):
+		return permerror
+	}
+	return fail
+}
+
+func (e *Evaluator) keyRecord(ctx context.Context, name string) ([]string, error) {
+	records, err := e.dns.LookupTXT(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if len(r) > maxKeyRecord {
+			return nil, &net.DNSError{Err: fmt.Sprintf("the record is longer than %d octets", maxKeyRecord), Name: name}
+		}
+	}
+	return records, nil
+}
+
+// ending is what stands between header and body for the verifier, which wants an empty line in any case.
+func (h header) ending() string {
+	if h.closed || h.end == 0 {
+		return "\r\n"
+	}
+	return "\r\n\r\n"
+}
+
+// untilDone ends its stream when ctx ends. An error would do as well, but the verifier leaves goroutines behind when
+// its reader fails.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+	cut atomic.Bool
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		u.cut.Store(true)
+		return 0, io.EOF
+	}
+	n, err := u.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		u.cut.Store(true)
+		err = io.EOF
+	}
+	return n, err
+}

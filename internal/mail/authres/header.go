@@ -1,0 +1,122 @@
+package authres
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Bounds of a header that is evaluated. The verification of signatures takes time that grows with the square of
+// some of these; real mail stays far below all of them.
+const (
+	maxHeader    = 256 << 10 // octets
+	maxFields    = 2000
+	maxLines     = 5000
+	maxSignature = 4 << 10 // octets of one DKIM-Signature field
+)
+
+// header is what is used of a message's header.
+type header struct {
+	end        int64 // where it ends, before the empty line
+	body       int64 // where the body begins
+	closed     bool  // its last line has an end
+	from       []string
+	signatures int
+	seals      int // ARC-Seal fields
+	// problem says why the header is not evaluated; the rest is then incomplete.
+	problem string
+}
+
+// readHeader reads as the verifier of signatures does: lines end with LF or CRLF, and an empty one ends the header.
+func readHeader(raw io.ReaderAt, size int64) header {
+	r := bufio.NewReader(io.NewSectionReader(raw, 0, min(size, maxHeader+1)))
+	var s scan
+	for {
+		line, err := readLine(r)
+		if err != nil && !errors.Is(err, io.EOF) {
+			s.problem = "the message cannot be read"
+			return s.header
+		}
+		text := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+		if len(text) == 0 {
+			s.body = s.end + int64(len(line))
+			s.field()
+			return s.header
+		}
+		s.closed = len(text) < len(line)
+		if s.end += int64(len(line)); s.end > maxHeader {
+			s.problem = fmt.Sprintf("the header is longer than %d KiB", maxHeader>>10)
+		}
+		s.line(text)
+		if s.problem != "" {
+			return s.header
+		}
+	}
+}
+
+// readLine returns a line with its end, without it only at the end of the message. It is at most maxHeader long,
+// because r is.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	start := bytes.Clone(line) // the next read overwrites it
+	rest, err := r.ReadBytes('\n')
+	return append(start, rest...), err
+}
+
+// scan gathers the lines of a field. Values are kept of From alone; what a signature needs of the others is their length.
+type scan struct {
+	header
+	lines, fields int
+	name          string
+	value         []byte
+	length        int
+}
+
+func (s *scan) line(text []byte) {
+	if s.lines++; s.lines > maxLines {
+		s.problem = fmt.Sprintf("the header has more than %d lines", maxLines)
+		return
+	}
+	if s.fields > 0 && (text[0] == ' ' || text[0] == '\t') {
+		s.length += len(text)
+		if s.name == "from" {
+			s.value = append(s.value, text...)
+		}
+		return
+	}
+	s.field()
+	if s.fields++; s.fields > maxFields {
+		s.problem = fmt.Sprintf("the header has more than %d fields", maxFields)
+		return
+	}
+	name, value, _ := bytes.Cut(text, []byte(":"))
+	s.name, s.length = "", len(text)
+	if len(name) < 32 {
+		s.name = strings.ToLower(string(bytes.TrimSpace(name)))
+	}
+	if s.name == "from" {
+		s.value = append(s.value[:0], value...)
+	}
+}
+
+// field ends the field that was being read.
+func (s *scan) field() {
+	switch s.name {
+	case "from":
+		s.from = append(s.from, string(bytes.TrimSpace(s.value)))
+	case "dkim-signature":
+		s.signatures++
+		if s.length > maxSignature {
+			s.problem = fmt.Sprintf("a signature field is longer than %d KiB", maxSignature>>10)
+		}
+	case "arc-seal":
+		s.seals++
+	}
+	s.name = ""
+}

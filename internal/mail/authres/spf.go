@@ -1,0 +1,41 @@
+package authres
+
+import (
+	"context"
+	"strings"
+
+	"blitiri.com.ar/go/spf"
+)
+
+// spf evaluates the return path, or the name of the greeting when the path is null (RFC 7208 section 2.4).
+func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
+	local, domain := "postmaster", o.Hello
+	if at := strings.LastIndexByte(o.MailFrom, '@'); at >= 0 {
+		local, domain = o.MailFrom[:at], o.MailFrom[at+1:]
+	} else if o.MailFrom != "" {
+		return Verdict{Result: none, Detail: "the return path has no domain"}
+	}
+	name := hostName(domain)
+	switch {
+	case name == "":
+		return Verdict{Result: none, Detail: "the sender gives no domain name that could have a record"}
+	case !o.Addr.IsValid():
+		return Verdict{Result: none, Domain: name, Detail: "the client has no IP address"}
+	}
+	// The library takes what follows the first @ for the domain; only macros use the local part.
+	if strings.Contains(local, "@") {
+		local = "postmaster"
+	}
+	result, err := spf.CheckHostWithSender(o.Addr.Unmap().WithZone("").AsSlice(), o.Hello, local+"@"+name,
+		spf.WithContext(ctx), spf.WithResolver(e.dns))
+	v := Verdict{Result: string(result), Domain: name}
+	if err != nil {
+		v.Detail = err.Error()
+	}
+	if v.Result != pass && v.Result != temperror && ctx.Err() != nil {
+		v.Result, v.Detail = temperror, outOfTime
+	}
+	return v
+}
+
+const outOfTime = "there was no time to finish"

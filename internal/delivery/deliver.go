@@ -38,11 +38,6 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	}
 	d.First = j.Attempt == 1
 	destination := s.group(j.Lane)
-	leave, err := s.shape.enter(ctx, destination)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	o, err := s.p.Emails.Outgoing(ctx, d)
 	if errors.Is(err, emails.ErrGone) || err == nil && (len(o.To) == 0 || o.LastEvent == emails.Canceled) {
 		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
@@ -90,7 +85,14 @@ func (s *Service) hand(ctx context.Context, t *try, destination string, from dom
 		_, err = s.record(ctx, t, out)
 		return err
 	}
+	// A place is for talking alone: while one message is signed, or waits for the disk, others use the connections.
+	leave, err := s.shape.enter(ctx, destination)
+	if err != nil {
+		return err
+	}
+	t.started = db.Now()
 	out, err := s.talk(ctx, t.d.Domain, env, from.TLS, msg)
+	leave()
 	if err != nil {
 		return err
 	}

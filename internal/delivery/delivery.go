@@ -98,8 +98,9 @@ const (
 	lease = 15 * time.Minute
 	// talkMax leaves time to record what came of it before the lease ends.
 	talkMax = 13 * time.Minute
-	// ahead is how many jobs of a fast destination are in hand for each connection, so that the next is there when one
-	// is done. What waits holds no message in memory.
+	// ahead is how many jobs of a fast destination are in hand for each connection: while one message is on its way, others
+	// are composed and signed, and outcomes are written. A destination that is not fast gets one each, so that what waits
+	// for it holds little memory.
 	ahead = 4
 )
 

@@ -1,11 +1,9 @@
 package message
 
 import (
-	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/html"
 )
 
 // linkTarget returns what of an href is worth reading: web addresses, mail addresses, telephone numbers, and
@@ -41,29 +39,37 @@ type attributes struct {
 	hidden    bool
 }
 
-func readAttributes(z *html.Tokenizer) attributes {
+// readAttributes reads them from the source of a start tag.
+func readAttributes(source string) attributes {
 	a := attributes{start: 1}
-	for more := true; more; {
-		var key, value []byte
-		key, value, more = z.TagAttr()
-		switch string(key) {
+	p := attributeParser{s: source, at: 1 + nameLength(source[1:])}
+	for {
+		name, value, ok := p.next()
+		if !ok {
+			return a
+		}
+		switch len(name) { // spares folding the names that are none of these
+		case len("href"), len("alt"), len("start"), len("hidden"), len("data-skip-in-text"):
+		default:
+			continue
+		}
+		switch strings.ToLower(name) {
 		case "href":
-			a.href = string(value)
+			a.href = cmp.Or(a.href, unescapeAttribute(value)) // of two the first counts
 		case "alt":
-			a.alt = string(value)
+			a.alt = cmp.Or(a.alt, unescapeAttribute(value))
 		case "start":
-			if n, err := strconv.ParseInt(string(value), 10, 32); err == nil {
+			if n, err := strconv.ParseInt(value, 10, 32); err == nil {
 				a.start = int(n)
 			}
 		case "style":
-			a.hidden = a.hidden || displaysNone(value)
+			a.hidden = a.hidden || displaysNone(unescapeAttribute(value))
 		case "hidden":
 			a.hidden = true
 		case "data-skip-in-text":
-			a.hidden = a.hidden || string(value) != "false"
+			a.hidden = a.hidden || value != "false"
 		}
 	}
-	return a
 }
 
 // wantsAttributes reports whether the element has attributes that turn into text.
@@ -76,23 +82,23 @@ func wantsAttributes(tag []byte) bool {
 }
 
 // mayHide is a quick look at a tag's source for something that could hide its element.
-func mayHide(raw []byte) bool {
-	return bytes.Contains(raw, []byte("none")) || bytes.Contains(raw, []byte("hidden")) ||
-		bytes.Contains(raw, []byte("skip-in-text"))
+func mayHide(source string) bool {
+	return strings.Contains(source, "none") || strings.Contains(source, "hidden") ||
+		strings.Contains(source, "skip-in-text")
 }
 
 // displaysNone reports whether a style has the declaration display:none.
-func displaysNone(style []byte) bool {
-	for declaration := range bytes.SplitSeq(style, []byte(";")) {
-		name, value, _ := bytes.Cut(declaration, []byte(":"))
-		if string(bytes.TrimSpace(name)) == "display" && bytes.HasPrefix(bytes.TrimSpace(value), []byte("none")) {
+func displaysNone(style string) bool {
+	for declaration := range strings.SplitSeq(style, ";") {
+		name, value, _ := strings.Cut(declaration, ":")
+		if strings.TrimSpace(name) == "display" && strings.HasPrefix(strings.TrimSpace(value), "none") {
 			return true
 		}
 	}
 	return false
 }
 
-// isRaw reports whether an element's content is source text that no reader sees. The tokenizer finds its end.
+// isRaw reports whether an element's content is source text that no reader sees.
 func isRaw(tag []byte) bool {
 	switch string(tag) {
 	case "script", "style", "title", "noscript", "iframe", "noembed", "noframes", "textarea":

@@ -37,25 +37,28 @@ func TextFromHTML(html string) string {
 // was left out was closed.
 func extractText(s string, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(s)/2+64), lineStart: true, hide: hide}
-	z := html.NewTokenizer(strings.NewReader(s))
+	z := scanner{source: s}
 	for {
-		switch z.Next() {
-		case html.ErrorToken:
-			// The only error of a string's reader is its end.
+		switch kind, source := z.next(); kind {
+		case tokenEnd:
 			t.endLink()
 			return strings.TrimRight(string(t.out), " \n"), t.skipped == ""
-		case html.TextToken:
-			if t.skipped == "" && t.pre > 0 {
-				t.preformatted(z.Text())
-			} else if t.skipped == "" {
-				t.text(z.Text())
+		case tokenText:
+			if t.skipped != "" {
+				continue
 			}
-		case html.StartTagToken:
-			t.startTag(z, false)
-		case html.SelfClosingTagToken:
-			t.startTag(z, true)
-		case html.EndTagToken:
-			t.endTag(t.tagName(z.Raw()[len("</"):]))
+			if strings.IndexByte(source, '&') >= 0 {
+				source = html.UnescapeString(source)
+			}
+			if t.pre > 0 {
+				t.preformatted(source)
+			} else {
+				t.text(source)
+			}
+		case tokenOpen:
+			z.raw = t.startTag(source)
+		case tokenClose:
+			t.endTag(t.tagName(source[len("</"):]))
 		}
 	}
 }
@@ -92,28 +95,37 @@ type list struct {
 	next    int
 }
 
-func (t *textWriter) startTag(z *html.Tokenizer, selfClosing bool) {
-	raw := z.Raw()
-	tag := t.tagName(raw[len("<"):])
+// startTag lays out what begins with a start tag. It returns the element's name when its content is source text.
+func (t *textWriter) startTag(source string) (raw string) {
+	tag := t.tagName(source[len("<"):])
 	// A slash closes only what has no content anyway, and the elements of SVG and MathML.
-	closed := isVoid(tag) || selfClosing && isForeign(tag)
+	closed := isVoid(tag) || isForeign(tag) && strings.HasSuffix(source, "/>")
+	if isRaw(tag) {
+		raw = string(tag)
+	}
 	if t.skipped != "" {
 		if t.skipped == string(tag) && !closed {
 			t.skipDepth++
 		}
-		return
+		return raw
 	}
 	a := attributes{start: 1}
-	hasAttributes := len(raw) > len(tag)+len("</>")
-	if hasAttributes && (wantsAttributes(tag) || t.hide && mayHide(raw)) {
-		a = readAttributes(z)
+	hasAttributes := len(source) > len(tag)+len("</>")
+	if hasAttributes && (wantsAttributes(tag) || t.hide && mayHide(source)) {
+		a = readAttributes(source)
 	}
-	if isRaw(tag) || t.hide && (a.hidden || isNotText(tag)) && !isVoid(tag) {
+	if raw != "" || t.hide && (a.hidden || isNotText(tag)) && !isVoid(tag) {
 		if !closed {
 			t.skipped, t.skipDepth = string(tag), 1
 		}
-		return
+		return raw
 	}
+	t.open(tag, a)
+	return ""
+}
+
+// open lays out the beginning of an element that is shown.
+func (t *textWriter) open(tag []byte, a attributes) {
 	switch string(tag) {
 	case "br":
 		t.breaks = min(t.breaks+1, 2)
@@ -123,7 +135,7 @@ func (t *textWriter) startTag(z *html.Tokenizer, selfClosing bool) {
 		t.breakLine(2)
 	case "img", "area":
 		if !a.hidden || !t.hide {
-			t.text([]byte(a.alt))
+			t.text(a.alt)
 		}
 	case "a":
 		t.startLink(a.href)
@@ -149,9 +161,9 @@ func (t *textWriter) startTag(z *html.Tokenizer, selfClosing bool) {
 	}
 }
 
-// tagName returns the element's name in lower case from the source of a tag behind its opening. It serves in the place of
-// Tokenizer.TagName, which allocates for each tag. Names that are longer than any known one are cut.
-func (t *textWriter) tagName(source []byte) []byte {
+// tagName returns the element's name in lower case from the source of a tag behind its opening. Names that are longer
+// than any known one are cut.
+func (t *textWriter) tagName(source string) []byte {
 	n := 0
 	for n < min(len(source), len(t.name)) {
 		c := source[n]
@@ -257,13 +269,13 @@ func (t *textWriter) write(s string) {
 
 // text writes b with each run of white space as one space, without control characters and without characters that
 // have no width and only serve to break or to fill lines.
-func (t *textWriter) text(b []byte) {
+func (t *textWriter) text(b string) {
 	for i := 0; i < len(b); {
 		c := b[i]
 		switch {
 		case ' ' < c && c < 0x7f:
 			run := i + 1
-			for run < len(b) && ' ' < b[run] && b[run] < 0x7f {
+			for run < len(b) && (' ' < b[run] && b[run] < 0x7f || b[run] == ' ' && run+1 < len(b) && ' ' < b[run+1] && b[run+1] < 0x7f) {
 				run++
 			}
 			t.begin()
@@ -275,7 +287,7 @@ func (t *textWriter) text(b []byte) {
 		case c < utf8.RuneSelf:
 			i++
 		default:
-			r, size := utf8.DecodeRune(b[i:])
+			r, size := utf8.DecodeRuneInString(b[i:])
 			t.wide(r, b[i:i+size])
 			i += size
 		}
@@ -283,7 +295,7 @@ func (t *textWriter) text(b []byte) {
 }
 
 // wide writes a character outside ASCII.
-func (t *textWriter) wide(r rune, encoded []byte) {
+func (t *textWriter) wide(r rune, encoded string) {
 	switch r {
 	case '\u0085', '\u00a0', '\u2007', '\u2028', '\u2029', '\u202f':
 		t.space = true
@@ -304,14 +316,18 @@ func (t *textWriter) wide(r rune, encoded []byte) {
 }
 
 // preformatted writes b with its line breaks and its spaces, but for those at the ends of lines.
-func (t *textWriter) preformatted(b []byte) {
+func (t *textWriter) preformatted(b string) {
+	if strings.IndexByte(b, '\r') >= 0 {
+		b = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(b)
+	}
 	for len(b) > 0 {
-		line, rest, found := bytes.Cut(b, []byte("\n"))
+		line, rest, found := strings.Cut(b, "\n")
 		b = rest
-		content := bytes.TrimRight(line, " \t\r\f\v")
-		if indent := len(content) - len(bytes.TrimLeft(content, " \t")); len(content) > indent {
+		content := strings.TrimRight(line, " \t\f\v")
+		if indent := len(content) - len(strings.TrimLeft(content, " \t")); len(content) > indent {
 			written := false
-			for i, c := range content {
+			for i := range len(content) {
+				c := content[i]
 				if c < ' ' && c != '\t' || c == 0x7f || c == ' ' && !written && i >= indent {
 					continue
 				}

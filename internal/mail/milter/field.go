@@ -1,0 +1,97 @@
+package milter
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// maxValue bounds what a filter sees of one field; its protocol has packets of limited size.
+const maxValue = 64 << 10
+
+// fieldReader cuts a header into fields as filters expect them: the value with its folds, spaces for CR and NUL,
+// and without the one space after the colon. Lines that are no field are passed over.
+type fieldReader struct {
+	r      *bufio.Reader
+	offset int64 // of what was read; after the end, of the body
+	ahead  []byte
+	ended  bool
+}
+
+func newFieldReader(raw io.ReaderAt, size int64) *fieldReader {
+	return &fieldReader{r: bufio.NewReader(io.NewSectionReader(raw, 0, size))}
+}
+
+// next returns a field, or io.EOF at the end of the header.
+func (f *fieldReader) next() (name, value string, err error) {
+	for {
+		first := f.ahead
+		f.ahead = nil
+		if first == nil {
+			if first, err = f.line(); err != nil {
+				return "", "", err
+			}
+		}
+		rest, err := f.folds()
+		if err != nil {
+			return "", "", err
+		}
+		before, after, isField := bytes.Cut(first, []byte(":"))
+		if before = bytes.TrimRight(before, " \t"); !isField || fieldName(string(before)) == "" {
+			continue
+		}
+		after = append(bytes.TrimPrefix(after, []byte(" ")), rest...)
+		return string(before), string(after[:min(len(after), maxValue)]), nil
+	}
+}
+
+// folds reads the lines that continue a field, each with an LF before it, and leaves the line after them ahead.
+func (f *fieldReader) folds() ([]byte, error) {
+	var rest []byte
+	for {
+		line, err := f.line()
+		if errors.Is(err, io.EOF) {
+			return rest, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if line[0] != ' ' && line[0] != '\t' {
+			f.ahead = line
+			return rest, nil
+		}
+		if len(rest) < maxValue {
+			rest = append(append(rest, '\n'), line...)
+		}
+	}
+}
+
+// line returns a line without its end, cut at maxValue, or io.EOF when the header has ended.
+func (f *fieldReader) line() ([]byte, error) {
+	if f.ended {
+		return nil, io.EOF
+	}
+	var line []byte
+	for {
+		part, err := f.r.ReadSlice('\n')
+		f.offset += int64(len(part))
+		line = append(line, part[:min(len(part), maxValue-min(len(line), maxValue))]...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+		if f.ended = len(line) == 0 || errors.Is(err, io.EOF); len(line) == 0 {
+			return nil, io.EOF
+		}
+		for i, c := range line {
+			if c == 0 || c == '\r' {
+				line[i] = ' '
+			}
+		}
+		return line, nil
+	}
+}

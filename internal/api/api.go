@@ -51,6 +51,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -61,6 +62,7 @@ type Services struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
+	Logs         *requestlog.Service
 }
 
 // Options say how the API behaves.
@@ -194,7 +196,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	}
 	if a.Observe != nil && w.principal.TeamID != "" {
 		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Principal: w.principal, ID: w.id, Method: r.Method, Path: r.URL.Path,
-			UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer})
+			UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer,
+			Streamed: w.streamed})
 	}
 }
 
@@ -206,6 +209,7 @@ type RequestRecord struct {
 	Start                       time.Time
 	Duration                    time.Duration
 	Body, Answer                []byte
+	Streamed                    bool // the answer was a stream of events, of which nothing is kept
 }
 
 // recorder remembers what the log and the observer want to know of a request.
@@ -217,6 +221,7 @@ type recorder struct {
 	status       int
 	cause        error // of a failure of ours
 	keep         bool  // the answer, for the observer
+	streamed     bool
 	body, answer []byte
 }
 

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -72,6 +74,7 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: queue,
 		Hallway: hall, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
 		Suppressions: s.Suppressions, Teams: s.Teams})
+	s.Logs = requestlog.New(d, quiet, time.Hour)
 	s.Domains.PendingScheduled = s.Emails.WaitingFrom
 	hall.Listen(s.Emails)
 	hall.Listen(s.Suppressions)
@@ -96,6 +99,20 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(f.log, nil)))
 	f.API = New(o)
 	return f
+}
+
+// remember has requests logged, each before the next one.
+func (f *office) remember(t testing.TB) {
+	f.Observe = func(ctx context.Context, r RequestRecord) {
+		if !r.Logged() {
+			return
+		}
+		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, KeyID: r.KeyID, RequestID: r.ID, Method: r.Method, Path: r.Path,
+			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
+		if err := f.Services.Logs.Flush(ctx); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // do sends a request whose head is written as in HTTP, without the version. Host, User-Agent, Authorization and Content-Length are
@@ -242,6 +259,9 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 	}
 	parts := regexp.MustCompile(`(?m)^-- (request|response) --\n`).Split(string(text), -1)
 	f := newOffice(t, d, scenarioOptions(parts[0]))
+	if strings.Contains(parts[0], "\noption request log\n") {
+		f.remember(t)
+	}
 	n := &names{of: map[string]string{}, n: map[string]int{}}
 	got := parts[0]
 	for i := 1; i < len(parts); i += 2 {

@@ -113,7 +113,7 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 		a.fail(w, r, err)
 		return
 	}
-	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), json.Deterministic(true))
 	if err != nil {
 		a.fail(w, r, fmt.Errorf("encode the answer: %w", err))
 		return

@@ -220,7 +220,7 @@ func (in *metricsIn) readDimensions(q url.Values) error {
 func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	in.To = now
 	if q.Has("end_date") {
-		if in.To, err = in.date("end_date", q.Get("end_date")); err != nil {
+		if in.To, err = parseDate("end_date", q.Get("end_date"), in.zone); err != nil {
 			return err
 		}
 		if in.To.After(now) {
@@ -229,7 +229,7 @@ func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	}
 	in.From = in.To.AddDate(0, 0, -6)
 	if q.Has("start_date") {
-		if in.From, err = in.date("start_date", q.Get("start_date")); err != nil {
+		if in.From, err = parseDate("start_date", q.Get("start_date"), in.zone); err != nil {
 			return err
 		}
 	}
@@ -243,12 +243,10 @@ func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	return nil
 }
 
-func (in *metricsIn) date(name, text string) (time.Time, error) {
-	if t, err := time.ParseInLocation(time.DateOnly, text, in.zone); err == nil {
-		return t.UTC(), nil
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if t, err := time.ParseInLocation(layout, text, in.zone); err == nil {
+// parseDate reads a date or a datetime; without an offset it is in the zone.
+func parseDate(name, text string, zone *time.Location) (time.Time, error) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
 			return t.UTC(), nil
 		}
 	}

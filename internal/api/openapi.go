@@ -30,6 +30,16 @@ func parameters(name string) *huma.Param {
 		p.Description, p.Schema.Format = "Id of the item after which to go on, towards older ones. Not together with before.", "uuid"
 	case "before":
 		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with after.", "uuid"
+	case "status":
+		p.Description = "A class of status codes such as 4xx, or a code."
+	case "endpoint":
+		p.Description = "What the path begins with."
+	case "user_agent":
+		p.Description = "What the user agent has in it, in either case."
+	case "api_key_id":
+		p.Schema.Format = "uuid"
+	case "from", "to":
+		p.Description = "An ISO 8601 date or datetime; to is itself left out."
 	case "origin":
 		p.Schema.Enum = []any{"bounce", "complaint", "manual"}
 	}

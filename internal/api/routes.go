@@ -1,11 +1,14 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // operations are all that the API can do.
 func (a *API) operations() []op {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
-	paging := []string{"limit", "after", "before"}
+	paging := slices.Clip([]string{"limit", "after", "before"})
 	return []op{
 		{post, "/emails", sending, 200, "Emails", "Send an email", nil, endpoint(a.sendEmail)},
 		{post, "/email", sending, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
@@ -44,6 +47,9 @@ func (a *API) operations() []op {
 		{post, "/suppressions/batch/remove", full, 200, "Suppressions", "Remove up to 100 suppressions", nil, endpoint(a.removeSuppressions)},
 		{get, "/suppressions/{suppression}", full, 200, "Suppressions", "Retrieve a suppression by its id or address", nil, endpoint(a.getSuppression)},
 		{del, "/suppressions/{suppression}", full, 200, "Suppressions", "Remove a suppression by its id or address", nil, endpoint(a.removeSuppression)},
+
+		{get, "/logs", full, 200, "Logs", "List API requests", append(paging, logsQuery...), endpoint(a.listLogs)},
+		{get, "/logs/{log_id}", full, 200, "Logs", "Retrieve an API request with its bodies", nil, endpoint(a.getLog)},
 
 		{get, "/", open, 200, "", "Say what this is", nil, endpoint(a.welcome)},
 		{get, "/healthz", open, 200, "", "Tell whether the process lives", nil, endpoint(a.healthz)},

@@ -443,6 +443,13 @@ func TestOtherTeams(t *testing.T) {
 			t.Fatalf("%+v, error %v", files, err)
 		}
 		ids["attachment_id"] = files.Data[0].ID
+		f.remember(t)
+		f.do(t, "GET /api-keys")
+		var logs list[ref]
+		if err := json.Unmarshal(f.do(t, "GET /logs").Body.Bytes(), &logs); err != nil || len(logs.Data) != 1 {
+			t.Fatalf("%+v, error %v", logs, err)
+		}
+		ids["log_id"] = logs.Data[0].ID
 		const body = `{"name":"x","scheduled_at":"in 2 hours","tls":"enforced"}`
 		asked := 0
 		for _, o := range f.ops {

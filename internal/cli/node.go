@@ -32,6 +32,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -48,6 +49,7 @@ type node struct {
 	domains  *domains.Service
 	emails   *emails.Service
 	delivery *delivery.Service
+	logs     *requestlog.Service
 	handler  http.Handler
 	mux      *http.ServeMux
 	lock     *os.File
@@ -163,8 +165,10 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 
 	n.mux = http.NewServeMux()
 	links.New(n.emails, n.log).Register(n.mux)
-	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails},
-		Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready})
+	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
+	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
+		Logs: n.logs}, Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
+		Observe: n.observe})
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
 		for _, prefix := range []string{"/download/", "/shared", "/dev/"} {
@@ -183,7 +187,16 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 		n.runner.Handle(n.emails.Kind(8))
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
+	}
+}
+
+// observe puts an API request into the request log.
+func (n *node) observe(ctx context.Context, r api.RequestRecord) {
+	if r.Logged() {
+		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, KeyID: r.KeyID, RequestID: r.ID, Method: r.Method, Path: r.Path,
+			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
 	}
 }
 
@@ -225,7 +238,12 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute,
 		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
-	if l != nil {
+	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
+	defer shut()
+	g.Go(func() error { return n.logs.Run(served) })
+	if l == nil {
+		context.AfterFunc(ctx, shut)
+	} else {
 		g.Go(func() error {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve HTTP: %w", err)
@@ -233,6 +251,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 			return nil
 		})
 		g.Go(func() error {
+			defer shut()
 			<-ctx.Done()
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.c.ShutdownGrace)
 			defer cancel()

@@ -207,6 +207,9 @@ func (l *loader) checkNumbers() {
 	if c.AttachmentMax < 1<<10 || c.AttachmentMax > 1<<30 {
 		l.wrong("attachment_max", "is %v, must be between 1KB and 1GB", c.AttachmentMax)
 	}
+	if c.LogRetention < time.Hour {
+		l.wrong("log_retention", "is %v, must be at least 1h", c.LogRetention)
+	}
 	if c.ShutdownGrace < 0 || c.ShutdownGrace > time.Hour {
 		l.wrong("shutdown_grace", "is %v, must be between 0s and 1h", c.ShutdownGrace)
 	}

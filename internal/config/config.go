@@ -66,6 +66,7 @@ type Config struct {
 
 	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs. Nodes that share the work need database_url."`
 	MigrateOnStart bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
+	LogRetention   time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
 	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`
 	LogLevel       slog.Level    `toml:"log_level" default:"info" doc:"Least level that is logged: debug, info, warn or error."`
 	LogFormat      string        `toml:"log_format" default:"text" doc:"text, for people, or json."`

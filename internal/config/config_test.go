@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
 		SandboxDomains: []string{"resend.dev"},
 		Roles:          []string{"api", "delivery", "jobs"}, MigrateOnStart: true,
-		ShutdownGrace: 30 * time.Second, LogLevel: slog.LevelInfo, LogFormat: "text",
+		LogRetention: 720 * time.Hour, ShutdownGrace: 30 * time.Second, LogLevel: slog.LevelInfo, LogFormat: "text",
 	}
 	if diff := cmp.Diff(want, load(t, source("", nil))); diff != "" {
 		t.Errorf("Load of nothing (-want +got):\n%s", diff)

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/requestlog"
+)
+
+// logsQuery narrows the list of logs; the public API has none of it.
+var logsQuery = []string{"status", "method", "endpoint", "user_agent", "api_key_id", "from", "to"}
+
+// LogItem is a request in the list of logs.
+type LogItem struct {
+	ID             string  `json:"id"`
+	CreatedAt      dbTime  `json:"created_at"`
+	Endpoint       string  `json:"endpoint" doc:"The path, without host and query."`
+	Method         string  `json:"method"`
+	ResponseStatus int     `json:"response_status"`
+	UserAgent      *string `json:"user_agent"`
+}
+
+type logWire struct {
+	Object string `json:"object"`
+	LogItem
+	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the contents of attachments; null when there was none."`
+	ResponseBody verbatim `json:"response_body"`
+}
+
+// verbatim is JSON that is shown as it stands; empty it is null.
+type verbatim string
+
+// MarshalJSONTo writes the text, or null when it is not JSON after all.
+func (v verbatim) MarshalJSONTo(e *jsontext.Encoder) error {
+	text := jsontext.Value(v)
+	if !text.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		text = jsontext.Value("null")
+	}
+	return e.WriteValue(text)
+}
+
+// Schema is that of any JSON.
+func (verbatim) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
+func logToItem(e requestlog.Entry) LogItem {
+	return LogItem{e.ID, dbTime(e.CreatedAt), e.Endpoint, e.Method, e.Status, orNull(e.UserAgent)}
+}
+
+func (a *API) listLogs(ctx context.Context, c *Call, _ none) (list[LogItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[LogItem]{}, err
+	}
+	f, err := logFilter(c.Query())
+	if err != nil {
+		return list[LogItem]{}, err
+	}
+	all, more, err := a.Services.Logs.List(ctx, c.TeamID, f, p)
+	return listOf(all, more, logToItem), err
+}
+
+func (a *API) getLog(ctx context.Context, c *Call, _ none) (logWire, error) {
+	logID, err := c.ID("log_id")
+	if err != nil {
+		return logWire{}, err
+	}
+	e, err := a.Services.Logs.Get(ctx, c.TeamID, logID)
+	return logWire{"log", logToItem(e), verbatim(e.RequestBody), verbatim(e.ResponseBody)}, err
+}
+
+func logFilter(q url.Values) (f requestlog.Filter, err error) {
+	f = requestlog.Filter{Status: q.Get("status"), Method: strings.ToUpper(q.Get("method")), Endpoint: q.Get("endpoint"),
+		UserAgent: q.Get("user_agent"), KeyID: strings.ToLower(q.Get("api_key_id"))}
+	if f.KeyID != "" && !id.Valid(f.KeyID) {
+		return f, fault.Invalidf("api_key_id", "The `api_key_id` parameter must be a valid UUID.")
+	}
+	for name, dst := range map[string]*time.Time{"from": &f.From, "to": &f.To} {
+		if q.Get(name) == "" {
+			continue
+		}
+		if *dst, err = parseDate(name, q.Get(name), time.UTC); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// Logged reports whether a request belongs into the request log: those that read it, and open streams, do not.
+func (r RequestRecord) Logged() bool {
+	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
+}

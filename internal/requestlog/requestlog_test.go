@@ -1,0 +1,201 @@
+package requestlog_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/requestlog"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func count(t *testing.T, d *db.DB) (n int) {
+	t.Helper()
+	if err := d.QueryRow(context.Background(), `SELECT COUNT(*) FROM request_logs`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestEntry(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
+		body := []byte(`{"subject": "Hi", "token": "x"}`)
+		s.Add(ctx, requestlog.Request{TeamID: "team", KeyID: "key", RequestID: "r-1", Method: "POST", Path: "/emails", UserAgent: "a\xffb\x00c",
+			Status: 200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
+		clear(body) // it was only lent
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		all, more, err := s.List(ctx, "team", requestlog.Filter{}, page.Page{Limit: 20})
+		if err != nil || more || len(all) != 1 {
+			t.Fatalf("%+v, more %v, %v", all, more, err)
+		}
+		got, err := s.Get(ctx, "team", all[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(got.CreatedAt); age < 0 || age > time.Minute {
+			t.Errorf("it is of %v", got.CreatedAt)
+		}
+		want := requestlog.Entry{ID: all[0].ID, TeamID: "team", KeyID: "key", RequestID: "r-1", Method: "POST", Endpoint: "/emails", Status: 200,
+			UserAgent: "abc", Duration: 3 * time.Millisecond, CreatedAt: got.CreatedAt, RequestBody: `{"subject":"Hi","token":"[redacted]"}`,
+			ResponseBody: `{"id":"1"}`}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if _, err := s.Get(ctx, "other", got.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("another team: %v", err)
+		}
+	})
+}
+
+func TestFilters(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
+		for i, r := range []requestlog.Request{
+			{Method: "GET", Path: "/emails", Status: 200, UserAgent: "Node/1", KeyID: "k1"},
+			{Method: "POST", Path: "/emails/batch", Status: 422, UserAgent: "node/2", KeyID: "k2"},
+			{Method: "GET", Path: "/e_ails", Status: 404, UserAgent: "100%", KeyID: "k1"},
+			{Method: "DELETE", Path: "/domains/x", Status: 500, KeyID: "k2"},
+			{Method: "GET", Path: "/emails", Status: 200, TeamID: "other"},
+		} {
+			if r.TeamID == "" {
+				r.TeamID = "team"
+			}
+			r.Duration = time.Duration(i) * time.Second
+			s.Add(ctx, r)
+		}
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		for name, x := range map[string]struct {
+			f    requestlog.Filter
+			want string // durations in seconds, newest first
+		}{
+			"all":            {requestlog.Filter{}, "3210"},
+			"a class":        {requestlog.Filter{Status: "4xx"}, "21"},
+			"a code":         {requestlog.Filter{Status: "404"}, "2"},
+			"a method":       {requestlog.Filter{Method: "GET"}, "20"},
+			"a beginning":    {requestlog.Filter{Endpoint: "/emails"}, "10"},
+			"no pattern":     {requestlog.Filter{Endpoint: "/e_"}, "2"},
+			"an agent":       {requestlog.Filter{UserAgent: "NODE"}, "10"},
+			"a sign of LIKE": {requestlog.Filter{UserAgent: "%"}, "2"},
+			"a key":          {requestlog.Filter{KeyID: "k2"}, "31"},
+			"until now":      {requestlog.Filter{From: now.Add(-time.Minute), To: now.Add(time.Minute)}, "3210"},
+			"later":          {requestlog.Filter{From: now.Add(time.Minute)}, ""},
+			"earlier":        {requestlog.Filter{To: now.Add(-time.Minute)}, ""},
+			"two at once":    {requestlog.Filter{Status: "2xx", KeyID: "k1"}, "0"},
+		} {
+			all, _, err := s.List(ctx, "team", x.f, page.Page{Limit: 20})
+			got := ""
+			for _, e := range all {
+				got += fmt.Sprint(int(e.Duration.Seconds()))
+			}
+			if err != nil || got != x.want {
+				t.Errorf("%s: %q, %v, want %q", name, got, err, x.want)
+			}
+		}
+		for _, f := range []requestlog.Filter{{Status: "9xx"}, {Status: "20"}, {Method: "get"}, {From: now, To: now.Add(-1)}} {
+			if _, _, err := s.List(ctx, "team", f, page.Page{}); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("%+v: %v", f, err)
+			}
+		}
+	})
+}
+
+// Everything that was added before the stop is written, by many at once and in several batches.
+func TestNothingIsLostAtAStop(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := requestlog.New(d, quiet, time.Hour)
+		ctx, stop := context.WithCancel(t.Context())
+		var run, adders sync.WaitGroup
+		run.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		const workers, each = 8, 60
+		for range workers {
+			adders.Go(func() {
+				for range each {
+					s.Add(ctx, requestlog.Request{TeamID: "team", Method: "GET", Path: "/", Status: 200, Body: []byte(`{"a":"b"}`)})
+				}
+			})
+		}
+		adders.Wait()
+		stop()
+		run.Wait()
+		if n := count(t, d); n != workers*each {
+			t.Errorf("%d entries of %d", n, workers*each)
+		}
+	})
+}
+
+// When the database does not keep up, requests wait for a moment and then go on without an entry, which is said.
+func TestFullQueue(t *testing.T) {
+	var log strings.Builder
+	d := dbtest.SQLite(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := requestlog.New(d, slog.New(slog.NewTextHandler(&log, nil)), time.Hour)
+		body := []byte(`"` + strings.Repeat("x", 60<<10) + `"`)
+		start, n := time.Now(), 0
+		for ; time.Since(start) == 0; n++ {
+			s.Add(t.Context(), requestlog.Request{TeamID: "team", Body: body})
+		}
+		if waited := time.Since(start); waited != time.Second || n < 500 || n > 600 {
+			t.Errorf("%d entries until one waited for %v", n, waited)
+		}
+		d.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		said := 0
+		for _, m := range regexp.MustCompile(`dropped=(\d+)`).FindAllStringSubmatch(log.String(), -1) {
+			k, _ := strconv.Atoi(m[1])
+			said += k
+		}
+		if said != n {
+			t.Errorf("%d dropped of %d, by the log:\n%s", said, n, log.String())
+		}
+	})
+}
+
+func TestSweep(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		s := requestlog.New(d, quiet, time.Hour)
+		for range 700 {
+			s.Add(ctx, requestlog.Request{TeamID: "a"})
+			s.Add(ctx, requestlog.Request{TeamID: "b"})
+		}
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Sweep(ctx); err != nil || count(t, d) != 1400 {
+			t.Fatalf("%d left of what is young, %v", count(t, d), err)
+		}
+		if err := requestlog.New(d, quiet, -time.Minute).Sweep(ctx); err != nil || count(t, d) != 0 {
+			t.Errorf("%d left of what is old, %v", count(t, d), err)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package requestlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const (
+	queueBytes = 32 << 20               // of entries that wait
+	overhead   = 512                    // octets that an entry takes beside its bodies
+	patience   = time.Second            // how long a request waits for room in the queue
+	gather     = 100 * time.Millisecond // entries that come within it share a batch
+	batchRows  = 64
+	batchBytes = 512 << 10 // of bodies in a batch: the one writer of SQLite is not held up for long
+	retryAfter = time.Second
+	writeTime  = 30 * time.Second // for one batch
+	drainTime  = 10 * time.Second // for all that waits at a stop
+	sweepRows  = 500
+)
+
+// Service has the verbs of the log.
+type Service struct {
+	d         *db.DB
+	log       *slog.Logger
+	retention time.Duration
+	room      *semaphore.Weighted // of octets in the queue
+	wake      chan struct{}
+
+	mu      sync.Mutex
+	waiting []*waiting
+	dropped int // since it was last logged
+
+	writing sync.Mutex // held while a batch is taken and written, so that entries keep their order
+}
+
+// waiting is an entry on its way to the database. Short bodies are redacted by the writer.
+type waiting struct {
+	Entry
+	body, answer []byte
+	weight       int64
+}
+
+// New returns the service. Entries older than the retention are swept.
+func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
+	return &Service{d: d, log: log, retention: retention, room: semaphore.NewWeighted(queueBytes), wake: make(chan struct{}, 1)}
+}
+
+// Add remembers a request. It is quick, except that it waits for up to a second when the queue is full, and that bodies beyond what
+// is kept are redacted at once rather than copied.
+func (s *Service) Add(ctx context.Context, r Request) {
+	w := &waiting{Entry: Entry{ID: id.New(), TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
+		Endpoint: text(r.Path, pathMax), Status: r.Status, UserAgent: text(r.UserAgent, agentMax), Duration: r.Duration, CreatedAt: db.Now()}}
+	w.body, w.RequestBody = keep(r.Body)
+	w.answer, w.ResponseBody = keep(r.Answer)
+	w.weight = int64(overhead + len(w.body) + len(w.RequestBody) + len(w.answer) + len(w.ResponseBody))
+	if !s.room.TryAcquire(w.weight) {
+		limited, cancel := context.WithTimeout(ctx, patience)
+		err := s.room.Acquire(limited, w.weight)
+		cancel()
+		if err != nil {
+			s.mu.Lock()
+			s.dropped++
+			s.mu.Unlock()
+			return
+		}
+	}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, w)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keep copies a short body for later, and redacts a long one at once: of that little is left.
+func keep(body []byte) (later []byte, now string) {
+	if len(body) <= bodyMax {
+		return append([]byte(nil), body...), ""
+	}
+	return nil, Redact(body)
+}
+
+// text makes a bounded text of UTF-8 without NUL, as databases want it.
+func text(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
+}
+
+// Run writes entries until ctx ends, and then those that still wait. End ctx after the last Add.
+func (s *Service) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+			defer cancel()
+			if err := s.Flush(last); err != nil {
+				s.mu.Lock()
+				s.dropped += len(s.waiting)
+				s.mu.Unlock()
+				s.log.Warn("could not write the request log before stopping", "error", err)
+			}
+			s.confess()
+			return nil
+		case <-s.wake:
+		}
+		wait := gather
+		if err := s.Flush(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("could not write the request log; it is tried again", "error", err)
+			wait = retryAfter
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+		s.confess()
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// confess logs how many entries were dropped.
+func (s *Service) confess() {
+	s.mu.Lock()
+	n := s.dropped
+	s.dropped = 0
+	s.mu.Unlock()
+	if n > 0 {
+		s.log.Warn("the request log is incomplete: the database did not keep up", "dropped", n)
+	}
+}
+
+// Flush writes all that waits. After an error, what was not written waits still.
+func (s *Service) Flush(ctx context.Context) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for {
+		batch := s.next()
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := s.write(ctx, batch); err != nil {
+			return err
+		}
+		var weight int64
+		for _, w := range batch {
+			weight += w.weight
+		}
+		s.mu.Lock()
+		clear(s.waiting[:len(batch)])
+		if s.waiting = s.waiting[len(batch):]; len(s.waiting) == 0 {
+			s.waiting = nil
+		}
+		s.mu.Unlock()
+		s.room.Release(weight)
+	}
+}
+
+// next is the next batch; it stays in the queue until it is written.
+func (s *Service) next() []*waiting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, size := 0, int64(0)
+	for n < len(s.waiting) && n < batchRows && size < batchBytes {
+		size += s.waiting[n].weight
+		n++
+	}
+	return s.waiting[:n:n]
+}
+
+func (s *Service) write(ctx context.Context, batch []*waiting) error {
+	entries := make([]Entry, len(batch))
+	for i, w := range batch {
+		if w.body != nil {
+			w.RequestBody, w.body = Redact(w.body), nil
+		}
+		if w.answer != nil {
+			w.ResponseBody, w.answer = Redact(w.answer), nil
+		}
+		entries[i] = w.Entry
+	}
+	limited, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	err := s.d.Update(limited, func(tx *db.Tx) error { insert(limited, tx, entries); return nil })
+	if err != nil {
+		return fmt.Errorf("write %d log entries: %w", len(entries), err)
+	}
+	return nil
+}
+
+// List returns a page of a team's entries, without bodies, newest first.
+func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) ([]Entry, bool, error) {
+	if err := f.check(); err != nil {
+		return nil, false, err
+	}
+	return list(ctx, s.d.Reader, teamID, f, p)
+}
+
+// Get returns one entry with its bodies.
+func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error) {
+	return get(ctx, s.d.Reader, teamID, entryID)
+}
+
+// Sweep deletes entries that are older than the retention, in batches.
+func (s *Service) Sweep(ctx context.Context) error {
+	before := firstID(time.Now().Add(-s.retention))
+	for team := ""; ; {
+		var err error
+		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {
+			return err
+		}
+		for more := true; more; {
+			err := s.d.Update(ctx, func(tx *db.Tx) error {
+				n, err := deleteBefore(ctx, tx, team, before, sweepRows)
+				more = n == sweepRows
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("delete old log entries: %w", err)
+			}
+		}
+	}
+}

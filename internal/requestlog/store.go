@@ -1,0 +1,129 @@
+package requestlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at`
+
+func scan(r db.Row, more ...any) (e Entry, err error) {
+	var took, created int64
+	err = r.Scan(append([]any{&e.ID, &e.TeamID, &e.KeyID, &e.RequestID, &e.Method, &e.Endpoint, &e.Status, &e.UserAgent, &took, &created},
+		more...)...)
+	e.Duration, e.CreatedAt = time.Duration(took)*time.Microsecond, db.Time(created)
+	return e, err
+}
+
+// rowsMax is how many entries one statement inserts: each number of rows is a statement of its own to prepare.
+const rowsMax = 8
+
+func insert(ctx context.Context, tx *db.Tx, all []Entry) {
+	const width = 12
+	for len(all) > 0 {
+		n := min(rowsMax, len(all))
+		var text strings.Builder
+		args := make([]any, 0, n*width)
+		text.WriteString(`INSERT INTO request_logs (` + columns + `, request_body, response_body) VALUES `)
+		for i := range all[:n] {
+			e := &all[i]
+			if i > 0 {
+				text.WriteString(", ")
+			}
+			for c := range width {
+				text.WriteByte("(,"[min(c, 1)])
+				fmt.Fprintf(&text, "$%d", i*width+c+1)
+			}
+			text.WriteByte(')')
+			args = append(args, e.ID, e.TeamID, e.KeyID, e.RequestID, e.Method, e.Endpoint, e.Status, e.UserAgent,
+				e.Duration.Microseconds(), e.CreatedAt.UnixMicro(), e.RequestBody, e.ResponseBody)
+		}
+		// An entry whose batch was committed although the connection broke then is there already.
+		text.WriteString(` ON CONFLICT DO NOTHING`)
+		tx.Queue(ctx, text.String(), args...)
+		all = all[n:]
+	}
+}
+
+func get(ctx context.Context, r db.Reader, teamID, entryID string) (Entry, error) {
+	var request, response string
+	e, err := scan(r.QueryRow(ctx, `SELECT `+columns+`, request_body, response_body FROM request_logs
+		WHERE team_id = $1 AND id = $2`, teamID, entryID), &request, &response)
+	if errors.Is(err, db.ErrNoRows) {
+		return e, fault.NotFoundf("Log not found")
+	}
+	if err != nil {
+		return e, fmt.Errorf("read log entry: %w", err)
+	}
+	e.RequestBody, e.ResponseBody = request, response
+	return e, nil
+}
+
+func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, error) {
+	low, high, err := f.statuses()
+	if err != nil {
+		return nil, false, err
+	}
+	text, args := `SELECT `+columns+` FROM request_logs WHERE team_id = $1`, []any{teamID}
+	where := func(condition string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(args)), 1)
+		}
+		text += " AND " + condition
+	}
+	if f.Status != "" {
+		where("status BETWEEN ? AND ?", low, high)
+	}
+	if f.Method != "" {
+		where("method = ?", f.Method)
+	}
+	if f.Endpoint != "" {
+		where("SUBSTR(endpoint, 1, LENGTH(CAST(? AS TEXT))) = ?", f.Endpoint, f.Endpoint)
+	}
+	if f.UserAgent != "" {
+		where(`LOWER(user_agent) LIKE LOWER(?) ESCAPE '\'`, "%"+like(f.UserAgent)+"%")
+	}
+	if f.KeyID != "" {
+		where("api_key_id = ?", f.KeyID)
+	}
+	// The bounds on the id let the index find the span; those on the time cut it exactly.
+	if !f.From.IsZero() {
+		where("id >= ? AND created_at >= ?", firstID(f.From), f.From.UnixMicro())
+	}
+	if !f.To.IsZero() {
+		where("id < ? AND created_at < ?", firstID(f.To.Add(time.Millisecond)), f.To.UnixMicro())
+	}
+	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p, func(r db.Row) (Entry, error) { return scan(r) })
+}
+
+// like makes a pattern of a text, to be used with ESCAPE '\'.
+func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
+
+// firstID is the least id that can have been made at a time or later.
+func firstID(t time.Time) string {
+	ms := max(0, t.UnixMilli())
+	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)
+}
+
+// nextTeam returns the team after one that has entries, in the order of ids, or "" when there is none.
+func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
+	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`, after).Scan(&team)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	return team, err
+}
+
+// deleteBefore deletes some of a team's entries that were made before an id, oldest first.
+func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
+		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)
+}

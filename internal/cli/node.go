@@ -188,6 +188,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
 	}
 }

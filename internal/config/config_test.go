@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 		DeliveryWorkers: max(16, 4*runtime.NumCPU()), Signers: runtime.NumCPU(),
 		RetrySchedule: []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 			8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour},
-		LaneConcurrency: 10, ConnectionsMax: 500,
+		LaneConcurrency: 20, ConnectionsMax: 500,
 		BounceHost: "node1.example.com", InboundHost: "node1.example.com", SPFInclude: "node1.example.com", TrackingHost: "localhost",
 		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
 		SandboxDomains: []string{"resend.dev"},

@@ -166,8 +166,10 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		}
 		return smtpclient.TLSOpportunistic
 	}
-	// To a relay on this machine nothing crosses a network.
-	if weak := s.c.RelayTLS == smtpclient.TLSOpportunistic || s.c.RelayTLS == smtpclient.TLSNone; enforced && weak && !onThisMachine(s.c.RelayAddr) {
+	// To a relay on this machine nothing crosses a network. To another, a password is told only to who has proved to be it.
+	opportunistic := s.c.RelayTLS == smtpclient.TLSOpportunistic
+	needed := enforced && (opportunistic || s.c.RelayTLS == smtpclient.TLSNone) || s.c.RelayUsername != "" && opportunistic
+	if needed && !onThisMachine(s.c.RelayAddr) {
 		return smtpclient.TLSRequired
 	}
 	return s.c.RelayTLS

@@ -79,18 +79,23 @@ func TestMode(t *testing.T) {
 	for _, c := range []struct {
 		transport, relay string
 		relayTLS         smtpclient.TLSMode
+		user             string
 		domain           string
 		want             smtpclient.TLSMode
 	}{
-		{Direct, "", 0, domains.Opportunistic, smtpclient.TLSOpportunistic},
-		{Direct, "", 0, domains.Enforced, smtpclient.TLSRequired},
-		{Relay, far, smtpclient.TLSNone, domains.Opportunistic, smtpclient.TLSNone},
-		{Relay, far, smtpclient.TLSNone, domains.Enforced, smtpclient.TLSRequired},
-		{Relay, near, smtpclient.TLSNone, domains.Enforced, smtpclient.TLSNone},
-		{Relay, far, smtpclient.TLSOpportunistic, domains.Enforced, smtpclient.TLSRequired},
-		{Relay, far, smtpclient.TLSImplicit, domains.Enforced, smtpclient.TLSImplicit},
+		{Direct, "", 0, "", domains.Opportunistic, smtpclient.TLSOpportunistic},
+		{Direct, "", 0, "", domains.Enforced, smtpclient.TLSRequired},
+		{Relay, far, smtpclient.TLSNone, "", domains.Opportunistic, smtpclient.TLSNone},
+		{Relay, far, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSRequired},
+		{Relay, near, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSNone},
+		{Relay, far, smtpclient.TLSOpportunistic, "", domains.Opportunistic, smtpclient.TLSOpportunistic},
+		{Relay, far, smtpclient.TLSOpportunistic, "", domains.Enforced, smtpclient.TLSRequired},
+		{Relay, far, smtpclient.TLSOpportunistic, "user", domains.Opportunistic, smtpclient.TLSRequired},
+		{Relay, near, smtpclient.TLSOpportunistic, "user", domains.Opportunistic, smtpclient.TLSOpportunistic},
+		{Relay, far, smtpclient.TLSNone, "user", domains.Opportunistic, smtpclient.TLSNone}, // the operator has said so
+		{Relay, far, smtpclient.TLSImplicit, "", domains.Enforced, smtpclient.TLSImplicit},
 	} {
-		s := New(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS}, Parts{})
+		s := New(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS, RelayUsername: c.user}, Parts{})
 		if got := s.mode(c.domain); got != c.want {
 			t.Errorf("%+v: mode %v", c, got)
 		}

@@ -3,9 +3,13 @@ package emails_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -41,6 +46,8 @@ type world struct {
 	teams      *teams.Service
 	who        teams.Principal
 	domainID   string
+	blobs      *blob.Store
+	folder     string // of blobs
 }
 
 func newWorld(t *testing.T, d *db.DB) *world {
@@ -50,11 +57,12 @@ func newWorld(t *testing.T, d *db.DB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blobs, err := blob.Open(ctx, t.TempDir())
+	folder := t.TempDir()
+	blobs, err := blob.Open(ctx, folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{d: d, q: jobs.NewQueue(d), hall: &events.Hallway{}}
+	w := &world{d: d, q: jobs.NewQueue(d), hall: &events.Hallway{}, blobs: blobs, folder: folder}
 	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true,
 		SandboxDomains: []string{"resend.dev"}}, d, w.q, w.hall, keys, resolve.Fake{}, log)
 	w.teams = teams.New(d, log, w.domains.Exists)
@@ -374,6 +382,43 @@ func TestAttachments(t *testing.T) {
 		}
 		if _, _, err := w.emails.Download(t.Context(), token+"x"); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("a forged link: %v", err)
+		}
+	})
+}
+
+func TestSweepFiles(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		s := hello("a@one.example")
+		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
+		sent := w.send(t, s)
+		for _, key := range []string{"attachments/" + id.New() + "/" + id.New(), "attachments/" + id.New() + "/new", "other/stays"} {
+			if _, err := w.blobs.Put(ctx, key, strings.NewReader("stray")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old := time.Now().Add(-2 * time.Hour)
+		err := filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || strings.HasSuffix(path, "new") {
+				return err
+			}
+			return os.Chtimes(path, old, old)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.emails.SweepFiles(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		err = w.blobs.List(ctx, "", func(f blob.Info) error { left = append(left, f.Key); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(left)
+		if len(left) != 3 || !slices.Contains(left, "other/stays") ||
+			!slices.ContainsFunc(left, func(k string) bool { return strings.HasPrefix(k, "attachments/"+sent+"/") }) {
+			t.Errorf("left are %v", left)
 		}
 	})
 }

@@ -147,7 +147,7 @@ func (s *Service) fetch(ctx context.Context, e *Email) (fetched []Attachment, er
 		if err != nil {
 			return nil, fmt.Errorf("fetch the attachment %s: %w", a.Filename, err)
 		}
-		a.Size, a.blobKey = int64(len(content)), "attachments/"+e.ID+"/"+a.ID
+		a.Size, a.blobKey = int64(len(content)), fileKey(e.ID, a.ID)
 		if a.ContentType == "" {
 			a.ContentType = contentType
 		}

@@ -210,7 +210,7 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 			}
 		} else {
 			a.Size = int64(len(u.Content))
-			a.blobKey = "attachments/" + d.id + "/" + a.ID
+			a.blobKey = fileKey(d.id, a.ID)
 			if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
 				return kept, fault.New(fault.Unavailable, "", "The attachments cannot be stored at present. Try again in a moment.").
 					Because(fmt.Errorf("store attachment: %w", err))

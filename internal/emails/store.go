@@ -237,6 +237,13 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 	return a, nil
 }
 
+// attachmentExists is asked by the sweep, which knows no team: it goes through what is stored for all of them.
+func attachmentExists(ctx context.Context, r db.Reader, emailID, attachmentID string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM email_attachments WHERE email_id = $1 AND id = $2)`, emailID, attachmentID).
+		Scan(&found)
+	return found, err
+}
+
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
 	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $3, size = $4, content_type = $5 WHERE email_id = $1 AND id = $2`,
 		a.EmailID, a.ID, a.blobKey, a.Size, a.ContentType)

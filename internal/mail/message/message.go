@@ -1,4 +1,4 @@
-// Package message makes email: addresses, header fields, and whole messages in MIME form.
+// Package message makes and reads email: addresses, header fields, and whole messages in MIME form.
 //
 // Invariants:
 //   - What is composed is RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387): lines end with CRLF and are at most
@@ -9,11 +9,13 @@
 //   - The same Message gives the same bytes, on every machine and at any time: boundaries come from Seed, media types
 //     from a table of our own, dates are written in UTC.
 //   - Bcc is not a field of Message, so it cannot leak.
+//   - What others sent is read whatever it is (Parse): in linear time, in memory that its size bounds, into valid UTF-8. It
+//     says what was wrong with it, and never fails.
 //
-// Failures are *AddressError, *FieldError and *AttachmentError. Each carries a sentence that may be shown to the user,
+// Failures of composing are *AddressError, *FieldError and *AttachmentError. Each carries a sentence that may be shown to the user,
 // and nothing of the message is returned beside them.
 //
-// The package does not know recipients of the envelope, size limits of a product, or delivery. It does not read mail.
+// The package does not know recipients of the envelope, size limits of a product, or delivery.
 package message
 
 import (

@@ -1,6 +1,10 @@
 package message
 
-import "time"
+import (
+	"bytes"
+	"slices"
+	"time"
+)
 
 // Parsed is a message as it was read, for showing and for sending again. Real mail breaks every rule; what could not be
 // understood is kept as it is and named in Defects.
@@ -16,19 +20,68 @@ type Parsed struct {
 	ReplyTo    []Address
 	Subject    string
 	Date       time.Time // zero when there is none that can be read
-	HTML       string    // UTF-8
-	Text       string    // UTF-8
+	HTML       string    // UTF-8, lines end with LF, without NUL
+	Text       string    // UTF-8, lines end with LF, without NUL
 	HasHTML    bool
 	HasText    bool
 	Files      []File
-	Defects    []string // what was wrong with it, for people
+	Defects    []string // what was wrong with it, for people; at most 20
 }
 
 // File is a part that is not the message's text.
 type File struct {
-	Filename    string // empty when it has none
+	Filename    string // as the sender wrote it, so it may look like a path; empty when it has none
 	ContentType string // media type without parameters, lower case
 	ContentID   string // without angle brackets
 	Disposition string // inline or attachment, empty when not said
-	Content     []byte // decoded
+	Content     []byte // decoded; it may share the memory of the raw message
+}
+
+// Limits of Parse. Beyond them the message is still read: what is left over is one file, or stays in the raw message only.
+const (
+	maxDepth        = 64      // multiparts within multiparts
+	maxParts        = 1000    // parts that have no parts themselves
+	maxHeaderFields = 2000    // of the message
+	maxHeaderSize   = 1 << 20 // octets that all fields of the message take
+	maxFieldSize    = 256 << 10
+	maxAddresses    = 10000 // of one kind, such as To
+	maxDefects      = 20
+)
+
+// Parse reads a message of any kind and never fails: raw may be without a header, cut off, or no mail at all. It takes
+// time linear in the length of raw and memory of a small multiple of it.
+//
+// Texts that are alternatives are chosen from, texts that follow each other are joined. Everything else is in Files, among
+// it messages within the message (message/rfc822) and containers that few can read (TNEF), as they are.
+func Parse(raw []byte) *Parsed {
+	p := &parser{raw: raw, out: &Parsed{}}
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') >= 0 {
+		p.raw = bytes.ReplaceAll(raw, []byte("\r"), []byte("\n"))
+		p.defect("The lines end with CR alone.")
+	}
+	head, body := p.header()
+	w := walker{parser: p, at: body, innermost: map[string]int{}}
+	w.walk(head)
+	w.finish()
+	return p.out
+}
+
+// ParseHeader reads the header fields at the beginning of raw as Parse does: a fragment of a message will do.
+func ParseHeader(raw []byte) []Field {
+	p := &parser{raw: raw, out: &Parsed{}}
+	p.header()
+	return p.out.Header
+}
+
+// parser reads one message.
+type parser struct {
+	raw []byte
+	out *Parsed
+}
+
+// defect notes what is wrong, once.
+func (p *parser) defect(sentence string) {
+	if len(p.out.Defects) < maxDefects && !slices.Contains(p.out.Defects, sentence) {
+		p.out.Defects = append(p.out.Defects, sentence)
+	}
 }

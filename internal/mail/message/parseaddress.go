@@ -1,0 +1,190 @@
+package message
+
+import "strings"
+
+// longestMailbox bounds what is looked at as one mailbox, in octets.
+const longestMailbox = 4 << 10
+
+// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), with all that programs write
+// instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in quotes. bad
+// says that something was no address and was left out.
+func parseAddressList(s string, limit int) (list []Address, bad bool) {
+	before := "" // what stood before a comma that may belong to a name
+	for rest := s; rest != ""; {
+		var item string
+		var comma bool
+		item, rest, comma = cutItem(rest)
+		item = strings.Trim(item, " ")
+		if item == "" {
+			continue
+		}
+		if !strings.ContainsAny(item, "@<") && comma && before == "" {
+			before = item
+			continue
+		}
+		if before != "" {
+			if strings.Contains(item, "<") && !strings.HasPrefix(item, "<") {
+				item = before + ", " + item
+			} else {
+				bad = true
+			}
+			before = ""
+		}
+		if len(list) >= limit {
+			return list, true
+		}
+		var a Address
+		ok := false
+		if len(item) <= longestMailbox {
+			a, ok = readMailbox(item)
+		}
+		if ok {
+			list = append(list, a)
+		} else {
+			bad = true
+		}
+	}
+	return list, bad || before != ""
+}
+
+// cutItem cuts what stands before the next comma or semicolon that is outside of quotes, comments and brackets. A group's name
+// is dropped. comma says that a comma ended it.
+func cutItem(s string) (item, rest string, comma bool) {
+	start, address := 0, false
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '@':
+			address = true
+		case '"', '(', '<':
+			i = closing(s, i)
+		case ',', ';':
+			return s[start:i], s[i+1:], s[i] == ','
+		case ':':
+			if !address && !strings.EqualFold(strings.Trim(s[start:i], " '"), "mailto") {
+				start = i + 1
+			}
+		}
+	}
+	return s[start:], "", false
+}
+
+// closing returns where what opens at s[i] closes, or i if it does not do so within a reasonable distance, for then it is a
+// character like others.
+func closing(s string, i int) int {
+	const farthest = 1000
+	end := map[byte]byte{'"': '"', '(': ')', '<': '>'}[s[i]]
+	depth := 0
+	for j := i + 1; j < min(len(s), i+farthest); j++ {
+		switch c := s[j]; {
+		case c == '\\' && s[i] != '<':
+			j++
+		case c == end && depth == 0:
+			return j
+		case c == end:
+			depth--
+		case c == '(' && end == ')':
+			depth++
+		case c == '"' && end == '>':
+			if q := strings.IndexByte(s[j+1:min(len(s), j+1+maxLocal)], '"'); q >= 0 {
+				j += q + 1
+			}
+		}
+	}
+	return i
+}
+
+// readMailbox reads one mailbox. Without brackets the word that has the @ is the address and the rest the name.
+func readMailbox(s string) (Address, bool) {
+	name, spec, comment := splitMailbox(s)
+	if end := strings.Index(name, `"@`); spec == "" && strings.HasPrefix(name, `"`) && closing(name, 0) == end {
+		name, spec = "", name
+	}
+	if spec == "" {
+		words := strings.Fields(name)
+		name = ""
+		for i, word := range words {
+			if strings.Contains(word, "@") {
+				spec, name = word, strings.Join(append(words[:i:i], words[i+1:]...), " ")
+			}
+		}
+	}
+	name = strings.Trim(decodeName(name), " ")
+	if name == "" {
+		name = strings.Trim(decodeName(comment), " ")
+	}
+	if len(name) > 1 && name[0] == '\'' && name[len(name)-1] == '\'' {
+		name = name[1 : len(name)-1]
+	}
+	local, domain, ok := readSpec(spec)
+	return Address{Name: name, Local: local, Domain: domain}, ok
+}
+
+// splitMailbox takes comments out and parts the name from what is in the last brackets. Without brackets all is name.
+func splitMailbox(s string) (name, spec, comment string) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		end := i
+		switch s[i] {
+		case '"', '(', '<':
+			end = closing(s, i)
+		}
+		switch {
+		case s[i] == '(' && end > i:
+			comment = s[i+1 : end]
+			b.WriteByte(' ')
+		case s[i] == '<' && end > i && strings.Contains(s[i:end], "@"):
+			spec = s[i+1 : end]
+		case s[i] == '<' && end == i && strings.Contains(s[i:], "@"):
+			return b.String(), s[i+1:], comment // The bracket is never closed.
+		default:
+			b.WriteString(s[i : end+1])
+		}
+		i = end
+	}
+	return b.String(), spec, comment
+}
+
+// decodeName returns a display name without its quotes, decoded.
+func decodeName(s string) string {
+	if strings.ContainsAny(s, "\"\\") {
+		var b strings.Builder
+		for i := 0; i < len(s); i++ {
+			switch {
+			case s[i] == '\\' && i+1 < len(s):
+				i++
+				b.WriteByte(s[i])
+			case s[i] != '"':
+				b.WriteByte(s[i])
+			}
+		}
+		s = b.String()
+	}
+	return decodeWords(s)
+}
+
+// readSpec reads local@domain with what people and old programs put around it. A local part with dots where none may be, as
+// some hosts once gave out, is quoted.
+func readSpec(s string) (local, domain string, ok bool) {
+	if strings.HasPrefix(s, "@") {
+		if _, after, found := strings.Cut(s, ":"); found {
+			s = after // A route (RFC 5322 section 4.4).
+		}
+	}
+	s = strings.Trim(decodeWords(s), " '<>")
+	if len(s) > len("mailto:") && strings.EqualFold(s[:len("mailto:")], "mailto:") {
+		s = s[len("mailto:"):]
+	}
+	at := strings.LastIndexByte(s, '@')
+	if at < 1 || len(s) > maxLine {
+		return "", "", false
+	}
+	domain = strings.TrimSuffix(strings.ReplaceAll(s[at+1:], " ", ""), ".")
+	local = strings.Trim(s[:at], " ")
+	if local != "" && local[0] != '"' && !isDotAtom(local) {
+		if local = strings.ReplaceAll(local, " ", ""); !isDotAtom(local) {
+			local = string(appendQuoted(nil, local))
+		}
+	}
+	local, domain, err := parseSpec(local + "@" + domain)
+	return local, domain, err == nil
+}

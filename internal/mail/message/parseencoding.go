@@ -1,0 +1,116 @@
+package message
+
+import (
+	"bytes"
+	"encoding/base64"
+)
+
+// decodeBase64 decodes as much of src as there is; clean says that nothing was odd. Characters of no meaning are passed over,
+// and texts that follow each other are joined. It ends where another text begins that is not base64, such as the footer of
+// a mailing list.
+func decodeBase64(src []byte) (decoded []byte, clean bool) {
+	dst := make([]byte, len(src)/4*3+3)
+	n, err := base64.StdEncoding.Decode(dst, src)
+	if err == nil {
+		return dst[:n], true
+	}
+	n = 0
+	var quantum uint32
+	bits := 0
+	for i, c := range src {
+		if c == '=' {
+			if bits > 0 {
+				quantum, bits = 0, 0
+				if !moreBase64(src[i+1:]) {
+					break
+				}
+			}
+			continue
+		}
+		v := base64Value(c)
+		if v < 0 {
+			continue
+		}
+		quantum = quantum<<6 | uint32(v)
+		if bits += 6; bits >= 8 {
+			bits -= 8
+			dst[n] = byte(quantum >> bits)
+			n++
+			quantum &= 1<<bits - 1
+			if bits == 0 {
+				quantum = 0
+			}
+		}
+	}
+	return dst[:n], false
+}
+
+// moreBase64 reports whether the next line is base64 again.
+func moreBase64(src []byte) bool {
+	src = bytes.TrimLeft(src[:min(len(src), 200)], "= \t\r\n")
+	line, _, _ := bytes.Cut(src, []byte("\n"))
+	for _, c := range bytes.TrimRight(line, "= \t\r") {
+		if base64Value(c) < 0 {
+			return false
+		}
+	}
+	return len(line) > 0
+}
+
+func base64Value(c byte) int {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return int(c - 'A')
+	case 'a' <= c && c <= 'z':
+		return int(c-'a') + 26
+	case '0' <= c && c <= '9':
+		return int(c-'0') + 52
+	case c == '+':
+		return 62
+	case c == '/':
+		return 63
+	}
+	return -1
+}
+
+// decodeQuoted decodes quoted-printable; what is no escape stays. clean says that nothing was odd.
+func decodeQuoted(src []byte) (decoded []byte, clean bool) {
+	dst := make([]byte, 0, len(src))
+	clean = true
+	for at := 0; at < len(src); {
+		end, next := lineEnd(src, at)
+		line, ending := bytes.TrimRight(src[at:end], " \t"), src[end:next]
+		at = next
+		if bytes.HasSuffix(line, []byte("=")) {
+			line, ending = line[:len(line)-1], nil
+		}
+		for {
+			escape := bytes.IndexByte(line, '=')
+			if escape < 0 {
+				break
+			}
+			dst = append(dst, line[:escape]...)
+			line = line[escape:]
+			if len(line) > 2 && unhex(line[1]) >= 0 && unhex(line[2]) >= 0 {
+				dst = append(dst, byte(unhex(line[1])<<4|unhex(line[2])))
+				line = line[3:]
+				continue
+			}
+			dst, line, clean = append(dst, '='), line[1:], false
+		}
+		dst = append(append(dst, line...), ending...)
+	}
+	return dst, clean
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
+}

@@ -1,0 +1,253 @@
+package message
+
+import (
+	"bytes"
+	"net/mail"
+	"strings"
+	"time"
+)
+
+// header reads the fields of the message and returns what they say of its body, and where that begins.
+func (p *parser) header() (head partHead, body int) {
+	size := 0
+	seen := map[string]bool{}
+	body, stray := readHeader(p.raw, 0, nil, func(name, value []byte) {
+		head.take(name, value)
+		size += len(name) + len(value)
+		if len(p.out.Header) == maxHeaderFields || size > maxHeaderSize {
+			p.defect("The header is very long; what comes after 2,000 fields or 1 MiB was left out.")
+			return
+		}
+		if len(value) > maxFieldSize {
+			p.defect("A header field is longer than 256 KiB and was cut.")
+			value = value[:maxFieldSize]
+		}
+		if bytes.IndexByte(value, 0) >= 0 {
+			p.defect("The header has NUL characters.")
+		}
+		unfolded := unfold(value)
+		p.field(strings.ToLower(string(name)), unfolded, seen)
+		p.out.Header = append(p.out.Header, Field{Name: string(name), Value: decodeWords(unfolded)})
+	})
+	if stray {
+		p.defect("The header has a line that is no field.")
+	}
+	switch {
+	case len(p.out.Header) == 0:
+		p.defect("The message has no header.")
+	case !seen["from"]:
+		p.defect("The message has no From field.")
+	}
+	return head, body
+}
+
+// field takes what a field, unfolded and not decoded, says of the message. Of fields that may stand once the first counts,
+// but for lists of recipients, which are joined.
+func (p *parser) field(name, value string, seen map[string]bool) {
+	out := p.out
+	switch name {
+	case "to":
+		p.addresses(&out.To, value)
+		return
+	case "cc":
+		p.addresses(&out.Cc, value)
+		return
+	case "bcc":
+		p.addresses(&out.Bcc, value)
+		return
+	case "from", "reply-to", "subject", "date", "message-id", "in-reply-to", "references", "content-type":
+	default:
+		return
+	}
+	if seen[name] {
+		p.defect("The field " + name + " stands more than once; the first counts.")
+		return
+	}
+	seen[name] = true
+	switch name {
+	case "from":
+		p.addresses(&out.From, value)
+	case "reply-to":
+		p.addresses(&out.ReplyTo, value)
+	case "subject":
+		out.Subject = decodeWords(value)
+	case "date":
+		if out.Date = parseDate(value); out.Date.IsZero() {
+			p.defect("The date cannot be read.")
+		}
+	case "message-id":
+		if ids := messageIDs(decodeWords(value)); len(ids) > 0 {
+			out.MessageID = ids[0]
+		} else {
+			p.defect("The Message-ID cannot be read.")
+		}
+	case "in-reply-to":
+		out.InReplyTo = messageIDs(decodeWords(value))
+	case "references":
+		out.References = messageIDs(decodeWords(value))
+	}
+}
+
+func (p *parser) addresses(list *[]Address, value string) {
+	read, bad := parseAddressList(value, maxAddresses-len(*list))
+	*list = append(*list, read...)
+	if bad {
+		p.defect("A list of addresses has something that is no address.")
+	}
+}
+
+// readHeader calls each with the fields from raw[at:] on and returns where the body begins. The value still has its folds.
+// It ends at an empty line; at a line for which stop is true, if stop is given; or at what is no field any more. A single
+// line that is no field is passed over, if a field follows it.
+func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
+	seen := false
+	for at < len(raw) {
+		end, next := lineEnd(raw, at)
+		line := raw[at:end]
+		if len(line) == 0 {
+			return next, stray
+		}
+		if stop != nil && bytes.HasPrefix(line, []byte("--")) && stop(line) {
+			return at, stray
+		}
+		colon := fieldColon(line)
+		if colon < 0 {
+			mbox := !seen && (bytes.HasPrefix(line, []byte("From ")) || bytes.HasPrefix(line, []byte(">From ")))
+			if mbox || seen && startsField(raw, next) {
+				stray = stray || !mbox
+				at = next
+				continue
+			}
+			return at, true
+		}
+		value := at + colon + 1
+		for next < len(raw) && isWSP(raw[next]) {
+			end, next = lineEnd(raw, next)
+		}
+		seen = true
+		each(bytes.TrimRight(line[:colon], " \t"), raw[value:end])
+		at = next
+	}
+	return len(raw), stray
+}
+
+// lineEnd returns where the line at from ends, without LF or CRLF, and where the next one begins.
+func lineEnd(raw []byte, from int) (end, next int) {
+	n := bytes.IndexByte(raw[from:], '\n')
+	if n < 0 {
+		return len(raw), len(raw)
+	}
+	end = from + n
+	if end > from && raw[end-1] == '\r' {
+		return end - 1, end + 1
+	}
+	return end, end + 1
+}
+
+// fieldColon returns where the colon behind a field's name is, or -1. White space before the colon is obsolete and in use.
+func fieldColon(line []byte) int {
+	for i, c := range line {
+		switch {
+		case c == ':':
+			if i == 0 {
+				return -1
+			}
+			return i
+		case isWSP(c):
+			rest := bytes.TrimLeft(line[i:], " \t")
+			if i == 0 || len(rest) == 0 || rest[0] != ':' {
+				return -1
+			}
+			return len(line) - len(rest)
+		case c <= ' ' || c > '~' || i > 256:
+			return -1
+		}
+	}
+	return -1
+}
+
+func startsField(raw []byte, at int) bool {
+	if at >= len(raw) {
+		return false
+	}
+	end, _ := lineEnd(raw, at)
+	return fieldColon(raw[at:min(end, at+300)]) >= 0
+}
+
+// unfold returns a field's value as UTF-8 on one line, without control characters.
+func unfold(value []byte) string {
+	value = bytes.Trim(value, " \t\r\n")
+	clean := true
+	for _, c := range value {
+		clean = clean && c >= ' ' && c != 0x7f
+	}
+	if !clean {
+		plain := make([]byte, 0, len(value))
+		for i, c := range value {
+			switch {
+			case c == '\t', c == '\r' && value[i+1] != '\n':
+				plain = append(plain, ' ')
+			case c >= ' ' && c != 0x7f:
+				plain = append(plain, c)
+			}
+		}
+		value = plain
+	}
+	return mixedUTF8(value)
+}
+
+// messageIDs returns the <ids> in s. A bare word with an @ is taken for one when nothing has brackets.
+func messageIDs(s string) []string {
+	var ids []string
+	for rest := s; ; {
+		_, after, found := strings.Cut(rest, "<")
+		if !found {
+			break
+		}
+		id, tail, found := strings.Cut(after, ">")
+		if !found {
+			break
+		}
+		id = id[strings.LastIndexByte(id, '<')+1:]
+		id = strings.Join(strings.Fields(id), "")
+		if id != "" && len(id) <= maxLine {
+			ids = append(ids, "<"+id+">")
+		}
+		rest = tail
+	}
+	if ids == nil {
+		for _, word := range strings.Fields(s) {
+			if word = strings.Trim(word, "<>,;\""); strings.Contains(word, "@") && len(word) <= maxLine {
+				return []string{"<" + word + ">"}
+			}
+		}
+	}
+	return ids
+}
+
+// parseDate reads a date of RFC 5322 section 3.3 and the forms that old programs write; zero if it cannot.
+func parseDate(s string) time.Time {
+	if open := strings.IndexByte(s, '('); open > 0 {
+		s = s[:open]
+	}
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 100 {
+		return time.Time{}
+	}
+	t, err := mail.ParseDate(s)
+	for _, layout := range [...]string{
+		"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
+		"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
+		"Monday, 2 Jan 2006 15:04:05 -0700", "Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006", "Mon Jan 2 15:04:05 2006 -0700",
+		"Mon Jan 2 15:04:05 MST 2006", "Mon, Jan 2 2006 15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05", time.RFC3339,
+	} {
+		if err == nil {
+			break
+		}
+		t, err = time.Parse(layout, s)
+	}
+	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,218 @@
+package message
+
+import (
+	"html"
+	"strings"
+)
+
+// passage is a run of text from one part.
+type passage struct {
+	text string
+	html bool
+}
+
+// view is what a reader sees of a part: as HTML, and as plain text. What there is in one form only stands in both.
+type view struct {
+	html, text       []passage
+	hasHTML, hasText bool // there is something made for that form
+}
+
+func (v *view) empty() bool { return !v.hasHTML && !v.hasText }
+
+// follow puts another view after this one.
+func (v *view) follow(o view) {
+	v.html = append(v.html, o.html...)
+	v.text = append(v.text, o.text...)
+	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
+}
+
+// choose takes from an alternative what is better than what there is: the last HTML (RFC 2046 section 5.1.4), and the first
+// plain text, each if it is not empty.
+func (v *view) choose(o view) {
+	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
+		v.html = o.html
+	} else if !v.hasHTML && !o.hasHTML && v.empty() {
+		v.html = o.html
+	}
+	if o.hasText && (!v.hasText || blank(v.text)) {
+		v.text = o.text
+	} else if v.empty() {
+		v.text = o.text
+	}
+	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
+}
+
+func blank(list []passage) bool {
+	for _, p := range list {
+		if strings.TrimSpace(p.text) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// add gives a view to the innermost open multipart.
+func (w *walker) add(v view) {
+	if v.empty() {
+		return
+	}
+	if len(w.stack) == 0 {
+		w.view.follow(v)
+		return
+	}
+	f := &w.stack[len(w.stack)-1]
+	if f.kind == alternative {
+		f.view.choose(v)
+	} else {
+		f.view.follow(v)
+	}
+}
+
+// leaf reads a part that has no parts.
+func (w *walker) leaf(head partHead, content []byte) {
+	w.parts++
+	if head.mediaType == "" || head.mediaType == "text" || !strings.Contains(head.mediaType, "/") && head.file() == "" {
+		head.mediaType = "text/plain"
+	}
+	decoded := w.decode(head.encoding, content)
+	if !w.isText(&head) {
+		w.file(&head, decoded)
+		return
+	}
+	isHTML := head.mediaType == "text/html"
+	text := decodeText(decoded, head.charset, isHTML)
+	if len(w.stack) == 0 && head.encoding != "base64" {
+		text = strings.TrimSuffix(text, "\n") // It ends the message and not the text.
+	}
+	list := []passage{{text, isHTML}}
+	w.add(view{html: list, text: list, hasHTML: isHTML, hasText: !isHTML})
+}
+
+// isText says whether a part is what a reader reads rather than a file.
+func (w *walker) isText(head *partHead) bool {
+	if head.mediaType != "text/plain" && head.mediaType != "text/html" {
+		return false
+	}
+	if head.disposition != "" && head.disposition != "inline" {
+		return false
+	}
+	if len(w.stack) == 0 {
+		return true
+	}
+	f := &w.stack[len(w.stack)-1]
+	switch {
+	case f.kind == related && !f.view.empty():
+		return false
+	case head.file() == "" || f.kind == alternative:
+		return true
+	}
+	// Some programs give the text itself a name. Other named texts are files, and so is what says that it has a file name.
+	return head.filename == "" && w.noText()
+}
+
+func (w *walker) noText() bool {
+	for i := range w.stack {
+		if !w.stack[i].view.empty() {
+			return false
+		}
+	}
+	return w.view.empty()
+}
+
+func (w *walker) decode(encoding string, content []byte) []byte {
+	clean := true
+	switch encoding {
+	case "base64":
+		content, clean = decodeBase64(content)
+	case "quoted-printable":
+		content, clean = decodeQuoted(content)
+	case "", "7bit", "8bit", "binary", "7-bit", "8-bit":
+	default:
+		w.defect("A part has a transfer encoding that is not known.")
+	}
+	if !clean {
+		w.defect("A part is not encoded as it says; what can be read of it was kept.")
+	}
+	return content
+}
+
+func (w *walker) file(head *partHead, content []byte) {
+	f := File{Filename: head.file(), ContentType: head.mediaType, ContentID: head.contentID, Content: content}
+	switch {
+	case !strings.Contains(f.ContentType, "/") || strings.ContainsAny(f.ContentType, "()<>@,:\\[]?="):
+		f.ContentType = octetStream
+		w.defect("A part does not say what it is.")
+	case f.Filename == "" && (f.ContentType == "message/rfc822" || f.ContentType == "message/global"):
+		f.Filename = messageName(content)
+	}
+	if head.disposition == "inline" {
+		f.Disposition = "inline"
+	} else if head.disposition != "" {
+		f.Disposition = "attachment" // RFC 2183 section 2.8
+	}
+	w.out.Files = append(w.out.Files, f)
+}
+
+// messageName makes a file name of a message's subject.
+func messageName(content []byte) string {
+	const longest = 200
+	subject := ""
+	readHeader(content[:min(len(content), maxPartField)], 0, nil, func(name, value []byte) {
+		if subject == "" && strings.EqualFold(string(name), "subject") {
+			subject = decodeWords(unfold(value))
+		}
+	})
+	subject = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\:*?"<>|`, r) || isControl(r) {
+			return ' '
+		}
+		return r
+	}, subject))
+	if len(subject) > longest {
+		subject = strings.ToValidUTF8(subject[:longest], "")
+	}
+	if subject == "" {
+		subject = "message"
+	}
+	return subject + ".eml"
+}
+
+// finish writes the texts out.
+func (w *walker) finish() {
+	out := w.out
+	out.HasHTML, out.HasText = w.view.hasHTML, w.view.hasText
+	if out.HasHTML {
+		out.HTML = join(w.view.html, func(p passage) string {
+			if p.html {
+				return p.text
+			}
+			return `<div style="white-space:pre-wrap">` + html.EscapeString(p.text) + "</div>"
+		})
+	}
+	if out.HasText {
+		out.Text = join(w.view.text, func(p passage) string {
+			if p.html {
+				return TextFromHTML(p.text)
+			}
+			return p.text
+		})
+	}
+}
+
+// join writes passages one below the other.
+func join(list []passage, form func(passage) string) string {
+	if len(list) == 1 {
+		return form(list[0])
+	}
+	var b strings.Builder
+	newline := true
+	for _, p := range list {
+		if !newline {
+			b.WriteByte('\n')
+		}
+		s := form(p)
+		b.WriteString(s)
+		newline = s == "" || strings.HasSuffix(s, "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,233 @@
+package message
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// partHead is what the header of a part says of its content.
+type partHead struct {
+	mediaType   string // lower case; empty when not said
+	charset     string
+	boundary    string
+	name        string // parameter of Content-Type
+	filename    string // parameter of Content-Disposition
+	disposition string // lower case
+	contentID   string
+	location    bool // it has a Content-Location
+	encoding    string
+	subject     string // of a message
+}
+
+// maxParameters bounds the parameters of a field that are read; maxPartField the octets.
+const (
+	maxParameters = 100
+	maxPartField  = 16 << 10
+)
+
+// take reads a field that describes content. The first of each name counts.
+func (h *partHead) take(name, value []byte) {
+	if len(name) < len("content-") || !bytes.EqualFold(name[:len("content-")], []byte("content-")) {
+		return
+	}
+	value = value[:min(len(value), maxPartField)]
+	switch strings.ToLower(string(name[len("content-"):])) {
+	case "type":
+		if h.mediaType != "" {
+			return
+		}
+		mediaType, parameters := parseParameters(unfold(value))
+		h.mediaType = mediaType
+		h.charset, h.boundary, h.name = parameters["charset"], strings.TrimRight(parameters["boundary"], " "), parameters["name"]
+	case "disposition":
+		if h.disposition != "" {
+			return
+		}
+		disposition, parameters := parseParameters(unfold(value))
+		h.disposition, h.filename = disposition, parameters["filename"]
+	case "transfer-encoding":
+		if h.encoding == "" {
+			h.encoding, _, _ = strings.Cut(strings.ToLower(unfold(value)), ";")
+			h.encoding = strings.Trim(h.encoding, " \"'")
+		}
+	case "id":
+		if h.contentID == "" {
+			id := strings.Trim(decodeWords(unfold(value)), " ")
+			h.contentID = strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
+		}
+	case "location":
+		h.location = true
+	}
+}
+
+// file returns the name of the file.
+func (h *partHead) file() string {
+	if h.filename != "" {
+		return h.filename
+	}
+	return h.name
+}
+
+// parseParameters reads `value; name=value` in all forms that are seen: with RFC 2231's continuations and charsets, with
+// encoded words, without quotes, with a missing semicolon or closing quote. Of two of one name the first counts, but
+// for a form with a charset, which rules over one without.
+func parseParameters(s string) (value string, parameters map[string]string) {
+	end := strings.IndexAny(s, "; \"")
+	if end < 0 {
+		end = len(s)
+	}
+	value = strings.ToLower(strings.Trim(s[:end], " "))
+	pieces := map[string][]piece{}
+	for rest, n := s[end:], 0; n < maxParameters; n++ {
+		var name, content string
+		var ok bool
+		if name, content, rest, ok = nextParameter(rest); !ok {
+			break
+		}
+		base, p := readPiece(strings.ToLower(name), content)
+		pieces[base] = append(pieces[base], p)
+	}
+	parameters = make(map[string]string, len(pieces))
+	for name, list := range pieces {
+		parameters[name] = withoutControls(joinPieces(list))
+	}
+	return value, parameters
+}
+
+// nextParameter cuts the next name=value from s.
+func nextParameter(s string) (name, value, rest string, ok bool) {
+	for {
+		s = strings.TrimLeft(s, "; ")
+		if s == "" {
+			return "", "", "", false
+		}
+		if s[0] == '(' {
+			_, after, found := strings.Cut(s, ")")
+			if !found {
+				return "", "", "", false
+			}
+			s = after
+			continue
+		}
+		end := strings.IndexAny(s, "=;")
+		if end < 0 {
+			return "", "", "", false
+		}
+		name = strings.Trim(s[:end], " \"")
+		if s[end] == '=' && name != "" {
+			value, rest = parameterValue(strings.TrimLeft(s[end+1:], " "))
+			return name, value, rest, true
+		}
+		s = s[end+1:]
+	}
+}
+
+func parameterValue(s string) (value, rest string) {
+	if !strings.HasPrefix(s, `"`) {
+		end := strings.IndexByte(s, ';')
+		if end < 0 {
+			end = len(s)
+		}
+		value = strings.TrimRight(s[:end], " ")
+		// A forgotten semicolon: `charset=utf-8 name=x`.
+		if space := strings.IndexByte(value, ' '); space > 0 {
+			if next := strings.TrimLeft(value[space:], " "); strings.HasPrefix(next, "(") || looksLikeParameter(next) {
+				return value[:space], s[space:]
+			}
+		}
+		return value, s[end:]
+	}
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return b.String(), s[i+1:]
+		case s[i] == '\\' && i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
+			i++ // Paths of Windows are often written with single backslashes, so others stay.
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String(), ""
+}
+
+func looksLikeParameter(s string) bool {
+	name, _, found := strings.Cut(s, "=")
+	switch strings.ToLower(strings.TrimRight(name, "*0")) {
+	case "name", "filename", "charset", "boundary", "format", "type", "delsp", "size":
+		return found
+	}
+	return false
+}
+
+// piece is one section of a parameter's value (RFC 2231 section 3).
+type piece struct {
+	section int  // -1 when it is the whole
+	percent bool // it is percent-encoded, and the first has the charset
+	text    string
+}
+
+// readPiece reads `name`, `name*`, `name*0` and `name*0*`.
+func readPiece(name, text string) (base string, p piece) {
+	base, sections, found := strings.Cut(name, "*")
+	p = piece{section: -1, text: text}
+	if !found {
+		return base, p
+	}
+	digits, percent := strings.CutSuffix(sections, "*")
+	p.percent = percent || sections == ""
+	if n, err := strconv.Atoi(digits); err == nil && n >= 0 {
+		p.section = n
+	}
+	return base, p
+}
+
+func joinPieces(list []piece) string {
+	for _, p := range list {
+		if p.section < 0 && p.percent {
+			return decodeExtended([]piece{p})
+		}
+	}
+	if slices.ContainsFunc(list, func(p piece) bool { return p.section >= 0 }) {
+		list = slices.DeleteFunc(list, func(p piece) bool { return p.section < 0 })
+		slices.SortStableFunc(list, func(a, b piece) int { return a.section - b.section })
+		return decodeExtended(list)
+	}
+	return decodeWords(list[0].text)
+}
+
+// decodeExtended joins sections before it decodes them, because a character may be split.
+func decodeExtended(list []piece) string {
+	charset := ""
+	var octets []byte
+	encoded := false
+	for i, p := range list {
+		if i > 0 && p.section == list[i-1].section {
+			continue
+		}
+		text := p.text
+		if !p.percent {
+			octets = append(octets, text...)
+			continue
+		}
+		if first, after, found := strings.Cut(text, "'"); i == 0 && found {
+			if _, tail, found := strings.Cut(after, "'"); found {
+				charset, text = first, tail
+			}
+		}
+		encoded = true
+		for j := 0; j < len(text); j++ {
+			if text[j] == '%' && j+2 < len(text) && unhex(text[j+1]) >= 0 && unhex(text[j+2]) >= 0 {
+				octets = append(octets, byte(unhex(text[j+1])<<4|unhex(text[j+2])))
+				j += 2
+			} else {
+				octets = append(octets, text[j])
+			}
+		}
+	}
+	if !encoded {
+		return decodeWords(mixedUTF8(octets))
+	}
+	return decodeCharset(charset, octets)
+}

@@ -1,0 +1,238 @@
+package message
+
+import (
+	"bytes"
+	"strings"
+)
+
+// walker goes through the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all within.
+type walker struct {
+	*parser
+	at    int // where in raw it is
+	stack []frame
+	// innermost is the frame on the stack that a boundary belongs to.
+	innermost map[string]int
+	parts     int
+	view      view // of what is not within a multipart
+}
+
+// frame is an open multipart.
+type frame struct {
+	head     partHead
+	kind     kind
+	boundary string
+	outer    int // the frame with the same boundary that this one hides, or -1
+	start    int // where its content begins in raw
+	parts    int
+	closed   bool
+	view     view
+}
+
+// kind is how the parts of a multipart relate to each other.
+type kind uint8
+
+const (
+	mixed kind = iota
+	alternative
+	related
+	digest
+)
+
+func kindOf(mediaType string) kind {
+	switch mediaType {
+	case "multipart/alternative":
+		return alternative
+	case "multipart/related":
+		return related
+	case "multipart/digest":
+		return digest
+	}
+	return mixed
+}
+
+// walk reads the body that head describes, from w.at to the end.
+func (w *walker) walk(head partHead) {
+	for {
+		w.open(head)
+		found := false
+		for !found {
+			closing, ok := w.nextDelimiter()
+			if !ok {
+				w.pop(0, len(w.raw))
+				return
+			}
+			found = !closing
+		}
+		if w.parts >= maxParts {
+			w.leftOver()
+			return
+		}
+		head = w.partHeader()
+	}
+}
+
+// open begins the part at w.at: a multipart, which waits for its first delimiter, or a leaf, which it takes to its end.
+func (w *walker) open(head partHead) {
+	if head.mediaType == "" && len(w.stack) > 0 && w.stack[len(w.stack)-1].kind == digest {
+		head.mediaType = "message/rfc822"
+	}
+	if strings.HasPrefix(head.mediaType, "multipart/") {
+		if len(w.stack) == maxDepth {
+			w.defect("The parts are nested more than 64 deep; what is deeper was kept as one file.")
+		} else if boundary := w.boundary(head); boundary != "" {
+			outer, hides := w.innermost[boundary]
+			if !hides {
+				outer = -1
+			}
+			w.innermost[boundary] = len(w.stack)
+			w.stack = append(w.stack, frame{head: head, kind: kindOf(head.mediaType), boundary: boundary, outer: outer, start: w.at})
+			return
+		} else {
+			head.mediaType = "text/plain"
+		}
+	}
+	start := w.at
+	w.at, _, _, _ = w.findDelimiter(start)
+	w.leaf(head, w.content(start, w.at))
+}
+
+// boundary returns the multipart's boundary. One that is not said, or not used by the message as a whole, is guessed.
+func (w *walker) boundary(head partHead) string {
+	b := head.boundary
+	if b != "" && len(b) <= maxLine && (len(w.stack) > 0 || bytes.Contains(w.raw[w.at:], []byte("--"+b))) {
+		return b
+	}
+	w.defect("A multipart does not name the boundary between its parts, or names a wrong one.")
+	const window = 4 << 10
+	area := w.raw[w.at:min(len(w.raw), w.at+window)]
+	for at := 0; at < len(area); {
+		end, next := lineEnd(area, at)
+		line := bytes.TrimRight(area[at:end], " \t")
+		if len(line) > len("--") && bytes.HasPrefix(line, []byte("--")) && startsField(area, next) {
+			guess := string(line[2:])
+			if _, taken := w.innermost[guess]; !taken {
+				return guess
+			}
+		}
+		at = next
+	}
+	return ""
+}
+
+// nextDelimiter moves w.at to after the next delimiter of an open multipart, and ends all multiparts within that one.
+func (w *walker) nextDelimiter() (closing, ok bool) {
+	start, next, index, closing := w.findDelimiter(w.at)
+	w.at = next
+	if index < 0 {
+		return false, false
+	}
+	w.pop(index+1, start)
+	f := &w.stack[index]
+	if !closing {
+		if f.closed {
+			w.defect("A multipart goes on after its end.")
+		}
+		f.parts++
+		return false, true
+	}
+	f.closed = true
+	if f.outer >= 0 {
+		// The same boundary is in use further out, so from here on it means that.
+		w.pop(index, start)
+	}
+	return true, true
+}
+
+// findDelimiter returns where the next line that is a delimiter begins, where the line after it does, and the index of its
+// frame. Without one it returns the end of raw and -1. from is the beginning of a line.
+func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) {
+	if len(w.stack) == 0 {
+		return len(w.raw), len(w.raw), -1, false
+	}
+	for at := from; at < len(w.raw); at = next {
+		if !bytes.HasPrefix(w.raw[at:], []byte("--")) {
+			n := bytes.Index(w.raw[at:], []byte("\n--"))
+			if n < 0 {
+				break
+			}
+			at += n + 1
+		}
+		var end int
+		end, next = lineEnd(w.raw, at)
+		if index, closing = w.delimiter(w.raw[at:end]); index >= 0 {
+			return at, next, index, closing
+		}
+	}
+	return len(w.raw), len(w.raw), -1, false
+}
+
+// delimiter returns the index of the frame that a line which begins with two hyphens is a delimiter of, or -1.
+func (w *walker) delimiter(line []byte) (index int, closing bool) {
+	line = bytes.TrimRight(line[len("--"):], " \t\r")
+	if index, ok := w.innermost[string(line)]; ok {
+		return index, false
+	}
+	if line, closing = bytes.CutSuffix(line, []byte("--")); closing {
+		if index, ok := w.innermost[string(bytes.TrimRight(line, " \t"))]; ok {
+			return index, true
+		}
+	}
+	return -1, false
+}
+
+// content returns what is between a header and a delimiter. The line end before a delimiter belongs to that.
+func (w *walker) content(start, end int) []byte {
+	c := w.raw[start:end]
+	if end < len(w.raw) {
+		c = bytes.TrimSuffix(c, []byte("\n"))
+		c = bytes.TrimSuffix(c, []byte("\r"))
+	}
+	return c
+}
+
+// partHeader reads the header at w.at, which may be cut off by a delimiter.
+func (w *walker) partHeader() partHead {
+	var head partHead
+	body, stray := readHeader(w.raw, w.at, func(line []byte) bool {
+		index, _ := w.delimiter(line)
+		return index >= 0
+	}, head.take)
+	if stray {
+		w.defect("The header of a part has a line that is no field.")
+	}
+	w.at = body
+	return head
+}
+
+// pop ends the multiparts from index on at end. One that never began a part is a text.
+func (w *walker) pop(index, end int) {
+	for len(w.stack) > index {
+		f := w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+		if f.outer >= 0 {
+			w.innermost[f.boundary] = f.outer
+		} else {
+			delete(w.innermost, f.boundary)
+		}
+		if f.parts == 0 {
+			w.defect("A multipart has no parts.")
+			f.head.mediaType = "text/plain"
+			w.leaf(f.head, w.content(min(f.start, end), end))
+			continue
+		}
+		if !f.closed {
+			w.defect("A multipart does not end.")
+		}
+		w.add(f.view)
+	}
+}
+
+// leftOver keeps what comes after too many parts.
+func (w *walker) leftOver() {
+	w.defect("The message has more than 1,000 parts; the rest was kept as one file.")
+	w.out.Files = append(w.out.Files, File{ContentType: octetStream, Disposition: "attachment", Content: w.raw[w.at:]})
+	for i := range w.stack {
+		w.stack[i].closed = true
+	}
+	w.pop(0, len(w.raw))
+}

@@ -1,0 +1,136 @@
+package message
+
+import "strings"
+
+// decodeWords returns s with its encoded words (RFC 2047) decoded wherever they stand: within quotes and next to other text
+// as well, as many programs write them. Characters may be split over two words, and so may the base64. What cannot be read
+// stays. The time is linear.
+func decodeWords(s string) string {
+	if !strings.Contains(s, "=?") {
+		return s
+	}
+	var out strings.Builder
+	for {
+		start := strings.Index(s, "=?")
+		if start < 0 {
+			out.WriteString(s)
+			return out.String()
+		}
+		w, rest, ok := cutWord(s[start:])
+		if !ok {
+			out.WriteString(s[:start+2])
+			s = s[start+2:]
+			continue
+		}
+		out.WriteString(s[:start])
+		s = writeWords(&out, w, rest)
+	}
+}
+
+// writeWords writes w and the words that follow it, and returns what comes after them. White space between words is not text
+// (RFC 2047 section 6.2).
+func writeWords(out *strings.Builder, w word, rest string) string {
+	var content []byte
+	for {
+		next, after, more := cutWord(strings.TrimLeft(rest, " \t"))
+		same := more && strings.EqualFold(next.charset, w.charset)
+		if same && w.b64 && next.b64 && len(w.text)%4 != 0 && isBase64(w.text) {
+			whole := len(w.text) / 4 * 4
+			next.text = w.text[whole:] + next.text
+			w.text = w.text[:whole]
+		}
+		content = w.octets(content)
+		if !same {
+			out.WriteString(withoutControls(decodeCharset(w.charset, content)))
+			content = content[:0]
+		}
+		if !more {
+			return rest
+		}
+		w, rest = next, after
+	}
+}
+
+// word is an encoded word that is not decoded yet.
+type word struct {
+	charset, text string
+	b64           bool
+}
+
+// cutWord reads the encoded word at the beginning of s.
+func cutWord(s string) (w word, rest string, ok bool) {
+	after, ok := strings.CutPrefix(s, "=?")
+	if !ok {
+		return word{}, "", false
+	}
+	mark := strings.IndexByte(after[:min(len(after), 64)], '?')
+	if mark < 1 || len(after) < mark+3 || after[mark+2] != '?' {
+		return word{}, "", false
+	}
+	charset, kind := after[:mark], after[mark+1]|0x20
+	if kind != 'q' && kind != 'b' || strings.ContainsAny(charset, " ()<>@,;:\"[]=") {
+		return word{}, "", false
+	}
+	text := after[mark+3:]
+	for end := 0; ; end++ {
+		n := strings.IndexByte(text[end:], '?')
+		if n < 0 {
+			return word{}, "", false
+		}
+		end += n
+		switch {
+		case end+1 < len(text) && text[end+1] == '=':
+			charset, _, _ = strings.Cut(charset, "*") // RFC 2231 section 5 adds a language.
+			return word{charset, text[:end], kind == 'b'}, text[end+len("?="):], true
+		case end > 0 && text[end-1] == '=' || kind == 'b':
+			return word{}, "", false // Another one begins before this one ends.
+		}
+	}
+}
+
+// octets appends what the word stands for.
+func (w word) octets(dst []byte) []byte {
+	if w.b64 {
+		decoded, _ := decodeBase64([]byte(w.text))
+		return append(dst, decoded...)
+	}
+	for i := 0; i < len(w.text); i++ {
+		c := w.text[i]
+		switch {
+		case c == '_':
+			dst = append(dst, ' ')
+		case c == '=' && i+2 < len(w.text) && unhex(w.text[i+1]) >= 0 && unhex(w.text[i+2]) >= 0:
+			dst = append(dst, byte(unhex(w.text[i+1])<<4|unhex(w.text[i+2])))
+			i += 2
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func isBase64(s string) bool {
+	for i := range len(s) {
+		if base64Value(s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func withoutControls(s string) string {
+	if !strings.ContainsFunc(s, isControl) {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n':
+			return ' '
+		case isControl(r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

@@ -54,6 +54,7 @@ import (
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/webhooks"
 )
 
 // Services are the resources that the API shows.
@@ -63,6 +64,7 @@ type Services struct {
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
 	Logs         *requestlog.Service
+	Webhooks     *webhooks.Service
 }
 
 // Options say how the API behaves.

@@ -33,6 +33,7 @@ import (
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/webhooks"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -78,6 +79,9 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	s.Domains.PendingScheduled = s.Emails.WaitingFrom
 	hall.Listen(s.Emails)
 	hall.Listen(s.Suppressions)
+	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets, Guard: netguard.New(netguard.Options{}),
+		Domains: s.Domains, Log: quiet})
+	hall.Listen(s.Webhooks)
 
 	for _, name := range []string{"full", "other", "suspended"} {
 		team, err := s.Teams.Create(context.Background(), name, "")
@@ -160,7 +164,7 @@ type names struct {
 }
 
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|re_\w{8}_\w{24}` +
-	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}|verification=[0-9a-f]{32}|(/download/|token=)[\w.-]{40,}`)
+	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}|verification=[0-9a-f]{32}|(/download/|token=)[\w.-]{40,}|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}`)
 
 func (n *names) hide(text string) string {
 	return changing.ReplaceAllStringFunc(text, func(s string) string {
@@ -171,6 +175,8 @@ func (n *names) hide(text string) string {
 			return "verification=<value>"
 		case strings.HasPrefix(s, "/download/"), strings.HasPrefix(s, "token="):
 			return s[:strings.IndexAny(s[1:], "/=")+2] + "<link>"
+		case strings.HasPrefix(s, "whsec_"):
+			return "<secret>"
 		case strings.HasPrefix(s, "re_"):
 		case strings.Contains(s, "T") && strings.HasSuffix(s, "Z"):
 			return "<iso time>"

@@ -31,7 +31,7 @@ func parameters(name string) *huma.Param {
 	case "before":
 		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with after.", "uuid"
 	case "status":
-		p.Description = "A class of status codes such as 4xx, or a code."
+		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, success or failed."
 	case "endpoint":
 		p.Description = "What the path begins with."
 	case "user_agent":
@@ -105,7 +105,7 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 	}
 	for _, m := range pathParam.FindAllStringSubmatch(o.path, -1) {
 		p := &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}}
-		if strings.HasSuffix(m[1], "_id") {
+		if strings.HasSuffix(m[1], "_id") && m[1] != "webhook_event_id" {
 			p.Schema.Format = "uuid"
 		}
 		d.Parameters = append(d.Parameters, p)

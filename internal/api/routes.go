@@ -51,6 +51,18 @@ func (a *API) operations() []op {
 		{get, "/logs", full, 200, "Logs", "List API requests", append(paging, logsQuery...), endpoint(a.listLogs)},
 		{get, "/logs/{log_id}", full, 200, "Logs", "Retrieve an API request with its bodies", nil, endpoint(a.getLog)},
 
+		{post, "/webhooks", full, 201, "Webhooks", "Add an endpoint", nil, endpoint(a.createWebhook)},
+		{get, "/webhooks", full, 200, "Webhooks", "List endpoints", paging, endpoint(a.listWebhooks)},
+		{get, "/webhooks/{webhook_id}", full, 200, "Webhooks", "Retrieve an endpoint with its signing secret", nil, endpoint(a.getWebhook)},
+		{patch, "/webhooks/{webhook_id}", full, 200, "Webhooks", "Change, disable or enable an endpoint", nil, endpoint(a.updateWebhook)},
+		{del, "/webhooks/{webhook_id}", full, 200, "Webhooks", "Delete an endpoint", nil, endpoint(a.deleteWebhook)},
+		{post, "/webhooks/{webhook_id}/signing-secret/rotate", full, 200, "Webhooks", "Replace the signing secret; the old one signs too for 24 hours", nil, endpoint(a.rotateWebhook)},
+		{post, "/webhooks/{webhook_id}/recover", full, 200, "Webhooks", "Deliver again what failed since a time", nil, endpoint(a.recoverWebhook)},
+		{get, "/webhooks/{webhook_id}/events", full, 200, "Webhooks", "List what an endpoint was told", []string{"limit", "after", "status"}, endpoint(a.listWebhookEvents)},
+		{get, "/webhooks/{webhook_id}/events/{webhook_event_id}", full, 200, "Webhooks", "Retrieve an event with its payload", nil, endpoint(a.getWebhookEvent)},
+		{get, "/webhooks/{webhook_id}/events/{webhook_event_id}/attempts", full, 200, "Webhooks", "List the attempts to deliver an event", []string{"limit", "after"}, endpoint(a.listWebhookAttempts)},
+		{post, "/webhooks/{webhook_id}/events/{webhook_event_id}/replay", full, 200, "Webhooks", "Deliver an event once more", nil, endpoint(a.replayWebhookEvent)},
+
 		{get, "/", open, 200, "", "Say what this is", nil, endpoint(a.welcome)},
 		{get, "/healthz", open, 200, "", "Tell whether the process lives", nil, endpoint(a.healthz)},
 		{get, "/readyz", open, 200, "", "Tell whether the node can serve", nil, endpoint(a.readyz)},

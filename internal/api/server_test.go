@@ -434,6 +434,7 @@ func TestOtherTeams(t *testing.T) {
 		ids := map[string]string{
 			"domain_id":   create("/domains", `{"name":"example.org"}`),
 			"api_key_id":  create("/api-keys", `{"name":"x"}`),
+			"webhook_id":  create("/webhooks", `{"endpoint":"https://hooks.example.org","events":["suppression.added"]}`),
 			"suppression": create("/suppressions", `{"email":"a@example.org"}`),
 			"email_id": create("/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour",`+
 				`"attachments":[{"filename":"a","content":"YQ=="}]}`),
@@ -450,7 +451,12 @@ func TestOtherTeams(t *testing.T) {
 			t.Fatalf("%+v, error %v", logs, err)
 		}
 		ids["log_id"] = logs.Data[0].ID
-		const body = `{"name":"x","scheduled_at":"in 2 hours","tls":"enforced"}`
+		var told list[ref]
+		if err := json.Unmarshal(f.do(t, "GET /webhooks/"+ids["webhook_id"]+"/events").Body.Bytes(), &told); err != nil || len(told.Data) != 1 {
+			t.Fatalf("%+v, error %v", told, err)
+		}
+		ids["webhook_event_id"] = told.Data[0].ID
+		body := `{"name":"x","scheduled_at":"in 2 hours","tls":"enforced","since":"` + time.Now().Add(-time.Hour).Format(time.RFC3339) + `"}`
 		asked := 0
 		for _, o := range f.ops {
 			if !strings.Contains(o.path, "{") {

@@ -35,6 +35,7 @@ import (
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/webhooks"
 )
 
 // node is one running Postrider: every part, built and joined.
@@ -156,6 +157,11 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	hall.Listen(n.emails)
 	hall.Listen(suppressed)
+	// A notice about an endpoint is logged; a system sender will put it into an email through Parts.Notify.
+	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter, Retention: c.WebhookRetention,
+		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue, Keys: keys,
+		Guard: guard, Domains: n.domains, Log: n.log})
+	hall.Listen(hooks)
 
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
@@ -167,7 +173,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 	links.New(n.emails, n.log).Register(n.mux)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
-		Logs: n.logs}, Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
+		Logs: n.logs, Webhooks: hooks}, Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
 		Observe: n.observe})
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
@@ -186,6 +192,9 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 	if n.has("jobs") {
 		n.runner.Handle(n.emails.Kind(8))
 		n.runner.Handle(n.domains.Kind())
+		n.runner.Handle(hooks.Kind())
+		n.runner.Handle(hooks.RecoverJobs())
+		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})

@@ -221,6 +221,27 @@ func (l *loader) checkNumbers() {
 			l.wrong("retry_schedule", "has a wait of %v; each must be between 1s and 168h", d)
 		}
 	}
+	l.checkWebhooks()
+}
+
+func (l *loader) checkWebhooks() {
+	c := &l.config
+	if n := len(c.WebhookSchedule); n > 100 {
+		l.wrong("webhook_schedule", "has %d waits, must have at most 100", n)
+	}
+	total := time.Duration(0)
+	for _, d := range c.WebhookSchedule {
+		total += min(max(d, 0), 7*24*time.Hour)
+		if d < time.Second || d > 7*24*time.Hour {
+			l.wrong("webhook_schedule", "has a wait of %v; each must be between 1s and 168h", d)
+		}
+	}
+	if c.WebhookDisableAfter < time.Hour {
+		l.wrong("webhook_disable_after", "is %v, must be at least 1h", c.WebhookDisableAfter)
+	}
+	if least := max(24*time.Hour, 2*total); c.WebhookRetention < least {
+		l.wrong("webhook_retention", "is %v, must be at least %v, twice the time that webhook_schedule takes", c.WebhookRetention, least)
+	}
 }
 
 // domain is a name as DNS has it; the underscore is for names such as _spf.example.com.

@@ -51,6 +51,10 @@ type Config struct {
 	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination. 0: no limit."`
 	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections to all destinations at the same time."`
 
+	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each varied a little. After the last one it has failed, and can be replayed."`
+	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"Time of nothing but failures after which a webhook endpoint is disabled."`
+	WebhookRetention    time.Duration   `toml:"webhook_retention" default:"720h" doc:"How long webhook events and their attempts are kept."`
+
 	BounceHost          string   `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
 	InboundHost         string   `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
 	SPFInclude          string   `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`

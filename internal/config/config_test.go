@@ -55,6 +55,8 @@ func TestDefaults(t *testing.T) {
 		RetrySchedule: []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 			8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour},
 		LaneConcurrency: 20, ConnectionsMax: 500,
+		WebhookSchedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+			10 * time.Hour}, WebhookDisableAfter: 5 * 24 * time.Hour, WebhookRetention: 30 * 24 * time.Hour,
 		BounceHost: "node1.example.com", InboundHost: "node1.example.com", SPFInclude: "node1.example.com", TrackingHost: "localhost",
 		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
 		SandboxDomains: []string{"resend.dev"},

@@ -64,8 +64,8 @@ type Event struct {
 	BroadcastID string
 	Recipient   string // the envelope address that it happened to; empty when it is of the whole email
 
-	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, *Received for received email, and the
-	// changed resource's own type for others.
+	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, *Received for received email, *Contact
+	// for contacts, and the changed resource's own type for others.
 	Data any
 }
 
@@ -119,6 +119,18 @@ type Received struct {
 	MessageID   string // with angle brackets, empty when it had none
 	Subject     string
 	Attachments []ReceivedFile
+}
+
+// Contact is a contact that was created, updated or deleted, as it is after that (webhook reference 4).
+type Contact struct {
+	ID           string
+	SegmentIDs   []string
+	Email        string
+	FirstName    string // empty when none
+	LastName     string
+	Unsubscribed bool
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
 // ReceivedFile is an attachment of a received message; what it did not say is empty.

@@ -1,0 +1,240 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/webhooks"
+)
+
+type createWebhookIn struct {
+	Endpoint string `json:"endpoint" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Events   texts  `json:"events" doc:"Event types, such as email.delivered."`
+}
+
+type updateWebhookIn struct {
+	Endpoint *string `json:"endpoint,omitzero" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Events   texts   `json:"events,omitzero" doc:"Event types; they replace those before."`
+	Status   *string `json:"status,omitzero" enum:"enabled,disabled"`
+}
+
+type recoverWebhookIn struct {
+	Since string `json:"since" doc:"What failed since this time is delivered again; ISO 8601."`
+}
+
+// WebhookItem is an endpoint in a list; a single one has its secret too.
+type WebhookItem struct {
+	ID             string   `json:"id"`
+	Endpoint       string   `json:"endpoint"`
+	Events         []string `json:"events" nullable:"true" doc:"Null for all."`
+	Status         string   `json:"status" enum:"enabled,disabled"`
+	CreatedAt      dbTime   `json:"created_at"`
+	DisabledReason *string  `json:"disabled_reason" doc:"Why it was disabled for failing; null when it was not."`
+	DisabledAt     dbTime   `json:"disabled_at" nullable:"true"`
+	FailingSince   dbTime   `json:"failing_since" nullable:"true" doc:"Since when every attempt failed, as far as is known; null while it works."`
+}
+
+type webhookWire struct {
+	Object string `json:"object"`
+	WebhookItem
+	SigningSecret string `json:"signing_secret"`
+}
+
+type webhookSecret struct {
+	Object        string `json:"object"`
+	ID            string `json:"id"`
+	SigningSecret string `json:"signing_secret" doc:"whsec_ and the key in base64, for the libraries that verify signatures."`
+}
+
+func webhookToItem(e webhooks.Endpoint) WebhookItem {
+	w := WebhookItem{e.ID, e.URL, nil, string(e.Status), dbTime(e.CreatedAt), orNull(e.DisabledReason), dbTime(e.DisabledAt),
+		dbTime(e.FailingSince)}
+	for _, t := range e.Events {
+		w.Events = append(w.Events, string(t))
+	}
+	return w
+}
+
+func (a *API) createWebhook(ctx context.Context, c *Call, in createWebhookIn) (webhookSecret, error) {
+	e, err := a.Services.Webhooks.Create(ctx, c.TeamID, in.Endpoint, in.Events)
+	return webhookSecret{"webhook", e.ID, e.Secret}, err
+}
+
+func (a *API) listWebhooks(ctx context.Context, c *Call, _ none) (list[WebhookItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[WebhookItem]{}, err
+	}
+	all, more, err := a.Services.Webhooks.List(ctx, c.TeamID, p)
+	return listOf(all, more, webhookToItem), err
+}
+
+func (a *API) getWebhook(ctx context.Context, c *Call, _ none) (webhookWire, error) {
+	id, err := c.ID("webhook_id")
+	if err != nil {
+		return webhookWire{}, err
+	}
+	e, err := a.Services.Webhooks.Get(ctx, c.TeamID, id)
+	return webhookWire{"webhook", webhookToItem(e), e.Secret}, err
+}
+
+func (a *API) updateWebhook(ctx context.Context, c *Call, in updateWebhookIn) (ref, error) {
+	id, err := c.ID("webhook_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"webhook", id}, a.Services.Webhooks.Update(ctx, c.TeamID, id, webhooks.Change{URL: in.Endpoint, Events: in.Events,
+		Status: in.Status})
+}
+
+func (a *API) deleteWebhook(ctx context.Context, c *Call, _ none) (gone, error) {
+	id, err := c.ID("webhook_id")
+	if err != nil {
+		return gone{}, err
+	}
+	return gone{"webhook", id, true}, a.Services.Webhooks.Delete(ctx, c.TeamID, id)
+}
+
+func (a *API) rotateWebhook(ctx context.Context, c *Call, _ none) (webhookSecret, error) {
+	id, err := c.ID("webhook_id")
+	if err != nil {
+		return webhookSecret{}, err
+	}
+	secret, err := a.Services.Webhooks.Rotate(ctx, c.TeamID, id)
+	return webhookSecret{"webhook", id, secret}, err
+}
+
+func (a *API) recoverWebhook(ctx context.Context, c *Call, in recoverWebhookIn) (ref, error) {
+	id, err := c.ID("webhook_id")
+	if err != nil {
+		return ref{}, err
+	}
+	var since time.Time
+	if in.Since != "" {
+		if since, err = time.Parse(time.RFC3339, in.Since); err != nil {
+			return ref{}, fault.Invalidf("since", "The `since` field must be a time in ISO 8601, such as `2026-10-01T12:00:00Z`.")
+		}
+	}
+	return ref{"webhook", id}, a.Services.Webhooks.Recover(ctx, c.TeamID, id, since)
+}
+
+type webhookEventItem struct {
+	ID        string  `json:"id" doc:"msg_...; the header svix-id of every attempt."`
+	Type      string  `json:"type"`
+	CreatedAt isoTime `json:"created_at"`
+	Status    string  `json:"status" enum:"pending,attempting,success,failed"`
+}
+
+type webhookEventWire struct {
+	Object        string         `json:"object"`
+	ID            string         `json:"id"`
+	Type          string         `json:"type"`
+	CreatedAt     isoTime        `json:"created_at"`
+	Status        string         `json:"status" enum:"pending,attempting,success,failed"`
+	NextAttemptAt *isoTime       `json:"next_attempt_at"`
+	Payload       jsontext.Value `json:"payload" doc:"What was posted."`
+}
+
+type webhookAttemptItem struct {
+	ID         string  `json:"id"`
+	Code       int     `json:"http_status_code" doc:"0 when there was no answer."`
+	Response   string  `json:"response" doc:"The body of the answer, at most 64 KB."`
+	Status     string  `json:"status" enum:"success,failed"`
+	Error      *string `json:"error" doc:"Why it failed; null when it did not."`
+	SentAt     isoTime `json:"sent_at"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+func webhookEventToItem(m webhooks.Message) webhookEventItem {
+	return webhookEventItem{m.ID, string(m.Type), isoTime(m.CreatedAt), string(m.State)}
+}
+
+func webhookAttemptToItem(t webhooks.Attempt) webhookAttemptItem {
+	w := webhookAttemptItem{t.ID, t.Code, t.Response, "success", orNull(t.Error), isoTime(t.StartedAt),
+		float64(t.Duration.Microseconds()) / 1000}
+	if t.Error != "" {
+		w.Status = "failed"
+	}
+	return w
+}
+
+// history reads what the operations on events have in common: the endpoint, and the event when there is one.
+func (c *Call) history() (webhookID, eventID string, err error) {
+	if webhookID, err = c.ID("webhook_id"); err != nil {
+		return "", "", err
+	}
+	if eventID = c.Param("webhook_event_id"); eventID != "" {
+		err = webhooks.CheckID("webhook_event_id", webhooks.MessagePrefix, eventID)
+	}
+	return webhookID, eventID, err
+}
+
+// forward reads a page of a list whose ids are no UUIDs, and which goes one way only.
+func (c *Call) forward(prefix string) (page.Page, error) {
+	q := c.Query()
+	if q.Has("before") {
+		return page.Page{}, fault.Invalidf("before", "This list has no `before` parameter; use `after`.")
+	}
+	after := q.Get("after")
+	if q.Has("after") {
+		if err := webhooks.CheckID("after", prefix, after); err != nil {
+			return page.Page{}, fault.Invalidf("after", "The `after` parameter must be the id of an item: the pagination cursor is invalid.")
+		}
+		q.Del("after")
+	}
+	p, err := c.Page(20)
+	p.After = after
+	return p, err
+}
+
+func (a *API) listWebhookEvents(ctx context.Context, c *Call, _ none) (list[webhookEventItem], error) {
+	id, _, err := c.history()
+	if err != nil {
+		return list[webhookEventItem]{}, err
+	}
+	state := webhooks.State(c.Query().Get("status"))
+	p, err := c.forward(webhooks.MessagePrefix)
+	if err != nil {
+		return list[webhookEventItem]{}, err
+	}
+	all, more, err := a.Services.Webhooks.Messages(ctx, c.TeamID, id, state, p)
+	return listOf(all, more, webhookEventToItem), err
+}
+
+func (a *API) getWebhookEvent(ctx context.Context, c *Call, _ none) (webhookEventWire, error) {
+	id, eventID, err := c.history()
+	if err != nil {
+		return webhookEventWire{}, err
+	}
+	m, err := a.Services.Webhooks.Message(ctx, c.TeamID, id, eventID)
+	w := webhookEventWire{"webhook_event", m.ID, string(m.Type), isoTime(m.CreatedAt), string(m.State), nil, jsontext.Value(m.Payload)}
+	if !m.NextAt.IsZero() {
+		w.NextAttemptAt = new(isoTime(m.NextAt))
+	}
+	return w, err
+}
+
+func (a *API) listWebhookAttempts(ctx context.Context, c *Call, _ none) (list[webhookAttemptItem], error) {
+	id, eventID, err := c.history()
+	if err != nil {
+		return list[webhookAttemptItem]{}, err
+	}
+	p, err := c.forward(webhooks.AttemptPrefix)
+	if err != nil {
+		return list[webhookAttemptItem]{}, err
+	}
+	all, more, err := a.Services.Webhooks.Attempts(ctx, c.TeamID, id, eventID, p)
+	return listOf(all, more, webhookAttemptToItem), err
+}
+
+func (a *API) replayWebhookEvent(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, eventID, err := c.history()
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"webhook_event", eventID}, a.Services.Webhooks.Replay(ctx, c.TeamID, id, eventID)
+}

@@ -1,0 +1,211 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/netguard"
+)
+
+const (
+	perEndpoint = 32              // attempts at one endpoint at the same time
+	lease       = 5 * time.Minute // of a job
+	handTime    = 2 * time.Minute // after which a job with more to do gives its worker back
+	holdTime    = 200 * time.Millisecond
+	recordTime  = time.Minute
+)
+
+// newClient returns the client of all attempts. It speaks HTTP/1.1: over a shared HTTP/2 connection one that has died
+// would hold up every message of its endpoint.
+func newClient(guard *netguard.Guard) *http.Client {
+	return &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			DialContext:            guard.DialContext,
+			TLSHandshakeTimeout:    10 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+			MaxIdleConns:           1000,
+			MaxIdleConnsPerHost:    perEndpoint,
+			IdleConnTimeout:        30 * time.Second,
+			DisableCompression:     true, // what is kept is what was sent
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Kind has the jobs that deliver. An endpoint that fails gets few workers, so that many of them leave enough for others.
+// Errors of ours never end a delivery: only its own schedule does.
+func (s *Service) Kind() jobs.Kind {
+	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Limit: s.health.limit, Lease: lease,
+		Schedule: slices.Repeat([]time.Duration{30 * time.Second}, 10_000)}
+}
+
+// handle delivers the messages of a job, in order, until one must wait.
+func (s *Service) handle(ctx context.Context, j jobs.Job) error {
+	if id, ok := strings.CutPrefix(j.Payload, replayMark); ok {
+		return s.replayOne(ctx, j, id)
+	}
+	e, err := s.known.one(ctx, j.TeamID, j.Lane)
+	if err != nil {
+		return err
+	}
+	if e == nil || e.Status != Enabled {
+		return s.drop(ctx, j, e)
+	}
+	open, held, err := openMessages(ctx, s.p.DB.Reader, j.TeamID, j.Lane, strings.Split(j.Payload, ","))
+	switch {
+	case err != nil:
+		return err
+	case len(open) == 0:
+		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
+	case held >= 0:
+		return s.hold(ctx, j, held)
+	}
+	started := time.Now()
+	for i := range open {
+		last := i == len(open)-1
+		if time.Since(started) > handTime {
+			return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Retry(ctx, tx, j, tx.Now(), "more to do") })
+		}
+		on, err := s.attempt(ctx, j, e, &open[i], last)
+		if err != nil || !on {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold gives a job back while a message before its own is not settled: until that one's next try, or for a moment when it is
+// in hand.
+func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		at := tx.Now().Add(holdTime)
+		if n := db.Time(next); n.After(at) {
+			at = n.Add(holdTime)
+		}
+		return s.p.Queue.Retry(ctx, tx, j, at, "an earlier message of the same chain is not settled yet")
+	})
+}
+
+// drop ends a job of an endpoint that is deleted or disabled: what is open has failed.
+func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if e != nil {
+			failOpen(ctx, tx, j.TeamID, j.Lane, strings.Split(j.Payload, ","))
+		}
+		return s.p.Queue.Finish(ctx, tx, j)
+	})
+}
+
+// message is an open delivery with what is sent.
+type openMessage struct {
+	ID      string
+	Tries   int // before this one
+	Payload string
+}
+
+// attempt makes one try and records it. It reports whether the job goes on to its next message.
+func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage, last bool) (on bool, err error) {
+	a, err := s.post(ctx, e, m.ID, m.Payload)
+	if err != nil {
+		return false, err
+	}
+	v := judge(a, s.c.Schedule, m.Tries+1)
+	s.health.note(e.ID, v.state == Success)
+	if v.state == Attempting {
+		v.wait = jobs.Jitter(v.wait)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	return v.state != Attempting && !v.gone, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
+		switch {
+		case v.state == Attempting:
+			d.NextAt = tx.Now().Add(v.wait)
+			if err := s.p.Queue.Retry(ctx, tx, j, d.NextAt, v.reason); err != nil {
+				return err
+			}
+		case v.gone && !last:
+			if err := s.p.Queue.Retry(ctx, tx, j, tx.Now(), v.reason); err != nil { // to drop the rest
+				return err
+			}
+		case last:
+			if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
+				return err
+			}
+		}
+		saveDelivery(ctx, tx, &d)
+		insertAttempt(ctx, tx, &d, a, v.reason)
+		return s.judged(ctx, tx, e, v)
+	})
+}
+
+// post makes the request. What comes of it is an answer; an error says that the node is stopping, so that nothing is known.
+func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
+	a.at = db.Now()
+	keys := make([][]byte, 1, 2)
+	if keys[0], err = s.open(e, e.sealed); err != nil {
+		return a, err
+	}
+	if len(e.sealedOld) > 0 && a.at.Before(e.oldUntil) {
+		old, err := s.open(e, e.sealedOld)
+		if err != nil {
+			return a, err
+		}
+		keys = append(keys, old)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, strings.NewReader(payload))
+	if err != nil {
+		return a, fmt.Errorf("make the request to webhook %s: %w", e.ID, err)
+	}
+	r.Header["Content-Type"] = []string{"application/json"}
+	r.Header["User-Agent"] = []string{s.c.UserAgent}
+	sign(r.Header, messageID, a.at, payload, keys...)
+	start := time.Now()
+	resp, err := s.client.Do(r)
+	if err == nil {
+		var body []byte
+		a.code, a.retryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
+		body, err = io.ReadAll(io.LimitReader(resp.Body, responseMax))
+		resp.Body.Close()
+		a.body = kept(string(body))
+	}
+	a.took = time.Since(start)
+	if err != nil {
+		if ctx.Err() != nil && a.code == 0 {
+			return a, context.Cause(ctx)
+		}
+		a.err = explain(err)
+	}
+	return a, nil
+}
+
+// kept is text as a database takes it.
+func kept(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
+}
+
+// explain says in short why there was no answer. The URL, which the text of an error has before it, may bear a secret.
+func explain(err error) string {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		if u.Timeout() {
+			return fmt.Sprintf("no answer within %v", timeout)
+		}
+		err = u.Err
+	}
+	if errors.Is(err, netguard.ErrRefused) {
+		return "the address of the endpoint is not public: " + kept(err.Error())
+	}
+	text := kept(err.Error())
+	const limit = 500
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
+}

@@ -1,0 +1,283 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// State is how far a message has come at one endpoint.
+type State string
+
+const (
+	Pending    State = "pending"    // not tried yet
+	Attempting State = "attempting" // failed, and will be tried again
+	Success    State = "success"
+	Failed     State = "failed" // for good, unless it is replayed or recovered
+)
+
+// Message is an event at an endpoint.
+type Message struct {
+	ID        string // msg_...
+	Type      events.Type
+	CreatedAt time.Time
+	State     State
+	NextAt    time.Time // of the next try while attempting; zero otherwise
+	Payload   string    // JSON; only where one message is asked for
+}
+
+// Attempt is one try to deliver a message.
+type Attempt struct {
+	ID        string // atmpt_...
+	Code      int    // of the answer; 0 when there was none
+	Response  string // body of the answer, at most 64 KB
+	Error     string // why it failed; empty when it did not
+	StartedAt time.Time
+	Duration  time.Duration
+}
+
+// Messages returns a page of what an endpoint was told, newest first; state "" is all.
+func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state State, p page.Page) ([]Message, bool, error) {
+	switch state {
+	case "", Pending, Attempting, Success, Failed:
+	default:
+		return nil, false, fault.Invalidf("status", "The `status` parameter must be `pending`, `attempting`, `success` or `failed`.")
+	}
+	if _, err := getEndpoint(ctx, s.p.DB.Reader, teamID, endpointID); err != nil {
+		return nil, false, err
+	}
+	return listMessages(ctx, s.p.DB.Reader, teamID, endpointID, state, p)
+}
+
+// Message returns one message with its payload.
+func (s *Service) Message(ctx context.Context, teamID, endpointID, messageID string) (Message, error) {
+	if _, err := getEndpoint(ctx, s.p.DB.Reader, teamID, endpointID); err != nil {
+		return Message{}, err
+	}
+	return getMessage(ctx, s.p.DB.Reader, teamID, endpointID, messageID)
+}
+
+// Attempts returns a page of the tries to deliver a message, newest first.
+func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID string, p page.Page) ([]Attempt, bool, error) {
+	if _, err := s.Message(ctx, teamID, endpointID, messageID); err != nil {
+		return nil, false, err
+	}
+	return listAttempts(ctx, s.p.DB.Reader, teamID, endpointID, messageID, p)
+}
+
+// CheckID reports whether text has the form of the id of a message or, with its prefix, of an attempt.
+func CheckID(field, prefix, text string) error {
+	hex, ok := strings.CutPrefix(text, prefix)
+	if !ok || len(hex) != 32 || strings.Trim(hex, "0123456789abcdef") != "" {
+		return fault.New(fault.BadID, field, "The `%s` must be an id such as `%s0199d0a1b2c37def8123456789abcdef`.", field, prefix)
+	}
+	return nil
+}
+
+// Prefixes of ids, for [CheckID].
+const (
+	MessagePrefix = messagePrefix
+	AttemptPrefix = attemptPrefix
+)
+
+// replayMark stands before the message in the payload of a job that replays it.
+const replayMark = "replay:"
+
+// Replay makes one more attempt at a message, whatever became of it: the same id and bytes, signed anew. It runs beside the
+// schedule and does not change it, but for one thing: when it succeeds, nothing is left to be tried.
+func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
+		if err != nil {
+			return err
+		}
+		if _, err := getMessage(ctx, tx.Reader, teamID, endpointID, messageID); err != nil {
+			return err
+		}
+		if err := mustBeEnabled(&e); err != nil {
+			return err
+		}
+		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: endpointID, TeamID: teamID, Payload: replayMark + messageID})
+		return nil
+	})
+}
+
+func mustBeEnabled(e *Endpoint) error {
+	if e.Status != Enabled {
+		return fault.Invalidf("webhook_id", "The webhook is disabled. Enable it first, with `status` set to `enabled`.")
+	}
+	return nil
+}
+
+// replayOne makes the attempt. When the endpoint was disabled meanwhile, there is none.
+func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) error {
+	e, err := s.known.one(ctx, j.TeamID, j.Lane)
+	if err != nil {
+		return err
+	}
+	m, err := getMessage(ctx, s.p.DB.Reader, j.TeamID, j.Lane, messageID)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	if err != nil || e == nil || e.Status != Enabled {
+		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
+	}
+	a, err := s.post(ctx, e, m.ID, m.Payload)
+	if err != nil {
+		return err
+	}
+	v := judge(a, nil, 1)
+	s.health.note(e.ID, v.state == Success)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
+			return err
+		}
+		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
+		if v.state == Success {
+			markSuccess(ctx, tx, &d)
+		}
+		insertAttempt(ctx, tx, &d, a, v.reason)
+		return s.judged(ctx, tx, e, v)
+	})
+}
+
+// RecoverKind is the kind of the jobs that bring back what failed.
+const RecoverKind = "webhook.recover"
+
+// recovery is the payload of such a job: messages of an endpoint between two ids.
+type recovery struct {
+	Endpoint string `json:"endpoint"`
+	From     string `json:"from"`
+	To       string `json:"to"`
+}
+
+// Recover has everything that failed at an endpoint since a time delivered again, oldest first, with the whole schedule before
+// it. What the retention has taken is gone.
+func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
+	switch {
+	case since.IsZero():
+		return fault.MissingField("since")
+	case since.After(time.Now()), since.Year() < 2000:
+		return fault.Invalidf("since", "The `since` field must be a time in the past.")
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
+		if err != nil {
+			return err
+		}
+		if err := mustBeEnabled(&e); err != nil {
+			return err
+		}
+		payload, err := json.Marshal(recovery{endpointID, firstAt(since), firstAt(tx.Now().Add(time.Second))})
+		if err != nil {
+			return fmt.Errorf("encode a recovery: %w", err)
+		}
+		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: RecoverKind, TeamID: teamID, Dedupe: endpointID, Payload: string(payload)})
+		return nil
+	})
+}
+
+// firstAt is an id that is not after any message of a time, and after all of those before it.
+func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
+
+// RecoverJobs has the jobs of [Service.Recover].
+func (s *Service) RecoverJobs() jobs.Kind {
+	return jobs.Kind{Name: RecoverKind, Handle: s.recoverAll, Workers: 2, Lease: 15 * time.Minute,
+		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
+}
+
+const batch = 200 // rows in one transaction of a recovery or of the sweep
+
+// recoverAll goes through the failed messages, a batch to a transaction. A crash begins anew with what has still failed.
+func (s *Service) recoverAll(ctx context.Context, j jobs.Job) error {
+	var r recovery
+	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
+		return fmt.Errorf("read a recovery: %w", err)
+	}
+	for done := false; !done; {
+		err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+			e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
+			if err != nil && fault.KindOf(err) != fault.NotFound {
+				return err
+			}
+			var all []failedMessage
+			if err == nil && e.Status == Enabled {
+				if all, err = failedMessages(ctx, tx.Reader, j.TeamID, &r, batch); err != nil {
+					return err
+				}
+			}
+			var out outbox
+			for _, m := range all {
+				reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
+				out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
+				r.From = m.ID + "0" // just after it
+			}
+			out.insert(ctx, tx, s.p.Queue)
+			if done = len(all) < batch; done {
+				return s.p.Queue.Finish(ctx, tx, j)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("recover what failed at webhook %s: %w", r.Endpoint, err)
+		}
+	}
+	return nil
+}
+
+// Sweep removes messages and attempts that are older than the retention, and all of deleted endpoints. It works in batches, each in
+// a transaction of its own.
+func (s *Service) Sweep(ctx context.Context) error {
+	before := firstAt(time.Now().Add(-s.c.Retention))
+	for last := ""; ; {
+		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			cut := before
+			if e.Status == deleted {
+				cut = messagePrefix + "g" // after all
+			}
+			if err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) }); err != nil {
+				return fmt.Errorf("sweep webhook %s: %w", e.ID, err)
+			}
+			last = e.ID
+		}
+		if len(all) < batch {
+			break
+		}
+	}
+	err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepMessages(ctx, tx, before, batch) })
+	if err != nil {
+		return fmt.Errorf("sweep messages of webhooks: %w", err)
+	}
+	return nil
+}
+
+func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) error {
+	for {
+		var n int64
+		err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+			n, err = do(tx)
+			return err
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+func newAttemptID() string { return attemptPrefix + strings.ReplaceAll(id.New(), "-", "") }

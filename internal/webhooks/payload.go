@@ -1,0 +1,284 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/suppressions"
+)
+
+// envelope is the body of every message (webhook reference 1).
+type envelope struct {
+	Type      events.Type `json:"type"`
+	CreatedAt isoTime     `json:"created_at"`
+	Data      any         `json:"data"`
+}
+
+// isoTime is written in ISO 8601 UTC with milliseconds.
+type isoTime time.Time
+
+// MarshalJSON always writes three digits.
+func (t isoTime) MarshalJSON() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
+}
+
+// offsetTime is written with microseconds and the offset +00:00, as the times of email records are.
+type offsetTime time.Time
+
+// MarshalJSON always writes six digits.
+func (t offsetTime) MarshalJSON() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000000+00:00"`), nil
+}
+
+type header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// emailData is the data of email events (webhook reference 2). What an email does not have is left out.
+type emailData struct {
+	EmailID     string             `json:"email_id"`
+	MessageID   string             `json:"message_id"`
+	CreatedAt   offsetTime         `json:"created_at"`
+	From        string             `json:"from"`
+	To          []string           `json:"to"`
+	Subject     string             `json:"subject"`
+	BroadcastID string             `json:"broadcast_id,omitzero"`
+	TemplateID  string             `json:"template_id,omitzero"`
+	Tags        map[string]string  `json:"tags,omitempty"`
+	Headers     []header           `json:"headers,omitempty"`
+	Bounce      *events.Bounce     `json:"bounce,omitzero"`
+	Click       *clickData         `json:"click,omitzero"`
+	Failed      *events.Failed     `json:"failed,omitzero"`
+	Suppressed  *events.Suppressed `json:"suppressed,omitzero"`
+}
+
+type clickData struct {
+	IPAddress string  `json:"ipAddress"`
+	Link      string  `json:"link"`
+	Timestamp isoTime `json:"timestamp"`
+	UserAgent string  `json:"userAgent"`
+}
+
+// receivedData is the data of email.received (webhook reference 3).
+type receivedData struct {
+	EmailID     string         `json:"email_id"`
+	CreatedAt   isoTime        `json:"created_at"`
+	From        string         `json:"from"`
+	To          []string       `json:"to"`
+	Cc          []string       `json:"cc"`
+	Bcc         []string       `json:"bcc"`
+	ReceivedFor []string       `json:"received_for"`
+	MessageID   string         `json:"message_id"`
+	Subject     string         `json:"subject"`
+	Attachments []receivedFile `json:"attachments"`
+}
+
+type receivedFile struct {
+	ID          string  `json:"id"`
+	Filename    *string `json:"filename"`
+	ContentType string  `json:"content_type"`
+	Disposition *string `json:"content_disposition"`
+	ContentID   *string `json:"content_id"`
+}
+
+// contactData is the data of contact events (webhook reference 4).
+type contactData struct {
+	ID           string   `json:"id"`
+	AudienceID   *string  `json:"audience_id"`
+	SegmentIDs   []string `json:"segment_ids"`
+	CreatedAt    isoTime  `json:"created_at"`
+	UpdatedAt    isoTime  `json:"updated_at"`
+	Email        string   `json:"email"`
+	FirstName    *string  `json:"first_name"`
+	LastName     *string  `json:"last_name"`
+	Unsubscribed bool     `json:"unsubscribed"`
+}
+
+// domainData is the data of domain events (webhook reference 5).
+type domainData struct {
+	ID           string       `json:"id"`
+	Name         string       `json:"name"`
+	Status       string       `json:"status"`
+	CreatedAt    isoTime      `json:"created_at"`
+	Region       string       `json:"region"`
+	Capabilities capabilities `json:"capabilities"`
+	Records      []record     `json:"records"`
+}
+
+type capabilities struct {
+	Sending   string `json:"sending"`
+	Receiving string `json:"receiving"`
+}
+
+type record struct {
+	Record   string `json:"record"`
+	Name     string `json:"name"`
+	Type     string `json:"type"`
+	TTL      string `json:"ttl"`
+	Status   string `json:"status"`
+	Value    string `json:"value"`
+	Priority int    `json:"priority,omitzero"`
+}
+
+// suppressionData is the data of suppression events (webhook reference 6).
+type suppressionData struct {
+	ID        string  `json:"id"`
+	Email     string  `json:"email"`
+	Origin    string  `json:"origin"`
+	SourceID  *string `json:"source_id"`
+	CreatedAt isoTime `json:"created_at"`
+}
+
+// writer makes the payloads of the events that one transaction records; an email that several are about is read once.
+type writer struct {
+	s      *Service
+	emails map[string]*brief
+}
+
+type brief struct {
+	emails.Email
+	headers []message.Field
+}
+
+// payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. An empty body
+// says that what the event is about is gone.
+func (w *writer) payload(ctx context.Context, tx *db.Tx, e *events.Event) (body, chain string, err error) {
+	var data any
+	if e.EmailID != "" {
+		email, err := w.email(ctx, tx, e)
+		if email == nil {
+			return "", "", err
+		}
+		data, chain = emailToData(email, e), e.EmailID
+	} else if data, chain = w.other(e); data == nil {
+		return "", "", fmt.Errorf("an event %s has data of type %T, which no webhook knows", e.Type, e.Data)
+	}
+	text, err := json.Marshal(envelope{e.Type, isoTime(e.At), data}, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	if err != nil {
+		return "", "", fmt.Errorf("encode the message of an event %s: %w", e.Type, err)
+	}
+	return string(text), chain, nil
+}
+
+func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*brief, error) {
+	if b := w.emails[e.EmailID]; b != nil {
+		return b, nil
+	}
+	email, headers, err := emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return nil, nil // Removed by its retention: nobody could look up what the message is about.
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &brief{email, headers}
+	if w.emails == nil {
+		w.emails = map[string]*brief{}
+	}
+	w.emails[e.EmailID] = b
+	return b, nil
+}
+
+func emailToData(b *brief, e *events.Event) emailData {
+	d := emailData{EmailID: b.ID, MessageID: b.MessageID, CreatedAt: offsetTime(b.CreatedAt), From: b.From, To: b.To,
+		Subject: b.Subject, BroadcastID: b.BroadcastID, TemplateID: b.TemplateID}
+	if e.Recipient != "" {
+		d.To = []string{e.Recipient}
+	}
+	if len(b.Tags) > 0 {
+		d.Tags = map[string]string{}
+		for _, t := range b.Tags {
+			d.Tags[t.Name] = t.Value
+		}
+	}
+	for _, f := range b.headers {
+		d.Headers = append(d.Headers, header{f.Name, f.Value})
+	}
+	switch data := e.Data.(type) {
+	case *events.Bounce:
+		if e.Type == events.EmailBounced {
+			d.Bounce = data
+		}
+	case *events.Click:
+		d.Click = &clickData{data.IPAddress, data.Link, isoTime(data.Timestamp), data.UserAgent}
+	case *events.Failed:
+		d.Failed = data
+	case *events.Suppressed:
+		d.Suppressed = data
+	}
+	return d
+}
+
+// other is the data of what is not about a sent email, and what it is about.
+func (w *writer) other(e *events.Event) (data any, chain string) {
+	switch d := e.Data.(type) {
+	case *events.Received:
+		return receivedToData(d), d.ID
+	case *events.Contact:
+		return contactToData(d), d.ID
+	case domains.Domain:
+		return w.domainToData(&d), d.ID
+	case suppressions.Suppression:
+		return suppressionData{d.ID, d.Address, string(d.Origin), orNull(d.SourceID), isoTime(d.CreatedAt)}, d.Address
+	}
+	return nil, ""
+}
+
+func receivedToData(d *events.Received) receivedData {
+	data := receivedData{EmailID: d.ID, CreatedAt: isoTime(d.CreatedAt), From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc,
+		ReceivedFor: d.ReceivedFor, MessageID: d.MessageID, Subject: d.Subject, Attachments: []receivedFile{}}
+	for _, f := range d.Attachments {
+		data.Attachments = append(data.Attachments, receivedFile{f.ID, orNull(f.Filename), f.ContentType, orNull(f.Disposition),
+			orNull(f.ContentID)})
+	}
+	return data
+}
+
+func contactToData(d *events.Contact) contactData {
+	data := contactData{ID: d.ID, SegmentIDs: d.SegmentIDs, CreatedAt: isoTime(d.CreatedAt), UpdatedAt: isoTime(d.UpdatedAt),
+		Email: d.Email, FirstName: orNull(d.FirstName), LastName: orNull(d.LastName), Unsubscribed: d.Unsubscribed}
+	if len(d.SegmentIDs) > 0 {
+		data.AudienceID = &d.SegmentIDs[0]
+	}
+	return data
+}
+
+func (w *writer) domainToData(d *domains.Domain) domainData {
+	data := domainData{ID: d.ID, Name: d.Name, Status: string(d.Status), CreatedAt: isoTime(d.CreatedAt), Region: d.Region,
+		Capabilities: capabilities{onOff(d.Sending), onOff(d.Receiving)}, Records: []record{}}
+	for _, r := range w.s.p.Domains.Records(d) {
+		kind := r.Kind
+		if kind == "Receiving" {
+			kind = "Receiving MX" // The API and webhooks have two words for it (API reference section 10).
+		}
+		data.Records = append(data.Records, record{kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
+	}
+	return data
+}
+
+func onOff(b bool) string {
+	if b {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+// orNull is a string that is null when empty.
+func orNull(text string) *string {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	return &text
+}

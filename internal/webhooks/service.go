@@ -1,0 +1,197 @@
+package webhooks
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const (
+	sealPurpose  = "webhook"
+	secretPrefix = "whsec_"
+)
+
+// Service has the verbs of webhooks. Register it as a listener of the hallway, and its kinds with the runner.
+type Service struct {
+	c      Config
+	p      Parts
+	known  known
+	health health
+	client *http.Client
+}
+
+// New returns the service.
+func New(c Config, p Parts) *Service {
+	if c.Workers == 0 {
+		c.Workers = 1024
+	}
+	s := &Service{c: c, p: p, client: newClient(p.Guard)}
+	s.known.start(p.DB)
+	if p.Notify == nil {
+		s.p.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
+			p.Log.Warn(subject, "team", teamID, "text", text)
+			return nil
+		}
+	}
+	return s
+}
+
+// newSecret makes a secret as it is shown and as it is kept.
+func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err error) {
+	key := make([]byte, secretSize)
+	rand.Read(key)
+	if sealed, err = s.p.Keys.Seal(sealPurpose, key, []byte(endpointID)); err != nil {
+		return "", nil, fmt.Errorf("seal a signing secret: %w", err)
+	}
+	return secretPrefix + base64.StdEncoding.EncodeToString(key), sealed, nil
+}
+
+// Create adds an endpoint. It is the only answer, beside [Service.Get], that has the secret.
+func (s *Service) Create(ctx context.Context, teamID, url string, names []string) (Endpoint, error) {
+	if url == "" {
+		return Endpoint{}, fault.MissingField("endpoint")
+	}
+	if names == nil {
+		return Endpoint{}, fault.MissingField("events")
+	}
+	e := Endpoint{ID: id.New(), TeamID: teamID, Status: Enabled}
+	var err error
+	if e.URL, err = s.checkURL(url); err != nil {
+		return e, err
+	}
+	if e.Events, err = checkEvents(names); err != nil {
+		return e, err
+	}
+	if e.Secret, e.sealed, err = s.newSecret(e.ID); err != nil {
+		return e, err
+	}
+	return e, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		n, err := countEndpoints(ctx, tx.Reader, teamID)
+		if err != nil {
+			return err
+		}
+		if n >= maxPerTeam {
+			return fault.Forbiddenf("endpoint", "A team may have %d webhooks. Delete one that is no longer needed.", maxPerTeam)
+		}
+		e.CreatedAt = tx.Now()
+		insertEndpoint(ctx, tx, &e)
+		s.known.changed(tx, teamID)
+		return nil
+	})
+}
+
+// Get returns an endpoint with its secret.
+func (s *Service) Get(ctx context.Context, teamID, endpointID string) (Endpoint, error) {
+	e, err := getEndpoint(ctx, s.p.DB.Reader, teamID, endpointID)
+	if err != nil {
+		return e, err
+	}
+	key, err := s.open(&e, e.sealed)
+	e.Secret = secretPrefix + base64.StdEncoding.EncodeToString(key)
+	return e, err
+}
+
+// open unseals a secret of the endpoint.
+func (s *Service) open(e *Endpoint, sealed []byte) ([]byte, error) {
+	key, err := s.p.Keys.Open(sealPurpose, sealed, []byte(e.ID))
+	if err != nil {
+		return nil, fmt.Errorf("open the signing secret of webhook %s: %w", e.ID, err)
+	}
+	return key, nil
+}
+
+// List returns a page of endpoints, newest first, without their secrets.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Endpoint, bool, error) {
+	return listEndpoints(ctx, s.p.DB.Reader, teamID, p)
+}
+
+// Change is what of an endpoint changes; nil leaves a field as it is.
+type Change struct {
+	URL    *string
+	Events []string
+	Status *string
+}
+
+// Update changes an endpoint. One that is enabled again starts with a clean record.
+func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Change) error {
+	var url string
+	var err error
+	if c.URL != nil {
+		if url, err = s.checkURL(*c.URL); err != nil {
+			return err
+		}
+	}
+	var types string
+	if c.Events != nil {
+		all, err := checkEvents(c.Events)
+		if err != nil {
+			return err
+		}
+		types = join(all, ",")
+	}
+	if c.Status != nil && *c.Status != string(Enabled) && *c.Status != string(Disabled) {
+		return fault.Invalidf("status", "The `status` field must be `enabled` or `disabled`.")
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
+		if err != nil {
+			return err
+		}
+		if c.URL != nil {
+			e.URL = url
+		}
+		if c.Events != nil {
+			e.Events = splitTypes(types)
+		}
+		if c.Status != nil && Status(*c.Status) != e.Status {
+			e.Status = Status(*c.Status)
+			e.DisabledReason, e.DisabledAt, e.FailingSince, e.warned = "", db.Time(0), db.Time(0), false
+			if e.Status == Disabled {
+				e.DisabledAt = tx.Now()
+			}
+		}
+		saveEndpoint(ctx, tx, &e)
+		s.known.changed(tx, teamID)
+		tx.AfterCommit(func() { s.health.forget(e.ID) })
+		return nil
+	})
+}
+
+// Delete takes an endpoint away; what waits for it is not delivered.
+func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
+		if err != nil {
+			return err
+		}
+		e.Status, e.DisabledAt = deleted, tx.Now()
+		saveEndpoint(ctx, tx, &e)
+		s.known.changed(tx, teamID)
+		return nil
+	})
+}
+
+// Rotate gives an endpoint a new secret and returns it. For 24 hours the one before signs too; one before that no more.
+func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret string, err error) {
+	secret, sealed, err := s.newSecret(endpointID)
+	if err != nil {
+		return "", err
+	}
+	return secret, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
+		if err != nil {
+			return err
+		}
+		e.sealed, e.sealedOld, e.oldUntil = sealed, e.sealed, tx.Now().Add(rotationTime)
+		saveEndpoint(ctx, tx, &e)
+		s.known.changed(tx, teamID)
+		return nil
+	})
+}

@@ -1,0 +1,30 @@
+package webhooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// sign sets the headers by which a receiver knows that a message is ours and fresh: those of Standard Webhooks, and the same
+// under the names that Svix gave them. There is one signature for each key.
+func sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	signatures := ""
+	for i, key := range keys {
+		if i > 0 {
+			signatures += " "
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(messageID + "." + timestamp + "." + body))
+		signatures += "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	for _, prefix := range []string{"Svix-", "Webhook-"} {
+		h[prefix+"Id"] = []string{messageID}
+		h[prefix+"Timestamp"] = []string{timestamp}
+		h[prefix+"Signature"] = []string{signatures}
+	}
+}

@@ -1,0 +1,144 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const endpointColumns = `id, team_id, url, events, status, secret, old_secret, old_until, failing_since, warned,
+	disabled_reason, disabled_at, created_at`
+
+func scanEndpoint(r db.Row) (e Endpoint, err error) {
+	var types, status string
+	var oldUntil, failing, disabledAt, created int64
+	err = r.Scan(&e.ID, &e.TeamID, &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil, &failing, &e.warned,
+		&e.DisabledReason, &disabledAt, &created)
+	e.Events, e.Status = splitTypes(types), Status(status)
+	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt), db.Time(created)
+	return e, err
+}
+
+func splitTypes(text string) (all []events.Type) {
+	if text == "" {
+		return nil
+	}
+	for t := range strings.SplitSeq(text, ",") {
+		all = append(all, events.Type(t))
+	}
+	return all
+}
+
+func insertEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
+	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9)`,
+		e.ID, e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false, e.CreatedAt.UnixMicro())
+}
+
+func saveEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
+	old := e.sealedOld
+	if old == nil {
+		old = []byte{}
+	}
+	tx.Queue(ctx, `UPDATE webhooks SET url = $3, events = $4, status = $5, secret = $6, old_secret = $7, old_until = $8,
+		failing_since = $9, warned = $10, disabled_reason = $11, disabled_at = $12 WHERE id = $1 AND team_id = $2`,
+		e.ID, e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, old, db.Micros(e.oldUntil), db.Micros(e.FailingSince),
+		e.warned, e.DisabledReason, db.Micros(e.DisabledAt))
+}
+
+func oneEndpoint(e Endpoint, err error) (Endpoint, error) {
+	if errors.Is(err, db.ErrNoRows) {
+		return e, fault.NotFoundf("Webhook not found")
+	}
+	if err != nil {
+		return e, fmt.Errorf("read webhook: %w", err)
+	}
+	return e, nil
+}
+
+func getEndpoint(ctx context.Context, r db.Reader, teamID, endpointID string) (Endpoint, error) {
+	return oneEndpoint(scanEndpoint(r.QueryRow(ctx, `SELECT `+endpointColumns+` FROM webhooks
+		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, endpointID, teamID)))
+}
+
+// lockEndpoint reads an endpoint that the transaction changes. The update that changes nothing takes the row's lock on
+// PostgreSQL, so that of two changes the second sees the first.
+func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (Endpoint, error) {
+	return oneEndpoint(scanEndpoint(tx.QueryRow(ctx, `UPDATE webhooks SET status = status
+		WHERE id = $1 AND team_id = $2 AND status <> 'deleted' RETURNING `+endpointColumns, endpointID, teamID)))
+}
+
+func listEndpoints(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Endpoint, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + endpointColumns + ` FROM webhooks
+		WHERE team_id = $1 AND status <> 'deleted'`, ID: "id", Args: []any{teamID}}, p, scanEndpoint)
+}
+
+func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM webhooks WHERE team_id = $1 AND status <> 'deleted'`, teamID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count webhooks: %w", err)
+	}
+	return n, nil
+}
+
+// teamEndpoints returns all endpoints of a team that are not deleted, oldest first.
+func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint, error) {
+	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE team_id = $1 AND status <> 'deleted' ORDER BY id
+		LIMIT $2`, teamID, 2*maxPerTeam)
+	all, err := db.Collect(rows, err, func(r db.Row) (*Endpoint, error) {
+		e, err := scanEndpoint(r)
+		return &e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the webhooks of team %s: %w", teamID, err)
+	}
+	return all, nil
+}
+
+// markFailing notes when an endpoint began to fail; one that is noted already stays.
+func markFailing(ctx context.Context, tx *db.Tx, e *Endpoint) {
+	tx.Queue(ctx, `UPDATE webhooks SET failing_since = $3 WHERE id = $1 AND team_id = $2 AND failing_since = 0`,
+		e.ID, e.TeamID, tx.Now().UnixMicro())
+}
+
+func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
+	tx.Queue(ctx, `UPDATE webhooks SET failing_since = 0, warned = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, false)
+}
+
+// failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not say so: it is kept
+// lazily.
+func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time) (bool, error) {
+	var n int
+	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries
+		WHERE webhook_id = $1 AND team_id = $2 AND status = 'success' AND finished_at > $3 LIMIT 1) x`,
+		e.ID, e.TeamID, since.UnixMicro()).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("look for successes of webhook %s: %w", e.ID, err)
+	}
+	return n == 0, nil
+}
+
+// warn notes that the team is told of a failing endpoint. It reports whether it was this transaction that noted it.
+func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID, true)
+	if err != nil {
+		return false, fmt.Errorf("note a warning about webhook %s: %w", e.ID, err)
+	}
+	return n > 0, nil
+}
+
+// disable takes an endpoint out of use for failing. It reports whether it was this transaction that did.
+func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
+		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())
+	if err != nil {
+		return false, fmt.Errorf("disable webhook %s: %w", e.ID, err)
+	}
+	return n > 0, nil
+}

@@ -1,0 +1,176 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
+	tx.Queue(ctx, `INSERT INTO webhook_messages (id, team_id, type, payload, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		m.ID, m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
+}
+
+func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry) {
+	tx.Queue(ctx, `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at, finished_at)
+		VALUES ($1, $2, $3, $4, 'pending', 0, 0, 0)`, endpointID, m.ID, m.TeamID, m.chain)
+}
+
+// openMessages returns those of a job's messages that are open, in order. held is when an earlier message of their chain is tried
+// next, 0 when that is now, and -1 when there is none.
+func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
+	list, args := db.In([]any{endpointID, teamID, ids[0]}, ids)
+	held = -1
+	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
+			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')), -1)
+		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
+		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id IN `+list+` AND d.status IN ('pending', 'attempting')
+		ORDER BY d.message_id`, args...)
+	open, err = db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
+		err = r.Scan(&m.ID, &m.Tries, &m.Payload, &held)
+		return m, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("load messages of webhook %s: %w", endpointID, err)
+	}
+	return open, held, nil
+}
+
+// settled is what an attempt makes of a delivery.
+type settled struct {
+	TeamID, EndpointID, MessageID string
+	State                         State
+	Tries                         int
+	NextAt                        time.Time
+}
+
+// saveDelivery records an attempt of the schedule. What a replay has delivered meanwhile stays a success.
+func saveDelivery(ctx context.Context, tx *db.Tx, d *settled) {
+	finished := int64(0)
+	if d.State == Success || d.State == Failed {
+		finished = tx.Now().UnixMicro()
+	}
+	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = $4, tries = $5, next_at = $6, finished_at = $7
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND status <> 'success'`,
+		d.EndpointID, d.MessageID, d.TeamID, string(d.State), d.Tries, db.Micros(d.NextAt), finished)
+}
+
+func markSuccess(ctx context.Context, tx *db.Tx, d *settled) {
+	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'success', next_at = 0, finished_at = $4
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, d.EndpointID, d.MessageID, d.TeamID, tx.Now().UnixMicro())
+}
+
+func failOpen(ctx context.Context, tx *db.Tx, teamID, endpointID string, ids []string) {
+	list, args := db.In([]any{endpointID, teamID, tx.Now().UnixMicro()}, ids)
+	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'failed', next_at = 0, finished_at = $3
+		WHERE webhook_id = $1 AND team_id = $2 AND message_id IN `+list+` AND status IN ('pending', 'attempting')`, args...)
+}
+
+func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string) {
+	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'pending', tries = 0, next_at = 0, finished_at = 0
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, endpointID, messageID, teamID)
+}
+
+func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason string) {
+	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error, started_at, duration)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, d.EndpointID, d.MessageID, newAttemptID(), d.TeamID, a.code, a.body, reason,
+		a.at.UnixMicro(), a.took.Microseconds())
+}
+
+type failedMessage struct{ ID, chain string }
+
+// failedMessages returns at most limit messages of a recovery, oldest first.
+func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery, limit int) ([]failedMessage, error) {
+	rows, err := r.Query(ctx, `SELECT message_id, chain FROM webhook_deliveries
+		WHERE webhook_id = $1 AND team_id = $2 AND status = 'failed' AND message_id >= $3 AND message_id < $4
+		ORDER BY message_id LIMIT $5`, x.Endpoint, teamID, x.From, x.To, limit)
+	return db.Collect(rows, err, func(r db.Row) (m failedMessage, err error) {
+		err = r.Scan(&m.ID, &m.chain)
+		return m, err
+	})
+}
+
+func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, state State, p page.Page) ([]Message, bool, error) {
+	q := page.Select{Text: `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at FROM webhook_deliveries d
+		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
+		Args: []any{endpointID, teamID}}
+	if state != "" {
+		q.Text += ` AND d.status = '` + string(state) + `'` // one of four words; as a literal it finds the index of failures
+	}
+	return page.Query(ctx, r, q, p, func(r db.Row) (Message, error) { return scanMessage(r) })
+}
+
+func scanMessage(r db.Row, more ...any) (m Message, err error) {
+	var kind, state string
+	var created, next int64
+	err = r.Scan(append([]any{&m.ID, &kind, &created, &state, &next}, more...)...)
+	m.Type, m.CreatedAt, m.State, m.NextAt = events.Type(kind), db.Time(created), State(state), db.Time(next)
+	return m, err
+}
+
+func getMessage(ctx context.Context, r db.Reader, teamID, endpointID, messageID string) (Message, error) {
+	var payload string
+	m, err := scanMessage(r.QueryRow(ctx, `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at, m.payload
+		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
+		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3`, endpointID, messageID, teamID), &payload)
+	if errors.Is(err, db.ErrNoRows) {
+		return m, fault.NotFoundf("Webhook event not found")
+	}
+	if err != nil {
+		return m, fmt.Errorf("read webhook event: %w", err)
+	}
+	m.Payload = payload
+	return m, nil
+}
+
+func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageID string, p page.Page) ([]Attempt, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT id, status_code, response, error, started_at, duration FROM webhook_attempts
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id", Args: []any{endpointID, messageID, teamID}}, p,
+		func(r db.Row) (a Attempt, err error) {
+			var started, took int64
+			err = r.Scan(&a.ID, &a.Code, &a.Response, &a.Error, &started, &took)
+			a.StartedAt, a.Duration = db.Time(started), time.Duration(took)*time.Microsecond
+			return a, err
+		})
+}
+
+// allEndpoints returns endpoints of all teams, deleted ones too, in the order of their ids.
+func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]Endpoint, error) {
+	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+	all, err := db.Collect(rows, err, scanEndpoint)
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks to sweep: %w", err)
+	}
+	return all, nil
+}
+
+// sweepEndpoint removes some of what an endpoint was told before a message, and says how much. Of a deleted endpoint that has had nothing
+// left for an hour it removes the endpoint: by then every node knows that there is nothing to be told.
+func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
+	for _, table := range []struct{ name, id string }{{"webhook_attempts", "id"}, {"webhook_deliveries", "message_id"}} {
+		gone, err := tx.Exec(ctx, `DELETE FROM `+table.name+` WHERE webhook_id = $1 AND team_id = $2 AND `+table.id+` IN (
+			SELECT `+table.id+` FROM `+table.name+` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4)
+			AND message_id < $3`, e.ID, e.TeamID, before, limit)
+		if err != nil {
+			return 0, err
+		}
+		n += gone
+	}
+	if n == 0 && e.Status == deleted {
+		tx.Queue(ctx, `DELETE FROM webhooks WHERE id = $1 AND team_id = $2 AND status = 'deleted' AND disabled_at < $3`,
+			e.ID, e.TeamID, tx.Now().Add(-time.Hour).UnixMicro())
+	}
+	return n, nil
+}
+
+// sweepMessages removes some messages of all teams that are before an id, and says how many.
+func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1 ORDER BY id LIMIT $2)`,
+		before, limit)
+}

@@ -2,7 +2,7 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test lint deps fuzz bench kill build
+.PHONY: test lint deps fuzz bench kill postfix build
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -35,3 +35,7 @@ bench: build deps
 ROUNDS ?= 20
 kill: deps
 	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/
+
+# A real Postfix on loopback relays to our MX, takes our outgoing mail, and bounces what cannot be delivered. Needs root.
+postfix:
+	@bash scripts/postfix

@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/smtp"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/smtptest"
+)
+
+// withPostfix skips a test unless scripts/postfix has looked that everything is there.
+func withPostfix(t *testing.T) {
+	t.Helper()
+	if os.Getenv("POSTRIDER_TEST_POSTFIX") == "" {
+		t.Skip("needs a Postfix and root, which Postfix starts as: run make postfix")
+	}
+}
+
+// relayed is a Postrider that sends through a Postfix and takes what that one relays to it. Mail for far.example ends
+// at a host that knows one address.
+func relayed(t *testing.T) (*node, *postfix) {
+	t.Helper()
+	far := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
+		switch to {
+		case "known@far.example":
+			return ""
+		case "full@far.example":
+			return "452 4.2.2 The mailbox is full"
+		}
+		return "550 5.1.1 No such user here"
+	}})
+	mx := freeAddr(t)
+	p := startPostfix(t, "acme.example "+route(mx), ".acme.example "+route(mx), "far.example "+route(far.Addr))
+	n := start(t, nil, "--relay", p.addr, "--relay-tls", "none", "--smtp-in", mx)
+	n.must(http.MethodPost, "/domains", `{"name":"acme.example","capabilities":{"receiving":"enabled"}}`, nil)
+	return n, p
+}
+
+// route sends mail to one host, in the words of transport(5).
+func route(addr string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	return fmt.Sprintf("smtp:[%s]:%s", host, port)
+}
+
+// TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the MX, and has
+// all of it back from the API, octet by octet.
+func TestPostfixRelaysToUs(t *testing.T) {
+	withPostfix(t)
+	n, p := relayed(t)
+	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000), "naïve café.txt": []byte("one\r\ntwo\r\n")}
+	if err := smtp.SendMail(p.addr, nil, "alice@elsewhere.example", []string{"anyone@acme.example"}, multipart(parts)); err != nil {
+		t.Fatal(err)
+	}
+	type received struct {
+		ID, From, Subject, Text, HTML string
+		To                            []string
+		ReceivedFor                   []string `json:"received_for"`
+		Headers                       map[string]string
+		Raw                           struct {
+			URL string `json:"download_url"`
+		}
+		Attachments []struct {
+			ID, Filename string
+			Size         int
+		}
+	}
+	var list struct{ Data []received }
+	eventually(t, 20*time.Second, "the message is received", func() bool {
+		n.must(http.MethodGet, "/emails/receiving", "", &list)
+		return len(list.Data) > 0
+	})
+	var e received
+	n.must(http.MethodGet, "/emails/receiving/"+list.Data[0].ID+"?html_format=cid", "", &e)
+	if e.From != "alice@elsewhere.example" || e.Subject != "Grüße through Postfix" || strings.Join(e.To, " ") != "anyone@acme.example" ||
+		strings.Join(e.ReceivedFor, " ") != "anyone@acme.example" || strings.TrimSpace(e.Text) != "Hello from afar." || !strings.Contains(e.HTML, "cid:picture") {
+		t.Errorf("received %+v", e)
+	}
+	if !strings.Contains(e.Headers["received"], "relay.postfix.example") {
+		t.Errorf("the trace does not show the relay: %q", e.Headers["received"])
+	}
+	if len(e.Attachments) != len(parts) {
+		t.Errorf("attachments: %+v", e.Attachments)
+	}
+	for _, a := range e.Attachments {
+		var one struct {
+			URL string `json:"download_url"`
+		}
+		n.must(http.MethodGet, "/emails/receiving/"+e.ID+"/attachments/"+a.ID, "", &one)
+		content, _ := get(t, one.URL, http.StatusOK)
+		want, ok := parts[a.Filename]
+		if !ok || sha256.Sum256([]byte(content)) != sha256.Sum256(want) || a.Size != len(want) {
+			t.Errorf("attachment %q: %d octets, size %d, want %d", a.Filename, len(content), a.Size, len(want))
+		}
+	}
+	if raw, _ := get(t, e.Raw.URL, http.StatusOK); !strings.Contains(raw, "Subject: =?UTF-8?") {
+		t.Errorf("the raw message is\n%.500s", raw)
+	}
+}
+
+// TestPostfixBounces sends mail that Postfix takes and cannot deliver. Its report comes back to the return path and
+// becomes an event; an address that does not exist is suppressed, one whose mailbox is full is not.
+func TestPostfixBounces(t *testing.T) {
+	withPostfix(t)
+	n, _ := relayed(t)
+	for _, test := range []struct {
+		to, last, kind string
+		suppressed     int // status of GET /suppressions/{address}
+	}{
+		{"known@far.example", "delivered", "", http.StatusNotFound},
+		{"unknown@far.example", "bounced", "Permanent", http.StatusOK},
+		{"full@far.example", "bounced", "Transient", http.StatusNotFound},
+	} {
+		var sent struct{ ID string }
+		n.must(http.MethodPost, "/emails", `{"from":"hello@acme.example","to":"`+test.to+`","subject":"Hello","text":"Hello."}`, &sent)
+		var events struct {
+			Data []struct {
+				Type, Recipient string
+				Data            json.RawMessage
+			}
+		}
+		eventually(t, 30*time.Second, test.to+" is "+test.last, func() bool {
+			var email struct {
+				Last string `json:"last_event"`
+			}
+			n.must(http.MethodGet, "/emails/"+sent.ID, "", &email)
+			return email.Last == test.last
+		})
+		n.must(http.MethodGet, "/emails/"+sent.ID+"/events", "", &events)
+		bounced := ""
+		for _, e := range events.Data {
+			if strings.HasSuffix(e.Type, "bounced") {
+				bounced += string(e.Data)
+			}
+		}
+		var attempts struct{ Data []struct{ Outcome string } }
+		n.must(http.MethodGet, "/emails/"+sent.ID+"/attempts", "", &attempts)
+		if len(attempts.Data) != 1 || attempts.Data[0].Outcome != "delivered" {
+			t.Errorf("%s: Postfix did not take the message at once: %+v", test.to, attempts.Data)
+		}
+		if (bounced == "") != (test.kind == "") || !strings.Contains(bounced, test.kind) {
+			t.Errorf("%s: bounced with %s, want %q", test.to, bounced, test.kind)
+		}
+		if status, err := n.call(t.Context(), http.MethodGet, "/suppressions/"+test.to, "", nil); status != test.suppressed {
+			t.Errorf("%s: suppression: status %d, %v, want %d", test.to, status, err, test.suppressed)
+		}
+	}
+}
+
+func random(t *testing.T, n int) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := io.ReadFull(rand.Reader, b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// multipart writes a message as a mail program would: text and HTML with a picture in it, and two attachments.
+func multipart(parts map[string][]byte) []byte {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\r\n", args...) }
+	file := func(boundary, name, headers string) {
+		line("--%s\r\n%s\r\nContent-Transfer-Encoding: base64\r\n", boundary, headers)
+		text := base64.StdEncoding.EncodeToString(parts[name])
+		for ; len(text) > 76; text = text[76:] {
+			line("%s", text[:76])
+		}
+		line("%s", text)
+	}
+	line("From: Alice <alice@elsewhere.example>\r\nTo: anyone@acme.example\r\nSubject: =?UTF-8?Q?Gr=C3=BC=C3=9Fe_through_Postfix?=")
+	line("Message-ID: <1@elsewhere.example>\r\nDate: Wed, 04 Mar 2026 05:06:07 +0000\r\nMIME-Version: 1.0")
+	line("Content-Type: multipart/mixed; boundary=mixed\r\n")
+	line("--mixed\r\nContent-Type: multipart/related; boundary=related\r\n")
+	line("--related\r\nContent-Type: multipart/alternative; boundary=alt\r\n")
+	line("--alt\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nHello from afar.")
+	line("--alt\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<p>Hello from <img src=\"cid:picture\"></p>\r\n--alt--")
+	file("related", "picture.png", "Content-Type: image/png\r\nContent-ID: <picture>\r\nContent-Disposition: inline; filename=picture.png")
+	line("--related--")
+	file("mixed", "report.pdf", "Content-Type: application/pdf\r\nContent-Disposition: attachment; filename=report.pdf")
+	file("mixed", "naïve café.txt", "Content-Type: text/plain\r\nContent-Disposition: attachment; filename*=UTF-8''na%%C3%%AFve%%20caf%%C3%%A9.txt")
+	line("--mixed--")
+	return []byte(b.String())
+}

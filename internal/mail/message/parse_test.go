@@ -10,9 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// crlf is a message as tests write it.
-func crlf(s string) []byte { return []byte(strings.ReplaceAll(s, "\n", "\r\n")) }
-
 // summary is what of a message is compared: the files by their names, types and beginnings.
 func summary(p *Parsed) string {
 	var b strings.Builder

@@ -18,7 +18,6 @@ type partHead struct {
 	contentID   string
 	location    bool // it has a Content-Location
 	encoding    string
-	subject     string // of a message
 }
 
 // maxParameters bounds the parameters of a field that are read; maxPartField the octets.

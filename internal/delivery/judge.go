@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
@@ -34,7 +35,7 @@ type verdict struct {
 	state    state
 	until    time.Time      // of delayed: the next try
 	bounce   *events.Bounce // of bounced
-	fault    blame          // of delayed and bounced
+	fault    report.Fault   // of delayed and bounced
 	throttle bool           // the host asks for less
 	hint     time.Duration  // for how long, when it says so
 	complain bool           // of delivered: a test address that then complains
@@ -55,15 +56,15 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 		return verdict{state: delivered}
 	}
 	c := classify(a.stage, r)
-	v := verdict{fault: c.fault, state: bounced}
+	v := verdict{fault: c.Fault, state: bounced}
 	early := a.stage == smtpclient.StageConnect || a.stage == smtpclient.StageGreeting || a.stage == smtpclient.StageHello ||
 		a.stage == smtpclient.StageTLS || a.stage == smtpclient.StageAuth
 	// A host that will not even hear who writes to whom has refused us, for the time being, and not the recipient.
 	if !r.Permanent() || a.unknown || early && !r.Local {
 		v.hint = waitHint(r.Text)
 		v.state = delayed
-		v.throttle = !r.Local && (c.throttle || r.Code == 421 && !isGreylist(c) ||
-			strings.HasPrefix(r.Enhanced, "4.7.") && c.fault == ours && c.sub == general)
+		v.throttle = !r.Local && (c.Throttle || r.Code == 421 && !c.Greylisted() ||
+			strings.HasPrefix(r.Enhanced, "4.7.") && c.Fault == report.Ours && c.SubType == report.General)
 		v.soft = !r.Local && !v.throttle && (a.stage == smtpclient.StageGreeting || a.stage == smtpclient.StageMail)
 		if !exhausted {
 			v.until = now.Add(max(wait, min(v.hint, hintMax)))
@@ -71,18 +72,30 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 		}
 		v.state = bounced
 		// The host never said no for good, so the address may well be good.
-		c.typ, c.suppress = transient, false
-		if c.sub == undetermined || c.sub == noEmail {
-			c.sub = general
+		c.Type, c.Suppress = report.Transient, false
+		if c.SubType == report.Undetermined || c.SubType == report.NoEmail {
+			c.SubType = report.General
 		}
-		c.say = "The message could not be delivered in time; the last answer was this. " + c.say
+		c.Say = "The message could not be delivered in time; the last answer was this. " + c.Say
 	}
-	v.bounce = &events.Bounce{Type: c.typ, SubType: c.sub, Message: c.say, Suppress: c.suppress,
+	v.bounce = &events.Bounce{Type: c.Type, SubType: c.SubType, Message: c.Say, Suppress: c.Suppress,
 		DiagnosticCode: []string{"smtp; " + r.String()}}
 	return v
 }
 
-func isGreylist(c class) bool { return c.say == greylist.say }
+// classify says what sort of refusal a reply is, by what had been said when it came.
+func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
+	scope := report.ScopeSession
+	switch stage {
+	case smtpclient.StageMail:
+		scope = report.ScopeSender
+	case smtpclient.StageRcpt:
+		scope = report.ScopeRecipient
+	case smtpclient.StageData, smtpclient.StageFinal:
+		scope = report.ScopeMessage
+	}
+	return report.Refusal{Code: r.Code, Enhanced: r.Enhanced, Text: r.Text, Scope: scope, Local: r.Local}.Class()
+}
 
 // waitHint reads how long a host asks to wait, as in "try again in 5 minutes" or "retry after 300 seconds"; 0 when it does
 // not say. The result is bounded by a day.

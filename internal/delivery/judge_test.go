@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
@@ -25,6 +26,15 @@ func parseReply(t testing.TB, line string) smtpclient.Reply {
 	}
 	return r
 }
+
+// The words of package report, short enough for a table.
+const (
+	permanent, transient, undetermined = report.Permanent, report.Transient, report.Undetermined
+	general, noEmail, mailboxFull      = report.General, report.NoEmail, report.MailboxFull
+	messageTooLarge, contentRejected   = report.MessageTooLarge, report.ContentRejected
+	attachmentRejected                 = report.AttachmentRejected
+	recipients, ours, theirs           = report.Recipients, report.Ours, report.Hosts
+)
 
 // What a row of the table expects.
 const (
@@ -69,7 +79,7 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s: diagnostic code %q, want %q", row.reply, v.bounce.DiagnosticCode, want)
 			}
 		} else {
-			sub = classify(a.stage, a.reply).sub
+			sub = classify(a.stage, a.reply).SubType
 			if want := now.Add(wait); v.until.Before(want) {
 				t.Errorf("%s: tried again at %v, before %v", row.reply, v.until, want)
 			}
@@ -87,7 +97,7 @@ func TestJudge(t *testing.T) {
 var judged = []struct {
 	stage, reply string
 	want, sub    string
-	fault        blame
+	fault        report.Fault
 }{
 	// The address does not exist.
 	{"", "550 5.1.1 The email account that you tried to reach does not exist. Please try double-checking the recipient's email address for typos or unnecessary spaces. For more information, go to https://support.google.com/mail/?p=NoSuchUser a1-20020a05 - gsmtp", hard, general, recipients},

@@ -61,8 +61,9 @@ func (s simulation) verdict(r smtpclient.Reply) verdict {
 	case actSuppressed:
 		return verdict{state: suppressed}
 	case actBounced, actUnknown:
-		return verdict{state: bounced, fault: recipients, bounce: &events.Bounce{Type: permanent, SubType: general,
-			Message: noMailbox.say, DiagnosticCode: []string{"smtp; " + r.String()}, Simulated: true}}
+		c := classify(smtpclient.StageRcpt, r)
+		return verdict{state: bounced, fault: c.Fault, bounce: &events.Bounce{Type: c.Type, SubType: c.SubType,
+			Message: c.Say, DiagnosticCode: []string{"smtp; " + r.String()}, Simulated: true}}
 	}
 	return verdict{state: delivered, complain: s == actComplained}
 }

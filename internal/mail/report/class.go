@@ -1,0 +1,155 @@
+package report
+
+import "strings"
+
+// Fault is whose fault a refusal is: it decides who has to do something, and whether an address may be suppressed.
+type Fault string
+
+const (
+	Recipients Fault = "recipient" // the address, for its owner or its author to mend
+	Ours       Fault = "ours"      // this installation or the sender: reputation, authentication, content, protocol
+	Hosts      Fault = "host"      // the receiving side: its rules, its load, its mistakes
+)
+
+// Bounce types and sub-types (webhook reference section 2.3).
+const (
+	Permanent    = "Permanent"
+	Transient    = "Transient"
+	Undetermined = "Undetermined" // also a sub-type
+
+	General            = "General"
+	NoEmail            = "NoEmail"
+	MailboxFull        = "MailboxFull"
+	MessageTooLarge    = "MessageTooLarge"
+	ContentRejected    = "ContentRejected"
+	AttachmentRejected = "AttachmentRejected"
+)
+
+// Class is a sort of refusal.
+type Class struct {
+	Type, SubType string
+	Fault         Fault
+	Suppress      bool   // the address is at fault for good
+	Throttle      bool   // the host asks for less, or for a pause
+	Say           string // what the refusal means, for people
+}
+
+// Greylisted reports whether the host refuses new senders at first, and takes the mail at a later try.
+func (c Class) Greylisted() bool { return c.Say == greylist.Say }
+
+// Scope is what a host refused: the less it knew of the recipient, the less its words say of that.
+type Scope uint8
+
+const (
+	ScopeRecipient Scope = iota // the recipient, or it is not known what
+	ScopeMessage                // the message, when it knew the recipient
+	ScopeSender                 // the sender
+	ScopeSession                // the connection: greeting, TLS, authentication
+)
+
+// Refusal is what a host said no with.
+type Refusal struct {
+	Code     int    // 400 to 599; 0 when it is not known
+	Enhanced string // "5.1.1" (RFC 3463), or empty
+	Text     string // without the codes; it may have several lines
+	Scope    Scope
+	Local    bool // we said so ourselves, for a reason that we know
+}
+
+// Classify says what sort of refusal a host's words about a recipient are. Of code and enhanced either may be missing.
+func Classify(code int, enhanced, text string) Class {
+	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
+}
+
+// Class says what sort of refusal it is.
+func (r Refusal) Class() Class {
+	text := strings.ToLower(strings.ReplaceAll(r.Text, "\n", " "))
+	c, ok := match(marks, text)
+	if !ok {
+		c = r.byCode(text)
+	}
+	if !c.Suppress || r.Local {
+		return c
+	}
+	// What would silence an address for good must not be a word of the host's about us, nor an answer to MAIL.
+	if other, ok := match(texts, text); ok {
+		switch other {
+		case badSender, unauthentic, identity, reputation, rate:
+			return other
+		case content:
+			if strings.Contains(text, "spam") || strings.Contains(text, "virus") {
+				return other
+			}
+		}
+	}
+	if r.Scope == ScopeSender || strings.Contains(text, "temporar") || strings.Contains(text, "try again later") {
+		return policy
+	}
+	return c
+}
+
+// byCode is Class by the enhanced code, then by the basic one with the text.
+func (r Refusal) byCode(text string) Class {
+	if len(r.Enhanced) > 2 {
+		detail := r.Enhanced[2:]
+		if detail == "4.1" && strings.Contains(text, "access denied") {
+			return noMailboxAt // Exchange Online's edge for an address that its directory does not have.
+		}
+		if detail == "1.10" && !r.Local && r.Code != 556 && !strings.Contains(text, "null") {
+			return noMailbox // Exchange Online's code for an unknown recipient; RFC 7505 gives it to a null MX.
+		}
+		if c, ok := byEnhanced[detail]; ok {
+			return c
+		}
+		if strings.HasPrefix(detail, "7.6") && len(detail) == 5 {
+			return reputation // 5.7.606 to 5.7.649, Exchange Online's list of banned addresses.
+		}
+		if strings.HasPrefix(detail, "7.") {
+			if c, ok := match(texts, text); ok && !c.Suppress {
+				return c
+			}
+			return policy
+		}
+	}
+	switch r.Code {
+	case 521:
+		return noDomain // The host takes no mail (RFC 7504).
+	case 556:
+		return nullMX
+	case 530, 534, 535, 538:
+		return credentials
+	case 500, 501, 502, 503, 504, 555:
+		if c, ok := match(texts, text); ok && c.Suppress && r.Scope == ScopeRecipient {
+			return c
+		}
+		return protocol
+	}
+	if c, ok := match(texts, text); ok {
+		if c.Suppress && r.Scope != ScopeRecipient && r.Scope != ScopeMessage {
+			return policy
+		}
+		return c
+	}
+	switch r.Code {
+	case 551:
+		return relaying
+	case 552:
+		return full
+	case 421, 451, 450, 452, 454:
+		return trouble
+	case 541, 571:
+		return policy
+	}
+	return unclear
+}
+
+func match(rules []textRule, text string) (Class, bool) {
+	for _, r := range rules {
+		for _, w := range r.when {
+			if strings.Contains(text, w) {
+				return r.is, true
+			}
+		}
+	}
+	return Class{}, false
+}

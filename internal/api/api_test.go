@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,7 +30,9 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
@@ -82,6 +85,8 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets, Guard: netguard.New(netguard.Options{}),
 		Domains: s.Domains, Log: quiet})
 	hall.Listen(s.Webhooks)
+	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"}, PublicURL: "https://postrider.test"},
+		receiving.Parts{DB: d, Hallway: hall, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: quiet})
 
 	for _, name := range []string{"full", "other", "suspended"} {
 		team, err := s.Teams.Create(context.Background(), name, "")
@@ -164,7 +169,8 @@ type names struct {
 }
 
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|re_\w{8}_\w{24}` +
-	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}|verification=[0-9a-f]{32}|(/download/|token=)[\w.-]{40,}|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}`)
+	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}|verification=[0-9a-f]{32}|(/download/(received/|raw/)?|token=)[\w.-]{40,}` +
+	`|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`)
 
 func (n *names) hide(text string) string {
 	return changing.ReplaceAllStringFunc(text, func(s string) string {
@@ -174,9 +180,11 @@ func (n *names) hide(text string) string {
 		case strings.HasPrefix(s, "verification="):
 			return "verification=<value>"
 		case strings.HasPrefix(s, "/download/"), strings.HasPrefix(s, "token="):
-			return s[:strings.IndexAny(s[1:], "/=")+2] + "<link>"
+			return s[:strings.LastIndexAny(s, "/=")+1] + "<link>"
 		case strings.HasPrefix(s, "whsec_"):
 			return "<secret>"
+		case strings.HasSuffix(s, " +0000"):
+			return "<date>"
 		case strings.HasPrefix(s, "re_"):
 		case strings.Contains(s, "T") && strings.HasSuffix(s, "Z"):
 			return "<iso time>"
@@ -198,6 +206,31 @@ func (n *names) hide(text string) string {
 
 func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
 
+// receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns what is answered.
+func (f *office) receive(t *testing.T, text string) string {
+	t.Helper()
+	head, message, _ := strings.Cut(text, "\n\n")
+	c, err := f.Services.Receiving.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"), Hello: "mail.example.org"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	words := strings.Fields(head)
+	if err := c.Mail(t.Context(), strings.Trim(words[1], "<>"), smtpserver.MailOptions{}); err != nil {
+		return err.Error()
+	}
+	for _, to := range words[2:] {
+		if err := c.Rcpt(t.Context(), to); err != nil {
+			return err.Error()
+		}
+	}
+	id, err := c.Data(t.Context(), strings.NewReader(strings.ReplaceAll(message, "\n", "\r\n")))
+	if err != nil {
+		return err.Error()
+	}
+	return "250 " + id
+}
+
 // TestScenarios carries out the files below testdata, on both engines. A file is a conversation:
 //
 //	What it shows, in words. Options stand in lines of their own, see scenarioOptions.
@@ -212,7 +245,7 @@ func (n *names) show(text string) string { return strings.NewReplacer(n.back...)
 //
 //	{"statusCode":401,...}
 //
-// Requests are written as office.do takes them. Answers are compared byte for byte, but ids, tokens and times have names: the first
+// Requests are written as office.do takes them, or begin with RECEIVE as office.receive does. Answers are compared byte for byte, but ids, tokens and times have names: the first
 // id that is seen in a file is <id1>, and may be used so in later requests. Run the test with -update to write the answers
 // into the file, and read the difference.
 func TestScenarios(t *testing.T) {
@@ -271,8 +304,14 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 	n := &names{of: map[string]string{}, n: map[string]int{}}
 	got := parts[0]
 	for i := 1; i < len(parts); i += 2 {
-		w := f.do(t, n.show(strings.TrimSuffix(parts[i], "\n")))
-		got += "-- request --\n" + parts[i] + "-- response --\n" + strconv.Itoa(w.Code) + "\n"
+		request := n.show(strings.TrimSuffix(parts[i], "\n"))
+		got += "-- request --\n" + parts[i] + "-- response --\n"
+		if strings.HasPrefix(request, "RECEIVE ") {
+			got += n.hide(f.receive(t, request)) + "\n"
+			continue
+		}
+		w := f.do(t, request)
+		got += strconv.Itoa(w.Code) + "\n"
 		if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
 			got += "Content-Type: " + ct + "\n"
 		}

@@ -40,6 +40,11 @@ func parameters(name string) *huma.Param {
 		p.Schema.Format = "uuid"
 	case "from", "to":
 		p.Description = "An ISO 8601 date or datetime; to is itself left out."
+	case "thread_id":
+		p.Description, p.Schema.Format = "Only emails of this conversation.", "uuid"
+	case "html_format":
+		p.Description = "data_uri puts inline images into the HTML; cid leaves their names as they were sent."
+		p.Schema.Enum, p.Schema.Default = []any{"data_uri", "cid"}, "data_uri"
 	case "origin":
 		p.Schema.Enum = []any{"bounce", "complaint", "manual"}
 	}

@@ -27,6 +27,10 @@ GET /domains/{}
 GET /domains/{}/claim
 GET /emails
 GET /emails/metrics
+GET /emails/receiving
+GET /emails/receiving/{}
+GET /emails/receiving/{}/attachments
+GET /emails/receiving/{}/attachments/{}
 GET /emails/{}
 GET /emails/{}/attachments
 GET /emails/{}/attachments/{}

@@ -32,6 +32,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
@@ -40,21 +41,22 @@ import (
 
 // node is one running Postrider: every part, built and joined.
 type node struct {
-	c        config.Config
-	log      *slog.Logger
-	db       *db.DB
-	blobs    *blob.Store
-	queue    *jobs.Queue
-	runner   *jobs.Runner
-	teams    *teams.Service
-	domains  *domains.Service
-	emails   *emails.Service
-	delivery *delivery.Service
-	logs     *requestlog.Service
-	handler  http.Handler
-	mux      *http.ServeMux
-	lock     *os.File
-	unsigned bool // for measurements
+	c         config.Config
+	log       *slog.Logger
+	db        *db.DB
+	blobs     *blob.Store
+	queue     *jobs.Queue
+	runner    *jobs.Runner
+	teams     *teams.Service
+	domains   *domains.Service
+	emails    *emails.Service
+	delivery  *delivery.Service
+	receiving *receiving.Service
+	logs      *requestlog.Service
+	handler   http.Handler
+	mux       *http.ServeMux
+	lock      *os.File
+	unsigned  bool // for measurements
 }
 
 func newLogger(c config.Config, w io.Writer) *slog.Logger {
@@ -109,8 +111,7 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, unsigned bo
 	if err != nil {
 		return n, fmt.Errorf("read dns_servers: %w", err)
 	}
-	n.build(keys, resolve.NewCached(dns, 50_000))
-	return n, nil
+	return n, n.build(keys, resolve.NewCached(dns, 50_000))
 }
 
 func openKeyring(c config.Config) (*keyring.Keyring, error) {
@@ -136,7 +137,7 @@ func (n *node) lockFolder() error {
 }
 
 // build joins the parts, from the ground up.
-func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
+func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	c := n.c
 	hall := &events.Hallway{}
 	n.queue = jobs.NewQueue(n.db)
@@ -169,11 +170,18 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.unsigned}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Log: n.log})
 
+	var err error
+	if n.receiving, err = n.newReceiving(hall, keys, dns); err != nil {
+		return err
+	}
+
 	n.mux = http.NewServeMux()
-	links.New(n.emails, n.log).Register(n.mux)
+	follow := links.New(n.emails, n.log)
+	follow.Register(n.mux)
+	follow.Received(n.mux, n.receiving)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
-		Logs: n.logs, Webhooks: hooks}, Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
+		Logs: n.logs, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
 		Observe: n.observe})
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
@@ -198,8 +206,10 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) {
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
+		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
 	}
+	return nil
 }
 
 // observe puts an API request into the request log.

@@ -146,6 +146,15 @@ func (l *loader) checkAddresses() {
 			l.wrong("public_url", "%q must be a URL such as https://mail.example.com, without a query", s)
 		}
 	}
+	if !hostPort(c.SMTPInListen, true) {
+		l.wrong("smtp_in_listen", "%q is no address; write :25 or 127.0.0.1:1025", c.SMTPInListen)
+	}
+	for i, s := range c.FeedbackAddresses {
+		if local, host, ok := strings.Cut(s, "@"); !ok || local == "" || !domain.MatchString(hostName(host)) {
+			l.wrong("feedback_address", "%q is no address; write fbl@mx.example.com", s)
+		}
+		c.FeedbackAddresses[i] = hostName(s)
+	}
 	for _, s := range c.DNSServers {
 		_, errPort := netip.ParseAddrPort(s)
 		_, errAddr := netip.ParseAddr(strings.Trim(s, "[]"))
@@ -200,9 +209,14 @@ func (l *loader) checkNumbers() {
 	between("signers", c.Signers, 0, 10_000)
 	between("lane_concurrency", c.LaneConcurrency, 1, 10_000)
 	between("connections_max", c.ConnectionsMax, 1, 100_000)
+	between("smtp_in_connections", c.SMTPInConnections, 1, 100_000)
+	between("smtp_in_per_address", c.SMTPInPerAddress, 0, 100_000)
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
 	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // In this form NaN is refused too.
 		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
+	}
+	if c.SMTPInMaxSize < 64<<10 || c.SMTPInMaxSize > 1<<30 {
+		l.wrong("smtp_in_max_size", "is %v, must be between 64KB and 1GB", c.SMTPInMaxSize)
 	}
 	if c.AttachmentMax < 1<<10 || c.AttachmentMax > 1<<30 {
 		l.wrong("attachment_max", "is %v, must be between 1KB and 1GB", c.AttachmentMax)

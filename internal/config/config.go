@@ -62,6 +62,15 @@ type Config struct {
 	DKIMSelector        string   `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
 	DKIMSelectorEd25519 string   `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
 	CAAIssuer           string   `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
+	SMTPInListen        string   `toml:"smtp_in_listen" default:":25" doc:"Address and port at which mail comes in, with the role receiving."`
+	SMTPInMaxSize       Size     `toml:"smtp_in_max_size" default:"40MB" doc:"Greatest size of a message that comes in."`
+	SMTPInConnections   int      `toml:"smtp_in_connections" default:"1000" doc:"Connections of mail that comes in at the same time."`
+	SMTPInPerAddress    int      `toml:"smtp_in_per_address" default:"50" doc:"Of these, connections from one IPv4 address or one IPv6 network of 64 bits. 0: no limit."`
+	Milter              string   `toml:"milter" doc:"Content filter that is asked about mail that comes in: unix:/path or inet:host:port. Empty: none."`
+	MilterRequired      bool     `toml:"milter_required" default:"false" doc:"Answer 'later' while the content filter does not answer. Otherwise mail comes in unseen then."`
+	CheckAuthentication bool     `toml:"check_authentication" default:"true" doc:"Look into where mail comes from by SPF, DKIM and DMARC. The verdicts are shown with a received email; nothing is refused for them."`
+	OperatorTeam        string   `toml:"operator_team" doc:"Id of the team that receives mail for postmaster@ and abuse@ of this node's hosts. Empty: the team that was made first."`
+	FeedbackAddresses   []string `toml:"feedback_address" doc:"Addresses at which mailbox providers' complaints (feedback loops) arrive. What comes there and is no complaint goes to the operator's team."`
 	ManagedDomain       string   `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`
 	SandboxDomains      []string `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses: bounced@, delivered@ and the like act out an outcome, and onboarding@ may send to one's own address."`
 	SandboxSend         bool     `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`

@@ -43,9 +43,10 @@ type Service struct {
 	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before use.
 	PendingScheduled func(ctx context.Context, domainID string) (bool, error)
 
-	mu      sync.Mutex
-	senders map[string]remembered[Sender]
-	signing map[string]remembered[Signing]
+	mu        sync.Mutex
+	senders   map[string]remembered[Sender]
+	signing   map[string]remembered[Signing]
+	receivers map[string]remembered[Receiver]
 }
 
 type remembered[T any] struct {
@@ -66,6 +67,7 @@ func (s *Service) forget(string) {
 	s.mu.Lock()
 	s.senders = map[string]remembered[Sender]{}
 	s.signing = map[string]remembered[Signing]{}
+	s.receivers = map[string]remembered[Receiver]{}
 	s.mu.Unlock()
 }
 

@@ -281,3 +281,37 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]A
 		return a, err
 	})
 }
+
+// reported reads an email and its recipients for a report about it. It names no team: the signed return path, or the
+// Message-ID, is all that a report has, and the email says whose it is.
+func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error) {
+	e := Reported{ID: emailID}
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, message_id FROM emails WHERE id = $1`, emailID).
+		Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.MessageID)
+	if errors.Is(err, db.ErrNoRows) {
+		return e, fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return e, fmt.Errorf("read the email of a report: %w", err)
+	}
+	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2 ORDER BY position`,
+		emailID, e.TeamID)
+	e.To, err = db.Collect(rows, err, func(r db.Row) (to Destined, err error) {
+		err = r.Scan(&to.Address, &to.Domain)
+		return to, err
+	})
+	return e, err
+}
+
+// lockRecipient makes other transactions that report on the recipient wait for this one. It reports whether there is one.
+func lockRecipient(ctx context.Context, tx *db.Tx, teamID, emailID, address string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND address = $2 AND team_id = $3`,
+		emailID, address, teamID)
+	return n > 0, err
+}
+
+func happened(ctx context.Context, r db.Reader, teamID, emailID, address, typ string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM email_events WHERE email_id = $1 AND team_id = $2 AND recipient = $3 AND type = $4)`,
+		emailID, teamID, address, typ).Scan(&found)
+	return found, err
+}

@@ -11,9 +11,7 @@ import (
 	"html/template"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/postrider/postrider/internal/emails"
@@ -48,15 +46,7 @@ func (l *Links) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer content.Close()
-	h := w.Header()
-	h.Set("Content-Type", a.ContentType)
-	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
-	// Whatever the file is, a browser saves it and takes it for nothing else.
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": a.Filename}))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	h.Set("Cache-Control", "private, no-store")
-	h.Set("X-Robots-Tag", "noindex")
+	saved(w, a.Filename, a.ContentType, a.Size)
 	if _, err := io.Copy(w, content); err != nil && r.Context().Err() == nil {
 		l.log.Warn("a download broke off", "attachment", a.ID, "error", err)
 	}

@@ -128,6 +128,9 @@ func (s *Service) First(ctx context.Context, name, email string) (Team, error) {
 	return t, err
 }
 
+// Oldest returns the team that was made first: the operator's, unless the configuration names another.
+func (s *Service) Oldest(ctx context.Context) (Team, error) { return oldestTeam(ctx, s.d.Reader) }
+
 // Get returns a team.
 func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.d.Reader, teamID)

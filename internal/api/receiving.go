@@ -1,0 +1,194 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/receiving"
+)
+
+// ReceivedItem is a received email in a list.
+type ReceivedItem struct {
+	ID          string         `json:"id"`
+	To          []string       `json:"to"`
+	From        string         `json:"from" doc:"The address alone; the name stands in the header."`
+	CreatedAt   isoTime        `json:"created_at"`
+	Subject     *string        `json:"subject"`
+	MessageID   string         `json:"message_id"`
+	Bcc         []string       `json:"bcc"`
+	Cc          []string       `json:"cc"`
+	ReplyTo     []string       `json:"reply_to"`
+	ReceivedFor []string       `json:"received_for" doc:"The addresses because of which it was received, also when they stand nowhere in the header."`
+	ThreadID    string         `json:"thread_id" doc:"The same for all emails of a conversation."`
+	Attachments []receivedFile `json:"attachments"`
+}
+
+type receivedFile struct {
+	ID                 string  `json:"id"`
+	Filename           *string `json:"filename"`
+	Size               int64   `json:"size" doc:"Bytes."`
+	ContentType        string  `json:"content_type"`
+	ContentID          *string `json:"content_id"`
+	ContentDisposition *string `json:"content_disposition"`
+}
+
+type receivedWire struct {
+	Object string `json:"object"`
+	ReceivedItem
+	HTML           *string            `json:"html"`
+	Text           *string            `json:"text"`
+	HTMLFormat     string             `json:"html_format" enum:"data_uri,cid"`
+	Headers        map[string]string  `json:"headers" doc:"By name in lower case; fields that stand more than once are joined by line feeds."`
+	Raw            rawLink            `json:"raw" doc:"The whole message as it came in."`
+	Authentication *authenticationOut `json:"authentication" doc:"What SPF, DKIM, DMARC and ARC say of where it came from; null when that was not looked at."`
+	Spam           *spamOut           `json:"spam" doc:"What the content filter found; null without one."`
+}
+
+type rawLink struct {
+	DownloadURL string  `json:"download_url" doc:"Works without a key until it expires."`
+	ExpiresAt   isoTime `json:"expires_at"`
+}
+
+type verdictOut struct {
+	Result string `json:"result"`
+	Domain string `json:"domain"`
+	Detail string `json:"detail"`
+}
+
+type authenticationOut struct {
+	SPF    verdictOut   `json:"spf"`
+	DKIM   []verdictOut `json:"dkim"`
+	DMARC  verdictOut   `json:"dmarc"`
+	Policy string       `json:"dmarc_policy"`
+	ARC    verdictOut   `json:"arc"`
+}
+
+type spamOut struct {
+	Action string              `json:"action"`
+	Fields map[string][]string `json:"headers"`
+}
+
+func receivedFileOf(f receiving.File) receivedFile {
+	return receivedFile{f.ID, orNull(f.Filename), f.Size, f.ContentType, orNull(f.ContentID), orNull(f.Disposition)}
+}
+
+func receivedToItem(e receiving.Email) ReceivedItem {
+	files := make([]receivedFile, len(e.Files))
+	for i, f := range e.Files {
+		files[i] = receivedFileOf(f)
+	}
+	return ReceivedItem{e.ID, orEmpty(e.To), e.From, isoTime(e.CreatedAt), orNull(e.Subject), e.MessageID, orEmpty(e.Bcc), orEmpty(e.Cc),
+		orEmpty(e.ReplyTo), orEmpty(e.ReceivedFor), e.ThreadID, files}
+}
+
+func (a *API) listReceived(ctx context.Context, c *Call, _ none) (list[ReceivedItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[ReceivedItem]{}, err
+	}
+	thread := strings.ToLower(c.Query().Get("thread_id"))
+	if c.Query().Has("thread_id") && !id.Valid(thread) {
+		return list[ReceivedItem]{}, fault.Invalidf("thread_id", "The `thread_id` parameter must be the `thread_id` of an email.")
+	}
+	all, more, err := a.Services.Receiving.List(ctx, c.TeamID, thread, p)
+	return listOf(all, more, receivedToItem), err
+}
+
+func (a *API) getReceived(ctx context.Context, c *Call, _ none) (receivedWire, error) {
+	emailID, err := c.ID("email_id")
+	if err != nil {
+		return receivedWire{}, err
+	}
+	format := cmp.Or(c.Query().Get("html_format"), receiving.DataURI)
+	e, content, err := a.Services.Receiving.Get(ctx, c.TeamID, emailID, format)
+	if err != nil {
+		return receivedWire{}, err
+	}
+	link, expires := a.Services.Receiving.RawURL(e.TeamID, e.ID, time.Now())
+	w := receivedWire{Object: "email", ReceivedItem: receivedToItem(e), HTML: content.HTML, Text: content.Text, HTMLFormat: format,
+		Headers: joined(content.Header), Raw: rawLink{link, isoTime(expires)}, Authentication: authenticationOf(e.Authentication)}
+	if e.Spam != nil {
+		w.Spam = &spamOut{e.Spam.Action, e.Spam.Fields}
+	}
+	return w, nil
+}
+
+// joined is a header as a map: what stands more than once is joined, in the order of the message.
+func joined(header []message.Field) map[string]string {
+	values := map[string][]string{}
+	for _, f := range header {
+		name := strings.ToLower(f.Name)
+		values[name] = append(values[name], f.Value)
+	}
+	all := make(map[string]string, len(values))
+	for name, list := range values {
+		all[name] = strings.Join(list, "\n")
+	}
+	return all
+}
+
+func authenticationOf(r *authres.Results) *authenticationOut {
+	if r == nil {
+		return nil
+	}
+	out := &authenticationOut{SPF: verdictOut(r.SPF), DKIM: []verdictOut{}, DMARC: verdictOut(r.DMARC), Policy: r.Policy, ARC: verdictOut(r.ARC)}
+	for _, v := range r.DKIM {
+		out.DKIM = append(out.DKIM, verdictOut(v))
+	}
+	return out
+}
+
+// ReceivedAttachmentItem is an attachment of a received email with its link.
+type ReceivedAttachmentItem struct {
+	ID                 string  `json:"id"`
+	Filename           *string `json:"filename"`
+	Size               int64   `json:"size" doc:"Bytes."`
+	ContentType        string  `json:"content_type"`
+	ContentDisposition *string `json:"content_disposition"`
+	ContentID          *string `json:"content_id"`
+	DownloadURL        string  `json:"download_url" doc:"Works without a key until it expires."`
+	ExpiresAt          isoTime `json:"expires_at"`
+}
+
+type receivedAttachmentWire struct {
+	Object string `json:"object"`
+	ReceivedAttachmentItem
+}
+
+func (a *API) receivedAttachment(teamID, emailID string, f receiving.File) ReceivedAttachmentItem {
+	link, expires := a.Services.Receiving.FileURL(teamID, emailID, f.ID, time.Now())
+	return ReceivedAttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, orNull(f.Disposition), orNull(f.ContentID), link,
+		isoTime(expires)}
+}
+
+func (a *API) listReceivedFiles(ctx context.Context, c *Call, _ none) (list[ReceivedAttachmentItem], error) {
+	emailID, err := c.ID("email_id")
+	if err != nil {
+		return list[ReceivedAttachmentItem]{}, err
+	}
+	p, err := c.Page(20)
+	if err != nil {
+		return list[ReceivedAttachmentItem]{}, err
+	}
+	all, more, err := a.Services.Receiving.Files(ctx, c.TeamID, emailID, p)
+	return listOf(all, more, func(f receiving.File) ReceivedAttachmentItem { return a.receivedAttachment(c.TeamID, emailID, f) }), err
+}
+
+func (a *API) getReceivedFile(ctx context.Context, c *Call, _ none) (receivedAttachmentWire, error) {
+	emailID, err := c.ID("email_id")
+	if err != nil {
+		return receivedAttachmentWire{}, err
+	}
+	fileID, err := c.ID("attachment_id")
+	if err != nil {
+		return receivedAttachmentWire{}, err
+	}
+	f, err := a.Services.Receiving.File(ctx, c.TeamID, emailID, fileID)
+	return receivedAttachmentWire{"attachment", a.receivedAttachment(c.TeamID, emailID, f)}, err
+}

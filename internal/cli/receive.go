@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/milter"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/receiving"
+)
+
+// newReceiving builds what takes mail, and shows what was taken: every node shows, those with the role receiving take.
+func (n *node) newReceiving(hall *events.Hallway, keys *keyring.Keyring, dns resolve.Resolver) (*receiving.Service, error) {
+	c := n.c
+	p := receiving.Parts{DB: n.db, Hallway: hall, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails, Teams: n.teams, Log: n.log}
+	if c.CheckAuthentication {
+		p.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: dns})
+	}
+	if c.Milter != "" {
+		var err error
+		p.Milter, err = milter.New(milter.Config{Address: c.Milter, Hostname: c.Hostname, FailClosed: c.MilterRequired})
+		if err != nil {
+			return nil, fmt.Errorf("read milter: %w", err)
+		}
+	}
+	return receiving.New(receiving.Config{Hostname: c.Hostname, Hosts: ownHosts(c), ManagedDomain: c.ManagedDomain,
+		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, PublicURL: c.PublicURL}, p), nil
+}
+
+// ownHosts are the names of this installation's own hosts, at which its operator has addresses.
+func ownHosts(c config.Config) []string {
+	all := []string{c.Hostname, c.BounceHost, c.InboundHost}
+	for _, r := range c.Regions {
+		all = append(all, r.BounceHost, r.InboundHost)
+	}
+	if c.ManagedDomain != "" {
+		all = append(all, c.ManagedDomain)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

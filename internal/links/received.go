@@ -1,0 +1,49 @@
+package links
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/postrider/postrider/internal/receiving"
+)
+
+// Received adds /download/received/{token} and /download/raw/{token} to a mux: attachments of received emails, and received
+// emails as they came in.
+func (l *Links) Received(mux *http.ServeMux, s *receiving.Service) {
+	mux.HandleFunc("GET /download/received/{token}", l.give(s.OpenFile))
+	mux.HandleFunc("GET /download/raw/{token}", l.give(s.OpenRaw))
+}
+
+func (l *Links) give(open func(ctx context.Context, token string) (receiving.Download, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d, err := open(r.Context(), r.PathValue("token"))
+		if err != nil {
+			l.fail(w, r, err)
+			return
+		}
+		defer d.Body.Close()
+		saved(w, d.Filename, d.ContentType, d.Size)
+		if _, err := io.Copy(w, d.Body); err != nil && r.Context().Err() == nil {
+			l.log.Warn("a download broke off", "file", d.Filename, "error", err)
+		}
+	}
+}
+
+// saved writes the header of a file that strangers made: a browser saves it and takes it for nothing else.
+func saved(w http.ResponseWriter, name, contentType string, size int64) {
+	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": name})
+	if name == "" || disposition == "" {
+		disposition = "attachment"
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.FormatInt(size, 10))
+	h.Set("Content-Disposition", disposition)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("X-Robots-Tag", "noindex")
+}

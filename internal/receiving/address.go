@@ -1,0 +1,159 @@
+package receiving
+
+import (
+	"context"
+	"encoding/base32"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"golang.org/x/net/idna"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// place is where a message for a recipient goes: to a team, or to who reads reports.
+type place struct {
+	address  string
+	teamID   string
+	domainID string
+	report   *emails.Reported // of a return path, the email that was sent with it
+	local    string           // of a return path
+	feedback bool             // complaints come here
+}
+
+var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// ManagedHost is the host below the managed domain at which all mail is the team's; empty when there is no managed domain. Its
+// label is the team's id in base32, so it never changes and needs no table.
+func (s *Service) ManagedHost(teamID string) string {
+	u, err := uuid.Parse(teamID)
+	if s.c.ManagedDomain == "" || err != nil {
+		return ""
+	}
+	return labelEncoding.EncodeToString(u[:]) + "." + s.c.ManagedDomain
+}
+
+func teamOfLabel(label string) (teamID string, ok bool) {
+	b, err := labelEncoding.DecodeString(label)
+	if err != nil || len(b) != len(uuid.UUID{}) || labelEncoding.EncodeToString(b) != label {
+		return "", false
+	}
+	return uuid.UUID(b).String(), true
+}
+
+// Refusals of recipients.
+var (
+	badRecipient = smtpserver.Refuse(553, "5.1.3", "This is not an address")
+	notOurs      = smtpserver.Refuse(550, "5.7.1", "Relaying denied: this host takes no mail for that domain")
+	unknown      = smtpserver.Refuse(550, "5.1.1", "No such mailbox here")
+)
+
+// find says where mail for an address goes. A *smtpserver.Refusal says that it goes nowhere.
+func (s *Service) find(ctx context.Context, to string) (place, error) {
+	local, host, err := split(to)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{address: local + "@" + host}
+	if host == "" {
+		p.address = local
+	}
+	own := host == "" || slices.Contains(s.c.Hosts, host)
+	if slices.ContainsFunc(s.c.Feedback, func(f string) bool { return strings.EqualFold(f, p.address) }) {
+		p.feedback = true
+		return s.operators(ctx, p)
+	}
+	// The signature proves that the address was made here, whatever the host that stands behind it.
+	if id, ok := emails.ParseReturnPath(s.p.Keys, local); ok {
+		return s.returned(ctx, p, id, local)
+	}
+	if own {
+		if name := strings.ToLower(local); name == "postmaster" || name == "abuse" {
+			return s.operators(ctx, p)
+		}
+		return p, unknown
+	}
+	if label, below, _ := strings.Cut(host, "."); s.c.ManagedDomain != "" && below == s.c.ManagedDomain {
+		return s.managed(ctx, p, label)
+	}
+	r, err := s.p.Domains.Receiver(ctx, host)
+	switch {
+	case err != nil:
+		return p, err
+	case r.CatchAll:
+		p.teamID, p.domainID = r.TeamID, r.DomainID
+		return p, nil
+	case r.ReturnPath:
+		return p, unknown
+	}
+	return p, notOurs
+}
+
+// split parts an address at its last @. The host is empty for the bare postmaster (RFC 5321 section 4.5.1).
+func split(to string) (local, host string, err error) {
+	if len(to) > 320 || !utf8.ValidString(to) || strings.ContainsFunc(to, unicode.IsControl) {
+		return "", "", badRecipient
+	}
+	at := strings.LastIndexByte(to, '@')
+	if at < 0 {
+		if strings.EqualFold(to, "postmaster") {
+			return "postmaster", "", nil
+		}
+		return "", "", badRecipient
+	}
+	local, host = to[:at], strings.ToLower(strings.TrimSuffix(to[at+1:], "."))
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = strings.ToLower(ascii)
+	}
+	if local == "" || host == "" {
+		return "", "", badRecipient
+	}
+	return local, host, nil
+}
+
+func (s *Service) returned(ctx context.Context, p place, emailID, local string) (place, error) {
+	e, err := s.p.Emails.Reported(ctx, emailID)
+	if err != nil {
+		return p, missing(err)
+	}
+	p.report, p.local = &e, strings.ToLower(local)
+	return p, nil
+}
+
+func (s *Service) managed(ctx context.Context, p place, label string) (place, error) {
+	teamID, ok := teamOfLabel(label)
+	if !ok {
+		return p, unknown
+	}
+	if _, err := s.p.Teams.Get(ctx, teamID); err != nil {
+		return p, missing(err)
+	}
+	p.teamID = teamID
+	return p, nil
+}
+
+// operators gives the operator's mail to the team that the configuration names, or else to the oldest.
+func (s *Service) operators(ctx context.Context, p place) (place, error) {
+	if p.teamID = s.c.OperatorTeam; p.teamID != "" {
+		return p, nil
+	}
+	team, err := s.p.Teams.Oldest(ctx)
+	if err != nil {
+		return p, missing(err)
+	}
+	p.teamID = team.ID
+	return p, nil
+}
+
+// missing is the refusal of an address that names what does not exist.
+func missing(err error) error {
+	if fault.KindOf(err) == fault.NotFound {
+		return unknown
+	}
+	return err
+}

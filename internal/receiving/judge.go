@@ -1,0 +1,106 @@
+package receiving
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/milter"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// Spam is what the content filter found.
+type Spam struct {
+	Action     string              `json:"action"`               // accept or quarantine
+	Quarantine string              `json:"quarantine,omitempty"` // the filter's reason
+	Fields     map[string][]string `json:"fields,omitempty"`     // header fields that it would add, by name in lower case
+}
+
+// judge refuses what goes in a circle, and asks those who judge by origin and by content. What is only for return paths is not
+// judged: the signature lets it in, and a bounce with spam in it is a bounce.
+func (s *Service) judge(ctx context.Context, m *incoming) error {
+	if hops(m.parsed) > hopsMax {
+		return smtpserver.Refuse(554, "5.4.6", "The message has passed through too many hosts: it goes in a circle")
+	}
+	if !slices.ContainsFunc(m.to, func(p place) bool { return p.report == nil }) {
+		return nil
+	}
+	if s.p.Auth != nil {
+		ctx, cancel := context.WithTimeout(ctx, judgeWait)
+		defer cancel()
+		addr, _ := netip.ParseAddr(m.origin.Addr)
+		r := s.p.Auth.Check(ctx, authres.Origin{Addr: addr, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom},
+			bytes.NewReader(m.body()), int64(len(m.body())))
+		m.auth = &r
+	}
+	if s.p.Milter == nil {
+		return nil
+	}
+	return s.consult(ctx, m)
+}
+
+func hops(p *message.Parsed) (n int) {
+	for _, f := range p.Header {
+		if strings.EqualFold(f.Name, "Received") {
+			n++
+		}
+	}
+	return n
+}
+
+// consult does what the content filter wants. Recipients that it refuses for themselves are left out without a word: it is too late
+// to tell the client of one alone.
+func (s *Service) consult(ctx context.Context, m *incoming) error {
+	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom, Raw: bytes.NewReader(m.body()),
+		Size: int64(len(m.body()))}
+	for _, p := range m.to {
+		asked.Recipients = append(asked.Recipients, p.address)
+	}
+	v, err := s.p.Milter.Consult(ctx, asked)
+	if err != nil {
+		s.p.Log.Warn("the content filter did not decide", "id", m.id, "error", err)
+		if v.Action == milter.Accept {
+			return nil
+		}
+	}
+	switch v.Action {
+	case milter.Reject:
+		return refusal(v, 550, "5.7.1", "The content of the message is refused")
+	case milter.TempFail:
+		return refusal(v, 451, "4.7.1", "The message cannot be judged at present; try again later")
+	case milter.Discard:
+		s.p.Log.Info("the content filter discards a message", "id", m.id, "from", m.origin.MailFrom)
+		m.to = nil
+		return nil
+	}
+	m.to = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return slices.Contains(v.Refused, p.address) })
+	m.spam = &Spam{Action: "accept", Quarantine: bounded(v.Quarantine, 1000), Fields: map[string][]string{}}
+	if v.Quarantine != "" {
+		m.spam.Action = "quarantine"
+	}
+	for _, f := range v.Headers[:min(len(v.Headers), 100)] {
+		name := strings.ToLower(bounded(f.Name, 100))
+		m.spam.Fields[name] = append(m.spam.Fields[name], bounded(f.Value, 4<<10))
+	}
+	return nil
+}
+
+// refusal is the answer that a filter asks for, or the one given here when it leaves the words to us.
+func refusal(v milter.Verdict, code int, enhanced, text string) error {
+	if v.Code/100 == code/100 {
+		code = v.Code
+	}
+	if v.Text != "" {
+		text = v.Text
+		// A status code at its beginning takes the place of ours.
+		if first, rest, _ := strings.Cut(text, " "); strings.HasPrefix(first, fmt.Sprint(code/100)+".") && strings.Count(first, ".") == 2 {
+			enhanced, text = first, rest
+		}
+	}
+	return smtpserver.Refuse(code, enhanced, "%s", text)
+}

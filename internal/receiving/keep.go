@@ -1,0 +1,177 @@
+package receiving
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// Bounds of what a row shows of a message. Whoever needs more has the raw message.
+const (
+	subjectMax    = 4 << 10 // octets
+	messageIDMax  = 998     // octets
+	addressesMax  = 1000    // of each field
+	filesMax      = 1000
+	filenameMax   = 1024 // octets
+	referencesMax = 100  // of a message that are looked for
+)
+
+// store writes a received email for each team, and what reports tell. It reports whether any row needs the raw message.
+func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error) {
+	told, rest, err := s.told(ctx, m)
+	if err != nil {
+		return false, err
+	}
+	rows, err := s.drafts(ctx, m, rest)
+	if err != nil {
+		return false, err
+	}
+	if len(told) == 0 && len(rows) == 0 {
+		return false, nil
+	}
+	return len(rows) > 0, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		var all []events.Event
+		for i := range rows {
+			e := &rows[i]
+			e.CreatedAt = tx.Now()
+			if err := insertEmail(ctx, tx, e, m); err != nil {
+				return err
+			}
+			all = append(all, receivedEvent(e))
+		}
+		for _, o := range told {
+			first, err := emails.FirstOf(ctx, tx, o.email.TeamID, o.email.ID, o.address, o.typ)
+			if err != nil {
+				return err
+			}
+			if first {
+				all = append(all, events.Event{TeamID: o.email.TeamID, Type: o.typ, EmailID: o.email.ID, DomainID: o.email.DomainID,
+					BroadcastID: o.email.BroadcastID, Recipient: o.address, Data: o.data})
+			}
+		}
+		if len(all) == 0 {
+			return nil
+		}
+		return s.p.Hallway.Record(ctx, tx, all...)
+	})
+}
+
+// drafts are the received emails that a message becomes, one for each team that it is for.
+func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email, error) {
+	var all []Email
+	for _, p := range to {
+		i := slices.IndexFunc(all, func(e Email) bool { return e.TeamID == p.teamID })
+		if i < 0 {
+			e := m.draft()
+			e.TeamID = p.teamID
+			if len(all) > 0 {
+				e.ID = id.New()
+			}
+			thread, err := s.thread(ctx, p.teamID, m.parsed)
+			if err != nil {
+				return nil, err
+			}
+			e.ThreadID = cmp.Or(thread, e.ID)
+			all, i = append(all, e), len(all)
+		}
+		e := &all[i]
+		if !slices.Contains(e.ReceivedFor, p.address) {
+			e.ReceivedFor = append(e.ReceivedFor, p.address)
+		}
+		e.DomainID = cmp.Or(e.DomainID, p.domainID)
+	}
+	return all, nil
+}
+
+// draft is the received email without what differs from team to team.
+func (m *incoming) draft() Email {
+	p := m.parsed
+	e := Email{ID: m.id, From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
+		ReplyTo: addressesOf(p.ReplyTo), Subject: bounded(p.Subject, subjectMax), MessageID: bounded(p.MessageID, messageIDMax),
+		Origin: m.origin, Authentication: m.auth, Spam: m.spam, Size: int64(len(m.raw)), blobKey: m.blobKey}
+	if len(p.From) > 0 {
+		e.From = bounded(p.From[0].Addr(), 320)
+	}
+	for i := range p.Files[:min(len(p.Files), filesMax)] {
+		f := &p.Files[i]
+		e.Files = append(e.Files, File{ID: id.New(), Filename: bounded(f.Filename, filenameMax),
+			ContentType: cmp.Or(bounded(f.ContentType, 255), "application/octet-stream"), Disposition: bounded(f.Disposition, 20),
+			ContentID: bounded(f.ContentID, messageIDMax), Size: int64(len(f.Content))})
+	}
+	return e
+}
+
+func addressesOf(list []message.Address) []string {
+	all := make([]string, 0, min(len(list), addressesMax))
+	for _, a := range list[:min(len(list), addressesMax)] {
+		all = append(all, bounded(a.Addr(), 320))
+	}
+	return all
+}
+
+func receivedEvent(e *Email) events.Event {
+	r := &events.Received{ID: e.ID, CreatedAt: e.CreatedAt, From: e.From, To: e.To, Cc: e.Cc, Bcc: e.Bcc, ReceivedFor: e.ReceivedFor,
+		MessageID: e.MessageID, Subject: e.Subject}
+	for _, f := range e.Files {
+		r.Attachments = append(r.Attachments, events.ReceivedFile{ID: f.ID, Filename: f.Filename, ContentType: f.ContentType,
+			Disposition: f.Disposition, ContentID: f.ContentID})
+	}
+	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
+}
+
+// thread is the conversation that a message belongs to: that of an email of the team that it refers to, received or sent, and of
+// several the one referred to most closely. It is empty when the message begins one. A message that comes in the same instant
+// as the one that it answers may begin one too: the look-up is not part of the transaction, where it would hold up all others.
+func (s *Service) thread(ctx context.Context, teamID string, p *message.Parsed) (string, error) {
+	refs := references(p.InReplyTo, p.References)
+	if len(refs) == 0 {
+		return "", nil
+	}
+	known, err := threadsOf(ctx, s.p.DB.Reader, teamID, refs)
+	if err != nil {
+		return "", err
+	}
+	for _, ref := range refs {
+		if t := known[ref]; t != "" {
+			return t, nil
+		}
+	}
+	// Of sent emails the oldest counts: it began the conversation, and none of the later ones has a thread of its own.
+	for _, ref := range slices.Backward(refs) {
+		if emailID, ok := emails.FromMessageID(ref); ok {
+			if e, err := s.p.Emails.Reported(ctx, emailID); err == nil && e.TeamID == teamID {
+				return emailID, nil
+			} else if err != nil && missing(err) != unknown {
+				return "", err
+			}
+		}
+	}
+	return "", nil
+}
+
+// references are the messages that a message refers to, the closest first.
+func references(inReplyTo, refs []string) []string {
+	var all []string
+	add := func(ref string) {
+		if ref = bounded(strings.TrimSpace(ref), messageIDMax); ref != "" && !slices.Contains(all, ref) && len(all) < referencesMax {
+			all = append(all, ref)
+		}
+	}
+	for _, ref := range inReplyTo[:min(len(inReplyTo), referencesMax)] {
+		add(ref)
+	}
+	for _, ref := range slices.Backward(refs) {
+		if len(all) == referencesMax {
+			break
+		}
+		add(ref)
+	}
+	return all
+}

@@ -1,0 +1,205 @@
+package receiving
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// Purposes keep tokens of one sort of link from serving as another.
+const (
+	filePurpose = "received-file"
+	rawPurpose  = "received-raw"
+)
+
+// Forms of the HTML of a received email.
+const (
+	DataURI = "data_uri" // inline images are in it
+	CID     = "cid"      // it names them, as it was sent
+)
+
+// List returns a page of the team's received emails, newest first; threadID "" is all.
+func (s *Service) List(ctx context.Context, teamID, threadID string, p page.Page) ([]Email, bool, error) {
+	return listEmails(ctx, s.p.DB.Reader, teamID, threadID, p)
+}
+
+// Get returns a received email with its content. format says what becomes of inline images in the HTML: DataURI or CID.
+func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Email, Content, error) {
+	if format != DataURI && format != CID {
+		return Email{}, Content{}, fault.Invalidf("html_format", "The `html_format` parameter must be `data_uri` or `cid`.")
+	}
+	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
+	if err != nil {
+		return e, Content{}, err
+	}
+	raw, release, err := s.raw(ctx, &e)
+	if err != nil {
+		return e, Content{}, err
+	}
+	defer release()
+	p := s.parse(e.ID, raw)
+	c := Content{Header: p.Header, Defects: p.Defects}
+	if p.HasText {
+		c.Text = &p.Text
+	}
+	if p.HasHTML {
+		if format == DataURI {
+			p.HTML = withImages(p.HTML, p.Files)
+		}
+		c.HTML = &p.HTML
+	}
+	return e, c, nil
+}
+
+// raw reads the raw message of an email whole. release gives back its memory.
+func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, release func(), err error) {
+	if e.blobKey != "" {
+		return s.load(ctx, e.blobKey, e.Size)
+	}
+	raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
+	return raw, func() {}, err
+}
+
+// Files returns a page of an email's attachments, in their order in the message. Ids are made in that order too.
+func (s *Service) Files(ctx context.Context, teamID, emailID string, p page.Page) ([]File, bool, error) {
+	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
+	if err != nil {
+		return nil, false, err
+	}
+	all := e.Files
+	if p.After != "" {
+		all = slices.DeleteFunc(all, func(f File) bool { return f.ID <= p.After })
+	}
+	if p.Before != "" {
+		all = slices.DeleteFunc(all, func(f File) bool { return f.ID >= p.Before })
+	}
+	more := p.Limit > 0 && len(all) > p.Limit
+	switch {
+	case more && p.Before != "":
+		all = all[len(all)-p.Limit:]
+	case more:
+		all = all[:p.Limit]
+	}
+	return all, more, nil
+}
+
+// File returns one attachment of an email.
+func (s *Service) File(ctx context.Context, teamID, emailID, fileID string) (File, error) {
+	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
+	if err != nil {
+		return File{}, err
+	}
+	i := slices.IndexFunc(e.Files, func(f File) bool { return f.ID == fileID })
+	if i < 0 {
+		return File{}, fault.NotFoundf("Attachment not found")
+	}
+	return e.Files[i], nil
+}
+
+// FileURL is an address from which an attachment can be read without a key until it expires.
+func (s *Service) FileURL(teamID, emailID, fileID string, now time.Time) (link string, expires time.Time) {
+	expires = linkExpiry(now)
+	return s.c.PublicURL + "/download/received/" + s.p.Keys.Sign(filePurpose, expires, teamID, emailID, fileID), expires
+}
+
+// RawURL is an address from which the raw message can be read without a key until it expires.
+func (s *Service) RawURL(teamID, emailID string, now time.Time) (link string, expires time.Time) {
+	expires = linkExpiry(now)
+	return s.c.PublicURL + "/download/raw/" + s.p.Keys.Sign(rawPurpose, expires, teamID, emailID), expires
+}
+
+// linkExpiry is when a link made now stops working, in whole milliseconds as the API shows it.
+func linkExpiry(now time.Time) time.Time {
+	return now.Add(linkLifetime).UTC().Truncate(time.Millisecond)
+}
+
+// Download is what a link leads to. Whoever asked closes Body.
+type Download struct {
+	Filename    string
+	ContentType string
+	Size        int64
+	Body        io.ReadCloser
+}
+
+// OpenFile opens the attachment that a token of FileURL stands for.
+func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) {
+	parts, err := s.verify(filePurpose, token, 3)
+	if err != nil {
+		return Download{}, err
+	}
+	e, err := getEmail(ctx, s.p.DB.Reader, parts[0], parts[1])
+	if err != nil {
+		return Download{}, err
+	}
+	i := slices.IndexFunc(e.Files, func(f File) bool { return f.ID == parts[2] })
+	if i < 0 {
+		return Download{}, fault.NotFoundf("Attachment not found")
+	}
+	raw, release, err := s.raw(ctx, &e)
+	if err != nil {
+		return Download{}, err
+	}
+	defer release() // What follows is small beside the reading, or as large as the attachment alone.
+	files := s.parse(e.ID, raw).Files
+	if i >= len(files) {
+		return Download{}, fmt.Errorf("attachment %d of received email %s is not in its raw message", i, e.ID)
+	}
+	f := e.Files[i]
+	content := files[i].Content
+	return Download{f.Filename, f.ContentType, int64(len(content)), io.NopCloser(bytes.NewReader(content))}, nil
+}
+
+// OpenRaw opens the raw message that a token of RawURL stands for.
+func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
+	parts, err := s.verify(rawPurpose, token, 2)
+	if err != nil {
+		return Download{}, err
+	}
+	e, err := getEmail(ctx, s.p.DB.Reader, parts[0], parts[1])
+	if err != nil {
+		return Download{}, err
+	}
+	d := Download{e.ID + ".eml", "message/rfc822", e.Size, nil}
+	if e.blobKey != "" {
+		d.Body, err = s.p.Blobs.Get(ctx, e.blobKey)
+		return d, err
+	}
+	raw, err := rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
+	d.Body = io.NopCloser(bytes.NewReader(raw))
+	return d, err
+}
+
+func (s *Service) verify(purpose, token string, n int) ([]string, error) {
+	parts, err := s.p.Keys.Verify(purpose, token, time.Now())
+	if errors.Is(err, keyring.ErrExpired) {
+		return nil, fault.Forbiddenf("", "This link has expired. Ask the API for a new one.")
+	}
+	if err != nil || len(parts) != n {
+		return nil, fault.NotFoundf("There is nothing at this address.")
+	}
+	return parts, nil
+}
+
+// Sweep removes blobs of messages that were not taken in the end, after a day. It is run now and then.
+func (s *Service) Sweep(ctx context.Context) error {
+	old := time.Now().Add(-24 * time.Hour)
+	return s.p.Blobs.List(ctx, "received/", func(b blob.Info) error {
+		if b.Modified.After(old) {
+			return nil
+		}
+		used, err := usesBlob(ctx, s.p.DB.Reader, b.Key)
+		if err != nil || used {
+			return err
+		}
+		return s.p.Blobs.Delete(ctx, b.Key)
+	})
+}

@@ -1,0 +1,101 @@
+package receiving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// Open begins a conversation. Nobody is turned away before a recipient is named.
+func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
+	o := Origin{Hello: bounded(p.Hello, 255)}
+	if p.Addr.IsValid() {
+		o.Addr = p.Addr.Addr().Unmap().String()
+	}
+	if p.TLS != nil {
+		o.TLS = strings.ReplaceAll(tlsName(p.TLS.Version), " ", "")
+	}
+	return &session{s: s, peer: p, origin: o}, nil
+}
+
+// session is one client's conversation.
+type session struct {
+	s      *Service
+	peer   smtpserver.Peer
+	origin Origin
+	size   int64 // declared
+	to     []place
+}
+
+// Auth refuses: whoever sends mail to our customers needs no password.
+func (c *session) Auth(context.Context, string, string) error {
+	return smtpserver.Refuse(503, "5.5.1", "No authentication here: this port takes mail for its own domains only")
+}
+
+// Mail begins a message.
+func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions) error {
+	c.Reset()
+	c.origin.MailFrom, c.size = bounded(from, 320), o.Size
+	return nil
+}
+
+// Rcpt adds a recipient if its mail is taken here.
+func (c *session) Rcpt(ctx context.Context, to string) error {
+	if len(c.to) >= recipientsMax {
+		return smtpserver.Refuse(452, "4.5.3", "Too many recipients; send the rest in another message")
+	}
+	p, err := c.s.find(ctx, to)
+	if err != nil {
+		return err
+	}
+	c.to = append(c.to, p)
+	return nil
+}
+
+// Reset forgets the message begun.
+func (c *session) Reset() { c.origin.MailFrom, c.size, c.to = "", 0, nil }
+
+// Close ends the conversation.
+func (c *session) Close() {}
+
+// Data takes the message. It is durable when there is no error.
+func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
+	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, to: c.to, declared: c.size, at: time.Now()}
+	m.trace = c.s.trace(m)
+	err := c.s.take(ctx, m, r)
+	if err == nil {
+		return m.id, nil
+	}
+	if _, ok := errors.AsType[*smtpserver.Refusal](err); ok {
+		return "", err
+	}
+	if errors.Is(err, blob.ErrFull) {
+		c.s.p.Log.Error("no space to take mail", "error", err)
+		return "", smtpserver.Refuse(452, "4.3.1", "No space at present; try again later")
+	}
+	return "", err
+}
+
+// trace is the field that a host which takes a message puts before it (RFC 5321 section 4.4), and the return path. The client chose
+// some of what it says, so it is made to fit on its line.
+func (s *Service) trace(m *incoming) string {
+	protocol := "ESMTP"
+	if m.origin.TLS != "" {
+		protocol = "ESMTPS"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s", oneWord(m.origin.MailFrom),
+		oneWord(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
+	if len(m.to) == 1 { // Several would show one recipient to another.
+		fmt.Fprintf(&b, "\r\n\tfor <%s>", oneWord(m.to[0].address))
+	}
+	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
+	return b.String()
+}

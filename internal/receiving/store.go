@@ -1,0 +1,114 @@
+package receiving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// recipients is what is kept of the header's addresses as JSON.
+type recipients struct {
+	To      []string `json:"to,omitempty"`
+	Cc      []string `json:"cc,omitempty"`
+	Bcc     []string `json:"bcc,omitempty"`
+	ReplyTo []string `json:"reply_to,omitempty"`
+}
+
+const columns = `team_id, id, domain_id, sender, subject, message_id, recipients, received_for, files, thread_id, origin,
+	authentication, spam, size, blob_key, created_at`
+
+func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
+	var texts [6]string
+	for i, part := range []any{recipients{e.To, e.Cc, e.Bcc, e.ReplyTo}, e.ReceivedFor, e.Files, e.Origin, e.Authentication, e.Spam} {
+		if len(e.Files) == 0 && i == 2 || e.Authentication == nil && i == 4 || e.Spam == nil && i == 5 {
+			continue
+		}
+		text, err := json.Marshal(part)
+		if err != nil {
+			return fmt.Errorf("encode received email: %w", err)
+		}
+		texts[i] = bounded(string(text), len(text))
+	}
+	tx.Queue(ctx, `INSERT INTO received_emails (`+columns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		e.TeamID, e.ID, e.DomainID, e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2], e.ThreadID, texts[3], texts[4], texts[5],
+		e.Size, e.blobKey, e.CreatedAt.UnixMicro())
+	if e.blobKey == "" {
+		tx.Queue(ctx, `INSERT INTO received_raws (team_id, email_id, content) VALUES ($1, $2, $3)`, e.TeamID, e.ID, m.raw)
+	}
+	return nil
+}
+
+func scanEmail(r db.Row) (e Email, err error) {
+	var to, received, files, origin, auth, spam string
+	var created int64
+	err = r.Scan(&e.TeamID, &e.ID, &e.DomainID, &e.From, &e.Subject, &e.MessageID, &to, &received, &files, &e.ThreadID, &origin, &auth,
+		&spam, &e.Size, &e.blobKey, &created)
+	if errors.Is(err, db.ErrNoRows) {
+		return e, fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return e, fmt.Errorf("read received email: %w", err)
+	}
+	var list recipients
+	for _, part := range []struct {
+		text string
+		dst  any
+	}{{to, &list}, {received, &e.ReceivedFor}, {files, &e.Files}, {origin, &e.Origin}, {auth, &e.Authentication}, {spam, &e.Spam}} {
+		if part.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(part.text), part.dst); err != nil {
+			return e, fmt.Errorf("read received email %s: %w", e.ID, err)
+		}
+	}
+	e.To, e.Cc, e.Bcc, e.ReplyTo, e.CreatedAt = list.To, list.Cc, list.Bcc, list.ReplyTo, db.Time(created)
+	return e, nil
+}
+
+func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
+	return scanEmail(r.QueryRow(ctx, `SELECT `+columns+` FROM received_emails WHERE team_id = $1 AND id = $2`, teamID, emailID))
+}
+
+func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p page.Page) ([]Email, bool, error) {
+	q := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	if threadID != "" {
+		q.Text, q.Args = q.Text+` AND thread_id = $2`, append(q.Args, threadID)
+	}
+	return page.Query(ctx, r, q, p, scanEmail)
+}
+
+func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []byte, err error) {
+	err = r.QueryRow(ctx, `SELECT content FROM received_raws WHERE team_id = $1 AND email_id = $2`, teamID, emailID).Scan(&raw)
+	if err != nil {
+		return nil, fmt.Errorf("read raw message: %w", err)
+	}
+	return raw, nil
+}
+
+// threadsOf returns the threads of those of the team's received emails that have one of the Message-IDs.
+func threadsOf(ctx context.Context, r db.Reader, teamID string, messageIDs []string) (map[string]string, error) {
+	in, args := db.In([]any{teamID}, messageIDs)
+	rows, err := r.Query(ctx, `SELECT message_id, thread_id FROM received_emails WHERE team_id = $1 AND message_id IN `+in+`
+		ORDER BY id DESC LIMIT 1000`, args...)
+	found := map[string]string{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var messageID, threadID string
+		err = r.Scan(&messageID, &threadID)
+		found[messageID] = threadID
+		return none, err
+	})
+	return found, err
+}
+
+// usesBlob reports whether any team's email needs a blob: the sweep asks it, which works for all teams.
+func usesBlob(ctx context.Context, r db.Reader, key string) (used bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM received_emails WHERE blob_key = $1 AND blob_key <> '')`, key).Scan(&used)
+	return used, err
+}

@@ -31,6 +31,7 @@ func bench(ctx context.Context, e *env, args []string) error {
 	flags.IntVar(&b.backlog, "backlog", 20_000, "emails that wait before the drain is timed; 0 leaves it out")
 	flags.IntVar(&b.runs, "runs", 3, "end-to-end runs, of which the median counts")
 	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
+	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.load(flags, args, nil)
 	if err != nil {
@@ -45,6 +46,9 @@ func bench(ctx context.Context, e *env, args []string) error {
 		return fmt.Errorf("start the sink: %w", err)
 	}
 	defer b.sink.Close()
+	if *inbound {
+		return b.inbound(ctx)
+	}
 	return b.run(ctx)
 }
 

@@ -142,13 +142,16 @@ func (n *benchNode) cpu() time.Duration {
 }
 
 // peakMB is the most memory that the node has had.
-func (n *benchNode) peakMB() float64 {
+func (n *benchNode) peakMB() float64 { return n.memoryMB("VmHWM") }
+
+// memoryMB reads a line of proc_pid_status(5): VmRSS is what the node has, VmHWM the most that it has had.
+func (n *benchNode) memoryMB(kind string) float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.cmd.Process.Pid) + "/status")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if kb, ok := strings.CutPrefix(line, kind+":"); ok {
 			v, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 64)
 			return v / 1024
 		}

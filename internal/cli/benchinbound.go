@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	inboundRcpt  = "anyone@inbound.example"
+	bigMessage   = 30 << 20
+	idleSessions = 500
+)
+
+// inbound measures how mail is taken: messages a second that are durable, what one great message costs in memory, and
+// what connections cost that do nothing.
+func (b *benchRun) inbound(ctx context.Context) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mx := l.Addr().String()
+	l.Close()
+	n, err := b.start(ctx, "--smtp-in", mx)
+	if err != nil {
+		return err
+	}
+	defer n.stop()
+	_, status, err := n.call(ctx, http.MethodPost, "/domains", `{"name":"inbound.example","capabilities":{"receiving":"enabled"}}`)
+	if err != nil || status != http.StatusCreated {
+		return fmt.Errorf("add the receiving domain: status %d, %w", status, err)
+	}
+	load, by := b.smtpLoad, "a generator of its own"
+	if path, err := exec.LookPath("smtp-source"); err == nil {
+		load, by = smtpSource(path), "smtp-source"
+	}
+	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", Version, b.engine(), b.bytes, b.conns, by)
+	if err := load(ctx, mx, b.conns, 500, b.bytes); err != nil { // warm
+		return err
+	}
+	var rates []float64
+	for range b.runs {
+		cpu, start := n.cpu(), time.Now()
+		if err := load(ctx, mx, b.conns, b.emails, b.bytes); err != nil {
+			return err
+		}
+		rates = append(rates, float64(b.emails)/time.Since(start).Seconds())
+		b.say("received                    %8.0f /s   CPU %.2f ms a message", rates[len(rates)-1],
+			(n.cpu()-cpu).Seconds()*1000/float64(b.emails))
+	}
+	b.say("median                      %8.0f /s   peak memory %.0f MB", median(rates), n.memoryMB("VmHWM"))
+	if err := b.bigMessages(ctx, n, mx); err != nil {
+		return err
+	}
+	return b.idleConnections(ctx, n, mx)
+}
+
+// bigMessages reports the peak while messages of 30 MB arrive.
+func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string) error {
+	for _, together := range []int{1, 4} {
+		before := n.memoryMB("VmRSS")
+		n.forgetPeak()
+		if err := b.smtpLoad(ctx, mx, together, together, bigMessage); err != nil {
+			return err
+		}
+		b.say("%d of 30 MB at once          %8.0f MB peak   %.0f MB before", together, n.memoryMB("VmHWM"), before)
+	}
+	return nil
+}
+
+// idleConnections reports what sessions cost that have said EHLO and wait. They come from several addresses of this
+// machine, because one address may not have that many.
+func (b *benchRun) idleConnections(ctx context.Context, n *benchNode, mx string) error {
+	before := n.memoryMB("VmRSS")
+	var open []*smtpSession
+	defer func() {
+		for _, s := range open {
+			s.conn.Close()
+		}
+	}()
+	for i := range idleSessions {
+		s, err := openSMTP(ctx, mx, net.IPv4(127, 0, 1, byte(1+i%100)))
+		if err != nil {
+			return fmt.Errorf("idle connection %d: %w", i+1, err)
+		}
+		open = append(open, s)
+	}
+	after, cpu := n.memoryMB("VmRSS"), n.cpu()
+	if err := pause(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	b.say("%d idle connections        %8.1f KB each   CPU %.1f%% while they wait", idleSessions,
+		(after-before)*1024/idleSessions, (n.cpu()-cpu).Seconds()/2*100)
+	return nil
+}
+
+// smtpSource runs Postfix's load generator, which keeps its sessions.
+func smtpSource(path string) func(ctx context.Context, mx string, sessions, messages, size int) error {
+	return func(ctx context.Context, mx string, sessions, messages, size int) error {
+		out, err := exec.CommandContext(ctx, path, "-d", "-s", strconv.Itoa(sessions), "-m", strconv.Itoa(messages),
+			"-l", strconv.Itoa(size), "-f", "alice@sender.example", "-t", inboundRcpt, mx).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("smtp-source: %w: %s", err, out)
+		}
+		return nil
+	}
+}
+
+// smtpLoad sends messages of a size over some sessions.
+func (b *benchRun) smtpLoad(ctx context.Context, mx string, sessions, messages, size int) error {
+	message := inboundMessage(size)
+	var next atomic.Int64
+	var mu sync.Mutex
+	var failed error
+	var wg sync.WaitGroup
+	for range sessions {
+		wg.Go(func() {
+			s, err := openSMTP(ctx, mx, nil)
+			for err == nil && next.Add(1) <= int64(messages) {
+				err = s.send(message)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+			if s != nil {
+				s.conn.Close()
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+func inboundMessage(size int) []byte {
+	var m bytes.Buffer
+	m.WriteString("From: Alice <alice@sender.example>\r\nTo: " + inboundRcpt + "\r\nSubject: Receipt no. 1234567\r\n" +
+		"Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nMessage-ID: <1@sender.example>\r\n\r\n")
+	line := strings.Repeat("x", 70) + "\r\n"
+	for m.Len() < size {
+		m.WriteString(line)
+	}
+	return append(m.Bytes(), ".\r\n"...)
+}
+
+// smtpSession is one connection of the load.
+type smtpSession struct {
+	conn net.Conn
+	text *textproto.Reader
+}
+
+func openSMTP(ctx context.Context, mx string, from net.IP) (*smtpSession, error) {
+	var d net.Dialer
+	if from != nil {
+		d.LocalAddr = &net.TCPAddr{IP: from}
+	}
+	conn, err := d.DialContext(ctx, "tcp", mx)
+	if err != nil {
+		return nil, err
+	}
+	s := &smtpSession{conn, textproto.NewReader(bufio.NewReader(conn))}
+	if _, _, err = s.text.ReadResponse(220); err == nil {
+		err = s.say("EHLO load.example\r\n", 250)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *smtpSession) say(text string, want int) error {
+	if _, err := io.WriteString(s.conn, text); err != nil {
+		return err
+	}
+	_, _, err := s.text.ReadResponse(want)
+	return err
+}
+
+// send sends a message that ends with its final dot.
+func (s *smtpSession) send(message []byte) error {
+	for _, step := range []struct {
+		text string
+		want int
+	}{{"MAIL FROM:<alice@sender.example>\r\n", 250}, {"RCPT TO:<" + inboundRcpt + ">\r\n", 250}, {"DATA\r\n", 354}} {
+		if err := s.say(step.text, step.want); err != nil {
+			return err
+		}
+	}
+	if _, err := s.conn.Write(message); err != nil {
+		return err
+	}
+	_, _, err := s.text.ReadResponse(250)
+	return err
+}
+
+// forgetPeak begins a new measurement of the most memory (proc_pid_clear_refs(5)).
+func (n *benchNode) forgetPeak() {
+	// Without the right to do so the peak is that of the whole run, which is more.
+	_ = os.WriteFile("/proc/"+strconv.Itoa(n.cmd.Process.Pid)+"/clear_refs", []byte("5"), 0)
+}

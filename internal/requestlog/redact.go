@@ -22,16 +22,16 @@ var errTooLong = errors.New("the body is too long")
 
 // Redact returns a body as the log keeps it: JSON without spaces, with the contents of attachments and the values of members whose
 // names are those of secrets replaced, at any depth, and long strings cut. What is longer than 64 KB even so becomes an object that
-// says so. It returns "" for a body that is empty or is not JSON.
+// says so. longest is how many octets of a string are kept. It returns "" for a body that is empty or is not JSON.
 //
 // The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case.
-func Redact(body []byte) string {
+func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
 		return ""
 	}
 	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
-		out: make([]byte, 0, min(len(body), bodyMax)+64)}
+		longest: longest, out: make([]byte, 0, min(len(body), bodyMax/16)+64)}
 	err := r.value(false)
 	if err == nil {
 		err = r.end()
@@ -49,8 +49,9 @@ func Redact(body []byte) string {
 
 // redactor copies one JSON text.
 type redactor struct {
-	d   *jsontext.Decoder
-	out []byte
+	d       *jsontext.Decoder
+	longest int // octets of a string
+	out     []byte
 }
 
 // end reports what stands behind the value.
@@ -141,27 +142,37 @@ func (r *redactor) skip() error {
 }
 
 func (r *redactor) scalar(raw jsontext.Value) (err error) {
-	if len(raw) <= stringMax {
+	if len(raw) <= r.longest {
 		r.out = append(r.out, raw...)
 		return nil
 	}
 	if raw.Kind() != '"' {
 		return errTooLong
 	}
-	text, err := jsontext.AppendUnquote(nil, raw)
-	if err != nil && !utf8.Valid(raw) {
-		err = nil // what is not UTF-8 is replaced in the end
-	}
-	if err != nil {
-		return err
-	}
-	cut := min(stringMax, len(text))
-	for cut > 0 && cut < len(text) && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	short := fmt.Appendf(text[:cut:cut], "… [%d more bytes]", len(text)-cut)
+	text, used := r.beginning(raw)
+	short := fmt.Appendf(text, "… [%d more bytes]", len(raw)-len(`""`)-used)
 	r.out, err = jsontext.AppendQuote(r.out, bytes.ToValidUTF8(short, []byte("\ufffd")))
 	return err
+}
+
+// longestEscape is a pair of surrogates: \ud83d\ude00.
+const longestEscape = 12
+
+// beginning returns as much of a string as is kept, and how many octets of its source that was. It does not end within a
+// character or an escape.
+func (r *redactor) beginning(raw jsontext.Value) (text []byte, used int) {
+	source := bytes.Clone(raw[:1+r.longest])
+	for range longestEscape + 1 {
+		n := len(source)
+		if utf8.RuneStart(raw[n]) {
+			var err error
+			if text, err = jsontext.AppendUnquote(nil, append(source, '"')); err == nil {
+				return text, n - 1
+			}
+		}
+		source = source[:n-1]
+	}
+	return text, len(source) - 1 // what is not UTF-8 is replaced in the end
 }
 
 // memberName is the name of a member in lower case; raw is the name as it stands in the text.

@@ -32,11 +32,11 @@ func TestRedact(t *testing.T) {
 		"a long string is cut": {`{"html":"` + long + `","b":1}`, `{"html":"` + long[:stringMax] + `… [16384 more bytes]","b":1}`},
 		"a long list":          {`[` + strings.Repeat(`"abc",`, 20_000) + `1]`, `{"omitted":"The body had 120003 bytes, which is more than the log keeps."}`},
 	} {
-		if got := Redact([]byte(x.body)); got != x.want {
+		if got := Redact([]byte(x.body), stringMax); got != x.want {
 			t.Errorf("%s:\n%.200s\nwant\n%.200s", name, got, x.want)
 		}
 	}
-	if got := Redact([]byte(strings.Repeat("[", 9000) + strings.Repeat("]", 9000))); len(got) != 18_000 {
+	if got := Redact([]byte(strings.Repeat("[", 9000)+strings.Repeat("]", 9000)), stringMax); len(got) != 18_000 {
 		t.Errorf("deep lists: %.100s", got)
 	}
 }
@@ -47,7 +47,7 @@ func FuzzRedact(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got := Redact(body)
+		got := Redact(body, stringMax)
 		if got == "" {
 			return
 		}
@@ -57,7 +57,7 @@ func FuzzRedact(f *testing.F) {
 		if len(got) > 2*(bodyMax+stringMax)+100 {
 			t.Errorf("%d bytes are left", len(got))
 		}
-		if again := Redact([]byte(got)); again != got && len(got) < stringMax {
+		if again := Redact([]byte(got), stringMax); again != got && len(got) < stringMax {
 			t.Errorf("a second time:\n%q\n%q", got, again)
 		}
 	})
@@ -69,7 +69,7 @@ func BenchmarkRedact(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if Redact(body) == "" {
+		if Redact(body, briefMax) == "" {
 			b.Fatal("it is not JSON")
 		}
 	}

@@ -33,8 +33,11 @@ import (
 const (
 	bodyMax   = 64 << 10 // of each body, as it is stored
 	stringMax = 16 << 10 // of one string in a body; what is beyond is cut off
-	pathMax   = 1000
-	agentMax  = 500
+	// briefMax is stringMax of requests that succeeded. What they brought in can be retrieved by itself, and to store each email
+	// twice would double what sending costs the disk.
+	briefMax = 1 << 10
+	pathMax  = 1000
+	agentMax = 500
 )
 
 // Request is a request and its answer. Body and Answer are only lent: Add copies what it keeps.

@@ -155,10 +155,11 @@ func TestFullQueue(t *testing.T) {
 	d := dbtest.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := requestlog.New(d, slog.New(slog.NewTextHandler(&log, nil)), time.Hour)
-		body := []byte(`"` + strings.Repeat("x", 60<<10) + `"`)
+		text := `"` + strings.Repeat("x", 15<<10) + `"`
+		body := []byte("[" + strings.Join([]string{text, text, text, text}, ",") + "]")
 		start, n := time.Now(), 0
 		for ; time.Since(start) == 0; n++ {
-			s.Add(t.Context(), requestlog.Request{TeamID: "team", Body: body})
+			s.Add(t.Context(), requestlog.Request{TeamID: "team", Status: 500, Body: body})
 		}
 		if waited := time.Since(start); waited != time.Second || n < 500 || n > 600 {
 			t.Errorf("%d entries until one waited for %v", n, waited)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -43,11 +44,10 @@ type Service struct {
 	writing sync.Mutex // held while a batch is taken and written, so that entries keep their order
 }
 
-// waiting is an entry on its way to the database. Short bodies are redacted by the writer.
+// waiting is an entry on its way to the database.
 type waiting struct {
 	Entry
-	body, answer []byte
-	weight       int64
+	weight int64
 }
 
 // New returns the service. Entries older than the retention are swept.
@@ -55,14 +55,17 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 	return &Service{d: d, log: log, retention: retention, room: semaphore.NewWeighted(queueBytes), wake: make(chan struct{}, 1)}
 }
 
-// Add remembers a request. It is quick, except that it waits for up to a second when the queue is full, and that bodies beyond what
-// is kept are redacted at once rather than copied.
+// Add remembers a request. It is quick, except that it waits for up to a second when the queue is full. Bodies are redacted at
+// once rather than copied: of most of them little is left.
 func (s *Service) Add(ctx context.Context, r Request) {
-	w := &waiting{Entry: Entry{ID: id.New(), TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
-		Endpoint: text(r.Path, pathMax), Status: r.Status, UserAgent: text(r.UserAgent, agentMax), Duration: r.Duration, CreatedAt: db.Now()}}
-	w.body, w.RequestBody = keep(r.Body)
-	w.answer, w.ResponseBody = keep(r.Answer)
-	w.weight = int64(overhead + len(w.body) + len(w.RequestBody) + len(w.answer) + len(w.ResponseBody))
+	e := Entry{ID: id.New(), TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
+		Endpoint: text(r.Path, pathMax), Status: r.Status, UserAgent: text(r.UserAgent, agentMax), Duration: r.Duration, CreatedAt: db.Now()}
+	longest := stringMax
+	if r.Status < http.StatusBadRequest {
+		longest = briefMax
+	}
+	e.RequestBody, e.ResponseBody = Redact(r.Body, longest), Redact(r.Answer, longest)
+	w := &waiting{e, int64(overhead + len(e.RequestBody) + len(e.ResponseBody))}
 	if !s.room.TryAcquire(w.weight) {
 		limited, cancel := context.WithTimeout(ctx, patience)
 		err := s.room.Acquire(limited, w.weight)
@@ -81,14 +84,6 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-// keep copies a short body for later, and redacts a long one at once: of that little is left.
-func keep(body []byte) (later []byte, now string) {
-	if len(body) <= bodyMax {
-		return append([]byte(nil), body...), ""
-	}
-	return nil, Redact(body)
 }
 
 // text makes a bounded text of UTF-8 without NUL, as databases want it.
@@ -185,12 +180,6 @@ func (s *Service) next() []*waiting {
 func (s *Service) write(ctx context.Context, batch []*waiting) error {
 	entries := make([]Entry, len(batch))
 	for i, w := range batch {
-		if w.body != nil {
-			w.RequestBody, w.body = Redact(w.body), nil
-		}
-		if w.answer != nil {
-			w.ResponseBody, w.answer = Redact(w.answer), nil
-		}
 		entries[i] = w.Entry
 	}
 	limited, cancel := context.WithTimeout(ctx, writeTime)

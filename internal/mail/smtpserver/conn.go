@@ -1,0 +1,287 @@
+package smtpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxCommand = 4096 // octets of a command; RFC 5321 section 4.5.3.1.4 asks for 512, and AUTH and parameters need more
+	maxReply   = 480  // octets of a reply's line beyond its codes (RFC 5321 section 4.5.3.1.5)
+)
+
+// Errors that end a connection.
+var (
+	errEnding   = errors.New("the server is ending")
+	errTooLong  = errors.New("the command is too long")
+	errBareLine = errors.New("the command does not end with CRLF")
+)
+
+// conn is one client's connection.
+type conn struct {
+	s       *Server
+	ctx     context.Context
+	raw     net.Conn // as accepted: closing it cuts the connection from anywhere
+	claimed netip.Addr
+
+	nc  net.Conn // what is spoken over: raw, behind a PROXY header, TLS
+	in  *bufio.Reader
+	out []byte // replies that are not sent yet
+	tls *tls.ConnectionState
+
+	peer    Peer
+	session Session
+	esmtp   bool // EHLO was said
+
+	authenticated bool
+	mail          *MailOptions // of the message begun, nil when none is
+	rcpts         int
+
+	commands, errors, failures int       // since the last message; failures of AUTH
+	lastMessage                time.Time // or when the connection began
+	ended                      bool      // no more commands are read
+
+	inMessage bool      // a message is under way
+	received  time.Time // when it began
+	octets    int64     // of it, as they came
+
+	mu      sync.Mutex
+	waiting bool // for a command
+	ending  bool
+}
+
+func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
+	return &conn{s: s, ctx: ctx, raw: raw, nc: raw}
+}
+
+// refuse says that there is no room, without waiting for the client, and hangs up.
+func (c *conn) refuse(r *Refusal) {
+	if !c.s.c.Implicit { // Nothing could be read before a handshake.
+		c.raw.SetWriteDeadline(time.Now().Add(time.Second))
+		io.WriteString(c.raw, r.Error()+"\r\n")
+	}
+	c.raw.Close()
+}
+
+// serve speaks with the client until either ends it.
+func (c *conn) serve() {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.ctx = ctx
+	defer cancel()
+	defer c.raw.Close()
+	defer c.closeSession()
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.log.Error("a panic ended an SMTP connection", "client", c.peer.Addr, "panic", p, "stack", string(debug.Stack()))
+			c.reply(421, "4.3.0", "Internal error, closing the connection")
+			c.flush()
+		}
+	}()
+	if !c.open() {
+		return
+	}
+	c.reply(220, "", c.s.c.Hostname+" ESMTP")
+	for !c.ended {
+		line, err := c.readCommand()
+		if err != nil {
+			c.broken(err)
+			break
+		}
+		c.command(line)
+	}
+	c.flush()
+}
+
+// open finds out who connected, and does the handshake of implicit TLS.
+func (c *conn) open() bool {
+	c.lastMessage = time.Now()
+	c.nc = c.s.unwrap(c.raw)
+	c.peer.Addr, c.peer.Local = addrPort(c.nc.RemoteAddr()), addrPort(c.raw.LocalAddr())
+	if !c.s.claim(c, c.peer.Addr.Addr()) {
+		c.refuse(Refuse(421, "4.7.0", "Too many connections from your address, try again later"))
+		return false
+	}
+	if c.s.c.Implicit {
+		return c.handshake()
+	}
+	c.in = bufio.NewReaderSize((*source)(c), maxCommand)
+	return true
+}
+
+// handshake begins TLS on the connection. Nothing that was read before is kept.
+func (c *conn) handshake() bool {
+	t := tls.Server(c.nc, c.s.c.TLS)
+	limited, cancel := context.WithTimeout(c.ctx, c.s.c.Timeouts.Handshake)
+	defer cancel()
+	c.nc.SetDeadline(time.Time{})
+	if err := t.HandshakeContext(limited); err != nil {
+		c.s.log.Debug("TLS handshake with an SMTP client failed", "client", c.peer.Addr, "error", err)
+		return false
+	}
+	state := t.ConnectionState()
+	c.nc, c.tls, c.peer.TLS = t, &state, &state
+	c.in = bufio.NewReaderSize((*source)(c), maxCommand)
+	return true
+}
+
+// source is what a connection's reader reads from: replies go out before anything is waited for.
+type source conn
+
+func (s *source) Read(p []byte) (int, error) {
+	c := (*conn)(s)
+	if err := c.flush(); err != nil {
+		return 0, err
+	}
+	if c.inMessage {
+		c.patience()
+	}
+	n, err := c.nc.Read(p)
+	c.octets += int64(n)
+	return n, err
+}
+
+// readCommand returns the next command without its line end. The client has so much time for all of it.
+func (c *conn) readCommand() (string, error) {
+	c.mu.Lock()
+	if c.ending && !c.inMessage {
+		c.mu.Unlock()
+		return "", errEnding
+	}
+	until := time.Now().Add(c.s.c.Timeouts.Command)
+	if idle := c.lastMessage.Add(c.s.c.Timeouts.Idle); idle.Before(until) {
+		until = idle
+	}
+	c.nc.SetReadDeadline(until)
+	c.waiting = !c.inMessage
+	c.mu.Unlock()
+
+	line, err := c.in.ReadSlice('\n')
+
+	c.mu.Lock()
+	c.waiting = false
+	ending := c.ending && !c.inMessage
+	c.mu.Unlock()
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return "", errTooLong
+	case err != nil && ending:
+		return "", errEnding
+	case err != nil:
+		return "", err
+	case !bytes.HasSuffix(line, []byte("\r\n")):
+		return "", errBareLine
+	}
+	return string(line[:len(line)-2]), nil
+}
+
+// end lets the connection end once it waits for a command.
+func (c *conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ending = true
+	if c.waiting {
+		c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// broken answers, as far as somebody listens, to a connection that cannot go on.
+func (c *conn) broken(err error) {
+	c.ended = true
+	var timeout net.Error
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal):
+		c.reply(refusal.Code, refusal.Enhanced, refusal.Text)
+	case errors.Is(err, errEnding):
+		c.reply(421, "4.3.2", c.s.c.Hostname+" is shutting down, try again later")
+	case errors.Is(err, errTooLong):
+		c.reply(500, "5.5.6", "The line is too long, closing the connection")
+	case errors.Is(err, errBareLine):
+		c.reply(500, "5.5.2", "Lines must end with CRLF, closing the connection")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		c.reply(421, "4.4.2", "Nothing was heard for too long, closing the connection")
+	}
+}
+
+// reply answers the client. The text may have line breaks; without an enhanced code it is written as it is.
+func (c *conn) reply(code int, enhanced, text string) {
+	if code >= 400 {
+		c.errors++
+	}
+	lines := wrap(text)
+	for i, line := range lines {
+		c.out = append(c.out, byte('0'+code/100), byte('0'+code/10%10), byte('0'+code%10))
+		if i < len(lines)-1 {
+			c.out = append(c.out, '-')
+		} else {
+			c.out = append(c.out, ' ')
+		}
+		if enhanced != "" {
+			c.out = append(append(c.out, enhanced...), ' ')
+		}
+		c.out = append(append(c.out, line...), "\r\n"...)
+	}
+	if len(c.out) > 64<<10 { // A client that sends much and reads nothing waits here.
+		c.flush()
+	}
+}
+
+// wrap makes lines of printable text that fit into a reply.
+func wrap(text string) []string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.Map(func(r rune) rune {
+			if r < ' ' || r > '~' {
+				return '?'
+			}
+			return r
+		}, strings.TrimSuffix(line, "\r"))
+		for len(line) > maxReply {
+			at := strings.LastIndexByte(line[:maxReply], ' ')
+			if at <= 0 {
+				at = maxReply
+			}
+			lines = append(lines, line[:at])
+			line = strings.TrimPrefix(line[at:], " ")
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// flush sends the replies that wait.
+func (c *conn) flush() error {
+	if len(c.out) == 0 {
+		return nil
+	}
+	c.nc.SetWriteDeadline(time.Now().Add(c.s.c.Timeouts.Write))
+	_, err := c.nc.Write(c.out)
+	if c.out = c.out[:0]; cap(c.out) > 4096 {
+		c.out = nil
+	}
+	return err
+}
+
+func (c *conn) closeSession() {
+	session := c.session
+	if c.session = nil; session == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.log.Error("a panic while an SMTP session was closed", "client", c.peer.Addr, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	session.Reset()
+	session.Close()
+}

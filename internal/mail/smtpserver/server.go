@@ -1,0 +1,174 @@
+package smtpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// Server speaks SMTP with who connects.
+type Server struct {
+	c       Config
+	handler Handler
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	byAddr map[netip.Addr]int
+	ending bool
+}
+
+// New returns a server that asks handler.
+func New(c Config, handler Handler, log *slog.Logger) *Server {
+	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{}, byAddr: map[netip.Addr]int{}}
+}
+
+// Serve takes connections from l until ctx ends, and returns once all have ended: those that wait at once, messages under way
+// within the grace. It closes l. An error is that of the listener. A server serves once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	// What is under way when ctx ends goes on within the grace.
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	var all sync.WaitGroup
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	err := s.accept(ctx, work, l, &all)
+	l.Close()
+	s.end()
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	grace := time.NewTimer(s.c.Grace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+		cut()
+		s.cut()
+		<-ended
+	}
+	return err
+}
+
+// accept takes connections until ctx ends or the listener fails for good.
+func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.WaitGroup) error {
+	for wait := time.Duration(0); ; {
+		nc, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				nc.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept SMTP connections: %w", err)
+		case err != nil: // Out of file descriptors, say; connections that end bring some back.
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			s.log.Warn("could not accept an SMTP connection; it is tried again", "error", err, "wait", wait)
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			continue
+		}
+		wait = 0
+		c := newConn(work, s, nc)
+		if !s.enter(c) {
+			c.refuse(Refuse(421, "4.3.2", "Too many connections, try again later"))
+			continue
+		}
+		all.Go(func() {
+			defer s.leave(c)
+			c.serve()
+		})
+	}
+}
+
+// enter counts a connection in, if there is room.
+func (s *Server) enter(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) >= s.c.MaxConnections || s.ending {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+// claim counts a connection for its client's address, if there is room.
+func (s *Server) claim(c *conn, a netip.Addr) bool {
+	if s.c.MaxPerAddr == 0 {
+		return true
+	}
+	if a = a.Unmap(); a.Is6() {
+		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr() // One customer of a provider has that many.
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byAddr[a] >= s.c.MaxPerAddr {
+		return false
+	}
+	s.byAddr[a]++
+	c.claimed = a
+	return true
+}
+
+func (s *Server) leave(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if c.claimed.IsValid() {
+		if s.byAddr[c.claimed]--; s.byAddr[c.claimed] == 0 {
+			delete(s.byAddr, c.claimed)
+		}
+	}
+}
+
+// end tells every connection to end as soon as no message is under way.
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	for c := range s.conns {
+		c.end()
+	}
+}
+
+// cut closes every connection.
+func (s *Server) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.raw.Close()
+	}
+}
+
+// unwrap reads the PROXY header where the peer is a proxy, and returns the connection as the client's.
+func (s *Server) unwrap(nc net.Conn) net.Conn {
+	from := addrPort(nc.RemoteAddr()).Addr().Unmap()
+	for _, p := range s.c.ProxyFrom {
+		if p.Contains(from) {
+			return proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE),
+				proxyproto.SetReadHeaderTimeout(s.c.Timeouts.Handshake))
+		}
+	}
+	return nc
+}
+
+// addrPort is a TCP address; the zero value for any other.
+func addrPort(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		ap := t.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}

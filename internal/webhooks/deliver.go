@@ -26,7 +26,7 @@ const (
 
 // newClient returns the client of all attempts. It speaks HTTP/1.1: over a shared HTTP/2 connection one that has died
 // would hold up every message of its endpoint.
-func newClient(guard *netguard.Guard) *http.Client {
+func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 	return &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
@@ -198,7 +198,7 @@ func kept(text string) string {
 func explain(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {
-			return fmt.Sprintf("no answer within %v", timeout)
+			return "there was no answer in time"
 		}
 		err = u.Err
 	}

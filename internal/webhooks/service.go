@@ -32,7 +32,10 @@ func New(c Config, p Parts) *Service {
 	if c.Workers == 0 {
 		c.Workers = 1024
 	}
-	s := &Service{c: c, p: p, client: newClient(p.Guard)}
+	if c.Timeout == 0 {
+		c.Timeout = timeout
+	}
+	s := &Service{c: c, p: p, client: newClient(p.Guard, c.Timeout)}
 	s.known.start(p.DB)
 	if p.Notify == nil {
 		s.p.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {

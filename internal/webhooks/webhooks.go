@@ -20,7 +20,7 @@
 //
 // No transaction is open while the network is used. What a receiver answers is data, and [judge] alone decides what follows
 // from it. Addresses are judged by netguard when they are dialled; redirects are not followed; an answer is read for
-// [timeout] and up to [responseMax] bytes, whatever it sends.
+// 15 seconds and up to 64 KB, whatever it sends.
 //
 // # What can go wrong
 //
@@ -106,7 +106,8 @@ type Config struct {
 	Retention    time.Duration   // of messages and attempts
 	AllowHTTP    bool            // for development: endpoints need no TLS
 	UserAgent    string
-	Workers      int // attempts at the same time; 0 means 1,024
+	Workers      int           // attempts at the same time; 0 means 1,024
+	Timeout      time.Duration // of an attempt, from the look-up of the name to the last byte of the answer; 0 means 15 seconds
 }
 
 // Parts are what the service is made of.

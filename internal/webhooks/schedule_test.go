@@ -1,0 +1,280 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/webhooks"
+)
+
+// bubble runs f in simulated time with a house at work and a receiver beside it, in true time. Each answer closes its connection: one
+// that idled would be a read that never ends, and time stands while anything reads.
+func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request), f func(t *testing.T, h *house, x *receiver)) {
+	t.Helper()
+	x := receive(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		answer(n, w, r)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		// Ids never go back within a process, and each bubble begins in the year 2000: wait until they tell the bubble's time.
+		if last, ok := id.Time(id.New()); ok && last.After(time.Now()) {
+			time.Sleep(time.Until(last) + time.Second)
+		}
+		h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
+		stop := h.run(t)
+		f(t, h, x)
+		stop()
+	})
+}
+
+// apart reports whether two times are a wait apart, give or take its jitter and some work.
+func apart(a, b time.Time, wait time.Duration) bool {
+	d := b.Sub(a)
+	return d >= wait*8/10 && d <= wait*12/10+2*time.Second
+}
+
+// A receiver that fails four times and then works shows five attempts, when the schedule has them; replay works after the success,
+// and is one more.
+func TestSchedule(t *testing.T) {
+	fails := func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n < 4 {
+			w.WriteHeader(500)
+			fmt.Fprintf(w, "failure %d", n)
+		}
+	}
+	bubble(t, config(), fails, func(t *testing.T, h *house, x *receiver) {
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "gone@example.net")
+		time.Sleep(time.Second)
+		m := h.messages(t, e)[0]
+		one, err := h.Message(t.Context(), h.who.TeamID, e.ID, m.ID)
+		must(t, err)
+		if one.State != webhooks.Attempting || !apart(one.CreatedAt, one.NextAt, 5*time.Second) {
+			t.Errorf("after the first: %s, next at %v", one.State, one.NextAt)
+		}
+		time.Sleep(4 * time.Hour)
+		m = h.messages(t, e)[0]
+		all := h.attempts(t, e, m)
+		if len(all) != 5 || m.State != webhooks.Success {
+			t.Fatalf("%s after %d attempts", m.State, len(all))
+		}
+		for i, wait := range []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour} {
+			before, after := all[4-i], all[3-i] // newest first
+			if !apart(before.StartedAt, after.StartedAt, wait) {
+				t.Errorf("attempt %d came %v after the one before, want about %v", i+2, after.StartedAt.Sub(before.StartedAt), wait)
+			}
+			if before.Code != 500 || before.Response != fmt.Sprintf("failure %d", i) || !strings.Contains(before.Error, "500") {
+				t.Errorf("attempt %d: %+v", i+1, before)
+			}
+		}
+		time.Sleep(24 * time.Hour)
+		if n := len(x.all()); n != 5 {
+			t.Errorf("%d requests after the success", n)
+		}
+
+		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID))
+		time.Sleep(time.Second)
+		got := x.all()
+		if len(got) != 6 || got[5].id() != got[0].id() || got[5].body != got[0].body ||
+			got[5].head.Get("Svix-Timestamp") == got[0].head.Get("Svix-Timestamp") {
+			t.Fatalf("after the replay: %d requests, %+v", len(got), got[len(got)-1])
+		}
+		if n := len(h.attempts(t, e, m)); n != 6 {
+			t.Errorf("%d attempts after the replay", n)
+		}
+		if again, err := h.Get(t.Context(), h.who.TeamID, e.ID); err != nil || !again.FailingSince.IsZero() {
+			t.Errorf("failing since %v, %v", again.FailingSince, err)
+		}
+	})
+}
+
+// A replay that fails leaves the schedule as it was; one that succeeds ends it.
+func TestReplayBesideTheSchedule(t *testing.T) {
+	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n < 3 {
+			w.WriteHeader(500)
+		}
+	}, func(t *testing.T, h *house, x *receiver) {
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "gone@example.net")
+		time.Sleep(30 * time.Second) // two attempts
+		before := h.messages(t, e)[0]
+		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, before.ID))
+		time.Sleep(time.Second)
+		after := h.messages(t, e)[0]
+		if len(x.all()) != 3 || after != before || after.State != webhooks.Attempting {
+			t.Errorf("after a replay that failed: %d requests, %+v before, %+v after", len(x.all()), before, after)
+		}
+		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, before.ID))
+		time.Sleep(time.Second)
+		if after = h.messages(t, e)[0]; after.State != webhooks.Success || !after.NextAt.IsZero() {
+			t.Errorf("after a replay that succeeded: %+v", after)
+		}
+		time.Sleep(48 * time.Hour)
+		if n := len(x.all()); n != 4 {
+			t.Errorf("%d requests in the end", n)
+		}
+	})
+}
+
+// After the last attempt a message has failed; what failed since a time is recovered, oldest first.
+func TestFailAndRecover(t *testing.T) {
+	var works atomic.Bool
+	bubble(t, config(), func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !works.Load() {
+			w.WriteHeader(500)
+		}
+	}, func(t *testing.T, h *house, x *receiver) {
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "a@example.net")
+		time.Sleep(time.Hour)
+		since := time.Now()
+		for i := range 5 {
+			h.suppress(t, fmt.Sprintf("b%d@example.net", i))
+		}
+		time.Sleep(48 * time.Hour)
+		all := h.messages(t, e)
+		for _, m := range all {
+			if n := len(h.attempts(t, e, m)); m.State != webhooks.Failed || n != 8 || !m.NextAt.IsZero() {
+				t.Errorf("%+v after %d attempts", m, n)
+			}
+		}
+		works.Store(true)
+		if err := h.Recover(t.Context(), h.who.TeamID, e.ID, time.Now().Add(time.Hour)); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("since a time to come: %v", err)
+		}
+		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, since))
+		time.Sleep(time.Minute)
+		for i, m := range h.messages(t, e) {
+			if want := map[bool]webhooks.State{true: webhooks.Failed, false: webhooks.Success}[i == 5]; m.State != want {
+				t.Errorf("message %d is %s, want %s", i, m.State, want)
+			}
+		}
+		if n := len(x.all()); n != 6*8+5 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// 410 ends the endpoint at once; what waits for it has failed, and comes back when it is enabled and recovered.
+func TestGone(t *testing.T) {
+	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			w.WriteHeader(410)
+		}
+	}, func(t *testing.T, h *house, x *receiver) {
+		start := time.Now()
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "a@example.net")
+		time.Sleep(time.Second)
+		got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+		if err != nil || got.Status != webhooks.Disabled || !strings.Contains(got.DisabledReason, "410") || got.DisabledAt.IsZero() {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if len(h.notices) != 1 || !strings.Contains(h.notices[0], x.URL) {
+			t.Errorf("notices %q", h.notices)
+		}
+		m := h.messages(t, e)[0]
+		if m.State != webhooks.Failed {
+			t.Errorf("the message is %s", m.State)
+		}
+		if err := h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a replay at a disabled endpoint: %v", err)
+		}
+		h.suppress(t, "b@example.net")
+		if n := len(h.messages(t, e)); n != 1 {
+			t.Errorf("a disabled endpoint is told: %d messages", n)
+		}
+		must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Status: new("enabled")}))
+		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start))
+		time.Sleep(time.Second)
+		if m = h.messages(t, e)[0]; m.State != webhooks.Success {
+			t.Errorf("after its recovery the message is %s", m.State)
+		}
+	})
+}
+
+// An endpoint that only fails is warned about after a fifth of the time and then disabled; one that works now and then is not.
+func TestDisableAfterDays(t *testing.T) {
+	c := config()
+	c.DisableAfter = 20 * time.Hour
+	for _, sometimes := range []bool{false, true} {
+		t.Run(fmt.Sprintf("works now and then: %v", sometimes), func(t *testing.T) {
+			bubble(t, c, func(n int, w http.ResponseWriter, _ *http.Request) {
+				if !sometimes || n%20 != 7 {
+					w.WriteHeader(503)
+				}
+			}, func(t *testing.T, h *house, x *receiver) {
+				e := h.endpoint(t, x.URL)
+				warned, off := time.Time{}, time.Time{}
+				start := time.Now()
+				for i := range 24 * 3 {
+					h.suppress(t, fmt.Sprintf("a%d@example.net", i))
+					time.Sleep(20 * time.Minute)
+					got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+					must(t, err)
+					if len(h.notices) > 0 && warned.IsZero() {
+						warned = time.Now()
+					}
+					if got.Status == webhooks.Disabled && off.IsZero() {
+						off = time.Now()
+					}
+				}
+				if sometimes {
+					if !off.IsZero() || !warned.IsZero() {
+						t.Errorf("warned at %v, disabled at %v: %q", warned, off, h.notices)
+					}
+					return
+				}
+				if d := warned.Sub(start); len(h.notices) != 2 || d < 4*time.Hour || d > 5*time.Hour {
+					t.Errorf("warned after %v: %q", d, h.notices)
+				}
+				if d := off.Sub(start); d < 20*time.Hour || d > 21*time.Hour {
+					t.Errorf("disabled after %v", d)
+				}
+				n := len(x.all())
+				time.Sleep(48 * time.Hour)
+				if more := len(x.all()) - n; more != 0 {
+					t.Errorf("%d requests to a disabled endpoint", more)
+				}
+			})
+		})
+	}
+}
+
+// The sweep takes what is older than the retention, and all of deleted endpoints, and nothing else.
+func TestSweep(t *testing.T) {
+	count := func(t *testing.T, d *db.DB, table string) (n int) {
+		must(t, d.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
+		return n
+	}
+	c := config()
+	c.Retention = 3 * time.Hour
+	bubble(t, c, func(int, http.ResponseWriter, *http.Request) {}, func(t *testing.T, h *house, x *receiver) {
+		e, other := h.endpoint(t, x.URL), h.endpoint(t, x.URL)
+		for i := range 3 {
+			h.suppress(t, fmt.Sprintf("a%d@example.net", i))
+			time.Sleep(2 * time.Hour)
+		}
+		must(t, h.Delete(t.Context(), h.who.TeamID, other.ID))
+		must(t, h.Sweep(t.Context()))
+		got := []int{count(t, h.d, "webhooks"), count(t, h.d, "webhook_messages"), count(t, h.d, "webhook_deliveries"), count(t, h.d, "webhook_attempts")}
+		if fmt.Sprint(got) != "[2 1 1 1]" || len(h.messages(t, e)) != 1 {
+			t.Errorf("endpoints, messages, deliveries, attempts: %v", got)
+		}
+		time.Sleep(2 * time.Hour)
+		must(t, h.Sweep(t.Context()))
+		if n := count(t, h.d, "webhooks"); n != 1 {
+			t.Errorf("%d endpoints after the deleted one was swept", n)
+		}
+	})
+}

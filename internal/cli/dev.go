@@ -20,7 +20,7 @@ import (
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture", "rate_limit": "1000",
 	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn", "hostname": "localhost",
-	"shutdown_grace": "5s",
+	"shutdown_grace": "5s", "roles": "api,delivery,jobs,receiving", "smtp_in_listen": "127.0.0.1:1025",
 }
 
 // dev starts everything on this machine, and prints what to do next.
@@ -29,7 +29,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	http := flags.String("http", "", "address of the API (127.0.0.1:3000)")
 	relay := flags.String("relay", "", "HOST:PORT of a mail server that takes what is sent, instead of the outbox")
 	key := flags.String("api-key", "", "the API key; one is made and kept when none is given")
-	smtpIn := flags.String("smtp-in", "", "address of the inbound SMTP listener; there is none yet")
+	smtpIn := flags.String("smtp-in", "", "address at which mail comes in (127.0.0.1:1025, or any free port when that is taken)")
 	smtpSubmit := flags.String("smtp-submit", "", "address of the SMTP submission listener; there is none yet")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
@@ -41,8 +41,8 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if *relay != "" {
 		c.Transport, c.RelayAddr = "relay", *relay
 	}
-	if *smtpIn != "" || *smtpSubmit != "" {
-		fmt.Fprintln(e.errOut, "This version has no SMTP listeners yet; --smtp-in and --smtp-submit do nothing.")
+	if *smtpSubmit != "" {
+		fmt.Fprintln(e.errOut, "This version has no submission listener yet; --smtp-submit does nothing.")
 	}
 	l, err := net.Listen("tcp", c.HTTPListen)
 	if err != nil {
@@ -69,8 +69,11 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err := n.teams.EnsureKey(ctx, team.ID, "development", *key); err != nil {
 		return err
 	}
+	if err := n.listenInboundDev(*smtpIn); err != nil {
+		return err
+	}
 	n.serveOutbox()
-	greet(e, c, l.Addr().String(), *key)
+	greet(e, n, l.Addr().String(), *key)
 	if path := e.getenv(benchProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
@@ -102,7 +105,11 @@ func devKey(c config.Config) (string, error) {
 	return key, nil
 }
 
-func greet(e *env, c config.Config, addr, key string) {
+func greet(e *env, n *node, addr, key string) {
+	c, inbound := n.c, "not taken: the role receiving is off"
+	if n.inbound != nil {
+		inbound = n.inbound.Addr().String() + "  (SMTP, for domains with the capability receiving)"
+	}
 	where := "kept in the outbox: http://" + addr + "/dev/outbox"
 	if c.Transport != "capture" {
 		where = "sent through " + c.RelayAddr
@@ -115,6 +122,7 @@ func greet(e *env, c config.Config, addr, key string) {
   API      http://%[1]s        (documentation: http://%[1]s/docs)
   Key      %[2]s
   Mail     %[3]s
+  Inbound  %[5]s
   Data     %[4]s
 
 Send an email:
@@ -126,5 +134,5 @@ See what became of it:
   curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s'
 
 With an official client, set RESEND_BASE_URL=http://%[1]s and RESEND_API_KEY=%[2]s.
-`, addr, key, where, c.DataDir)
+`, addr, key, where, c.DataDir, inbound)
 }

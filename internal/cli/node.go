@@ -52,6 +52,7 @@ type node struct {
 	emails    *emails.Service
 	delivery  *delivery.Service
 	receiving *receiving.Service
+	inbound   net.Listener // of mail that comes in; nil without the role
 	logs      *requestlog.Service
 	handler   http.Handler
 	mux       *http.ServeMux
@@ -167,7 +168,8 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
 		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
-		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.unsigned}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
+		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.unsigned,
+		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Log: n.log})
 
 	var err error
@@ -254,7 +256,13 @@ func ownAddresses(c config.Config) []netip.AddrPort {
 
 // run runs every part until ctx ends, and then stops them: first the listeners, then what claims work, then the rest.
 func (n *node) run(ctx context.Context, l net.Listener) error {
+	if err := n.listenInbound(); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
+	if n.inbound != nil {
+		g.Go(func() error { return n.serveInbound(ctx) })
+	}
 	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute,
 		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
@@ -297,6 +305,9 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 }
 
 func (n *node) close() {
+	if n.inbound != nil {
+		n.inbound.Close()
+	}
 	if n.db != nil {
 		n.db.Close()
 	}

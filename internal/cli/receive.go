@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/postrider/postrider/internal/config"
@@ -10,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/receiving"
 )
 
@@ -42,4 +45,52 @@ func ownHosts(c config.Config) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// listenInbound opens the port at which mail comes in, if this node has the role for it.
+func (n *node) listenInbound() error {
+	if !n.has("receiving") || n.inbound != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", n.c.SMTPInListen)
+	if err != nil {
+		return fmt.Errorf("listen at smtp_in_listen: %w", err)
+	}
+	n.log.Info("listening", "smtp_in", l.Addr().String())
+	n.inbound = l
+	return nil
+}
+
+// listenInboundDev opens the port for development: the one that is asked for, or else the usual one, or else any, so that
+// several programs can run.
+func (n *node) listenInboundDev(addr string) error {
+	if addr != "" {
+		n.c.SMTPInListen = addr
+	}
+	err := n.listenInbound()
+	if err != nil && addr == "" {
+		n.c.SMTPInListen = "127.0.0.1:0"
+		err = n.listenInbound()
+	}
+	return err
+}
+
+// serveInbound takes mail until ctx ends.
+func (n *node) serveInbound(ctx context.Context) error {
+	c := n.c
+	server := smtpserver.New(smtpserver.Config{Hostname: c.Hostname, MaxSize: int64(c.SMTPInMaxSize), MaxConnections: c.SMTPInConnections,
+		MaxPerAddr: c.SMTPInPerAddress, ProxyFrom: c.SMTPProxyFrom, Grace: c.ShutdownGrace}, n.receiving, n.log.With("listener", "smtp_in"))
+	if err := server.Serve(ctx, n.inbound); err != nil {
+		return fmt.Errorf("serve inbound SMTP: %w", err)
+	}
+	return nil
+}
+
+// takenElsewhere are the MX hosts that delivery must not speak to because mail would come back here: none when this node takes mail,
+// so that what one customer writes to another goes the way of all mail. nil leaves it to delivery.
+func (n *node) takenElsewhere() []string {
+	if n.has("receiving") {
+		return []string{}
+	}
+	return nil
 }

@@ -110,10 +110,10 @@ func (l *loader) check() {
 	l.oneOf("relay_tls", c.RelayTLS, "opportunistic", "required", "implicit", "none")
 	l.oneOf("log_format", c.LogFormat, "text", "json")
 	if len(c.Roles) == 0 {
-		l.wrong("roles", "is empty; name at least one of api, delivery, jobs")
+		l.wrong("roles", "is empty; name at least one of api, delivery, jobs, receiving")
 	}
 	for i, r := range c.Roles {
-		l.oneOf("roles", r, "api", "delivery", "jobs")
+		l.oneOf("roles", r, "api", "delivery", "jobs", "receiving")
 		if slices.Contains(c.Roles[:i], r) {
 			l.wrong("roles", "%s is named twice", r)
 		}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -55,29 +56,30 @@ type Config struct {
 	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"Time of nothing but failures after which a webhook endpoint is disabled."`
 	WebhookRetention    time.Duration   `toml:"webhook_retention" default:"720h" doc:"How long webhook events and their attempts are kept."`
 
-	BounceHost          string   `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
-	InboundHost         string   `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
-	SPFInclude          string   `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
-	TrackingHost        string   `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
-	DKIMSelector        string   `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
-	DKIMSelectorEd25519 string   `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
-	CAAIssuer           string   `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
-	SMTPInListen        string   `toml:"smtp_in_listen" default:":25" doc:"Address and port at which mail comes in, with the role receiving."`
-	SMTPInMaxSize       Size     `toml:"smtp_in_max_size" default:"40MB" doc:"Greatest size of a message that comes in."`
-	SMTPInConnections   int      `toml:"smtp_in_connections" default:"1000" doc:"Connections of mail that comes in at the same time."`
-	SMTPInPerAddress    int      `toml:"smtp_in_per_address" default:"50" doc:"Of these, connections from one IPv4 address or one IPv6 network of 64 bits. 0: no limit."`
-	Milter              string   `toml:"milter" doc:"Content filter that is asked about mail that comes in: unix:/path or inet:host:port. Empty: none."`
-	MilterRequired      bool     `toml:"milter_required" default:"false" doc:"Answer 'later' while the content filter does not answer. Otherwise mail comes in unseen then."`
-	CheckAuthentication bool     `toml:"check_authentication" default:"true" doc:"Look into where mail comes from by SPF, DKIM and DMARC. The verdicts are shown with a received email; nothing is refused for them."`
-	OperatorTeam        string   `toml:"operator_team" doc:"Id of the team that receives mail for postmaster@ and abuse@ of this node's hosts. Empty: the team that was made first."`
-	FeedbackAddresses   []string `toml:"feedback_address" doc:"Addresses at which mailbox providers' complaints (feedback loops) arrive. What comes there and is no complaint goes to the operator's team."`
-	ManagedDomain       string   `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`
-	SandboxDomains      []string `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses: bounced@, delivered@ and the like act out an outcome, and onboarding@ may send to one's own address."`
-	SandboxSend         bool     `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`
-	TrustDomains        bool     `toml:"trust_domains" default:"false" doc:"Development: sending domains count as verified without DNS."`
-	AllowLoopback       bool     `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
+	BounceHost          string         `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
+	InboundHost         string         `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
+	SPFInclude          string         `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
+	TrackingHost        string         `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
+	DKIMSelector        string         `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
+	DKIMSelectorEd25519 string         `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
+	CAAIssuer           string         `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
+	SMTPInListen        string         `toml:"smtp_in_listen" default:":25" doc:"Address and port at which mail comes in, with the role receiving."`
+	SMTPInMaxSize       Size           `toml:"smtp_in_max_size" default:"40MB" doc:"Greatest size of a message that comes in."`
+	SMTPInConnections   int            `toml:"smtp_in_connections" default:"1000" doc:"Connections of mail that comes in at the same time."`
+	SMTPInPerAddress    int            `toml:"smtp_in_per_address" default:"50" doc:"Of these, connections from one IPv4 address or one IPv6 network of 64 bits. 0: no limit."`
+	SMTPProxyFrom       []netip.Prefix `toml:"smtp_proxy_from" doc:"Proxies before the SMTP ports, as prefixes such as 10.0.0.0/8: connections from there begin with a PROXY header (version 1 or 2) that names the client."`
+	Milter              string         `toml:"milter" doc:"Content filter that is asked about mail that comes in: unix:/path or inet:host:port. Empty: none."`
+	MilterRequired      bool           `toml:"milter_required" default:"false" doc:"Answer 'later' while the content filter does not answer. Otherwise mail comes in unseen then."`
+	CheckAuthentication bool           `toml:"check_authentication" default:"true" doc:"Look into where mail comes from by SPF, DKIM and DMARC. The verdicts are shown with a received email; nothing is refused for them."`
+	OperatorTeam        string         `toml:"operator_team" doc:"Id of the team that receives mail for postmaster@ and abuse@ of this node's hosts. Empty: the team that was made first."`
+	FeedbackAddresses   []string       `toml:"feedback_address" doc:"Addresses at which mailbox providers' complaints (feedback loops) arrive. What comes there and is no complaint goes to the operator's team."`
+	ManagedDomain       string         `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`
+	SandboxDomains      []string       `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses: bounced@, delivered@ and the like act out an outcome, and onboarding@ may send to one's own address."`
+	SandboxSend         bool           `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`
+	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: sending domains count as verified without DNS."`
+	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
 
-	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs. Nodes that share the work need database_url."`
+	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
 	MigrateOnStart bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
 	LogRetention   time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
 	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`

@@ -187,7 +187,7 @@ func multipart(parts map[string][]byte) []byte {
 	file("related", "picture.png", "Content-Type: image/png\r\nContent-ID: <picture>\r\nContent-Disposition: inline; filename=picture.png")
 	line("--related--")
 	file("mixed", "report.pdf", "Content-Type: application/pdf\r\nContent-Disposition: attachment; filename=report.pdf")
-	file("mixed", "naïve café.txt", "Content-Type: text/plain\r\nContent-Disposition: attachment; filename*=UTF-8''na%%C3%%AFve%%20caf%%C3%%A9.txt")
+	file("mixed", "naïve café.txt", "Content-Type: text/plain\r\nContent-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20caf%C3%A9.txt")
 	line("--mixed--")
 	return []byte(b.String())
 }

@@ -107,8 +107,8 @@ func devKey(c config.Config) (string, error) {
 
 func greet(e *env, n *node, addr, key string) {
 	c, inbound := n.c, "not taken: the role receiving is off"
-	if n.inbound != nil {
-		inbound = n.inbound.Addr().String() + "  (SMTP, for domains with the capability receiving)"
+	if at := n.port(portInbound); at != "" {
+		inbound = at + "  (SMTP, for domains with the capability receiving)"
 	}
 	where := "kept in the outbox: http://" + addr + "/dev/outbox"
 	if c.Transport != "capture" {

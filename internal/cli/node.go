@@ -52,12 +52,13 @@ type node struct {
 	emails    *emails.Service
 	delivery  *delivery.Service
 	receiving *receiving.Service
-	inbound   net.Listener // of mail that comes in; nil without the role
 	logs      *requestlog.Service
 	handler   http.Handler
 	mux       *http.ServeMux
 	lock      *os.File
-	unsigned  bool // for measurements
+	certs     *certificates
+	ports     []mailPort // opened, and served by run
+	unsigned  bool       // for measurements
 }
 
 func newLogger(c config.Config, w io.Writer) *slog.Logger {
@@ -260,9 +261,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if n.inbound != nil {
-		g.Go(func() error { return n.serveInbound(ctx) })
-	}
+	n.serveSMTP(ctx, g)
 	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute,
 		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
@@ -305,9 +304,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 }
 
 func (n *node) close() {
-	if n.inbound != nil {
-		n.inbound.Close()
-	}
+	n.closePorts()
 	if n.db != nil {
 		n.db.Close()
 	}

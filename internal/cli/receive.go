@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/postrider/postrider/internal/config"
@@ -49,16 +47,11 @@ func ownHosts(c config.Config) []string {
 
 // listenInbound opens the port at which mail comes in, if this node has the role for it.
 func (n *node) listenInbound() error {
-	if !n.has("receiving") || n.inbound != nil {
+	if !n.has("receiving") || n.port(portInbound) != "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", n.c.SMTPInListen)
-	if err != nil {
-		return fmt.Errorf("listen at smtp_in_listen: %w", err)
-	}
-	n.log.Info("listening", "smtp_in", l.Addr().String())
-	n.inbound = l
-	return nil
+	return n.listenSMTP(portInbound, "smtp_in_listen", n.c.SMTPInListen, smtpserver.Config{MaxSize: int64(n.c.SMTPInMaxSize),
+		MaxConnections: n.c.SMTPInConnections, MaxPerAddr: n.c.SMTPInPerAddress}, n.receiving)
 }
 
 // listenInboundDev opens the port for development: the one that is asked for, or else the usual one, or else any, so that
@@ -73,17 +66,6 @@ func (n *node) listenInboundDev(addr string) error {
 		err = n.listenInbound()
 	}
 	return err
-}
-
-// serveInbound takes mail until ctx ends.
-func (n *node) serveInbound(ctx context.Context) error {
-	c := n.c
-	server := smtpserver.New(smtpserver.Config{Hostname: c.Hostname, MaxSize: int64(c.SMTPInMaxSize), MaxConnections: c.SMTPInConnections,
-		MaxPerAddr: c.SMTPInPerAddress, ProxyFrom: c.SMTPProxyFrom, Grace: c.ShutdownGrace}, n.receiving, n.log.With("listener", "smtp_in"))
-	if err := server.Serve(ctx, n.inbound); err != nil {
-		return fmt.Errorf("serve inbound SMTP: %w", err)
-	}
-	return nil
 }
 
 // takenElsewhere are the MX hosts that delivery must not speak to because mail would come back here: none when this node takes mail,

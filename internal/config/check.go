@@ -110,10 +110,10 @@ func (l *loader) check() {
 	l.oneOf("relay_tls", c.RelayTLS, "opportunistic", "required", "implicit", "none")
 	l.oneOf("log_format", c.LogFormat, "text", "json")
 	if len(c.Roles) == 0 {
-		l.wrong("roles", "is empty; name at least one of api, delivery, jobs, receiving")
+		l.wrong("roles", "is empty; name at least one of api, delivery, jobs, submission, receiving")
 	}
 	for i, r := range c.Roles {
-		l.oneOf("roles", r, "api", "delivery", "jobs", "receiving")
+		l.oneOf("roles", r, "api", "delivery", "jobs", "submission", "receiving")
 		if slices.Contains(c.Roles[:i], r) {
 			l.wrong("roles", "%s is named twice", r)
 		}
@@ -139,6 +139,14 @@ func (l *loader) checkAddresses() {
 	}
 	if !hostPort(c.HTTPListen, true) {
 		l.wrong("http_listen", "%q is no address; write :8080 or 127.0.0.1:8080", c.HTTPListen)
+	}
+	for _, s := range [][2]string{{"smtp_submit_listen", c.SMTPSubmitListen}, {"smtp_submits_listen", c.SMTPSubmitsListen}} {
+		if s[1] != "" && !hostPort(s[1], true) {
+			l.wrong(s[0], "%q is no address; write :587 or 127.0.0.1:1587", s[1])
+		}
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		l.wrong("tls_cert_file", "and tls_key_file belong together; set both or neither")
 	}
 	if s := c.PublicURL; s != "" {
 		u, err := url.Parse(s)
@@ -211,6 +219,8 @@ func (l *loader) checkNumbers() {
 	between("connections_max", c.ConnectionsMax, 1, 100_000)
 	between("smtp_in_connections", c.SMTPInConnections, 1, 100_000)
 	between("smtp_in_per_address", c.SMTPInPerAddress, 0, 100_000)
+	between("smtp_submit_connections", c.SMTPSubmitConnections, 1, 100_000)
+	between("smtp_submit_per_address", c.SMTPSubmitPerAddress, 0, 100_000)
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
 	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // In this form NaN is refused too.
 		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)

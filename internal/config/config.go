@@ -56,13 +56,21 @@ type Config struct {
 	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"Time of nothing but failures after which a webhook endpoint is disabled."`
 	WebhookRetention    time.Duration   `toml:"webhook_retention" default:"720h" doc:"How long webhook events and their attempts are kept."`
 
-	BounceHost          string         `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
-	InboundHost         string         `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
-	SPFInclude          string         `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
-	TrackingHost        string         `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
-	DKIMSelector        string         `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
-	DKIMSelectorEd25519 string         `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
-	CAAIssuer           string         `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
+	BounceHost            string `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
+	InboundHost           string `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
+	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
+	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
+	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
+	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
+	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
+	SMTPSubmitListen      string `toml:"smtp_submit_listen" default:":587" doc:"Address and port of SMTP submission with STARTTLS, with the role submission. Empty: none."`
+	SMTPSubmitsListen     string `toml:"smtp_submits_listen" default:":465" doc:"Address and port of SMTP submission with TLS from the first octet, with the role submission. Empty: none."`
+	SMTPSubmitConnections int    `toml:"smtp_submit_connections" default:"500" doc:"Connections to each of these at the same time."`
+	SMTPSubmitPerAddress  int    `toml:"smtp_submit_per_address" default:"50" doc:"Of these, connections from one IPv4 address or one IPv6 network of 64 bits. 0: no limit."`
+	SMTPSubmitClear       bool   `toml:"smtp_submit_clear" default:"false" doc:"Development: take passwords without TLS where smtp_submit_listen is a loopback address."`
+	TLSCertFile           string `toml:"tls_cert_file" doc:"Certificate of SMTP listeners with its chain, in PEM. It is read anew when it changes. Empty: one that nobody signed is made."`
+	TLSKeyFile            string `toml:"tls_key_file" doc:"Key of that certificate, in PEM."`
+
 	SMTPInListen        string         `toml:"smtp_in_listen" default:":25" doc:"Address and port at which mail comes in, with the role receiving."`
 	SMTPInMaxSize       Size           `toml:"smtp_in_max_size" default:"40MB" doc:"Greatest size of a message that comes in."`
 	SMTPInConnections   int            `toml:"smtp_in_connections" default:"1000" doc:"Connections of mail that comes in at the same time."`
@@ -79,7 +87,7 @@ type Config struct {
 	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: sending domains count as verified without DNS."`
 	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
 
-	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
+	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
 	MigrateOnStart bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
 	LogRetention   time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
 	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`

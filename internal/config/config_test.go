@@ -59,6 +59,7 @@ func TestDefaults(t *testing.T) {
 			10 * time.Hour}, WebhookDisableAfter: 5 * 24 * time.Hour, WebhookRetention: 30 * 24 * time.Hour,
 		BounceHost: "node1.example.com", InboundHost: "node1.example.com", SPFInclude: "node1.example.com", TrackingHost: "localhost",
 		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
+		SMTPSubmitListen: ":587", SMTPSubmitsListen: ":465", SMTPSubmitConnections: 500, SMTPSubmitPerAddress: 50,
 		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50, CheckAuthentication: true,
 		SandboxDomains: []string{"resend.dev"},
 		Roles:          []string{"api", "delivery", "jobs"}, MigrateOnStart: true,

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"os"
+	"sync"
+	"time"
+)
+
+// lookAgain is how long a change of the certificate's files may go unnoticed.
+const lookAgain = 10 * time.Second
+
+// certificates gives the operator's certificate to TLS listeners, anew when its files change. Without files it is one that
+// nobody signed: good enough against who only listens, which is all that hosts expect of one another.
+type certificates struct {
+	certFile, keyFile string
+	log               *slog.Logger
+
+	mu      sync.Mutex
+	cert    *tls.Certificate
+	changed time.Time // of the files, when they were read
+	looked  time.Time
+}
+
+func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*certificates, error) {
+	c := &certificates{certFile: certFile, keyFile: keyFile, log: log}
+	if certFile == "" {
+		cert, err := selfSigned(hostname)
+		if err != nil {
+			return nil, fmt.Errorf("make a certificate: %w", err)
+		}
+		log.Info("SMTP listeners have a certificate that nobody signed, so clients cannot know whom they talk to; set tls_cert_file "+
+			"and tls_key_file", "hostname", hostname)
+		c.cert = cert
+		return c, nil
+	}
+	if err := c.load(); err != nil {
+		return nil, fmt.Errorf("read tls_cert_file and tls_key_file: %w", err)
+	}
+	return c, nil
+}
+
+// get returns the certificate, for a TLS configuration. One that cannot be read anew stays in use.
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.certFile == "" || time.Since(c.looked) < lookAgain {
+		return c.cert, nil
+	}
+	if c.looked = time.Now(); c.modified().Equal(c.changed) {
+		return c.cert, nil
+	}
+	if err := c.load(); err != nil {
+		c.log.Error("the TLS certificate has changed and cannot be read; the old one stays in use", "error", err)
+	} else {
+		c.log.Info("the TLS certificate was read anew", "file", c.certFile)
+	}
+	return c.cert, nil
+}
+
+// modified is when the files changed last.
+func (c *certificates) modified() (last time.Time) {
+	for _, name := range []string{c.certFile, c.keyFile} {
+		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
+
+func (c *certificates) load() error {
+	changed := c.modified() // Before reading: a change meanwhile is seen the next time.
+	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return err
+	}
+	c.cert, c.changed, c.looked = &cert, changed, time.Now()
+	return nil
+}
+
+// selfSigned makes a certificate for a host. It lives as long as the program.
+func selfSigned(hostname string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: hostname},
+		DNSNames: []string{hostname}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// Names of the listeners, in logs and for port.
+const (
+	portInbound = "smtp_in"
+	portSubmit  = "smtp_submit"
+	portSubmits = "smtp_submits"
+)
+
+// mailPort is an SMTP listener of a node that does not speak yet.
+type mailPort struct {
+	name   string
+	l      net.Listener
+	server *smtpserver.Server
+}
+
+// listenSMTP opens an SMTP listener that run will serve. setting is where its address came from. The host name, TLS, the
+// trusted proxies and the grace are filled in here; the rest of c is the listener's own.
+func (n *node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
+	var err error
+	if c.TLS, err = n.mailTLS(); err != nil {
+		return err
+	}
+	c.Hostname, c.ProxyFrom, c.Grace = n.c.Hostname, n.c.SMTPProxyFrom, n.c.ShutdownGrace
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen for SMTP at %s: %w", setting, err)
+	}
+	n.ports = append(n.ports, mailPort{name, l, smtpserver.New(c, h, n.log.With("listener", name))})
+	n.log.Info("listening", name, l.Addr().String())
+	return nil
+}
+
+// port returns the address of an SMTP listener, "" when there is none of that name.
+func (n *node) port(name string) string {
+	i := slices.IndexFunc(n.ports, func(p mailPort) bool { return p.name == name })
+	if i < 0 {
+		return ""
+	}
+	return n.ports[i].l.Addr().String()
+}
+
+// serveSMTP speaks at every SMTP listener until ctx ends.
+func (n *node) serveSMTP(ctx context.Context, g *errgroup.Group) {
+	for _, p := range n.ports {
+		g.Go(func() error { return p.server.Serve(ctx, p.l) })
+	}
+}
+
+// mailTLS is the TLS of SMTP listeners, with the operator's certificate or one that nobody signed.
+func (n *node) mailTLS() (*tls.Config, error) {
+	if n.certs == nil {
+		certs, err := newCertificates(n.c.TLSCertFile, n.c.TLSKeyFile, n.c.Hostname, n.log)
+		if err != nil {
+			return nil, err
+		}
+		n.certs = certs
+	}
+	return &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12}, nil
+}
+
+// isLoopback reports whether a listener's address cannot be reached from other machines.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip, errIP := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || errIP == nil && ip.IsLoopback())
+}
+
+// closePorts closes the listeners that were never served; the others are closed already.
+func (n *node) closePorts() {
+	for _, p := range n.ports {
+		if err := p.l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			n.log.Warn("could not close an SMTP listener", "listener", p.name, "error", err)
+		}
+	}
+}

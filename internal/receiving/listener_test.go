@@ -1,0 +1,81 @@
+package receiving_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// listen serves the world at a port of this machine until the test ends.
+func (w *world) listen(t *testing.T, c smtpserver.Config) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := smtpserver.New(c, w.Service, slog.New(slog.DiscardHandler)).Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return l.Addr().String()
+}
+
+// What a client was told is taken is there, once for each message, whatever else happens on other connections.
+func TestThroughTheListener(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		addr := w.listen(t, smtpserver.Config{MaxSize: 200_000})
+		var wg sync.WaitGroup
+		const clients, each = 8, 5
+		for i := range clients {
+			wg.Go(func() {
+				c, err := smtp.Dial(addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				for k := range each {
+					body := strings.NewReader(fmt.Sprintf("Subject: %d.%d\r\n\r\n%s\r\n", i, k, strings.Repeat("x\r\n", k*10_000)))
+					if err := c.SendMail("jo@sender.example", []string{"a@in.acme.example", "b@other.example"}, body); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := c.SendMail("jo@sender.example", []string{"a@elsewhere.example"}, strings.NewReader("x")); err == nil {
+					t.Error("relayed")
+				}
+				c.Reset()
+				if err := c.SendMail("jo@sender.example", []string{"a@in.acme.example"}, strings.NewReader(strings.Repeat("x\r\n", 100_000))); err == nil {
+					t.Error("larger than allowed, and taken")
+				}
+				if err := c.Quit(); err != nil {
+					t.Log(err) // the server may have hung up after a message that was too large
+				}
+			})
+		}
+		wg.Wait()
+		for _, team := range []string{w.acme.TeamID, w.other.ID} {
+			subjects := map[string]bool{}
+			for _, e := range w.list(t, team) {
+				subjects[e.Subject] = true
+			}
+			if all := w.list(t, team); len(all) != clients*each || len(subjects) != clients*each {
+				t.Errorf("%d emails of %d subjects, want %d", len(all), len(subjects), clients*each)
+			}
+		}
+		if n := w.blobCount(t); n != 2*clients { // of k = 3 and 4
+			t.Errorf("%d blobs, want those of the messages that are large and were taken", n)
+		}
+	})
+}

@@ -90,6 +90,7 @@ var texts = []textRule{
 	{content, []string{"spam", "unsolicited", "virus", "malware", "infected", "phish", "content", "junk", "bulk mail", "suspicious", "score",
 		"url in", "bad header", "message looks", "looks like"}},
 	{rate, []string{"too many", "too fast", "too quickly", "exceeded the", "unusual rate", "try again slower", "slow down"}},
+	{noMailbox, []string{"not listed in domino", "not listed in public name"}},
 	{reputation, []string{"blocked", "banned", "listed in", "listed at", "listed by", "bad ip", "ip address", "abuse", "rbl",
 		"refused your ip", "client host rejected", "refused connection from"}},
 	{disabled, []string{"disabled", "inactive", "deactivated", "suspended", "account closed", "has been closed", "no longer active",

@@ -1,0 +1,42 @@
+package report
+
+import "strings"
+
+// auto reports whether the message is an answer that nobody wrote.
+func (m *mail) auto() bool {
+	if m.autoSubmitted() || m.isReport("disposition-notification") {
+		return true
+	}
+	for _, name := range []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From", "X-Mail-Autoreply", "X-Autoreply-From",
+		"X-Auto-Response-Suppress", "X-Vacation"} {
+		if value := strings.ToLower(m.field(name)); value != "" && value != "no" && value != "none" {
+			return true
+		}
+	}
+	precedence := strings.ToLower(m.field("Precedence"))
+	if strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") {
+		return true
+	}
+	// A subject alone proves nothing, for people write about their holidays. An answer of a machine has more to show.
+	answers := len(m.InReplyTo) > 0 || len(m.References) > 0 || precedence == "bulk" || precedence == "junk" || precedence == "list" ||
+		m.byMachine()
+	return answers && saysAway(m.Subject)
+}
+
+// saysAway reports whether a subject begins as those of absence notes do, in the languages in which programs write them.
+func saysAway(subject string) bool {
+	subject = strings.ToLower(strings.TrimSpace(subject))
+	for _, start := range []string{
+		"out of office", "out of the office", "automatic reply", "automated reply", "autoreply", "auto-reply", "auto reply", "auto response",
+		"autoresponse", "auto-response", "automatic response", "vacation reply", "vacation message", "auto:", "ooo:", "away from",
+		"automatische antwort", "abwesenheitsnotiz", "abwesenheit:", "abwesend:", "réponse automatique", "absence du bureau",
+		"respuesta automática", "fuera de la oficina", "risposta automatica", "fuori sede", "resposta automática", "automatisch antwoord",
+		"afwezigheidsbericht", "automatyczna odpowiedź", "autosvar", "automaattinen vastaus", "automatická odpověď", "automatikus válasz",
+		"otomatik yanıt", "автоответ", "автоматический ответ", "自動応答", "自動返信", "自动回复", "自动答复", "자동 회신",
+	} {
+		if strings.HasPrefix(subject, start) {
+			return true
+		}
+	}
+	return false
+}

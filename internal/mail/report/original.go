@@ -1,0 +1,125 @@
+package report
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// isMessage reports whether a part has the message reported on, or its header (RFC 6522 section 3, RFC 6533 section 6).
+func isMessage(contentType string) bool {
+	switch contentType {
+	case "message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "text/rfc822", "message/global", "message/global-headers",
+		"text/rfc822-header":
+		return true
+	}
+	return false
+}
+
+// readOriginal finds the header of the message reported on: as a part, or copied into the text. What is missing then is
+// taken from the header of the report.
+func (m *mail) readOriginal(r *Report) {
+	for _, f := range m.Files {
+		if isMessage(f.ContentType) || strings.HasSuffix(strings.ToLower(f.Filename), ".eml") {
+			r.Original = message.ParseHeader(f.Content[:min(len(f.Content), maxText)])
+			break
+		}
+	}
+	if r.Original == nil {
+		for block := range blocks(m.text) {
+			if copied := copiedHeader(block); copied != nil {
+				r.Original = copied
+				break
+			}
+		}
+	}
+	if ids := identifiers(fieldOf(r.Original, "Message-ID")); len(ids) > 0 {
+		r.MessageID = ids[0]
+	}
+	if n := len(m.References); r.MessageID == "" && len(m.InReplyTo) > 0 {
+		r.MessageID = m.InReplyTo[0]
+	} else if r.MessageID == "" && n > 0 {
+		r.MessageID = m.References[n-1]
+	}
+	if path := bareAddress(fieldOf(r.Original, "Return-Path")); path != "" && r.MailFrom == "" {
+		r.MailFrom = path
+	}
+	for _, f := range r.Original {
+		if strings.EqualFold(f.Name, "To") {
+			for part := range strings.SplitSeq(f.Value, ",") {
+				if a := bareAddress(part); a != "" && len(r.To) < maxRecipients {
+					r.To = append(r.To, a)
+				}
+			}
+		}
+	}
+}
+
+func identifiers(s string) []string {
+	_, after, found := strings.Cut(s, "<")
+	id, _, closed := strings.Cut(after, ">")
+	if !found || !closed || id == "" {
+		return nil
+	}
+	return []string{"<" + id + ">"}
+}
+
+// copiedHeader returns the fields of a paragraph that is the header of a message, or nil.
+func copiedHeader(block string) []message.Field {
+	lower := strings.ToLower(block)
+	if !strings.Contains(lower, "message-id:") || !strings.Contains(lower, "from:") && !strings.Contains(lower, "subject:") {
+		return nil
+	}
+	if fields := fieldsIn(block); fieldOf(fields, "Message-ID") != "" {
+		return fields
+	}
+	return nil
+}
+
+// fieldsIn returns the fields of a paragraph that may begin with other lines, and may be set in as a whole.
+func fieldsIn(block string) []message.Field {
+	for rest := block; rest != ""; {
+		line, after, _ := strings.Cut(rest, "\n")
+		content := strings.TrimLeft(line, " \t")
+		if name, _, found := strings.Cut(content, ":"); found && name != "" && !strings.ContainsAny(name, " <>\t@") {
+			indent := line[:len(line)-len(content)]
+			if indent == "" {
+				return message.ParseHeader([]byte(rest))
+			}
+			var b strings.Builder
+			for line := range strings.Lines(rest) {
+				b.WriteString(strings.TrimPrefix(line, indent))
+			}
+			return message.ParseHeader([]byte(b.String()))
+		}
+		rest = after
+	}
+	return nil
+}
+
+// blocks yields the paragraphs of s with LF line ends: what stands between empty lines.
+func blocks(s string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		s = strings.ReplaceAll(s, "\r\n", "\n")
+		start := 0
+		for at := 0; at < len(s); {
+			end := strings.IndexByte(s[at:], '\n')
+			if end < 0 {
+				end = len(s) - at
+			}
+			line := s[at : at+end]
+			next := min(at+end+1, len(s))
+			if strings.TrimSpace(line) == "" {
+				if start < at && !yield(s[start:at]) {
+					return
+				}
+				start = next
+			}
+			at = next
+		}
+		if start < len(s) {
+			yield(s[start:])
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package report
+
+import "strings"
+
+// failures and delays are what reports without fields say above the addresses, in lower case. The programs that say so are
+// qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and large hosts before they wrote fields.
+var (
+	failures = []string{
+		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered", "couldn't be delivered",
+		"had permanent fatal errors", "had delivery errors", "had delivery problems", "undeliverable to", "did not reach the following recipient",
+		"cannot be reached", "delivery has failed", "delivery to the following recipient", "failed permanently", "unable to deliver",
+		"was not delivered", "wasn't delivered", "not able to deliver", "following address(es) failed", "following addresses failed",
+		"delivery failed", "delivery failure", "cannot be delivered", "can't be delivered", "undelivered mail", "unknown users", "could not deliver",
+		"failed addresses follow", "permanent error", "message undeliverable", "has been rejected", "returned to sender",
+	}
+	delays = []string{
+		"has not yet been delivered", "not been delivered yet", "still being retried", "will continue to be retried", "will be retried",
+		"had transient non-fatal errors", "delivery delayed", "delivery is delayed", "has been delayed", "is delayed", "will keep trying",
+		"will continue trying", "delivery attempts will continue", "no action is required on your part", "there is a temporary problem",
+		"do not need to resend", "not need to resend",
+	}
+	// expiries are words of a host that tried in vain until it gave up.
+	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired", "expired after",
+		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "timed out"}
+	// copies begin the message reported on.
+	copies = []string{
+		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message", "copy of the message", "original message",
+		"original headers", "message header", "unsent message below", "your message follows", "message follows", "returned message",
+		"the body of the message is", "headers of your message",
+	}
+)
+
+// readProse reads a report that has words only, and reports whether it is one.
+func (m *mail) readProse(r *Report) bool {
+	if !m.byDaemon() {
+		return false
+	}
+	words := beforeCopy(m.text)
+	lower := lowerASCII(words)
+	action := ""
+	if at := first(lower, failures); at >= 0 {
+		action = Failed
+		words = words[strings.LastIndexByte(lower[:at], '\n')+1:]
+	} else if at := first(lower, delays); at >= 0 {
+		action = Delayed
+		words = words[strings.LastIndexByte(lower[:at], '\n')+1:]
+	}
+	if action == Failed && first(lower, delays) >= 0 {
+		action = Delayed // It could not be delivered yet.
+	}
+	failed := m.field("X-Failed-Recipients")
+	if action == "" && failed == "" {
+		return false
+	}
+	if action == "" {
+		action = Failed
+	}
+	r.readLines(words, action)
+	if len(r.Recipients) == 0 || failed != "" {
+		for part := range strings.SplitSeq(failed, ",") {
+			if a := bareAddress(part); a != "" {
+				r.add(Recipient{Final: a, Action: action})
+			}
+		}
+	}
+	return len(r.Recipients) > 0
+}
+
+// beforeCopy returns what of a report stands before the message that it is about.
+func beforeCopy(text string) string {
+	at := 0
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(strings.ToLower(line))
+		if strings.HasPrefix(trimmed, "-") && first(trimmed, copies) >= 0 || strings.HasSuffix(trimmed, ":") && strings.HasPrefix(trimmed, "original message") {
+			return text[:at]
+		}
+		if strings.HasPrefix(trimmed, "received: from ") || strings.HasPrefix(trimmed, "return-path: <") || strings.HasPrefix(trimmed, "message-id: <") {
+			return text[:at]
+		}
+		at += len(line)
+	}
+	return text
+}
+
+// lowerASCII is strings.ToLower with the same places in both strings.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// first returns where the first of the words stands in s, or -1.
+func first(s string, words []string) int {
+	at := -1
+	for _, w := range words {
+		if n := strings.Index(s, w); n >= 0 && (at < 0 || n < at) {
+			at = n
+		}
+	}
+	return at
+}
+
+// readLines takes the addresses that begin a line, or end one that says what happened, and what is said below each.
+func (r *Report) readLines(words, action string) {
+	open := -1 // the recipient that the lines are about
+	empty := false
+	for line := range strings.Lines(words) {
+		trimmed := strings.TrimSpace(line)
+		if trimmed == "" {
+			empty = true
+			continue
+		}
+		if strings.HasPrefix(trimmed, ">") {
+			continue // A quotation.
+		}
+		address, rest := leadingAddress(trimmed)
+		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") || strings.HasPrefix(local, "mailer-daemon@") {
+			address = "" // Whom to ask, or who says it.
+		}
+		if address == "" && open < 0 && first(strings.ToLower(trimmed), failures) >= 0 {
+			address, rest = trailingAddress(trimmed), trimmed
+		}
+		switch {
+		case address != "":
+			open = r.add(Recipient{Final: address, Action: action, Diagnostic: rest})
+		case open >= 0 && len(r.Recipients[open].Diagnostic) < 1000 && (!empty || r.Recipients[open].unfinished()):
+			d := &r.Recipients[open].Diagnostic
+			*d = strings.TrimSpace(*d + " " + trimmed)
+		case open >= 0 && empty:
+			if code, _, _ := splitReply(r.Recipients[open].Diagnostic); code == 0 {
+				if code, enhanced, _ := splitReply(trimmed); code != 0 || enhanced != "" {
+					d := &r.Recipients[open].Diagnostic
+					*d = strings.TrimSpace(*d + " " + trimmed)
+				}
+			}
+		}
+		empty = false
+	}
+}
+
+// unfinished reports whether what is said of the recipient is still to come.
+func (r *Recipient) unfinished() bool {
+	return r.Diagnostic == "" || strings.HasSuffix(r.Diagnostic, ":")
+}
+
+// said is what a report says in words of a failure.
+type said struct {
+	reply string // a host's, of whichever recipient
+	each  []Recipient
+}
+
+func (m *mail) words() said {
+	var r Report
+	words := beforeCopy(m.text)
+	r.readLines(words, Failed)
+	return said{replyIn(words), r.Recipients}
+}
+
+// of returns what is said of an address.
+func (s said) of(address string) string {
+	for _, one := range s.each {
+		if strings.EqualFold(one.Final, address) && one.Diagnostic != "" {
+			return one.Diagnostic
+		}
+	}
+	return s.reply
+}
+
+// leadingAddress returns the address that a line begins with, and what follows it.
+func leadingAddress(line string) (address, rest string) {
+	line = strings.TrimPrefix(line, "* ")
+	if strings.HasPrefix(line, "<") {
+		inner, after, found := strings.Cut(line[1:], ">")
+		if !found {
+			return "", ""
+		}
+		return bareAddress(inner), strings.TrimLeft(after, " :.-")
+	}
+	word, rest, _ := strings.Cut(line, " ")
+	if name, _, found := strings.Cut(word, "<"); found && name != "" {
+		word = name // user@example.com<mailto:user@example.com>
+	}
+	if strings.Contains(word, "://") || strings.HasPrefix(word, "mailto:") {
+		return "", ""
+	}
+	return bareAddress(word), strings.TrimLeft(rest, " :.-")
+}
+
+// trailingAddress returns the last address of a line.
+func trailingAddress(line string) string {
+	words := strings.Fields(line[max(0, len(line)-400):])
+	for i := len(words) - 1; i >= 0; i-- {
+		if a := bareAddress(words[i]); a != "" {
+			return a
+		}
+	}
+	return ""
+}
+
+// replyIn returns the first line of a report that has a host's reply.
+func replyIn(words string) string {
+	for line := range strings.Lines(words) {
+		if line = strings.TrimSpace(line); len(line) > 1000 {
+			line = strings.ToValidUTF8(line[:1000], "")
+		}
+		if code, enhanced, _ := splitReply(line); code != 0 && enhanced != "" || code != 0 && leadsWith(line, code) {
+			return line
+		}
+	}
+	return ""
+}
+
+// leadsWith reports whether a line begins with a reply code, so that it is no other number.
+func leadsWith(line string, code int) bool {
+	line = strings.TrimLeft(line, "<>' \"")
+	return len(line) > 3 && digit(line[0]) && int(line[0]-'0') == code/100 && (line[3] == ' ' || line[3] == '-' || line[3] == ':')
+}

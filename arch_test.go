@@ -29,7 +29,7 @@ var floors = [][]string{
 
 // resources may use those named after them.
 var resources = []string{"internal/emails", "internal/templates", "internal/contacts", "internal/domains",
-	"internal/suppressions", "internal/requestlog", "internal/teams", "internal/events"}
+	"internal/suppressions", "internal/requestlog", "internal/metrics", "internal/teams", "internal/events"}
 
 // exceptions are pairs of rooms of one floor, with the reason.
 var exceptions = map[string]string{

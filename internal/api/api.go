@@ -51,6 +51,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -65,6 +66,7 @@ type Services struct {
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
 	Logs         *requestlog.Service
+	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service
 	Receiving    *receiving.Service
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -47,6 +48,7 @@ var update = flag.Bool("update", false, "write what was answered into the scenar
 type office struct {
 	*API
 	d    *db.DB
+	hall *events.Hallway
 	team teams.Team
 	keys map[string]string // full, sending, other, suspended -> token
 	log  *strings.Builder
@@ -69,6 +71,7 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	must(err)
 	t.Cleanup(func() { blobs.Close() })
 	hall, queue := &events.Hallway{}, jobs.NewQueue(d)
+	f.hall = hall
 	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
 	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed25519",
@@ -78,6 +81,8 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: queue,
 		Hallway: hall, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
 		Suppressions: s.Suppressions, Teams: s.Teams})
+	s.Metrics = metrics.New(d)
+	hall.Listen(s.Metrics)
 	s.Logs = requestlog.New(d, quiet, time.Hour)
 	s.Domains.PendingScheduled = s.Emails.WaitingFrom
 	hall.Listen(s.Emails)

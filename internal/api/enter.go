@@ -36,10 +36,7 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	if p.Suspended {
 		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 	}
-	limit := p.RateLimit
-	if limit == 0 {
-		limit = a.RateLimit
-	}
+	limit := a.rate(p)
 	if limit == 0 {
 		return nil
 	}

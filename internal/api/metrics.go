@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/metrics"
 )
 
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id", "email_id", "broadcast_id"}
@@ -45,18 +45,18 @@ type metricsOut struct {
 
 // metricsIn is the query of metrics, checked.
 type metricsIn struct {
-	emails.MetricsQuery
+	metrics.Query
 	metrics, dimensions []string
 	granularity         string
 	zone                *time.Location
 }
 
-func (a *API) metrics(ctx context.Context, c *Call, _ none) (metricsOut, error) {
+func (a *API) getMetrics(ctx context.Context, c *Call, _ none) (metricsOut, error) {
 	in, err := readMetrics(c.Query(), time.Now().UTC())
 	if err != nil {
 		return metricsOut{}, err
 	}
-	counts, err := a.Services.Emails.Metrics(ctx, c.TeamID, in.MetricsQuery)
+	counts, err := a.Services.Metrics.Count(ctx, c.TeamID, in.Query)
 	if err != nil {
 		return metricsOut{}, err
 	}
@@ -74,11 +74,17 @@ func (a *API) metrics(ctx context.Context, c *Call, _ none) (metricsOut, error) 
 	return out, nil
 }
 
-func add(to map[string]int, n emails.Count) {
-	to[n.Type] += n.N
-	if n.Type == "bounced" && n.Detail != "" {
-		to["bounced_"+n.Detail] += n.N
+func add(to map[string]int, n metrics.Count) {
+	switch n.Type {
+	case "sent":
+		to["sent"] += n.Recipients // as what happens to emails is counted by recipient
+		return
+	case "opened", "clicked":
+		to["unique_"+n.Type] += n.Recipients
+	case "bounced":
+		to["bounced_"+n.Detail] += n.Events
 	}
+	to[n.Type] += n.Events
 }
 
 // row is the metrics asked for, from what was counted.
@@ -98,7 +104,7 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 }
 
 // data is the breakdown. Periods without events are filled in where periods are all that it is by.
-func (in *metricsIn) data(counts []emails.Count) []map[string]any {
+func (in *metricsIn) data(counts []metrics.Count) []map[string]any {
 	type key struct{ period, domain, name, email, broadcast string }
 	rows := map[key]map[string]int{}
 	if in.ByPeriod != nil && len(in.dimensions) == 1 {

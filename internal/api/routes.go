@@ -16,11 +16,11 @@ func (a *API) operations() []op {
 		{post, "/email/sending", sending, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
 		{post, "/emails/batch", sending, 200, "Emails", "Send up to 100 emails", nil, endpoint(a.sendBatch)},
 		{get, "/emails", full, 200, "Emails", "List emails", paging, endpoint(a.listEmails)},
-		{get, "/emails/metrics", full, 200, "Emails", "Count what happened to emails", metricsQuery, endpoint(a.metrics)},
 		{get, "/emails/receiving", full, 200, "Receiving", "List received emails", append(paging, "thread_id"), endpoint(a.listReceived)},
 		{get, "/emails/receiving/{email_id}", full, 200, "Receiving", "Retrieve a received email", []string{"html_format"}, endpoint(a.getReceived)},
 		{get, "/emails/receiving/{email_id}/attachments", full, 200, "Receiving", "List a received email's attachments", paging, endpoint(a.listReceivedFiles)},
 		{get, "/emails/receiving/{email_id}/attachments/{attachment_id}", full, 200, "Receiving", "Retrieve an attachment of a received email", nil, endpoint(a.getReceivedFile)},
+		{get, "/emails/metrics", full, 200, "Emails", "Count what happened to emails", metricsQuery, endpoint(a.getMetrics)},
 		{get, "/emails/{email_id}", full, 200, "Emails", "Retrieve an email", nil, endpoint(a.getEmail)},
 		{patch, "/emails/{email_id}", full, 200, "Emails", "Reschedule an email", nil, endpoint(a.updateEmail)},
 		{post, "/emails/{email_id}/cancel", full, 200, "Emails", "Cancel a scheduled email", nil, endpoint(a.cancelEmail)},
@@ -66,6 +66,8 @@ func (a *API) operations() []op {
 		{get, "/webhooks/{webhook_id}/events/{webhook_event_id}", full, 200, "Webhooks", "Retrieve an event with its payload", nil, endpoint(a.getWebhookEvent)},
 		{get, "/webhooks/{webhook_id}/events/{webhook_event_id}/attempts", full, 200, "Webhooks", "List the attempts to deliver an event", []string{"limit", "after"}, endpoint(a.listWebhookAttempts)},
 		{post, "/webhooks/{webhook_id}/events/{webhook_event_id}/replay", full, 200, "Webhooks", "Deliver an event once more", nil, endpoint(a.replayWebhookEvent)},
+
+		{get, "/usage", sending, 200, "Usage", "Tell how much the team has used", nil, endpoint(a.usage)},
 
 		{get, "/", open, 200, "", "Say what this is", nil, endpoint(a.welcome)},
 		{get, "/healthz", open, 200, "", "Tell whether the process lives", nil, endpoint(a.healthz)},

@@ -31,6 +31,7 @@ import (
 	"github.com/postrider/postrider/internal/links"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -160,6 +161,8 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	hall.Listen(n.emails)
 	hall.Listen(suppressed)
+	counters := metrics.New(n.db)
+	hall.Listen(counters)
 	// A notice about an endpoint is logged; a system sender will put it into an email through Parts.Notify.
 	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter, Retention: c.WebhookRetention,
 		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue, Keys: keys,
@@ -207,6 +210,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		n.runner.Handle(hooks.RecoverJobs())
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.Roll})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})

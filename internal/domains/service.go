@@ -252,6 +252,15 @@ func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, er
 	return err == nil, err
 }
 
+// Count returns how many domains a team has.
+func (s *Service) Count(ctx context.Context, teamID string) (int, error) {
+	n, err := countDomains(ctx, s.d.Reader, teamID)
+	if err != nil {
+		return 0, fmt.Errorf("count domains: %w", err)
+	}
+	return n, nil
+}
+
 // List returns a page of the team's domains, newest first.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Domain, bool, error) {
 	return listDomains(ctx, s.d.Reader, teamID, p)

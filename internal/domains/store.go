@@ -97,6 +97,11 @@ func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) (
 		Args: []any{teamID}}, p, scan)
 }
 
+func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM domains WHERE team_id = $1 AND NOT placeholder`, teamID).Scan(&n)
+	return n, err
+}
+
 func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
 	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID)
 }

@@ -574,36 +574,6 @@ func TestShare(t *testing.T) {
 	})
 }
 
-func TestMetrics(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		id := w.send(t, hello("a@one.example", "b@one.example"))
-		for _, e := range []events.Event{{Type: events.EmailSent}, {Type: events.EmailDelivered, Recipient: "a@one.example"},
-			{Type: events.EmailOpened, Recipient: "a@one.example"}, {Type: events.EmailOpened, Recipient: "a@one.example"},
-			{Type: events.EmailBounced, Recipient: "b@one.example", Data: &events.Bounce{Type: "Permanent"}}} {
-			e.TeamID, e.EmailID, e.DomainID = w.who.TeamID, id, w.domainID
-			w.record(t, e)
-		}
-		q := emails.MetricsQuery{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour), ByDomain: true,
-			ByPeriod: func(t time.Time) string { return t.UTC().Format("2006") }}
-		counts, err := w.emails.Metrics(t.Context(), w.who.TeamID, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := map[string]int{}
-		for _, c := range counts {
-			n[c.Type] += c.N
-			if c.DomainName != "acme.example" {
-				t.Errorf("count %+v has no domain", c)
-			}
-		}
-		for what, want := range map[string]int{"sent": 1, "delivered": 1, "opened": 2, "unique_opened": 1, "bounced": 1} {
-			if n[what] != want {
-				t.Errorf("%s: %d, want %d", what, n[what], want)
-			}
-		}
-	})
-}
-
 func TestHeaderInjection(t *testing.T) {
 	d := dbtest.SQLite(t)
 	w := newWorld(t, d)

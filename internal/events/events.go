@@ -37,7 +37,7 @@ const (
 	EmailClicked    Type = "email.clicked"
 	EmailFailed     Type = "email.failed"
 	EmailSuppressed Type = "email.suppressed"
-	EmailReceived   Type = "email.received" // Data is *Received, and EmailID is empty: it has no timeline
+	EmailReceived   Type = "email.received" // Data is *Received, and EmailID is empty: the timeline is the received email's
 
 	DomainCreated Type = "domain.created"
 	DomainUpdated Type = "domain.updated"
@@ -171,6 +171,14 @@ func (h *Hallway) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	return nil
 }
 
+// TimelineID is the id of the sent or received email whose timeline the event stands in; empty when it stands in none.
+func (e *Event) TimelineID() string {
+	if r, ok := e.Data.(*Received); ok {
+		return r.ID
+	}
+	return e.EmailID
+}
+
 // detail is what of an event's data is counted or filtered by.
 func (e *Event) detail() string {
 	if b, ok := e.Data.(*Bounce); ok {
@@ -180,8 +188,8 @@ func (e *Event) detail() string {
 }
 
 func (e *Event) encoded() (string, error) {
-	if e.Data == nil {
-		return "", nil
+	if _, received := e.Data.(*Received); received || e.Data == nil {
+		return "", nil // a received email is kept elsewhere
 	}
 	text, err := json.Marshal(e.Data)
 	if err != nil {

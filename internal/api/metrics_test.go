@@ -1,0 +1,72 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// Metrics are right after the events, rates are of recipients, and usage counts addresses.
+func TestMetricsAndUsage(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{})
+		f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
+		var sent ref
+		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+`{"from":"a@example.org","to":["a@example.net","b@example.net"],"subject":"s","text":"t"}`).
+			Body.Bytes(), &sent); err != nil || sent.ID == "" {
+			t.Fatalf("%+v, %v", sent, err)
+		}
+		var all []events.Event
+		for _, e := range []events.Event{{Type: events.EmailSent}, {Type: events.EmailDelivered, Recipient: "a@example.net"},
+			{Type: events.EmailOpened, Recipient: "a@example.net"}, {Type: events.EmailOpened, Recipient: "a@example.net"},
+			{Type: events.EmailBounced, Recipient: "b@example.net", Data: &events.Bounce{Type: "Transient"}},
+			{Type: events.EmailReceived, Data: &events.Received{ID: id.New()}}} {
+			if e.TeamID = f.team.ID; e.Data == nil || e.Type == events.EmailBounced {
+				e.EmailID = sent.ID
+			}
+			all = append(all, e)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { return f.hall.Record(t.Context(), tx, all...) }); err != nil {
+			t.Fatal(err)
+		}
+		var got metricsOutForTest
+		answer := f.do(t, "GET /emails/metrics?dimensions=period,email&end_date="+time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+			t.Fatalf("%s: %v", answer.Body, err)
+		}
+		want := map[string]float64{"received": 1, "delivered": 1, "complained": 0, "suppressed": 0, "bounced": 1, "bounced_transient": 1,
+			"bounced_permanent": 0, "bounced_undetermined": 0, "opened": 2, "clicked": 0, "unsubscribed": 0, "delivery_delayed": 0, "failed": 0,
+			"sent": 2, "unique_opened": 1, "unique_clicked": 0, "delivery_rate": 50, "open_rate": 100, "click_rate": 0, "bounce_rate": 50,
+			"complaint_rate": 0, "unsubscribe_rate": 0}
+		if diff := gocmp.Diff(want, got.Totals); diff != "" {
+			t.Error(diff)
+		}
+		if len(got.Data) != 2 { // the one sent, and the one received
+			t.Errorf("data %v", got.Data)
+		}
+		var used struct {
+			Emails struct {
+				Daily, Monthly struct{ Used, Sent, Received int }
+			}
+		}
+		if err := json.Unmarshal(f.do(t, "GET /usage").Body.Bytes(), &used, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Fatal(err)
+		}
+		if u := used.Emails.Daily; u.Used != 3 || u.Sent != 2 || u.Received != 1 || used.Emails.Monthly != u {
+			t.Errorf("usage %+v", used)
+		}
+	})
+}
+
+type metricsOutForTest struct {
+	Totals map[string]float64 `json:"totals"`
+	Data   []map[string]any   `json:"data"`
+}

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// usageWire tells how much a team has used (API reference section 25). A limit that is null is none.
+type usageWire struct {
+	Object      string  `json:"object"`
+	GeneratedAt isoTime `json:"generated_at"`
+	Emails      struct {
+		Daily   emailUsage `json:"daily"`
+		Monthly emailUsage `json:"monthly"`
+	} `json:"emails"`
+	Contacts       usageOf     `json:"contacts"`
+	Segments       usageOf     `json:"segments"`
+	Broadcasts     usageOf     `json:"broadcasts"`
+	AICredits      creditUsage `json:"ai_credits"`
+	AutomationRuns runUsage    `json:"automation_runs"`
+	Domains        usageOf     `json:"domains"`
+	RateLimit      rateUsage   `json:"rate_limit"`
+}
+
+type usageOf struct {
+	Used  int  `json:"used"`
+	Limit *int `json:"limit"`
+}
+
+type emailUsage struct {
+	Used     int     `json:"used" doc:"Sent and received together; each address that an email goes to counts."`
+	Limit    *int    `json:"limit"`
+	Sent     int     `json:"sent"`
+	Received int     `json:"received"`
+	ResetsAt isoTime `json:"resets_at"`
+}
+
+type creditUsage struct {
+	Used           int      `json:"used"`
+	Limit          *int     `json:"limit"`
+	NextIncreaseAt *isoTime `json:"next_increase_at"`
+}
+
+type runUsage struct {
+	Used     int     `json:"used"`
+	Limit    *int    `json:"limit"`
+	ResetsAt isoTime `json:"resets_at"`
+}
+
+type rateUsage struct {
+	Limit    *int   `json:"limit"`
+	Duration string `json:"duration"`
+}
+
+func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
+	now := time.Now().UTC()
+	y, m, d := now.Date()
+	month, nextMonth := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
+	out := usageWire{Object: "usage", GeneratedAt: isoTime(now), RateLimit: rateUsage{Duration: "1000ms"}}
+	out.AutomationRuns.ResetsAt = isoTime(nextMonth)
+	var err error
+	if out.Emails.Daily, err = a.emailUsage(ctx, c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)); err != nil {
+		return out, err
+	}
+	if out.Emails.Monthly, err = a.emailUsage(ctx, c, month, nextMonth); err != nil {
+		return out, err
+	}
+	if out.Domains.Used, err = a.Services.Domains.Count(ctx, c.TeamID); err != nil {
+		return out, err
+	}
+	if limit := a.rate(c.Principal); limit > 0 {
+		out.RateLimit.Limit = &limit
+	}
+	return out, nil
+}
+
+func (a *API) emailUsage(ctx context.Context, c *Call, from, to time.Time) (emailUsage, error) {
+	u, err := a.Services.Metrics.Usage(ctx, c.TeamID, from, to)
+	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: isoTime(to)}, err
+}
+
+// rate is how many requests a second a team may make; 0 is any number.
+func (a *API) rate(p teams.Principal) int {
+	if p.RateLimit != 0 {
+		return p.RateLimit
+	}
+	return a.RateLimit
+}

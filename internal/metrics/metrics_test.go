@@ -1,0 +1,346 @@
+package metrics_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/metrics"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// world is a team with emails, and all that happened to them.
+type world struct {
+	d      *db.DB
+	s      *metrics.Service
+	hall   *events.Hallway
+	all    []events.Event
+	emails []email
+}
+
+type email struct {
+	id, domain, broadcast string
+	to                    []string
+}
+
+func newWorld(t *testing.T, d *db.DB) *world {
+	w := &world{d: d, s: metrics.New(d), hall: &events.Hallway{}}
+	w.hall.Listen(w.s)
+	domains := []string{id.New(), id.New()}
+	w.update(t, func(tx *db.Tx) error {
+		for i := range 12 {
+			e := email{id: id.New(), domain: domains[i%2]}
+			if i%3 == 0 {
+				e.broadcast = "00000000-0000-7000-8000-00000000000" + fmt.Sprint(i%2)
+			}
+			for k := range 1 + i%4 {
+				e.to = append(e.to, fmt.Sprintf("to%d@example.net", k))
+				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
+					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, e.id, k, e.to[k], map[bool]string{true: "suppressed", false: "sent"}[k == 2])
+			}
+			w.emails = append(w.emails, e)
+		}
+		return nil
+	})
+	return w
+}
+
+func (w *world) update(t *testing.T, f func(tx *db.Tx) error) {
+	t.Helper()
+	if err := w.d.Update(context.Background(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// happen records events that occurred to the emails, in one transaction.
+func (w *world) happen(t *testing.T, all ...events.Event) {
+	t.Helper()
+	var recorded []events.Event
+	w.update(t, func(tx *db.Tx) error {
+		recorded = slices.Clone(all)
+		return w.hall.Record(t.Context(), tx, recorded...)
+	})
+	w.all = append(w.all, recorded...)
+}
+
+func (w *world) event(r *rand.Rand, now time.Time) events.Event {
+	e := w.emails[r.IntN(len(w.emails))]
+	v := events.Event{TeamID: "team", EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast, Recipient: e.to[r.IntN(len(e.to))]}
+	switch v.Type = []events.Type{events.EmailQueued, events.EmailSent, events.EmailDelivered, events.EmailOpened, events.EmailOpened, events.EmailClicked,
+		events.EmailBounced}[r.IntN(7)]; v.Type {
+	case events.EmailSent:
+		v.Recipient = ""
+	case events.EmailBounced:
+		v.Data = &events.Bounce{Type: []string{"Permanent", "Transient"}[r.IntN(2)]}
+	}
+	if r.IntN(4) > 0 { // otherwise it happens now
+		v.At = now.Add(-time.Duration(r.Int64N(int64(6 * time.Hour)))).Truncate(time.Microsecond)
+	}
+	return v
+}
+
+// recount is the plain count of events, with nothing clever about it.
+func (w *world) recount(q metrics.Query) []metrics.Count {
+	sums := map[metrics.Count][2]int{}
+	for i := range w.all {
+		e := &w.all[i]
+		if e.Type == events.EmailQueued || e.At.Before(q.From) || !e.At.Before(q.To) ||
+			len(q.DomainIDs) > 0 && !slices.Contains(q.DomainIDs, e.DomainID) || len(q.EmailIDs) > 0 && !slices.Contains(q.EmailIDs, e.EmailID) ||
+			len(q.BroadcastIDs) > 0 && !slices.Contains(q.BroadcastIDs, e.BroadcastID) {
+			continue
+		}
+		k := metrics.Count{Type: strings.TrimPrefix(string(e.Type), "email.")}
+		if b, ok := e.Data.(*events.Bounce); ok {
+			k.Detail = strings.ToLower(b.Type)
+		}
+		if q.ByPeriod != nil {
+			k.Period = q.ByPeriod(e.At)
+		}
+		if q.ByDomain {
+			k.DomainID = e.DomainID
+		}
+		if q.ByEmail {
+			k.EmailID = e.EmailID
+		}
+		if q.ByBroadcast {
+			k.BroadcastID = e.BroadcastID
+		}
+		n := sums[k]
+		n[0]++
+		n[1] += w.recipients(e)
+		sums[k] = n
+	}
+	var out []metrics.Count
+	for k, n := range sums {
+		k.Events, k.Recipients = n[0], n[1]
+		out = append(out, k)
+	}
+	return sorted(out)
+}
+
+func (w *world) recipients(e *events.Event) int {
+	switch e.Type {
+	case events.EmailSent:
+		i := slices.IndexFunc(w.emails, func(x email) bool { return x.id == e.EmailID })
+		n := len(w.emails[i].to)
+		if n > 2 {
+			n-- // the third is suppressed
+		}
+		return n
+	case events.EmailOpened, events.EmailClicked:
+		for i := range w.all {
+			f := &w.all[i]
+			if f.Type == e.Type && f.EmailID == e.EmailID && f.Recipient == e.Recipient &&
+				(f.At.Before(e.At) || f.At.Equal(e.At) && f.ID < e.ID) {
+				return 0
+			}
+		}
+	}
+	return 1
+}
+
+func sorted(all []metrics.Count) []metrics.Count {
+	slices.SortFunc(all, func(a, b metrics.Count) int {
+		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.DomainID, b.DomainID), cmp.Compare(a.EmailID, b.EmailID),
+			cmp.Compare(a.BroadcastID, b.BroadcastID), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Detail, b.Detail))
+	})
+	return all
+}
+
+// queries are questions of every kind.
+func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
+	hourly := func(t time.Time) string { return t.UTC().Format("15") }
+	span := func() (from, to time.Time) {
+		from = now.Add(-time.Duration(r.Int64N(int64(8 * time.Hour))))
+		return from.Truncate(time.Microsecond), from.Add(time.Duration(r.Int64N(int64(9 * time.Hour)))).Truncate(time.Microsecond)
+	}
+	all := []metrics.Query{{}, {ByDomain: true, ByBroadcast: true}, {ByEmail: true}, {DomainIDs: []string{w.emails[0].domain}},
+		{EmailIDs: []string{w.emails[1].id, w.emails[2].id}}, {BroadcastIDs: []string{w.emails[0].broadcast}, ByDomain: true}}
+	for i := range all {
+		all[i].From, all[i].To = now.Add(-24*time.Hour), now.Add(time.Hour)
+	}
+	for range 3 {
+		from, to := span()
+		all = append(all, metrics.Query{From: from, To: to, ByDomain: true})
+	}
+	from := now.Add(-5 * time.Hour).Truncate(time.Hour)
+	return append(all, metrics.Query{From: from, To: from.Add(4 * time.Hour), ByPeriod: hourly, ByBroadcast: true},
+		metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Minute), ByPeriod: hourly})
+}
+
+// Counts are those of a plain recount at any moment, whatever the order in which events came and whenever counters were made.
+func TestCountsAreTrue(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
+		for round := range 15 {
+			for range 1 + r.IntN(8) {
+				var all []events.Event
+				for range 1 + r.IntN(4) {
+					all = append(all, w.event(r, now))
+				}
+				w.happen(t, all...)
+			}
+			if round%3 > 0 {
+				if err := w.s.Roll(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if round%2 == 0 {
+				w.happen(t, w.event(r, now))
+			}
+			for i, q := range w.queries(r, now) {
+				got, err := w.s.Count(t.Context(), "team", q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := gocmp.Diff(w.recount(q), sorted(got)); diff != "" {
+					t.Fatalf("round %d, query %d, from %v to %v:\n%s", round, i, q.From, q.To, diff)
+				}
+			}
+		}
+		var rolled, left int
+		if err := d.QueryRow(t.Context(), `SELECT COALESCE(SUM(events), 0) FROM email_counts`).Scan(&rolled); err != nil || rolled == 0 {
+			t.Errorf("%d events are in counters, %v", rolled, err)
+		}
+		if err := w.s.Roll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_counts_late`).Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d late events are left, %v", left, err)
+		}
+		if got, err := w.s.Count(t.Context(), "other", metrics.Query{From: now.Add(-24 * time.Hour), To: now}); err != nil || len(got) != 0 {
+			t.Errorf("another team: %+v, %v", got, err)
+		}
+	})
+}
+
+// Nodes that count at the same time, while events come, count nothing twice and leave nothing out.
+func TestManyCountAtOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(3, 4)), time.Now()
+		done := make(chan error, 3)
+		for range cap(done) {
+			go func() {
+				var err error
+				for range 15 {
+					if err = w.s.Roll(context.Background()); err != nil {
+						break
+					}
+				}
+				done <- err
+			}()
+		}
+		for range 60 {
+			w.happen(t, w.event(r, now), w.event(r, now))
+		}
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for _, rolled := range []bool{false, true} {
+			if rolled {
+				if err := w.s.Roll(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			q := metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Hour), ByDomain: true}
+			got, err := w.s.Count(t.Context(), "team", q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(w.recount(q), sorted(got)); diff != "" {
+				t.Errorf("rolled %v: %s", rolled, diff)
+			}
+		}
+	})
+}
+
+func TestUsage(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w, now := newWorld(t, d), time.Now()
+		w.happen(t, events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailSent},
+			events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailDelivered, Recipient: "to0@example.net"},
+			events.Event{TeamID: "team", Type: events.EmailReceived, Data: &events.Received{ID: id.New()}},
+			events.Event{TeamID: "team", EmailID: w.emails[2].id, Type: events.EmailSent, At: now.Add(-48 * time.Hour)})
+		if u, err := w.s.Usage(t.Context(), "team", now.Add(-time.Hour), now.Add(time.Hour)); err != nil || u != (metrics.Usage{Sent: 2, Received: 1}) {
+			t.Errorf("today %+v, %v", u, err)
+		}
+		if u, err := w.s.Usage(t.Context(), "team", now.Add(-72*time.Hour), now.Add(time.Hour)); err != nil || u != (metrics.Usage{Sent: 4, Received: 1}) {
+			t.Errorf("this month %+v, %v", u, err)
+		}
+	})
+}
+
+// fill inserts n events of emails of one recipient each, evenly over a span, without the hallway.
+func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
+	b.Helper()
+	types := []string{"queued", "sent", "delivered", "opened"}
+	const chunk = 500
+	for done := 0; done < n; done += chunk {
+		err := d.Update(context.Background(), func(tx *db.Tx) error {
+			var text strings.Builder
+			text.WriteString(`INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail, recipient, data, created_at) VALUES `)
+			for i := done; i < done+chunk; i++ {
+				if i > done {
+					text.WriteByte(',')
+				}
+				at := from.Add(time.Duration(float64(over) * float64(i) / float64(n)))
+				fmt.Fprintf(&text, `('e%09d', '%012d', 'team', 'd%d', '', '%s', '', 'a@example.net', '', %d)`, i/4, i, i/4%3, types[i%4], at.UnixMicro())
+			}
+			_, err := tx.Exec(context.Background(), text.String())
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A breakdown by email is bounded.
+func TestTooManyEmails(t *testing.T) {
+	d := dbtest.SQLite(t)
+	now := time.Now()
+	fill(t, d, 70_000, now.Add(-time.Hour), time.Hour)
+	_, err := metrics.New(d).Count(t.Context(), "team", metrics.Query{From: now.Add(-2 * time.Hour), To: now, ByEmail: true})
+	if fault.KindOf(err) != fault.Invalid {
+		t.Errorf("%v", err)
+	}
+}
+
+// BenchmarkMillion asks for a month's metrics, by day and domain, when a million events happened in it.
+func BenchmarkMillion(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+		b.Run(name, func(b *testing.B) {
+			d, now := open(b), time.Now()
+			const n = 1_000_000
+			fill(b, d, n, now.Add(-30*24*time.Hour), 30*24*time.Hour)
+			s := metrics.New(d)
+			start := time.Now()
+			if err := s.Roll(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			b.Logf("counted %d events at first in %v", n, time.Since(start))
+			for b.Loop() {
+				got, err := s.Count(context.Background(), "team", metrics.Query{From: now.Add(-31 * 24 * time.Hour), To: now, ByDomain: true,
+					ByPeriod: func(t time.Time) string { return t.UTC().Format(time.DateOnly) }})
+				if err != nil || len(got) < 3*3*30 {
+					b.Fatalf("%d counts, %v", len(got), err)
+				}
+			}
+		})
+	}
+}

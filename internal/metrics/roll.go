@@ -1,0 +1,101 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+const (
+	rollStep = time.Hour // of events that are counted in one step
+	lateStep = 200       // late events that one step deals with
+)
+
+// Roll adds the events that are old enough to the counters of every team, and corrects those that late events made wrong.
+func (s *Service) Roll(ctx context.Context) error {
+	for team := ""; ; {
+		var err error
+		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {
+			return err
+		}
+		if err := s.rollTeam(ctx, team, time.Now()); err != nil {
+			return fmt.Errorf("count the events of team %s: %w", team, err)
+		}
+	}
+}
+
+func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) error {
+	for _, step := range []func(context.Context, string, state, int64) (bool, error){s.correct, s.advance} {
+		for more := true; more; {
+			at, err := getState(ctx, s.d.Reader, teamID)
+			if err != nil {
+				return err
+			}
+			if more, err = step(ctx, teamID, at, now.Add(-margin).Truncate(time.Minute).UnixMicro()); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// advance counts the next events up to target, and reports whether there may be more. Counting happens before the transaction: what is
+// that old does not change, but for late events, which are entered.
+func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
+	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
+	if err != nil || !ok || first >= target {
+		return false, err
+	}
+	until := min(target, first-first%time.Minute.Microseconds()+rollStep.Microseconds())
+	rows, err := countEvents(ctx, s.d.Reader, teamID, span{first, until}, groups{slot: true, domain: true, broadcast: true}, filters{}, rowsMax+1)
+	if err != nil {
+		return false, err
+	}
+	if len(rows) > rowsMax {
+		return false, fmt.Errorf("an hour has more than %d different counters", rowsMax)
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		ok, err := setState(ctx, tx, teamID, at, until)
+		if err == nil && ok {
+			addCounters(ctx, tx, teamID, rows)
+		}
+		return err
+	})
+	return true, err
+}
+
+// correct counts the slots of some late events afresh, and reports whether there may be more.
+func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64) (more bool, err error) {
+	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateStep)
+	if err != nil || len(ids) == 0 {
+		return false, err
+	}
+	// What is entered was committed with its event: whatever is counted from here on includes these.
+	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until, ids)
+	if err != nil {
+		return false, err
+	}
+	var rows []row
+	for _, d := range dirty {
+		part := span{d * slot.Microseconds(), min((d+1)*slot.Microseconds(), at.until)}
+		more, err := countEvents(ctx, s.d.Reader, teamID, part, groups{slot: true, domain: true, broadcast: true}, filters{}, rowsMax)
+		if err != nil {
+			return false, err
+		}
+		rows = append(rows, more...)
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if ok, err := setState(ctx, tx, teamID, at, at.until); err != nil || !ok {
+			return err
+		}
+		for _, d := range dirty {
+			deleteCounters(ctx, tx, teamID, d)
+		}
+		addCounters(ctx, tx, teamID, rows)
+		deleteLate(ctx, tx, teamID, ids)
+		return nil
+	})
+	return len(ids) == lateStep, err
+}

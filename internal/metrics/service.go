@@ -1,0 +1,162 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// rowsMax bounds a breakdown by email.
+const rowsMax = 50_000
+
+// Service counts.
+type Service struct{ d *db.DB }
+
+// New returns the service. Register it as a listener of the hallway too.
+func New(d *db.DB) *Service { return &Service{d} }
+
+// Recorded enters events whose time may have been counted already.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	for i := range all {
+		e := &all[i]
+		if e.TimelineID() == "" || !e.At.Before(tx.Now().Add(-lateness)) {
+			continue
+		}
+		switch e.Type {
+		case events.EmailQueued, events.EmailScheduled, events.EmailCanceled:
+		case events.EmailOpened, events.EmailClicked:
+			insertLate(ctx, tx, e.TeamID, late{id.New(), e.TimelineID(), e.At.UnixMicro()})
+		default:
+			insertLate(ctx, tx, e.TeamID, late{id.New(), "", e.At.UnixMicro()})
+		}
+	}
+	return nil
+}
+
+// Count counts a team's events.
+func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, error) {
+	g := groups{slot: q.ByPeriod != nil, domain: q.ByDomain, email: q.ByEmail, broadcast: q.ByBroadcast}
+	f := filters{q.DomainIDs, q.EmailIDs, q.BroadcastIDs}
+	all := span{q.From.UnixMicro(), q.To.UnixMicro()}
+	var rows []row
+	var err error
+	if q.ByEmail || len(q.EmailIDs) > 0 {
+		if rows, err = countEvents(ctx, s.d.Reader, teamID, all, g, f, rowsMax+1); len(rows) > rowsMax {
+			return nil, fault.Invalidf("dimensions", "The breakdown by email has more than %d rows. Ask for a shorter span, or name emails with `email_id`.",
+				rowsMax)
+		}
+	} else {
+		rows, err = s.combine(ctx, teamID, all, g, f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count events: %w", err)
+	}
+	return s.named(ctx, teamID, q, rows)
+}
+
+// combineTries is how often reading begins again because the counters changed meanwhile, which they do once a minute.
+const combineTries = 5
+
+// combine adds what counters have and what must be counted afresh.
+func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters) (rows []row, err error) {
+	before, err := getState(ctx, s.d.Reader, teamID)
+	for try := 1; err == nil; try++ {
+		if rows, err = s.read(ctx, teamID, all, before, g, f); err != nil {
+			break
+		}
+		var after state
+		if after, err = getState(ctx, s.d.Reader, teamID); err == nil && (after == before || try == combineTries) {
+			return rows, nil
+		}
+		before = after
+	}
+	return nil, err
+}
+
+func (s *Service) read(ctx context.Context, teamID string, all span, at state, g groups, f filters) ([]row, error) {
+	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until, nil)
+	if err != nil {
+		return nil, err
+	}
+	low, high, live := split(all, at.until, dirty)
+	var without []int64
+	for _, d := range dirty {
+		if d >= low && d < high {
+			without = append(without, d)
+		}
+	}
+	if len(without) > dirtyMax {
+		low, high, live, without = 0, 0, []span{all}, nil
+	}
+	rows, err := sumCounters(ctx, s.d.Reader, teamID, low, high, without, g, f)
+	for _, l := range live {
+		if err != nil {
+			return nil, err
+		}
+		var more []row
+		more, err = countEvents(ctx, s.d.Reader, teamID, l, g, f, rowsMax)
+		rows = append(rows, more...)
+	}
+	return rows, err
+}
+
+// dirtyMax is how many slots are counted afresh one by one; beyond it, counting all events is as quick.
+const dirtyMax = 300
+
+// named gives rows the names of periods and domains, and adds up those that have the same.
+func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
+	names := map[string]string{}
+	if q.ByDomain {
+		var ids []string
+		for _, r := range rows {
+			if _, ok := names[r.domain]; !ok {
+				names[r.domain] = ""
+				ids = append(ids, r.domain)
+			}
+		}
+		var err error
+		if names, err = domainNames(ctx, s.d.Reader, teamID, ids); err != nil {
+			return nil, fmt.Errorf("read the names of domains: %w", err)
+		}
+	}
+	periods := map[int64]string{}
+	place := map[Count]int{}
+	var out []Count
+	for _, r := range rows {
+		c := Count{DomainID: r.domain, DomainName: names[r.domain], EmailID: r.email, BroadcastID: r.broadcast, Type: r.typ, Detail: r.detail}
+		if q.ByPeriod != nil {
+			if periods[r.slot] == "" {
+				periods[r.slot] = q.ByPeriod(time.UnixMicro(r.slot * slot.Microseconds()))
+			}
+			c.Period = periods[r.slot]
+		}
+		i, ok := place[c]
+		if !ok {
+			i = len(out)
+			place[c] = i
+			out = append(out, c)
+		}
+		out[i].Events += int(r.events)
+		out[i].Recipients += int(r.recipients)
+	}
+	return out, nil
+}
+
+// Usage returns what a team sent and received from a time to before another.
+func (s *Service) Usage(ctx context.Context, teamID string, from, to time.Time) (u Usage, err error) {
+	all, err := s.Count(ctx, teamID, Query{From: from, To: to})
+	for _, c := range all {
+		switch c.Type {
+		case "sent":
+			u.Sent += c.Recipients
+		case "received":
+			u.Received += c.Events
+		}
+	}
+	return u, err
+}

@@ -1,0 +1,47 @@
+package metrics
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Whatever the span, each of its moments is counted once: by the counters of its slot, as far as those go, or live.
+func TestSplit(t *testing.T) {
+	us := slot.Microseconds()
+	third := us / 3
+	for from := int64(0); from <= 4*us; from += third {
+		for to := from; to <= 5*us; to += third {
+			for until := int64(0); until <= 5*us; until += third {
+				for _, dirty := range [][]int64{nil, {0}, {1}, {1, 2}, {0, 3}, {4}} {
+					low, high, live := split(span{from, to}, until, dirty)
+					for at := int64(0); at < 6*us; at += third / 2 {
+						n, s := 0, at/us
+						clean := !slices.Contains(dirty, s)
+						if s >= low && s < high && clean && at < until {
+							n++
+						}
+						for _, l := range live {
+							if at >= l.from && at < l.to {
+								n++
+							}
+						}
+						want := 0
+						if at >= from && at < to {
+							want = 1
+						}
+						if n != want {
+							t.Fatalf("from %d to %d until %d dirty %v: %d is counted %d times: slots %d to %d, live %v", from, to, until, dirty, at, n, low,
+								high, live)
+						}
+					}
+				}
+			}
+		}
+	}
+	_, _, live := split(span{us / 2, 5 * us}, 4*us, []int64{0, 1})
+	if diff := cmp.Diff([]span{{us / 2, 2 * us}, {4 * us, 5 * us}}, live, cmp.AllowUnexported(span{})); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,202 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// state is how far a team's events are counted. The zero version says that none are.
+type state struct{ until, version int64 }
+
+func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
+	err = r.QueryRow(ctx, `SELECT until, version FROM email_counts_until WHERE team_id = $1`, teamID).Scan(&s.until, &s.version)
+	if errors.Is(err, db.ErrNoRows) {
+		err = nil
+	}
+	return s, err
+}
+
+// setState replaces a state by the next one, and reports false when it is another by now.
+func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until int64) (bool, error) {
+	var n int64
+	var err error
+	if old.version == 0 {
+		n, err = tx.Exec(ctx, `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)
+			ON CONFLICT (team_id) DO NOTHING`, teamID, until)
+	} else {
+		n, err = tx.Exec(ctx, `UPDATE email_counts_until SET until = $2, version = version + 1 WHERE team_id = $1 AND version = $3`,
+			teamID, until, old.version)
+	}
+	return n == 1, err
+}
+
+// late is an entered late event.
+type late struct {
+	id, emailID string
+	at          int64
+}
+
+func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
+	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID, l.id, l.emailID, l.at)
+}
+
+// lateIDs returns ids of a team's late events, oldest first.
+func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
+	return db.Collect(rows, err, func(r db.Row) (x string, err error) { return x, r.Scan(&x) })
+}
+
+func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
+	in, args := db.In([]any{teamID}, ids)
+	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id IN `+in, args...)
+}
+
+// dirtySlots returns the slots before until whose counters late events have made wrong, in order: those that they fall into, and those of
+// later opens and clicks of the same email, which may no longer be the first. With ids, only these late events matter.
+func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, ids []string) ([]int64, error) {
+	args, which := []any{teamID, until, slot.Microseconds()}, ""
+	if ids != nil {
+		var in string
+		in, args = db.In(args, ids)
+		which = " AND l.id IN " + in
+	}
+	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2`+which+`
+		UNION SELECT e.created_at / $3 FROM email_counts_late l JOIN email_events e ON e.email_id = l.email_id
+		WHERE l.team_id = $1 AND e.type IN ('opened', 'clicked') AND e.created_at > l.at AND e.created_at < $2`+which+` ORDER BY 1`, args...)
+	return db.Collect(rows, err, func(r db.Row) (x int64, err error) { return x, r.Scan(&x) })
+}
+
+// row is what a query counted.
+type row struct {
+	slot                     int64
+	domain, email, broadcast string
+	typ, detail              string
+	events, recipients       int64
+}
+
+func scanRow(r db.Row) (x row, err error) {
+	err = r.Scan(&x.slot, &x.domain, &x.email, &x.broadcast, &x.typ, &x.detail, &x.events, &x.recipients)
+	return x, err
+}
+
+// groups are the columns that rows are told apart by.
+type groups struct{ slot, domain, email, broadcast bool }
+
+// filters are conditions on ids.
+type filters struct{ domains, emails, broadcasts []string }
+
+// where adds the conditions to a query.
+func (f filters) where(prefix string, args []any) (string, []any) {
+	text := ""
+	for _, c := range []struct {
+		column string
+		ids    []string
+	}{{"domain_id", f.domains}, {"email_id", f.emails}, {"broadcast_id", f.broadcasts}} {
+		if len(c.ids) > 0 {
+			var in string
+			in, args = db.In(args, c.ids)
+			text += " AND " + prefix + c.column + " IN " + in
+		}
+	}
+	return text, args
+}
+
+func column(wanted bool, expression, none string) string {
+	if wanted {
+		return expression
+	}
+	return none
+}
+
+// countEvents counts events of a span, at most limit rows of the result. It is the definition of what counters hold. What is looked up
+// of an email names no team, because SQLite would rather go through all events of the team than use the email's key.
+func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters, limit int) ([]row, error) {
+	where, args := f.where("e.", []any{teamID, s.from, s.to})
+	args = append(args, limit)
+	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
+	if len(f.emails) > 0 {
+		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3" // not by the index of times
+	}
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(CASE
+			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <> 'suppressed')
+			WHEN e.type IN ('opened', 'clicked') AND EXISTS (SELECT 1 FROM email_events f WHERE f.email_id = e.email_id
+				AND f.type = e.type AND f.recipient = e.recipient
+				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)) THEN 0
+			ELSE 1 END) AS BIGINT)
+		FROM email_events e WHERE %s
+		AND e.type NOT IN ('queued', 'scheduled', 'canceled')%s GROUP BY 1, 2, 3, 4, 5, 6 LIMIT $%d`,
+		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"), column(g.domain, "e.domain_id", "''"),
+		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), when, where, len(args)), args...)
+	return db.Collect(rows, err, scanRow)
+}
+
+// sumCounters adds up counters of the slots from low to before high, without those left out.
+func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups, f filters) ([]row, error) {
+	args := []any{teamID, low, high}
+	not := ""
+	if len(without) > 0 {
+		in, more := db.In(args, without)
+		not, args = " AND c.slot NOT IN "+in, more
+	}
+	where, args := f.where("c.", args)
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, '', %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
+		CAST(SUM(c.recipients) AS BIGINT) FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
+		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"), column(g.domain, "c.domain_id", "''"),
+		column(g.broadcast, "c.broadcast_id", "''"), not, where), args...)
+	return db.Collect(rows, err, scanRow)
+}
+
+func deleteCounters(ctx context.Context, tx *db.Tx, teamID string, slot int64) {
+	tx.Queue(ctx, `DELETE FROM email_counts WHERE team_id = $1 AND slot = $2`, teamID, slot)
+}
+
+func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
+	for _, x := range all {
+		tx.Queue(ctx, `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail)
+			DO UPDATE SET events = email_counts.events + excluded.events, recipients = email_counts.recipients + excluded.recipients`,
+			teamID, x.slot, x.domain, x.broadcast, x.typ, x.detail, x.events, x.recipients)
+	}
+}
+
+// nextTeam returns the team after one that has events, in the order of ids, or "".
+func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
+	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`, after).Scan(&team)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	return team, err
+}
+
+// nextEvent returns the time of a team's first event at a time or later, and false when there is none.
+func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
+	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2 ORDER BY created_at LIMIT 1`,
+		teamID, from).Scan(&at)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, false, nil
+	}
+	return at, err == nil, err
+}
+
+// domainNames returns the names of a team's domains by id; those that are gone are missing.
+func domainNames(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]string, error) {
+	names := map[string]string{}
+	for some := range slices.Chunk(ids, 500) {
+		in, args := db.In([]any{teamID}, some)
+		rows, err := r.Query(ctx, `SELECT id, name FROM domains WHERE team_id = $1 AND id IN `+in, args...)
+		if _, err := db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
+			var id, name string
+			err = r.Scan(&id, &name)
+			names[id] = strings.Clone(name)
+			return x, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}

@@ -42,7 +42,6 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
-	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -78,9 +77,8 @@ type Parts struct {
 	Domains *domains.Service
 	Emails  *emails.Service
 	Teams   *teams.Service
-	Auth    authres.Checker                // nil: not evaluated
-	Milter  *milter.Client                 // nil: no content filter is asked
-	Reports func(raw []byte) report.Report // nil: nothing is taken for a report
+	Auth    authres.Checker // nil: not evaluated
+	Milter  *milter.Client  // nil: no content filter is asked
 	Log     *slog.Logger
 }
 

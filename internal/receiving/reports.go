@@ -56,10 +56,7 @@ func (s *Service) readReport(m *incoming) (r report.Report) {
 			r = report.Report{}
 		}
 	}()
-	if s.p.Reports == nil {
-		return r
-	}
-	return s.p.Reports(m.body())
+	return report.Read(m.body())
 }
 
 // atReturnPath is what a message to an email's return path says of the email's recipients.
@@ -125,13 +122,13 @@ func match(e *emails.Reported, near []string, names ...string) string {
 }
 
 // complaint is what an abuse report says of an email. Reports that a message is no spam, or about how it was authenticated, say nothing
-// of the recipient's will.
+// of the recipient's will. Whom the message was written to does not count: another of its recipients may be who complains.
 func (s *Service) complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
 	switch strings.ToLower(r.Feedback) {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
 		return nil
 	}
-	names := slices.Clone(r.To)
+	var names []string
 	for _, to := range r.Recipients {
 		names = append(names, to.Original, to.Final)
 	}

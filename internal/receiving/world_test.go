@@ -45,7 +45,7 @@ type world struct {
 	parts      receiving.Parts
 }
 
-// heard keeps the events that were recorded.
+// heard keeps the events that were recorded. It listens last, so what an event led to stands before it.
 type heard struct{ all *[]events.Event }
 
 func (h heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
@@ -174,13 +174,6 @@ func (w *world) list(t testing.TB, teamID string) []receiving.Email {
 	return all
 }
 
-func (w *world) count(t testing.TB, query string, args ...any) (n int) {
-	t.Helper()
-	if err := w.d.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 // types are the types of the events that were recorded since it was asked last.
 func (w *world) types() (all []events.Type) {

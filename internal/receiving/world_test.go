@@ -174,7 +174,6 @@ func (w *world) list(t testing.TB, teamID string) []receiving.Email {
 	return all
 }
 
-
 // types are the types of the events that were recorded since it was asked last.
 func (w *world) types() (all []events.Type) {
 	for _, e := range *w.heard.all {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -41,7 +43,8 @@ func relayed(t *testing.T) (*node, *postfix) {
 	}})
 	mx := freeAddr(t)
 	p := startPostfix(t, "acme.example "+route(mx), ".acme.example "+route(mx), "far.example "+route(far.Addr))
-	n := start(t, nil, "--relay", p.addr, "--relay-tls", "none", "--smtp-in", mx)
+	names := serveDNS(t, `elsewhere.example. 60 IN TXT "v=spf1 ip4:127.0.0.1 -all"`, `_dmarc.elsewhere.example. 60 IN TXT "v=DMARC1; p=reject"`)
+	n := start(t, []string{"POSTRIDER_DNS_SERVERS=" + names}, "--relay", p.addr, "--relay-tls", "none", "--smtp-in", mx)
 	n.must(http.MethodPost, "/domains", `{"name":"acme.example","capabilities":{"receiving":"enabled"}}`, nil)
 	return n, p
 }
@@ -50,6 +53,39 @@ func relayed(t *testing.T) (*node, *postfix) {
 func route(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("smtp:[%s]:%s", host, port)
+}
+
+// serveDNS answers from records on loopback and returns its address. Other names do not exist.
+func serveDNS(t *testing.T, records ...string) string {
+	t.Helper()
+	var rrs []dns.RR
+	for _, text := range records {
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rrs = append(rrs, rr)
+	}
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan struct{})
+	server := &dns.Server{PacketConn: packets, NotifyStartedFunc: func() { close(started) }}
+	server.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		answer := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
+		for _, rr := range rrs {
+			if rr.Header().Name == strings.ToLower(q.Question[0].Name) && rr.Header().Rrtype == q.Question[0].Qtype {
+				answer.Rcode = dns.RcodeSuccess
+				answer.Answer = append(answer.Answer, rr)
+			}
+		}
+		w.WriteMsg(answer)
+	})
+	go server.ActivateAndServe()
+	<-started
+	t.Cleanup(func() { server.Shutdown() })
+	return packets.LocalAddr().String()
 }
 
 // TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the MX, and has
@@ -69,6 +105,10 @@ func TestPostfixRelaysToUs(t *testing.T) {
 		Raw                           struct {
 			URL string `json:"download_url"`
 		}
+		Authentication struct {
+			SPF, DMARC struct{ Result, Domain string }
+			Policy     string `json:"dmarc_policy"`
+		}
 		Attachments []struct {
 			ID, Filename string
 			Size         int
@@ -87,6 +127,9 @@ func TestPostfixRelaysToUs(t *testing.T) {
 	}
 	if !strings.Contains(e.Headers["received"], "relay.postfix.example") {
 		t.Errorf("the trace does not show the relay: %q", e.Headers["received"])
+	}
+	if a := e.Authentication; a.SPF.Result != "pass" || a.DMARC.Result != "pass" || a.DMARC.Domain != "elsewhere.example" || a.Policy != "reject" {
+		t.Errorf("authentication: %+v", a)
 	}
 	if len(e.Attachments) != len(parts) {
 		t.Errorf("attachments: %+v", e.Attachments)

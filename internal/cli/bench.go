@@ -59,6 +59,7 @@ type benchRun struct {
 	unsigned                            bool
 	profile                             string
 	url                                 string // of PostgreSQL; empty for SQLite
+	dns                                 string // the DNS server of the node; empty for that of the system
 	dir                                 string
 	sink                                *smtpsink.Sink
 }

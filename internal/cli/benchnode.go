@@ -44,6 +44,9 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	if b.unsigned {
 		cmd.Env = append(cmd.Env, benchUnsigned+"=1")
 	}
+	if b.dns != "" {
+		cmd.Env = append(cmd.Env, "POSTRIDER_DNS_SERVERS="+b.dns)
+	}
 	if b.profile != "" {
 		cmd.Env = append(cmd.Env, benchProfile+"="+b.profile)
 	}

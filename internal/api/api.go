@@ -77,6 +77,7 @@ type Options struct {
 	Log              *slog.Logger
 	Version          string
 	RateLimit        int                             // requests a second of a team without a limit of its own; 0 is none
+	Limits           *teams.Limiter                  // counts them, for all faces together; nil is one of its own
 	RequireUserAgent bool                            // refuse requests without one
 	BodyMax          int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
 	Ready            func(ctx context.Context) error // says whether the node can serve
@@ -91,8 +92,7 @@ type API struct {
 	Options
 	routes chi.Router
 	ops    []op
-	limits limiter
-	guess  limiter // of requests with an unknown key, by address
+	guess  teams.Limiter // of requests with an unknown key, by address
 	bodies *semaphore.Weighted
 	doc    func() []byte
 	docs   func() ([]byte, error)
@@ -102,6 +102,9 @@ type API struct {
 func New(o Options) *API {
 	if o.BodyMax == 0 {
 		o.BodyMax = bodyMax
+	}
+	if o.Limits == nil {
+		o.Limits = &teams.Limiter{}
 	}
 	o.BodyMax = min(o.BodyMax, bodiesMax)
 	a := &API{Options: o, bodies: semaphore.NewWeighted(bodiesMax)}

@@ -22,13 +22,13 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 		return fault.New(fault.NoCredential, "Authorization", "Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
 	// Behind a proxy, all clients may have one address: those whose key is known are not held up by those who guess.
-	if a.guess.over(peer(r), guessesPerSecond) && !a.Services.Teams.Knows(token) {
+	if a.guess.Over(peer(r), guessesPerSecond) && !a.Services.Teams.Knows(token) {
 		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
 	}
 	p, err := a.Services.Teams.Authenticate(r.Context(), token)
 	if err != nil {
 		if fault.KindOf(err) == fault.BadCredential {
-			a.guess.count(peer(r), guessesPerSecond)
+			a.guess.Count(peer(r), guessesPerSecond)
 		}
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	if limit == 0 {
 		return nil
 	}
-	used, ok := a.limits.count(p.TeamID, limit)
+	used, ok := a.Limits.Count(p.TeamID, limit)
 	h := w.Header()
 	n := strconv.Itoa(limit)
 	h["Ratelimit-Limit"] = []string{n}

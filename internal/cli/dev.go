@@ -20,7 +20,8 @@ import (
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture", "rate_limit": "1000",
 	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn", "hostname": "localhost",
-	"shutdown_grace": "5s", "roles": "api,delivery,jobs,receiving", "smtp_in_listen": "127.0.0.1:1025",
+	"shutdown_grace": "5s", "roles": "api,delivery,jobs,submission,receiving", "smtp_in_listen": "127.0.0.1:1025",
+	"smtp_submit_listen": "127.0.0.1:1587", "smtp_submits_listen": "", "smtp_submit_clear": "true",
 }
 
 // dev starts everything on this machine, and prints what to do next.
@@ -30,7 +31,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	relay := flags.String("relay", "", "HOST:PORT of a mail server that takes what is sent, instead of the outbox")
 	key := flags.String("api-key", "", "the API key; one is made and kept when none is given")
 	smtpIn := flags.String("smtp-in", "", "address at which mail comes in (127.0.0.1:1025, or any free port when that is taken)")
-	smtpSubmit := flags.String("smtp-submit", "", "address of the SMTP submission listener; there is none yet")
+	smtpSubmit := flags.String("smtp-submit", "", "address of SMTP submission (127.0.0.1:1587, or any free port when that is taken)")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
 		return err
@@ -40,9 +41,6 @@ func dev(ctx context.Context, e *env, args []string) error {
 	}
 	if *relay != "" {
 		c.Transport, c.RelayAddr = "relay", *relay
-	}
-	if *smtpSubmit != "" {
-		fmt.Fprintln(e.errOut, "This version has no submission listener yet; --smtp-submit does nothing.")
 	}
 	l, err := net.Listen("tcp", c.HTTPListen)
 	if err != nil {
@@ -69,7 +67,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err := n.teams.EnsureKey(ctx, team.ID, "development", *key); err != nil {
 		return err
 	}
-	if err := n.listenInboundDev(*smtpIn); err != nil {
+	if err := errors.Join(n.listenInboundDev(*smtpIn), n.listenSubmissionDev(*smtpSubmit)); err != nil {
 		return err
 	}
 	n.serveOutbox()
@@ -110,6 +108,10 @@ func greet(e *env, n *node, addr, key string) {
 	if at := n.port(portInbound); at != "" {
 		inbound = at + "  (SMTP, for domains with the capability receiving)"
 	}
+	submit := "not taken: the role submission is off"
+	if at := n.port(portSubmit); at != "" {
+		submit = at + "  (user postrider, the key as the password)"
+	}
 	where := "kept in the outbox: http://" + addr + "/dev/outbox"
 	if c.Transport != "capture" {
 		where = "sent through " + c.RelayAddr
@@ -122,6 +124,7 @@ func greet(e *env, n *node, addr, key string) {
   API      http://%[1]s        (documentation: http://%[1]s/docs)
   Key      %[2]s
   Mail     %[3]s
+  SMTP     %[6]s
   Inbound  %[5]s
   Data     %[4]s
 
@@ -134,5 +137,5 @@ See what became of it:
   curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s'
 
 With an official client, set RESEND_BASE_URL=http://%[1]s and RESEND_API_KEY=%[2]s.
-`, addr, key, where, c.DataDir, inbound)
+`, addr, key, where, c.DataDir, inbound, submit)
 }

@@ -58,6 +58,7 @@ type node struct {
 	mux       *http.ServeMux
 	lock      *os.File
 	certs     *certificates
+	limits    *teams.Limiter // of all faces
 	ports     []mailPort // opened, and served by run
 	unsigned  bool       // for measurements
 }
@@ -154,6 +155,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
 		TrustDomains: c.TrustDomains}, n.db, n.queue, hall, keys, dns, n.log)
+	n.limits = &teams.Limiter{}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL}, emails.Parts{DB: n.db, Queue: n.queue,
@@ -187,7 +189,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	follow.Received(n.mux, n.receiving)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
-		Logs: n.logs, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version, RateLimit: c.RateLimit, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
+		Logs: n.logs, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version, RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
 		Observe: n.observe})
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
@@ -261,7 +263,7 @@ func ownAddresses(c config.Config) []netip.AddrPort {
 
 // run runs every part until ctx ends, and then stops them: first the listeners, then what claims work, then the rest.
 func (n *node) run(ctx context.Context, l net.Listener) error {
-	if err := n.listenInbound(); err != nil {
+	if err := errors.Join(n.listenInbound(), n.listenSubmission()); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/submission"
 )
 
 // Names of the listeners, in logs and for port.
@@ -43,6 +44,45 @@ func (n *node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smt
 	n.ports = append(n.ports, mailPort{name, l, smtpserver.New(c, h, n.log.With("listener", name))})
 	n.log.Info("listening", name, l.Addr().String())
 	return nil
+}
+
+// listenSubmission opens the ports at which customers' programs hand in mail, if this node has the role for it.
+func (n *node) listenSubmission() error {
+	c := n.c
+	if !n.has("submission") || n.port(portSubmit) != "" || n.port(portSubmits) != "" {
+		return nil
+	}
+	handler := submission.New(submission.Config{Hostname: c.Hostname, RateLimit: c.RateLimit, MaxSize: int64(c.AttachmentMax)},
+		submission.Parts{Teams: n.teams, Emails: n.emails, Limits: n.limits})
+	o := smtpserver.Config{Auth: smtpserver.AuthOverTLS, MaxSize: int64(c.AttachmentMax), MaxRecipients: submission.MaxRecipients,
+		MaxConnections: c.SMTPSubmitConnections, MaxPerAddr: c.SMTPSubmitPerAddress}
+	if c.SMTPSubmitsListen != "" {
+		implicit := o
+		implicit.Implicit = true
+		if err := n.listenSMTP(portSubmits, "smtp_submits_listen", c.SMTPSubmitsListen, implicit, handler); err != nil {
+			return err
+		}
+	}
+	if c.SMTPSubmitListen == "" {
+		return nil
+	}
+	if c.SMTPSubmitClear && isLoopback(c.SMTPSubmitListen) {
+		o.Auth = smtpserver.AuthInClear
+	}
+	return n.listenSMTP(portSubmit, "smtp_submit_listen", c.SMTPSubmitListen, o, handler)
+}
+
+// listenSubmissionDev opens a port for development: the one that is asked for, or else the usual one, or else any.
+func (n *node) listenSubmissionDev(addr string) error {
+	if addr != "" {
+		n.c.SMTPSubmitListen = addr
+	}
+	err := n.listenSubmission()
+	if err != nil && addr == "" {
+		n.c.SMTPSubmitListen = "127.0.0.1:0"
+		err = n.listenSubmission()
+	}
+	return err
 }
 
 // port returns the address of an SMTP listener, "" when there is none of that name.

@@ -55,7 +55,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	if a.blobKey == "" {
 		return a, nil, fault.NotFoundf("The attachment is not fetched yet")
 	}
-	content, err := s.blobs.Get(ctx, a.blobKey)
+	content, err := s.open(ctx, &a)
 	return a, content, err
 }
 

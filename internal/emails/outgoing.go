@@ -113,7 +113,8 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 			o.To = append(o.To, a.Addr())
 		}
 	}
-	o.UTF8 = slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
+	o.UTF8 = o.body.parts&needsUTF8 != 0 ||
+		slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
 	return o, nil
 }
 
@@ -138,6 +139,9 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 
 // Compose makes the message, without signatures. The same email gives the same bytes each time.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
+	if o.body.parts&isRaw != 0 {
+		return s.raw(ctx, rawKey(o.ID))
+	}
 	e, err := o.row.email()
 	if err != nil {
 		return nil, err
@@ -181,7 +185,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 }
 
 func (s *Service) content(ctx context.Context, a *Attachment) ([]byte, error) {
-	r, err := s.blobs.Get(ctx, a.blobKey)
+	r, err := s.open(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("open attachment %s: %w", a.ID, err)
 	}

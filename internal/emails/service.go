@@ -186,8 +186,10 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 		return s.remember(ctx, tx, p.TeamID, a)
 	})
 	if err != nil {
-		for _, list := range files {
-			s.forget(ctx, list)
+		for i, list := range files {
+			if drafts[i].raw == nil { // A raw message stays for the sweep, which asks whether it was accepted after all.
+				s.forget(ctx, list)
+			}
 		}
 	}
 	return err
@@ -195,6 +197,9 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 
 // keep puts the content of attachments where it survives a crash, before the email that needs it is accepted.
 func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
+	if d.raw != nil {
+		return s.keepRaw(ctx, teamID, d)
+	}
 	defer func() {
 		if err != nil {
 			s.forget(ctx, kept)
@@ -233,7 +238,7 @@ func (s *Service) forget(ctx context.Context, list []Attachment) {
 // write enters one email with all that belongs to it.
 func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *draft, from domains.Sender, files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
-	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: "<" + d.id + "@" + d.from.Domain + ">",
+	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: d.messageID(),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
 	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}

@@ -18,6 +18,8 @@ const (
 	gaveHTML = 1 << iota // bits of email_bodies.parts
 	gaveText
 	hasFiles
+	isRaw     // the message is kept as its caller composed it
+	needsUTF8 // and only hosts with SMTPUTF8 take it
 )
 
 // stored is what is kept as JSON: it is read whole and never queried.
@@ -55,6 +57,12 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	if len(d.Attachments) > 0 {
 		parts |= hasFiles
+	}
+	if d.raw != nil {
+		parts |= isRaw
+		if d.raw.UTF8 {
+			parts |= needsUTF8
+		}
 	}
 	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2, $3, $4, $5, $6)`,
 		e.ID, e.TeamID, html, text, parts, headers)
@@ -235,6 +243,12 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 		return a, fmt.Errorf("read attachment: %w", err)
 	}
 	return a, nil
+}
+
+// emailExists is asked by the sweep, which knows no team.
+func emailExists(ctx context.Context, r db.Reader, emailID string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM emails WHERE id = $1)`, emailID).Scan(&found)
+	return found, err
 }
 
 // attachmentExists is asked by the sweep, which knows no team: it goes through what is stored for all of them.

@@ -21,19 +21,30 @@ const (
 
 func fileKey(emailID, attachmentID string) string { return filePrefix + emailID + "/" + attachmentID }
 
-// SweepFiles removes the content of attachments whose email was not accepted after all, because the program was killed in
+// SweepFiles removes messages and the content of attachments whose email was not accepted after all, because the program was killed in
 // between. It is run now and then.
 func (s *Service) SweepFiles(ctx context.Context) error {
+	err := s.sweep(ctx, filePrefix, func(name string) (bool, error) {
+		emailID, attachmentID, ok := strings.Cut(name, "/")
+		if !ok {
+			return true, nil
+		}
+		return attachmentExists(ctx, s.d.Reader, emailID, attachmentID)
+	})
+	if err != nil {
+		return err
+	}
+	return s.sweep(ctx, rawPrefix, func(emailID string) (bool, error) { return emailExists(ctx, s.d.Reader, emailID) })
+}
+
+// sweep removes what is not known below a prefix.
+func (s *Service) sweep(ctx context.Context, prefix string, isKnown func(name string) (bool, error)) error {
 	now := db.Now()
-	return s.blobs.List(ctx, filePrefix, func(f blob.Info) error {
+	return s.blobs.List(ctx, prefix, func(f blob.Info) error {
 		if age := now.Sub(f.Modified); age < strayAfter || age > strayUntil {
 			return nil
 		}
-		emailID, attachmentID, ok := strings.Cut(strings.TrimPrefix(f.Key, filePrefix), "/")
-		if !ok {
-			return nil
-		}
-		known, err := attachmentExists(ctx, s.d.Reader, emailID, attachmentID)
+		known, err := isKnown(strings.TrimPrefix(f.Key, prefix))
 		if err != nil {
 			return fmt.Errorf("look up the email of %s: %w", f.Key, err)
 		}

@@ -19,6 +19,7 @@ type draft struct {
 	from       message.Address
 	recipients []recipient // of the envelope, each address once
 	at         time.Time   // zero: now
+	raw        *Raw        // nil when the message is yet to be composed
 }
 
 type recipient struct {
@@ -102,8 +103,7 @@ func (d *draft) checkAddresses(refused []string) (err error) {
 			}
 			for _, domain := range refused {
 				if a.Domain == domain {
-					return fault.Invalidf(f.name, "The `%s` field has an address at %s, which takes no mail. To test, send to "+
-						"delivered@resend.dev, bounced@resend.dev or complained@resend.dev.", f.name, domain)
+					return testDomain(f.name, domain)
 				}
 			}
 			if key := a.Key(); !seen[key] {
@@ -113,6 +113,11 @@ func (d *draft) checkAddresses(refused []string) (err error) {
 		}
 	}
 	return nil
+}
+
+func testDomain(field, domain string) error {
+	return fault.Invalidf(field, "The `%s` field has an address at %s, which takes no mail. To test, send to "+
+		"delivered@resend.dev, bounced@resend.dev or complained@resend.dev.", field, domain)
 }
 
 func parseAddress(field, text string) (message.Address, error) {

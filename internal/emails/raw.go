@@ -1,0 +1,222 @@
+package emails
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// rawPrefix is where messages that callers composed are kept: submitted/<email>. The content of their attachments is not kept
+// a second time: its key is that of the message with partMark and the file's number.
+const (
+	rawPrefix = "submitted/"
+	partMark  = "#"
+)
+
+func rawKey(emailID string) string { return rawPrefix + emailID }
+
+// Raw is a message that its caller has composed. It is sent as it is.
+type Raw struct {
+	// Send has what the message says of itself, for showing and for the rules. To, Cc and Attachments are those of the message;
+	// Bcc and the fields of templates and schedules are not used. Headers that could not be given over the API are left out.
+	Send
+	// Recipients are those of the envelope, who alone receive it. Who is in neither To nor Cc is shown as a hidden recipient.
+	Recipients []message.Address
+	// Header are the fields of the message, each ended by CRLF, without those that must not be sent, such as Bcc.
+	Header []byte
+	// Body is the empty line after the header, and the rest.
+	Body []byte
+	// MessageID is what the message has, with angle brackets; one is added when it is empty.
+	MessageID string
+	// HasDate says that the message has a date; one is added otherwise.
+	HasDate bool
+	// Trace says who took the message and how, as RFC 5321 section 4.4 has it: "by mx.example.com with ESMTPSA".
+	Trace string
+	// UTF8 says that the header is one of RFC 6532, which only hosts with SMTPUTF8 take.
+	UTF8 bool
+}
+
+// SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it returns.
+func (s *Service) SendRaw(ctx context.Context, p teams.Principal, in Raw, key Idempotency) (string, error) {
+	r, err := s.once(ctx, p, key, func(a *answer) error {
+		d, err := s.checkRaw(in)
+		if err != nil {
+			return err
+		}
+		return s.accept(ctx, p, []*draft{d}, a)
+	})
+	if err != nil {
+		return "", err
+	}
+	return r.IDs[0], nil
+}
+
+// checkRaw applies the rules of one email as far as they concern a message that is composed already. A subject, a text and
+// recipients in the header may be missing: the message is whole without them.
+func (s *Service) checkRaw(in Raw) (*draft, error) {
+	d := &draft{Send: in.Send, raw: &in}
+	d.HTML, d.Text = shown(d.HTML), shown(d.Text)
+	d.Bcc, d.HasTemplate, d.ScheduledAt = nil, false, ""
+	if d.From == "" {
+		return nil, fault.MissingField("from")
+	}
+	if err := d.checkAddresses(nil); err != nil {
+		return nil, err
+	}
+	if err := d.checkEnvelope(in.Recipients, s.c.TestDomainsRefused); err != nil {
+		return nil, err
+	}
+	if err := d.checkContent(); err != nil {
+		return nil, err
+	}
+	d.keepHeaders()
+	if err := checkTags(in.Tags); err != nil {
+		return nil, err
+	}
+	for i, a := range d.Attachments {
+		if message.RefusedExtension(a.Filename) {
+			return nil, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].filename", i), "Files such as `%s` can run as programs "+
+				"and are refused by mail hosts. Send an archive or a link.", a.Filename)
+		}
+		d.Attachments[i].Filename = strings.ToValidUTF8(a.Filename[:min(len(a.Filename), maxFilename)], "")
+	}
+	if size := int64(len(in.Header) + len(in.Body)); size > s.c.MaxSize {
+		return nil, fault.Invalidf("attachments", "The message has %d bytes; the limit is %d bytes in all. Link to large files instead.",
+			size, s.c.MaxSize)
+	}
+	return d, nil
+}
+
+// shown is a text as it can be stored.
+func shown(text *string) *string {
+	if text == nil || strings.IndexByte(*text, 0) < 0 {
+		return text
+	}
+	clean := strings.ReplaceAll(*text, "\x00", "")
+	return &clean
+}
+
+// checkEnvelope makes the recipients those of the envelope, of the kind that the header says.
+func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
+	named := map[string]string{}
+	for _, r := range d.recipients {
+		named[r.Key()] = r.kind
+	}
+	d.recipients = nil
+	seen, counts := map[string]bool{}, map[string]int{}
+	for _, a := range to {
+		kind := named[a.Key()]
+		if kind == "" {
+			kind = "bcc"
+		}
+		for _, domain := range refused {
+			if a.Domain == domain {
+				return testDomain(kind, domain)
+			}
+		}
+		if seen[a.Key()] {
+			continue
+		}
+		seen[a.Key()] = true
+		if counts[kind]++; counts[kind] > MaxRecipients {
+			return fault.Invalidf(kind, "The message has more than %d recipients of the kind `%s`.", MaxRecipients, kind)
+		}
+		if kind == "bcc" {
+			d.Bcc = append(d.Bcc, a.Addr())
+		}
+		d.recipients = append(d.recipients, recipient{kind, a})
+	}
+	if len(d.recipients) == 0 {
+		return fault.MissingField("to")
+	}
+	return nil
+}
+
+// keepHeaders leaves the fields that a caller could have given over the API, to be shown like those.
+func (d *draft) keepHeaders() {
+	var kept []message.Field
+	size := 0
+	for _, f := range d.Headers {
+		size += len(f.Name) + len(f.Value)
+		if len(kept) == maxHeaders || size > maxHeaderSize {
+			break
+		}
+		if message.CheckField(f.Name, f.Value) == nil && !strings.EqualFold(f.Name, "Message-ID") {
+			kept = append(kept, f)
+		}
+	}
+	d.Headers = kept
+}
+
+// keepRaw puts the message where it survives a crash, with what it lacked, and returns its attachments.
+func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
+	at := db.Now()
+	added := fmt.Sprintf("Received: %s id %s;\r\n %s\r\n", d.raw.Trace, d.id, at.UTC().Format(time.RFC1123Z))
+	if !d.raw.HasDate {
+		added += "Date: " + at.UTC().Format(time.RFC1123Z) + "\r\n"
+	}
+	if d.raw.MessageID == "" {
+		added += "Message-ID: " + d.messageID() + "\r\n"
+	}
+	r := io.MultiReader(strings.NewReader(added), bytes.NewReader(d.raw.Header), bytes.NewReader(d.raw.Body))
+	if _, err := s.blobs.Put(ctx, rawKey(d.id), r); err != nil {
+		return nil, fault.New(fault.Unavailable, "", "The message cannot be stored at present. Try again in a moment.").
+			Because(fmt.Errorf("store message: %w", err))
+	}
+	var files []Attachment
+	for i, u := range d.Attachments {
+		files = append(files, Attachment{ID: id.New(), EmailID: d.id, TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
+			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: rawKey(d.id) + partMark + strconv.Itoa(i)})
+	}
+	return files, nil
+}
+
+// messageID is the Message-ID of the email.
+func (d *draft) messageID() string {
+	if d.raw != nil && d.raw.MessageID != "" {
+		return d.raw.MessageID
+	}
+	return "<" + d.id + "@" + d.from.Domain + ">"
+}
+
+// raw reads a message that its caller composed.
+func (s *Service) raw(ctx context.Context, key string) ([]byte, error) {
+	r, err := s.blobs.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("open message: %w", err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read message %s: %w", key, err)
+	}
+	return text, nil
+}
+
+// open opens the content of an attachment.
+func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error) {
+	key, part, within := strings.Cut(a.blobKey, partMark)
+	if !within {
+		return s.blobs.Get(ctx, a.blobKey)
+	}
+	text, err := s.raw(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	files := message.Parse(text).Files
+	n, err := strconv.Atoi(part)
+	if err != nil || n >= len(files) {
+		return nil, fmt.Errorf("the message %s has no file %q", key, part)
+	}
+	return io.NopCloser(bytes.NewReader(files[n].Content)), nil
+}

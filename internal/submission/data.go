@@ -1,0 +1,211 @@
+package submission
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+const (
+	scope        = "SMTP" // of idempotency keys: what was sent over the API may not answer for this
+	placeWait    = time.Minute
+	maxMessageID = 900 // octets
+)
+
+// Data makes an email of the message.
+func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
+	raw, done, err := c.read(ctx, r)
+	defer done()
+	if err != nil {
+		return "", err
+	}
+	in, key, err := c.email(raw)
+	if err != nil {
+		return "", err
+	}
+	id, err := c.s.p.Emails.SendRaw(ctx, c.who, in, key)
+	if err != nil {
+		return "", refusal(err)
+	}
+	return id, nil
+}
+
+// read reads the message. A large one waits for a place, so that many clients cannot fill the memory together; done gives
+// the place back.
+func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
+	done = func() {}
+	var text bytes.Buffer
+	if c.options.Size > 0 && c.options.Size <= smallMessage {
+		text.Grow(int(c.options.Size) + bytes.MinRead)
+	}
+	if _, err := text.ReadFrom(io.LimitReader(r, smallMessage)); err != nil || text.Len() < smallMessage {
+		return text.Bytes(), done, err
+	}
+	select {
+	case c.s.big <- struct{}{}:
+		done = func() { <-c.s.big }
+	case <-ctx.Done():
+		return nil, done, context.Cause(ctx)
+	case <-time.After(placeWait):
+		return nil, done, smtpserver.Refuse(451, "4.3.2", "Too many large messages at the same time, try again later")
+	}
+	if left := min(c.options.Size, c.s.c.MaxSize) - smallMessage; left > 0 {
+		text.Grow(int(left) + bytes.MinRead)
+	}
+	_, err = text.ReadFrom(r)
+	return text.Bytes(), done, err
+}
+
+// email reads the message for what is to be known of it.
+func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
+	h, r := split(raw)
+	if r == nil && bytes.IndexByte(raw, 0) >= 0 {
+		r = smtpserver.Refuse(554, "5.6.0", "The message has a NUL, which mail hosts do not take")
+	}
+	if r != nil {
+		return emails.Raw{}, emails.Idempotency{}, r
+	}
+	p := message.Parse(raw)
+	switch {
+	case !h.has["from"]:
+		return emails.Raw{}, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The header has no From field")
+	case len(p.From) != 1:
+		return emails.Raw{}, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The From field must have one address that can be read")
+	}
+	in := emails.Raw{Recipients: c.to, Header: h.kept, Body: h.body, HasDate: h.has["date"], Trace: c.trace(),
+		UTF8: c.options.UTF8 && h.eightBit}
+	in.From, in.To, in.Cc, in.ReplyTo = written(p.From[0]), writtenAll(p.To), writtenAll(p.Cc), writtenAll(p.ReplyTo)
+	in.Subject = oneLine(p.Subject)
+	if p.HasHTML {
+		in.HTML = &p.HTML
+	}
+	if p.HasText {
+		in.Text = &p.Text
+	}
+	for _, f := range p.Files {
+		in.Attachments = append(in.Attachments, emails.Upload{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID,
+			Content: f.Content, HasContent: true})
+	}
+	if h.has["message-id"] {
+		if in.MessageID = p.MessageID; in.MessageID == "" || len(in.MessageID) > maxMessageID {
+			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The Message-ID field cannot be read; leave it out, and one is made")
+		}
+	}
+	key, err := options(&in, p)
+	return in, key, err
+}
+
+// trace says who took the message and how (RFC 5321 section 4.4, RFC 3848). Who handed it in stays between us and them.
+func (c *session) trace() string {
+	with := "ESMTPA"
+	if c.peer.TLS != nil {
+		with = "ESMTPSA"
+	}
+	return "by " + c.s.c.Hostname + " with " + with
+}
+
+// options reads the fields of the message that are options of ours, and keeps the others.
+func options(in *emails.Raw, p *message.Parsed) (emails.Idempotency, error) {
+	var key emails.Idempotency
+	for _, f := range p.Header {
+		value := strings.TrimSpace(f.Value)
+		switch strings.ToLower(f.Name) {
+		case "resend-idempotency-key", "postrider-idempotency-key":
+			key = emails.Idempotency{Scope: scope, Key: value}
+		case "x-postrider-tag":
+			name, text, ok := strings.Cut(value, "=")
+			if !ok {
+				return key, smtpserver.Refuse(554, "5.6.0", "Write the field X-Postrider-Tag as name=value")
+			}
+			in.Tags = append(in.Tags, emails.Tag{Name: strings.TrimSpace(name), Value: strings.TrimSpace(text)})
+		case "x-postrider-topic", "x-postrider-topic-id":
+			in.TopicID = value
+		default:
+			in.Headers = append(in.Headers, f)
+		}
+	}
+	if key.Key != "" {
+		key.Hash = hash(in)
+	}
+	return key, nil
+}
+
+// hash is of what a message says. Programs that send the same again choose another date, Message-ID and boundaries, and do
+// not mean another message.
+func hash(in *emails.Raw) string {
+	h := sha256.New()
+	add := func(kind string, texts ...string) {
+		for _, t := range texts {
+			fmt.Fprintf(h, "%s %d %s\n", kind, len(t), t)
+		}
+	}
+	var to []string
+	for _, a := range in.Recipients {
+		to = append(to, a.Key())
+	}
+	slices.Sort(to)
+	add("rcpt", slices.Compact(to)...)
+	add("from", in.From)
+	add("to", in.To...)
+	add("cc", in.Cc...)
+	add("reply-to", in.ReplyTo...)
+	add("subject", in.Subject)
+	if in.HTML != nil {
+		add("html", *in.HTML)
+	}
+	if in.Text != nil {
+		add("text", *in.Text)
+	}
+	for _, t := range in.Tags {
+		add("tag", t.Name, t.Value)
+	}
+	add("topic", in.TopicID)
+	for _, a := range in.Attachments {
+		add("file", a.Filename, a.ContentType, string(a.Content))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// written is an address as people write it, in UTF-8.
+func written(a message.Address) string {
+	name := oneLine(a.Name)
+	switch {
+	case name == "":
+		return a.Addr()
+	case strings.ContainsAny(name, `"(),:;<>@[]\`):
+		name = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
+	}
+	return name + " <" + a.Addr() + ">"
+}
+
+// writtenAll leaves out what is no address to write to, such as root@localhost: the header keeps it.
+func writtenAll(list []message.Address) (all []string) {
+	for _, a := range list {
+		text := written(a)
+		if _, err := message.ParseAddress(text); err == nil {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// oneLine is text without control characters, which encoded words may bring.
+func oneLine(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
+}

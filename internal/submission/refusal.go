@@ -1,0 +1,61 @@
+package submission
+
+import (
+	"errors"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// code is how SMTP says a kind of fault (RFC 5321 section 4.2, RFC 3463).
+type code struct {
+	reply    int
+	enhanced string
+}
+
+// codes is the one table that turns a fault into a code. A kind that is not here is a failure of ours.
+var codes = map[fault.Kind]code{
+	fault.Invalid:             {554, "5.6.0"},
+	fault.Missing:             {554, "5.6.0"},
+	fault.BadAttachment:       {554, "5.7.1"},
+	fault.BadIdempotencyKey:   {554, "5.6.0"},
+	fault.NotFound:            {550, "5.7.1"},
+	fault.Forbidden:           {550, "5.7.1"},
+	fault.NoCredential:        {530, "5.7.0"},
+	fault.BadCredential:       {535, "5.7.8"},
+	fault.Restricted:          {550, "5.7.1"},
+	fault.Suspended:           {550, "5.7.1"},
+	fault.IdempotencyMismatch: {554, "5.6.0"},
+	fault.InFlight:            {451, "4.3.0"},
+	fault.Locked:              {451, "4.3.0"},
+	fault.TooFast:             {451, "4.7.1"},
+	fault.DailyQuota:          {451, "4.7.1"},
+	fault.MonthlyQuota:        {451, "4.7.1"},
+	fault.Unavailable:         {451, "4.3.0"},
+}
+
+// fields are faults of one field that SMTP has better codes for.
+var fields = map[string]code{
+	"to": {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
+	"attachments": {552, "5.3.4"}, // Of these only the size is Invalid.
+}
+
+// refusal is the answer to an error. What is no fault stays as it is: the listener logs it and asks to try again.
+func refusal(err error) error {
+	if errors.Is(err, blob.ErrFull) {
+		return smtpserver.Refuse(452, "4.3.1", "There is no room for the message at present, try again later")
+	}
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return err
+	}
+	c, known := codes[e.Kind]
+	if !known || e.Kind == fault.Unavailable && e.Unwrap() != nil {
+		return err
+	}
+	if f, special := fields[e.Field]; special && e.Kind == fault.Invalid {
+		c = f
+	}
+	return smtpserver.Refuse(c.reply, c.enhanced, "%s", e.Message)
+}

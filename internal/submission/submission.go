@@ -1,0 +1,151 @@
+// Package submission takes mail from customers' own programs over SMTP (RFC 6409): a message in, an email out.
+//
+// # Invariants
+//
+// A client authenticates with an API key as its password; the user name may be anything but empty. One message is one email,
+// as if it had been sent over the API: the same rules, rate, suppressions, events and answers. The recipients of the envelope
+// decide who receives it. The message is sent octet by octet as it came, but for what must be removed (Bcc, Return-Path, the
+// fields that are options of ours) and added (Received, and Date and Message-ID when they are missing; DKIM and the return
+// path at delivery). It is answered 250 only when the email is on disk.
+//
+// # Failure
+//
+// A broken rule is refused with the sentence of the API and a code that says whether trying again may help: 4xx for what is
+// ours or passes, 5xx for what must be changed. A key that was deleted, or a team that was suspended, is noticed with the next
+// message of a connection that is open.
+//
+// # What it does not do
+//
+// It relays for nobody without a key, looks at no sender of the envelope (bounces come back to us), and has no schedules,
+// templates and batches.
+package submission
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+const (
+	guessesPerSecond = 30 // passwords of one address that may be wrong, as over the API
+	// MaxRecipients is of one message: each kind has its own limit, and over SMTP they come together.
+	MaxRecipients = 3 * emails.MaxRecipients
+	smallMessage  = 256 << 10 // octets that any connection may hold
+	bigMessages   = 8         // larger messages in memory at once; others wait
+)
+
+// Config is what of the configuration concerns submission.
+type Config struct {
+	Hostname  string // of this node, for trace fields
+	RateLimit int    // messages and requests a second of a team without a limit of its own; 0 is none
+	MaxSize   int64  // octets of a message
+}
+
+// Parts are the rooms that submission stands on.
+type Parts struct {
+	Teams  *teams.Service
+	Emails *emails.Service
+	Limits *teams.Limiter // shared with the API
+}
+
+// Service is the [smtpserver.Handler] of submission.
+type Service struct {
+	c     Config
+	p     Parts
+	guess teams.Limiter // of wrong passwords, by address
+	big   chan struct{} // places for large messages
+}
+
+// New returns the service.
+func New(c Config, p Parts) *Service {
+	return &Service{c: c, p: p, big: make(chan struct{}, bigMessages)}
+}
+
+// Open begins a conversation.
+func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
+	return &session{s: s, peer: p}, nil
+}
+
+// session is a conversation with one client.
+type session struct {
+	s    *Service
+	peer smtpserver.Peer
+
+	token   string // the API key; empty before AUTH
+	who     teams.Principal
+	options smtpserver.MailOptions
+	to      []message.Address
+}
+
+// Auth takes an API key as the password.
+func (c *session) Auth(ctx context.Context, username, password string) error {
+	if username == "" || password == "" {
+		return smtpserver.Refuse(535, "5.7.8", "Use the user name postrider and an API key as the password")
+	}
+	from := c.address()
+	if c.s.guess.Over(from, guessesPerSecond) && !c.s.p.Teams.Knows(password) {
+		return smtpserver.Refuse(454, "4.7.0", "Too many unknown API keys, try again in a second")
+	}
+	who, err := c.s.p.Teams.Authenticate(ctx, password)
+	if fault.KindOf(err) == fault.BadCredential {
+		c.s.guess.Count(from, guessesPerSecond)
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	c.token, c.who = password, who
+	return nil
+}
+
+// address is what guesses are counted by: a network of 64 bits is one customer's.
+func (c *session) address() string {
+	a := c.peer.Addr.Addr()
+	if a.Is6() {
+		return netip.PrefixFrom(a.WithZone(""), 64).Masked().String()
+	}
+	return a.String()
+}
+
+// Mail begins a message, if the team may send one now.
+func (c *session) Mail(ctx context.Context, _ string, o smtpserver.MailOptions) (err error) {
+	if c.token == "" {
+		return smtpserver.Refuse(530, "5.7.0", "Authentication required: the user name is postrider, the password an API key")
+	}
+	if c.who, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
+		return refusal(err)
+	}
+	if c.who.Suspended {
+		return refusal(fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why."))
+	}
+	limit := cmp.Or(c.who.RateLimit, c.s.c.RateLimit)
+	if limit > 0 {
+		if _, ok := c.s.p.Limits.Count(c.who.TeamID, limit); !ok {
+			return refusal(fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.",
+				limit))
+		}
+	}
+	c.options = o
+	return nil
+}
+
+// Rcpt adds a recipient.
+func (c *session) Rcpt(_ context.Context, to string) error {
+	a, err := message.ParseAddress(to)
+	if err != nil {
+		return smtpserver.Refuse(553, "5.1.3", "%s", err)
+	}
+	c.to = append(c.to, a)
+	return nil
+}
+
+// Reset forgets the message begun.
+func (c *session) Reset() { c.options, c.to = smtpserver.MailOptions{}, nil }
+
+// Close ends the conversation.
+func (c *session) Close() { c.token, c.who = "", teams.Principal{} }

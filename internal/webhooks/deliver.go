@@ -87,7 +87,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 // hold gives a job back while a message before its own is not settled: until that one's next try, or for a moment when it is
 // in hand.
 func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
-	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+	return s.outcomes.update(ctx, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
 		if n := db.Time(next); n.After(at) {
 			at = n.Add(holdTime)
@@ -106,11 +106,12 @@ func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	})
 }
 
-// message is an open delivery with what is sent.
+// openMessage is a delivery that is to be made, with what is sent.
 type openMessage struct {
 	ID      string
 	Tries   int // before this one
 	Payload string
+	open    bool
 }
 
 // attempt makes one try and records it. It reports whether the job goes on to its next message.
@@ -126,7 +127,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	return v.state != Attempting && !v.gone, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+	return v.state != Attempting && !v.gone, s.outcomes.update(ctx, func(tx *db.Tx) error {
 		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
 		switch {
 		case v.state == Attempting:

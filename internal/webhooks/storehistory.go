@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -23,23 +24,25 @@ func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry)
 }
 
 // openMessages returns those of a job's messages that are open, in order. held is when an earlier message of their chain is tried
-// next, 0 when that is now, and -1 when there is none.
+// next, 0 when that is now, and -1 when there is none. Whether a message is open is asked here and not in the SQL: PostgreSQL would take
+// the index of open ones for the best way to it, and walk through a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
 	list, args := db.In([]any{endpointID, teamID, ids[0]}, ids)
-	held = -1
-	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
+	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
 			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')), -1)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
-		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id IN `+list+` AND d.status IN ('pending', 'attempting')
-		ORDER BY d.message_id`, args...)
-	open, err = db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
-		err = r.Scan(&m.ID, &m.Tries, &m.Payload, &held)
+		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id IN `+list+` ORDER BY d.message_id`, args...)
+	held = -1
+	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
+		var state string
+		err = r.Scan(&m.ID, &m.Tries, &state, &m.Payload, &held)
+		m.open = State(state) == Pending || State(state) == Attempting
 		return m, err
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("load messages of webhook %s: %w", endpointID, err)
 	}
-	return open, held, nil
+	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
 }
 
 // settled is what an attempt makes of a delivery.
@@ -69,7 +72,7 @@ func markSuccess(ctx context.Context, tx *db.Tx, d *settled) {
 func failOpen(ctx context.Context, tx *db.Tx, teamID, endpointID string, ids []string) {
 	list, args := db.In([]any{endpointID, teamID, tx.Now().UnixMicro()}, ids)
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'failed', next_at = 0, finished_at = $3
-		WHERE webhook_id = $1 AND team_id = $2 AND message_id IN `+list+` AND status IN ('pending', 'attempting')`, args...)
+		WHERE webhook_id = $1 AND team_id = $2 AND message_id IN `+list+` AND status <> 'success' AND status <> 'failed'`, args...)
 }
 
 func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string) {

@@ -2,10 +2,15 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test lint deps fuzz bench kill postfix build
+.PHONY: test lint deps fuzz bench kill postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
+
+# The same program with RSA signatures by OpenSSL's libcrypto (docs/performance.md). Needs a C compiler and OpenSSL's headers.
+build-libcrypto:
+	CGO_ENABLED=1 go test -tags libcrypto ./internal/mail/dkim
+	CGO_ENABLED=1 go build -tags libcrypto -trimpath -o bin/postrider ./cmd/postrider
 
 # -race needs cgo's compiler; everything else is built without cgo.
 test: deps

@@ -33,7 +33,8 @@ const (
 // Key is a private key that signs mail: RSA or Ed25519. It is safe for concurrent use. Parse a key once and keep it:
 // reading an RSA key costs as much as several signatures.
 type Key struct {
-	signer crypto.Signer
+	private crypto.Signer
+	signer  crypto.Signer // signs with private, perhaps faster than it does itself
 	// algorithm is the a= tag, hash the one that the signer is told of; Ed25519 takes the digest as its message.
 	algorithm string
 	hash      crypto.Hash
@@ -77,16 +78,20 @@ func newKey(signer crypto.Signer) (*Key, error) {
 		if bits := private.N.BitLen(); bits < minRSABits {
 			return nil, fmt.Errorf("RSA key has %d bits, and %d are the least", bits, minRSABits)
 		}
-		return &Key{signer: signer, algorithm: "rsa-sha256", hash: crypto.SHA256}, nil
+		fast, err := fastest(private)
+		if err != nil {
+			return nil, err
+		}
+		return &Key{private: signer, signer: fast, algorithm: "rsa-sha256", hash: crypto.SHA256}, nil
 	case ed25519.PrivateKey:
-		return &Key{signer: signer, algorithm: "ed25519-sha256"}, nil
+		return &Key{private: signer, signer: signer, algorithm: "ed25519-sha256"}, nil
 	}
 	return nil, errors.New("key is neither RSA nor Ed25519")
 }
 
 // Marshal returns the private key in PKCS #8 DER form (RFC 5958). It is a secret: seal it before it is stored.
 func (k *Key) Marshal() ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(k.signer)
+	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
 		return nil, fmt.Errorf("marshal DKIM key: %w", err)
 	}

@@ -96,7 +96,11 @@ type Endpoint struct {
 
 // wants reports whether the endpoint is to be told of events of a type.
 func (e *Endpoint) wants(t events.Type) bool {
-	return e.Status == Enabled && (e.Events == nil || slices.Contains(e.Events, t))
+	types := e.Events
+	if types == nil {
+		types = Types()
+	}
+	return e.Status == Enabled && slices.Contains(types, t)
 }
 
 // Config is what of the configuration concerns webhooks.

@@ -84,19 +84,22 @@ func decodeText(b []byte, charset string, isHTML bool) string {
 		_, charset, _ = htmlcharset.DetermineEncoding(b[:min(len(b), 1024)], "")
 	}
 	s := strings.TrimPrefix(decodeCharset(charset, b), "\uFEFF")
-	if strings.IndexByte(s, '\r') < 0 && strings.IndexByte(s, 0) < 0 {
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "")
+	}
+	if strings.IndexByte(s, '\r') < 0 {
 		return s
 	}
 	var out strings.Builder
 	out.Grow(len(s))
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\r' && i+1 < len(s) && s[i+1] == '\n', c == 0:
-		case c == '\r':
-			out.WriteByte('\n')
-		default:
-			out.WriteByte(c)
+	for {
+		i := strings.IndexByte(s, '\r')
+		if i < 0 {
+			out.WriteString(s)
+			return out.String()
 		}
+		out.WriteString(s[:i])
+		out.WriteByte('\n')
+		s = strings.TrimPrefix(s[i+1:], "\n")
 	}
-	return out.String()
 }

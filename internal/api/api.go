@@ -51,6 +51,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -68,6 +69,7 @@ type Services struct {
 	Logs         *requestlog.Service
 	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service
+	Live         *live.Service
 	Receiving    *receiving.Service
 }
 
@@ -124,6 +126,7 @@ func (a *API) mount(ops []op) {
 	}
 	r.Get("/openapi.json", a.Document)
 	r.Get("/docs", a.Docs)
+	r.Get("/webhooks/listen", a.Listen)
 	a.routes = r
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/metrics"
@@ -90,6 +91,12 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets, Guard: netguard.New(netguard.Options{}),
 		Domains: s.Domains, Log: quiet})
 	hall.Listen(s.Webhooks)
+	s.Live = live.New(d, quiet, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
+		m.Type = e.Type
+		m.ID, m.Payload, err = s.Webhooks.Render(ctx, tx, e)
+		return m, err
+	})
+	hall.Listen(s.Live)
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"}, PublicURL: "https://postrider.test"},
 		receiving.Parts{DB: d, Hallway: hall, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: quiet})
 

@@ -41,6 +41,7 @@ func commands() []command {
 		{"migrate", "bring the database up to date", migrate},
 		{"keys", "create an API key: postrider keys create [--team NAME] [--name NAME] [--sending]", keys},
 		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
+		{"listen", "show events while they happen, and pass them on: postrider listen --forward-to URL", listen},
 		{"bench", "measure this program on this machine", bench},
 		{"version", "print the version", version},
 	}

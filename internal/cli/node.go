@@ -29,6 +29,7 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/links"
+	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/metrics"
@@ -54,6 +55,7 @@ type node struct {
 	delivery  *delivery.Service
 	receiving *receiving.Service
 	logs      *requestlog.Service
+	live      *live.Service
 	handler   http.Handler
 	mux       *http.ServeMux
 	lock      *os.File
@@ -183,14 +185,21 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		return err
 	}
 
+	n.live = live.New(n.db, n.log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
+		m.Type = e.Type
+		m.ID, m.Payload, err = hooks.Render(ctx, tx, e)
+		return m, err
+	})
+	hall.Listen(n.live)
+
 	n.mux = http.NewServeMux()
 	follow := links.New(n.emails, n.log)
 	follow.Register(n.mux)
 	follow.Received(n.mux, n.receiving)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
-		Logs: n.logs, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version, RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, Ready: n.ready,
-		Observe: n.observe})
+		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version,
+		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, Ready: n.ready, Observe: n.observe})
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
 		for _, prefix := range []string{"/download/", "/shared", "/dev/"} {
@@ -213,6 +222,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.Roll})
+		n.runner.Cron(jobs.Cron{Name: "live", Every: 5 * time.Minute, Run: n.live.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
@@ -271,6 +281,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute,
 		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
+	server.RegisterOnShutdown(n.live.Close)
 	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
 	defer shut()
 	g.Go(func() error { return n.logs.Run(served) })
@@ -292,6 +303,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 		})
 	}
 	g.Go(func() error { return n.db.Run(ctx) })
+	g.Go(func() error { return n.live.Run(ctx) })
 	g.Go(func() error { return n.teams.Run(ctx) })
 	g.Go(func() error { return n.domains.Run(ctx) })
 	g.Go(func() error {

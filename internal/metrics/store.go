@@ -48,7 +48,10 @@ func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
 // lateIDs returns ids of a team's late events, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
-	return db.Collect(rows, err, func(r db.Row) (x string, err error) { return x, r.Scan(&x) })
+	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
+		err = r.Scan(&x)
+		return x, err
+	})
 }
 
 func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
@@ -68,7 +71,10 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, id
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2`+which+`
 		UNION SELECT e.created_at / $3 FROM email_counts_late l JOIN email_events e ON e.email_id = l.email_id
 		WHERE l.team_id = $1 AND e.type IN ('opened', 'clicked') AND e.created_at > l.at AND e.created_at < $2`+which+` ORDER BY 1`, args...)
-	return db.Collect(rows, err, func(r db.Row) (x int64, err error) { return x, r.Scan(&x) })
+	return db.Collect(rows, err, func(r db.Row) (x int64, err error) {
+		err = r.Scan(&x)
+		return x, err
+	})
 }
 
 // row is what a query counted.

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/webhooks"
+)
+
+const (
+	forwardTime = 15 * time.Second // for one delivery, as the server gives endpoints
+	silence     = 45 * time.Second // after which a stream without a sign of life is dead
+	lineMax     = 16 << 20         // of the stream
+	rememberMax = 10_000           // messages that are known to have been shown
+	waitMax     = 10 * time.Second // between attempts to connect
+)
+
+const secretPrefix = "whsec_"
+
+// listener shows a team's events while they happen and passes them on as a webhook would.
+type listener struct {
+	e       *env
+	source  string // URL of the stream
+	key     string
+	forward string // empty: events are only shown
+	secret  []byte
+	client  *http.Client // that delivers
+
+	last  string // id of the last message
+	seen  map[string]bool
+	order []string // of seen
+}
+
+// listen is for the development of webhooks on a machine that the server does not reach.
+func listen(ctx context.Context, e *env, args []string) error {
+	l, secret, err := newListener(e, args)
+	if err != nil {
+		return err
+	}
+	if l.forward != "" {
+		fmt.Fprintf(e.out, "Forwarding events to %s\nSigning secret: %s\n", l.forward, secret)
+	}
+	for wait := time.Second; ; wait = min(2*wait, waitMax) {
+		connected, err := l.stream(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if final, ok := errors.AsType[refusal](err); ok {
+			return final
+		}
+		if connected {
+			wait = time.Second
+		}
+		fmt.Fprintf(e.errOut, "The stream ended (%v); connecting again.\n", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+func newListener(e *env, args []string) (l *listener, secret string, err error) {
+	flags := flag.NewFlagSet("listen", flag.ContinueOnError)
+	flags.SetOutput(e.errOut)
+	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"), "URL of the API; otherwise RESEND_BASE_URL")
+	key := flags.String("api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
+		"API key with full access; otherwise POSTRIDER_API_KEY or RESEND_API_KEY")
+	forward := flags.String("forward-to", "", "URL that events are posted to; without it they are only shown")
+	names := flags.String("events", "", "types of events, separated by commas; otherwise all")
+	given := flags.String("secret", "", "signing secret (whsec_...); otherwise a new one")
+	if err := flags.Parse(args); err != nil {
+		return nil, "", err
+	}
+	if flags.NArg() > 0 {
+		return nil, "", fmt.Errorf("unexpected %q; use: postrider listen --forward-to URL [--api-key KEY] [--url URL] [--events a,b]", flags.Arg(0))
+	}
+	if *key == "" {
+		return nil, "", errors.New("give an API key with --api-key or the variable POSTRIDER_API_KEY")
+	}
+	source, err := url.Parse(strings.TrimRight(*base, "/") + "/webhooks/listen")
+	if err != nil || source.Host == "" {
+		return nil, "", fmt.Errorf("--url %q must be a URL such as http://127.0.0.1:3000", *base)
+	}
+	if *names != "" {
+		source.RawQuery = url.Values{"events": {*names}}.Encode()
+	}
+	if to, err := url.Parse(*forward); *forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
+		return nil, "", fmt.Errorf("--forward-to %q must be a URL such as http://localhost:3000/webhook", *forward)
+	}
+	if secret = *given; secret == "" {
+		fresh := make([]byte, 32)
+		rand.Read(fresh)
+		secret = secretPrefix + base64.StdEncoding.EncodeToString(fresh)
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	if err != nil || len(raw) == 0 {
+		return nil, "", errors.New("--secret must be whsec_ and base64")
+	}
+	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &listener{e: e, source: source.String(), key: *key, forward: *forward, secret: raw, seen: map[string]bool{},
+		client: &http.Client{Timeout: forwardTime, CheckRedirect: noRedirects}}, secret, nil
+}
+
+// refusal is an answer that would be the same the next time.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// stream reads one stream to its end, and reports whether it began.
+func (l *listener) stream(ctx context.Context) (connected bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	alive := time.AfterFunc(silence, func() { cancel(errors.New("the server was silent for too long")) })
+	defer alive.Stop()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.source, nil)
+	if err != nil {
+		return false, fmt.Errorf("ask for the stream: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+l.key)
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("User-Agent", "postrider-listen/"+Version)
+	if l.last != "" {
+		r.Header.Set("Last-Event-ID", l.last)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false, ended(ctx, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 2000))
+		said := fmt.Sprintf("the server answered %s: %s", answer.Status, bytes.TrimSpace(text))
+		if s := answer.StatusCode; s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout {
+			return false, refusal(said)
+		}
+		return false, errors.New(said)
+	}
+	fmt.Fprintln(l.e.out, "Watching for events. Stop with Ctrl-C.")
+	return true, l.events(ctx, answer.Body, func() { alive.Reset(silence) })
+}
+
+// ended prefers the reason for which a request was given up to what came of that.
+func ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// events reads server-sent events, of which each field is one line.
+func (l *listener) events(ctx context.Context, body io.Reader, alive func()) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, lineMax)
+	var id, event, data string
+	for lines.Scan() {
+		alive()
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "":
+			if event != "" {
+				l.handle(ctx, id, event, data)
+				// The server's signs of life wait while an event is passed on.
+				alive()
+			}
+			id, event, data = "", "", ""
+		case name == "id":
+			id = value
+		case name == "event":
+			event = value
+		case name == "data":
+			data = value
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return ended(ctx, fmt.Errorf("read the stream: %w", err))
+	}
+	return errors.New("the server closed it")
+}
+
+// handle shows one event and passes it on. One that was shown already, before the stream was interrupted, is left out.
+func (l *listener) handle(ctx context.Context, id, event, data string) {
+	if event == "gap" {
+		fmt.Fprintln(l.e.out, "Some events may have been missed while there was no connection.")
+		return
+	}
+	if id == "" || l.seen[id] {
+		return
+	}
+	line := fmt.Sprintf("%s  %-26s %s", time.Now().Format(time.TimeOnly), event, id)
+	if l.forward == "" {
+		fmt.Fprintf(l.e.out, "%s  %s\n", line, data)
+	} else {
+		result := l.deliver(ctx, id, data)
+		if ctx.Err() != nil {
+			return // stopped in the middle: it was not delivered
+		}
+		fmt.Fprintf(l.e.out, "%s  %s\n", line, result)
+	}
+	l.last = max(l.last, id)
+	l.seen[id] = true
+	if l.order = append(l.order, id); len(l.order) > rememberMax {
+		delete(l.seen, l.order[0])
+		l.order = l.order[1:]
+	}
+}
+
+// deliver posts a payload as the server does to endpoints, once, and says what came of it.
+func (l *listener) deliver(ctx context.Context, id, data string) string {
+	start := time.Now()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.forward, strings.NewReader(data))
+	if err != nil {
+		return err.Error()
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Postrider-Webhooks/"+Version)
+	webhooks.Sign(r.Header, id, start, data, l.secret)
+	answer, err := l.client.Do(r)
+	if err != nil {
+		return "failed: " + err.Error()
+	}
+	defer answer.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+	return fmt.Sprintf("%s in %v", answer.Status, time.Since(start).Round(time.Millisecond))
+}

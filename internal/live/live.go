@@ -1,0 +1,225 @@
+// Package live shows a team its events while they happen, as the payloads that webhook endpoints get, for people who develop
+// against them.
+//
+// # How it works
+//
+// A team is watched while a tail is open and for [lease] after the last one. [Service.Recorded] enters the payloads of a watched
+// team's events in the transaction that records them; for other teams it looks into memory and does nothing. Tails read what was
+// entered: woken by a hint, otherwise every second. So a tail sees what any node records, and one that was interrupted goes on
+// where it was, on any node.
+//
+// # Invariants
+//
+// A tail shows each event at least once, and roughly in order: transactions that end in another order than they began are looked for
+// for [overlap]. Nothing is buffered for a slow reader but one batch. On one node, a team has at most [tailsMax] tails.
+//
+// # When it fails
+//
+// A lost hint costs a second. Until other nodes know that a team is watched, which is at most [refresh], what they record is
+// missed; so is what happens after the lease has run out. [Tail.Next] says so when it goes on after a lease that had run out.
+//
+// The package delivers nothing and keeps no history: that is for webhooks.
+package live
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+const (
+	lease     = 5 * time.Minute
+	renew     = time.Minute // of the lease, while a tail is open
+	refresh   = 2 * time.Second
+	poll      = time.Second
+	pace      = 100 * time.Millisecond // between two reads of a tail
+	overlap   = 10 * time.Second
+	batch     = 100
+	tailsMax  = 5
+	hintTopic = "live"
+	newTail   = "watch " // begins a hint that a team is watched from now on
+	sweepRows = 500
+)
+
+// Message is an event as endpoints are told it.
+type Message struct {
+	ID      string // of the webhook message
+	Type    events.Type
+	Payload string
+}
+
+// Render makes the message of an event, in the transaction that records it. One without an id is not shown.
+type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
+
+// Service has the tails of this node.
+type Service struct {
+	d      *db.DB
+	log    *slog.Logger
+	render Render
+	closed chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	learned bool                 // whether watched has what the database knows
+	watched map[string]time.Time // team -> until when
+	tails   map[string][]*Tail
+}
+
+// New returns the service. Register it as a listener of the hallway, and run it.
+func New(d *db.DB, log *slog.Logger, render Render) *Service {
+	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{}, tails: map[string][]*Tail{}}
+	d.OnHint(hintTopic, s.hint)
+	return s
+}
+
+// hint wakes the tails of a team that has something new, or notes that a team is watched.
+func (s *Service) hint(payload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if team := payload[min(len(newTail), len(payload)):]; payload == newTail+team {
+		s.watched[team] = time.Now().Add(lease)
+		return
+	}
+	for _, t := range s.tails[payload] {
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run learns which teams other nodes watch, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	every := refresh
+	if s.d.Alone() {
+		every = time.Minute // a tail of this node is known at once
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := s.learn(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("could not read which teams are watched; it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Service) learn(ctx context.Context) error { return s.learnFrom(ctx, s.d.Reader) }
+
+func (s *Service) learnFrom(ctx context.Context, r db.Reader) error {
+	now := db.Now()
+	found, err := watchedTeams(ctx, r, now)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.learned = true
+	for team, until := range s.watched {
+		if until.Before(now) {
+			delete(s.watched, team)
+		}
+	}
+	for team, until := range found {
+		if s.watched[team].Before(until) {
+			s.watched[team] = until
+		}
+	}
+	return nil
+}
+
+// begun makes sure that a node that was just started knows what was watched before.
+func (s *Service) begun(ctx context.Context, tx *db.Tx) error {
+	s.mu.Lock()
+	learned := s.learned
+	s.mu.Unlock()
+	if learned {
+		return nil
+	}
+	return s.learnFrom(ctx, tx.Reader)
+}
+
+func (s *Service) watches(teamID string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watched[teamID].After(now)
+}
+
+// Recorded enters the events of watched teams.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	if err := s.begun(ctx, tx); err != nil {
+		return fmt.Errorf("read which teams are watched: %w", err)
+	}
+	var told []string
+	for i := range all {
+		e := &all[i]
+		if !s.watches(e.TeamID, tx.Now()) {
+			continue
+		}
+		m, err := s.render(ctx, tx, e)
+		if err != nil {
+			return fmt.Errorf("show an event %s: %w", e.Type, err)
+		}
+		if m.ID == "" {
+			continue
+		}
+		insert(ctx, tx, e.TeamID, &m)
+		if !slices.Contains(told, e.TeamID) {
+			team := e.TeamID
+			told = append(told, team)
+			tx.AfterCommit(func() { s.d.Hint(hintTopic, team) })
+		}
+	}
+	return nil
+}
+
+// Close ends all tails of this node.
+func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
+
+// Open begins a tail of a team's events of some types, or of all with none. After is the id of the last message that an interrupted tail
+// showed, or empty. Close the tail.
+func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
+	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), seen: map[string]time.Time{}}
+	s.mu.Lock()
+	full := len(s.tails[teamID]) >= tailsMax
+	if !full {
+		s.tails[teamID] = append(s.tails[teamID], t)
+	}
+	s.mu.Unlock()
+	if full {
+		return nil, fault.New(fault.TooFast, "", "This team watches its events %d times already. Close one of those and try again.", tailsMax)
+	}
+	if err := t.begin(ctx, after); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("watch events: %w", err)
+	}
+	return t, nil
+}
+
+// Sweep deletes what no tail will show any more.
+func (s *Service) Sweep(ctx context.Context) error {
+	now := time.Now()
+	for more := true; more; {
+		err := s.d.Update(ctx, func(tx *db.Tx) error {
+			n, err := deleteOld(ctx, tx, firstAt(now.Add(-2*lease)), sweepRows)
+			deleteTails(ctx, tx, now.Add(-lease))
+			more = n == sweepRows
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete what was shown live: %w", err)
+		}
+	}
+	return nil
+}

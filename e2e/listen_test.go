@@ -128,7 +128,9 @@ func TestListen(t *testing.T) {
 	if metrics.Totals["sent"] != 1 || metrics.Totals["delivery_rate"] != 100 {
 		t.Errorf("metrics %v", metrics.Totals)
 	}
-	var usage struct{ Emails struct{ Daily struct{ Used int } } }
+	var usage struct {
+		Emails struct{ Daily struct{ Used int } }
+	}
 	n.must(http.MethodGet, "/usage", "", &usage)
 	if usage.Emails.Daily.Used != 1 {
 		t.Errorf("usage %+v", usage)

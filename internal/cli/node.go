@@ -61,8 +61,8 @@ type node struct {
 	lock      *os.File
 	certs     *certificates
 	limits    *teams.Limiter // of all faces
-	ports     []mailPort // opened, and served by run
-	unsigned  bool       // for measurements
+	ports     []mailPort     // opened, and served by run
+	unsigned  bool           // for measurements
 }
 
 func newLogger(c config.Config, w io.Writer) *slog.Logger {

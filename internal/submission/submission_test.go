@@ -1,0 +1,342 @@
+package submission_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// odd has much that a program that composes anew would lose.
+const odd = `Return-Path: <me@acme.example>
+X-Odd:  two  spaces	and a tab 
+From: =?utf-8?q?J=C3=BCrgen?= "von" Acme
+ <hello@ACME.example>
+to:Ann <ann@one.example>,
+	bob@TWO.example
+Cc: undisclosed:;
+BCC: hidden@three.example,
+ other@three.example
+Subject: =?utf-8?b?R3LDvMOfZQ==?=
+MESSAGE-ID:<one@acme.example>
+Date: Mon, 2 Jan 2006 15:04:05 -0700 (a remark)
+X-Postrider-Tag: kind = greeting
+X-Postrider-Tag: n=1
+Postrider-Idempotency-Key: k
+X-Entity-Ref-ID: 7
+List-Unsubscribe: <https://acme.example/u>
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary=b
+
+A preamble.
+--b
+Content-Type: text/html; charset=utf-8
+Content-Transfer-Encoding: 8bit
+
+<p>Grüße</p>   
+.
+..dots
+--b
+Content-Type: text/plain; name=a.txt
+Content-Disposition: attachment; filename=a.txt
+Content-Transfer-Encoding: base64
+
+aGVsbG8=
+--b--
+An epilogue.
+
+
+`
+
+// TestOctetByOctet sends a message and looks at what delivery would send.
+func TestOctetByOctet(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d)
+		id := h.mustSubmit(odd, "ann@one.example", "hidden@three.example")
+		got, o := h.outgoing(id, "one.example")
+		trace, rest, _ := strings.Cut(got, "X-Odd:")
+		if !strings.HasPrefix(trace, "Received: by mx.test with ESMTPA id "+id+";\r\n ") || strings.Count(trace, "\n") != 2 {
+			t.Errorf("the trace is %q", trace)
+		}
+		want := crlf(odd)
+		for _, gone := range []string{"Return-Path: <me@acme.example>\n", "BCC: hidden@three.example,\n other@three.example\n",
+			"X-Postrider-Tag: kind = greeting\n", "X-Postrider-Tag: n=1\n", "Postrider-Idempotency-Key: k\n"} {
+			want = strings.Replace(want, crlf(gone), "", 1)
+		}
+		if diff := cmp.Diff(want, "X-Odd:"+rest); diff != "" {
+			t.Errorf("the message was changed (-sent +got):\n%s", diff)
+		}
+		if o.UTF8 || !slices.Equal(o.To, []string{"ann@one.example"}) {
+			t.Errorf("to %q, UTF8 %v", o.To, o.UTF8)
+		}
+
+		e := h.email(id)
+		for what, pair := range map[string][2]string{
+			"from":       {e.From, "Jürgen von Acme <hello@acme.example>"},
+			"to":         {fmt.Sprint(e.To), "[Ann <ann@one.example> bob@two.example]"},
+			"cc":         {fmt.Sprint(e.Cc), "[]"},
+			"bcc":        {fmt.Sprint(e.Bcc), "[hidden@three.example]"},
+			"subject":    {e.Subject, "Grüße"},
+			"message id": {e.MessageID, "<one@acme.example>"},
+			"tags":       {fmt.Sprint(e.Tags), "[{kind greeting} {n 1}]"},
+			"html":       {strings.TrimSpace(*e.HTML), "<p>Grüße</p>   \n.\n..dots"},
+			"key":        {e.KeyID, h.keyID},
+		} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s is %q, want %q", what, pair[0], pair[1])
+			}
+		}
+		to, err := h.emails.Recipients(t.Context(), h.team.ID, id)
+		if err != nil || len(to) != 2 || to[0].Kind != "to" || to[0].Address != "ann@one.example" || to[1].Kind != "bcc" {
+			t.Errorf("recipients %v, %v", to, err)
+		}
+		h.hasFile(id, "a.txt", "hello")
+	})
+}
+
+// hasFile reads the email's one attachment.
+func (h *house) hasFile(id, name, want string) {
+	h.t.Helper()
+	files, _, err := h.emails.Attachments(h.t.Context(), h.team.ID, id, page.Page{Limit: 10})
+	if err != nil || len(files) != 1 || files[0].Filename != name || files[0].Size != int64(len(want)) {
+		h.t.Fatalf("attachments %v, %v", files, err)
+	}
+	link, _ := h.emails.DownloadURL(&files[0], db.Now())
+	_, content, err := h.emails.Download(h.t.Context(), link[strings.LastIndexByte(link, '/')+1:])
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer content.Close()
+	if got, err := io.ReadAll(content); err != nil || string(got) != want {
+		h.t.Errorf("the attachment is %q, %v", got, err)
+	}
+}
+
+func TestWhatIsMissingIsAdded(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	id := h.mustSubmit("From: hello@acme.example\n", "ann@one.example")
+	got, _ := h.outgoing(id, "one.example")
+	if !strings.Contains(got, "\r\nDate: ") || !strings.Contains(got, "\r\nMessage-ID: <"+id+"@acme.example>\r\n") ||
+		!strings.HasSuffix(got, "\r\nFrom: hello@acme.example\r\n\r\n") {
+		t.Errorf("%q", got)
+	}
+	if e := h.email(id); e.MessageID != "<"+id+"@acme.example>" || e.HTML != nil || len(e.To) != 0 || len(e.Bcc) != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestRefusals breaks one rule after the other.
+func TestRefusals(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	many := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf("a%d@one.example", i))
+		}
+		return strings.Join(list, ", ")
+	}
+	for _, c := range []struct {
+		name, text string
+		want       string
+	}{
+		{"unverified", "From: a@other.example\n\nx\n", "550 5.7.1 The domain other.example of the `from` field is not verified"},
+		{"sandbox", "From: onboarding@resend.dev\n\nx\n", "550 5.7.1"},
+		{"no from", "Subject: x\n\nx\n", "554 5.6.0 The header has no From"},
+		{"two from", "From: a@acme.example\nFrom: b@acme.example\n\nx\n", "554 5.6.0 The header has the field from more than once"},
+		{"two authors", "From: a@acme.example, b@acme.example\n\nx\n", "554 5.6.0 The From field"},
+		{"bad from", "From: nobody\n\nx\n", "554 5.6.0"},
+		{"UTF-8 from", "From: jürgen@acme.example\n\nx\n", "554 5.6.0"},
+		{"no header", "Hello,\n\nthis is no message\n", "554 5.6.0 Line 1 of the header"},
+		{"text without an empty line", "From: a@acme.example\nHello there\n", "554 5.6.0 Line 2 of the header"},
+		{"NUL", "From: a@acme.example\n\nx\x00\n", "554 5.6.0 The message has a NUL"},
+		{"message id", "From: a@acme.example\nMessage-ID: none\n\nx\n", "554 5.6.0 The Message-ID"},
+		{"tag", "From: a@acme.example\nX-Postrider-Tag: none\n\nx\n", "554 5.6.0 Write the field X-Postrider-Tag"},
+		{"tag characters", "From: a@acme.example\nX-Postrider-Tag: a=b c\n\nx\n", "554 5.6.0"},
+		{"topic", "From: a@acme.example\nX-Postrider-Topic: t\n\nx\n", "554 5.6.0"},
+		{"long subject", "From: a@acme.example\nSubject: " + strings.Repeat("x", 999) + "\n\nx\n", "554 5.6.0"},
+		{"many in to", "From: a@acme.example\nTo: " + many(51) + "\n\nx\n", "553 5.1.3"},
+		{"many fields", "From: a@acme.example\n" + strings.Repeat("X: y\n", 1001) + "\nx\n", "554 5.6.0 The header is too large"},
+		{"circle", "From: a@acme.example\n" + strings.Repeat("Received: by x\n", 51) + "\nx\n", "554 5.4.6"},
+		{"program", "From: a@acme.example\nContent-Type: application/octet-stream; name=a.exe\n" +
+			"Content-Disposition: attachment; filename=a.exe\n\nMZ\n", "554 5.7.1"},
+		{"too large", "From: a@acme.example\n\n" + strings.Repeat(strings.Repeat("x", 70)+"\n", maxSize/70), "552 5.3.4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := h.submit(h.token, c.text, "ann@one.example")
+			code, text := refused(err)
+			e, ok := errors.AsType[*smtp.SMTPError](err)
+			if !ok {
+				t.Fatalf("it was not refused: %v", err)
+			}
+			got := fmt.Sprintf("%d %d.%d.%d %s", code, e.EnhancedCode[0], e.EnhancedCode[1], e.EnhancedCode[2], e.Message)
+			if !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s (%s), want %s", got, text, c.want)
+			}
+		})
+	}
+	if list, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10}); err != nil || len(list) != 0 {
+		t.Errorf("refused and taken: %v, %v", list, err)
+	}
+}
+
+const hello = "From: hello@acme.example\nTo: ann@one.example\nSubject: Hi\n\nHello.\n"
+
+func TestRecipients(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	for to, want := range map[string]int{"ann@example.com": 553, "ann@one": 553, "ann@[127.0.0.1]": 553, "postmaster": 553} {
+		if _, err := h.submit(h.token, hello, to); code(err) != want {
+			t.Errorf("%s: %v, want %d", to, err, want)
+		}
+	}
+	var hidden []string
+	for i := range 51 {
+		hidden = append(hidden, fmt.Sprintf("a%d@one.example", i))
+	}
+	if _, err := h.submit(h.token, hello, hidden...); code(err) != 553 {
+		t.Errorf("51 hidden recipients: %v", err)
+	}
+	if _, err := h.suppressed.Add(t.Context(), h.team.ID, []string{"no@one.example"}); err != nil {
+		t.Fatal(err)
+	}
+	id := h.mustSubmit(hello, "No@one.example", "no@one.example")
+	if e := h.email(id); e.LastEvent != emails.Suppressed {
+		t.Errorf("mail to a suppressed address is %s", e.LastEvent)
+	}
+}
+
+func code(err error) int {
+	n, _ := refused(err)
+	return n
+}
+
+func TestWhoMaySend(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	if _, err := h.submit("re_nobody", hello, "ann@one.example"); code(err) != 535 {
+		t.Errorf("an unknown key: %v", err)
+	}
+	if _, err := h.submit("", hello, "ann@one.example"); code(err) != 530 {
+		t.Errorf("no key: %v", err)
+	}
+	_, other := h.key(teams.NewKey{Name: "other", Permission: teams.SendingAccess, DomainID: h.domain("two.example")})
+	if _, err := h.submit(other, hello, "ann@one.example"); code(err) != 550 {
+		t.Errorf("a key of another domain: %v", err)
+	}
+	if _, err := h.submit(other, strings.Replace(hello, "acme.example", "two.example", 1), "ann@one.example"); err != nil {
+		t.Errorf("a key of the domain: %v", err)
+	}
+
+	c, err := h.client(h.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.send(c, nil, hello, "ann@one.example"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 { // The API's requests count.
+		h.limits.Count(h.team.ID, 1000)
+	}
+	if _, err := h.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
+		// The window may have ended in between; then it is not used up.
+		if _, used := h.limits.Count(h.team.ID, 1000); !used {
+			t.Errorf("over the rate: %v", err)
+		}
+	}
+	if err := h.teams.DeleteKey(t.Context(), h.team.ID, h.keyID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.send(c, nil, hello, "ann@one.example"); code(err) != 535 {
+		t.Errorf("a key deleted meanwhile: %v", err)
+	}
+}
+
+func TestSuspendedTeam(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	if err := h.d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE WHERE id = $1`, h.team.ID)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.submit(h.token, hello, "ann@one.example"); code(err) != 550 {
+		t.Errorf("a suspended team: %v", err)
+	}
+}
+
+func TestIdempotency(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d)
+		with := func(n int, text string) string {
+			return fmt.Sprintf("Resend-Idempotency-Key: k\nFrom: hello@acme.example\nMessage-ID: <%d@acme.example>\nMIME-Version: 1.0\n"+
+				"Content-Type: multipart/alternative; boundary=b%d\n\n--b%d\nContent-Type: text/plain\n\n%s\n--b%d--\n", n, n, n, text, n)
+		}
+		first := h.mustSubmit(with(1, "Hello."), "ann@one.example")
+		if again := h.mustSubmit(with(2, "Hello."), "ann@one.example"); again != first {
+			t.Errorf("the same again became another email: %s, %s", first, again)
+		}
+		for name, change := range map[string]func() (string, error){
+			"text":      func() (string, error) { return h.submit(h.token, with(1, "Bye."), "ann@one.example") },
+			"recipient": func() (string, error) { return h.submit(h.token, with(1, "Hello."), "bob@one.example") },
+		} {
+			if id, err := change(); code(err) != 554 {
+				t.Errorf("the key with another %s: %q, %v", name, id, err)
+			}
+		}
+	})
+}
+
+func TestSMTPUTF8(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	c, err := h.client(h.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(hello, "Subject: Hi", "Subject: Grüße", 1)
+	id, err := h.send(c, &smtp.MailOptions{UTF8: true}, text, "ann@one.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, o := h.outgoing(id, "one.example"); !o.UTF8 {
+		t.Error("a header in UTF-8 is sent to any host")
+	}
+	if id, err = h.send(c, &smtp.MailOptions{UTF8: true}, hello, "ann@one.example"); err != nil {
+		t.Fatal(err)
+	}
+	if _, o := h.outgoing(id, "one.example"); o.UTF8 {
+		t.Error("a header in ASCII needs SMTPUTF8")
+	}
+}
+
+// TestNothingIsLostWhenNothingCanBeStored closes the database under a client.
+func TestNothingIsLostWhenNothingCanBeStored(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	c, err := h.client(h.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.d.Close()
+	if _, err := h.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
+		t.Errorf("without a database: %v", err)
+	}
+}
+
+// TestLargeMessage is one that needs a place.
+func TestLargeMessage(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	body := bytes.Repeat([]byte(strings.Repeat("x", 70)+"\n"), 10_000)
+	id := h.mustSubmit(hello+string(body), "ann@one.example")
+	if got, _ := h.outgoing(id, "one.example"); !strings.HasSuffix(got, crlf("Hello.\n"+string(body))) {
+		t.Errorf("%d octets came back", len(got))
+	}
+}

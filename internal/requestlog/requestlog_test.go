@@ -200,3 +200,30 @@ func TestSweep(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkAdd is what a logged request with a body of 10 KB costs on its own way; BenchmarkWrite is all of it, with the database.
+func BenchmarkAdd(b *testing.B) { benchAdd(b, false) }
+
+func BenchmarkWrite(b *testing.B) { benchAdd(b, true) }
+
+func benchAdd(b *testing.B, write bool) {
+	body := []byte(`{"from":"Acme <hello@example.org>","html":"` + strings.Repeat("<p>Some text of an email, with its tags.</p>", 10_000/43) + `"}`)
+	answer := []byte(`{"id":"01890000-0000-7000-8000-000000000000"}`)
+	d := dbtest.SQLite(b)
+	s := requestlog.New(d, quiet, time.Hour)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		s.Add(b.Context(), requestlog.Request{TeamID: "team", KeyID: "key", Method: "POST", Path: "/emails", Status: 200, Body: body, Answer: answer})
+		if n++; n%256 != 0 {
+			continue
+		}
+		if !write {
+			b.StopTimer()
+		}
+		if err := s.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}

@@ -17,7 +17,7 @@ var floors = [][]string{
 	{"cmd/postrider", "e2e"},
 	{"internal/cli"},
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/oauth"},
-	{"internal/delivery", "internal/receiving", "internal/webhooks", "internal/live", "internal/automations", "internal/broadcasts"},
+	{"internal/delivery", "internal/receiving", "internal/webhooks", "internal/live", "internal/automations", "internal/broadcasts", "internal/notices"},
 	resources,
 	{"internal/mail/smtpclient", "internal/mail/smtpserver", "internal/mail/message", "internal/mail/dkim", "internal/mail/resolve",
 		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink", "internal/mail/smtptest"},

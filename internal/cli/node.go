@@ -34,6 +34,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -167,10 +168,10 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	hall.Listen(suppressed)
 	counters := metrics.New(n.db)
 	hall.Listen(counters)
-	// A notice about an endpoint is logged; a system sender will put it into an email through Parts.Notify.
+	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams, n.log)
 	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter, Retention: c.WebhookRetention,
 		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue, Keys: keys,
-		Guard: guard, Domains: n.domains, Log: n.log})
+		Guard: guard, Domains: n.domains, Log: n.log, Notify: told.Tell})
 	hall.Listen(hooks)
 
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
@@ -217,6 +218,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	if n.has("jobs") {
 		n.runner.Handle(n.emails.Kind(8))
 		n.runner.Handle(n.domains.Kind())
+		n.runner.Handle(told.Kind())
 		n.runner.Handle(hooks.Kind())
 		n.runner.Handle(hooks.RecoverJobs())
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})

@@ -147,10 +147,24 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
 		if v.state == Success {
 			markSuccess(ctx, tx, &d)
+			if err := s.follow(ctx, tx, &d); err != nil {
+				return err
+			}
 		}
 		insertAttempt(ctx, tx, &d, a, v.reason)
 		return s.judged(ctx, tx, e, v)
 	})
+}
+
+// follow has the messages that waited for a replayed one delivered now. The jobs that they wait in are due only when the next try
+// of the one before them would have been, and will find nothing left to do.
+func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
+	next, err := openAfter(ctx, tx.Reader, d, perJob)
+	if err != nil || len(next) == 0 {
+		return err
+	}
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: d.EndpointID, TeamID: d.TeamID, Payload: strings.Join(next, ",")})
+	return nil
 }
 
 // RecoverKind is the kind of the jobs that bring back what failed.

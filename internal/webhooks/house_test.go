@@ -207,6 +207,12 @@ func (h *house) suppress(t testing.TB, address string) {
 	must(t, err)
 }
 
+func (h *house) unsuppress(t testing.TB, address string) {
+	t.Helper()
+	_, err := h.suppressed.Remove(t.Context(), h.who.TeamID, address)
+	must(t, err)
+}
+
 // messages are those of an endpoint, newest first.
 func (h *house) messages(t testing.TB, e webhooks.Endpoint) []webhooks.Message {
 	t.Helper()

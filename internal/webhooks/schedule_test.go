@@ -126,6 +126,35 @@ func TestReplayBesideTheSchedule(t *testing.T) {
 	})
 }
 
+// What waited for a message goes out as soon as a replay has delivered that.
+func TestReplayFreesTheChain(t *testing.T) {
+	var works atomic.Bool
+	bubble(t, config(), func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !works.Load() {
+			w.WriteHeader(500)
+		}
+	}, func(t *testing.T, h *house, x *receiver) {
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "gone@example.net")
+		h.unsuppress(t, "gone@example.net")
+		time.Sleep(3 * time.Hour) // the next try is hours away
+		works.Store(true)
+		all := h.messages(t, e)
+		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, all[len(all)-1].ID))
+		time.Sleep(2 * time.Second)
+		for _, m := range h.messages(t, e) {
+			if m.State != webhooks.Success {
+				t.Errorf("%s is %s", m.Type, m.State)
+			}
+		}
+		n := len(x.all())
+		time.Sleep(48 * time.Hour)
+		if late := len(x.all()) - n; late != 0 {
+			t.Errorf("%d requests later on", late)
+		}
+	})
+}
+
 // After the last attempt a message has failed; what failed since a time is recovered, oldest first.
 func TestFailAndRecover(t *testing.T) {
 	var works atomic.Bool

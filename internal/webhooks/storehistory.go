@@ -45,6 +45,22 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, i
 	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
 }
 
+// openAfter returns at most limit messages of the chain of a message that are open, in order.
+func openAfter(ctx context.Context, r db.Reader, d *settled, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
+			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
+		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3 AND o.status IN ('pending', 'attempting')
+		ORDER BY o.message_id LIMIT $4`, d.EndpointID, d.MessageID, d.TeamID, limit)
+	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for messages that wait for %s: %w", d.MessageID, err)
+	}
+	return all, nil
+}
+
 // settled is what an attempt makes of a delivery.
 type settled struct {
 	TeamID, EndpointID, MessageID string

@@ -1,0 +1,116 @@
+// Package notices writes to teams, by email, what they should know of their account: that a webhook endpoint fails, that it was
+// disabled.
+//
+// A notice is a job, entered in the transaction that gives reason for it, so that it is neither lost nor sent for nothing. The job
+// sends an ordinary email in the name of the operator's team, once however often it runs: its id is the idempotency key. Without
+// a sender in the configuration, or for a team without an address, the notice is logged and not sent. When the email is refused,
+// because the sender's domain is not verified, say, that is logged too: a notice is no reason to try for ever.
+//
+// The package does not decide what is worth a notice.
+package notices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// Kind is the kind of the jobs that send notices; the lane is the team that is told.
+const Kind = "notice"
+
+// Config is what of the configuration concerns notices.
+type Config struct {
+	From         string // sender, at a domain that the operator's team may send from; empty sends nothing
+	OperatorTeam string // id of the team in whose name notices are sent; empty is the oldest team
+}
+
+// Service sends notices.
+type Service struct {
+	c      Config
+	d      *db.DB
+	q      *jobs.Queue
+	emails *emails.Service
+	teams  *teams.Service
+	log    *slog.Logger
+}
+
+// New returns the service.
+func New(c Config, d *db.DB, q *jobs.Queue, e *emails.Service, t *teams.Service, log *slog.Logger) *Service {
+	return &Service{c, d, q, e, t, log}
+}
+
+// notice is the payload of a job.
+type notice struct {
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+}
+
+// Tell has a team told, within the transaction of what it is told about.
+func (s *Service) Tell(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
+	payload, err := json.Marshal(notice{subject, text})
+	if err != nil {
+		return fmt.Errorf("encode a notice: %w", err)
+	}
+	s.q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: teamID, TeamID: teamID, Payload: string(payload)})
+	return nil
+}
+
+// Kind is how notices are worked.
+func (s *Service) Kind() jobs.Kind {
+	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 4, PerLane: 1, Lease: time.Minute,
+		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour}}
+}
+
+func (s *Service) handle(ctx context.Context, j jobs.Job) error {
+	var n notice
+	if err := json.Unmarshal([]byte(j.Payload), &n); err != nil {
+		return fmt.Errorf("read the payload of a notice: %w", err)
+	}
+	if err := s.send(ctx, j, n); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+}
+
+// send sends the notice, or logs it where it cannot be sent. An error is worth another try.
+func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
+	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
+	team, err := s.teams.Get(ctx, j.TeamID)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return nil
+	case err != nil:
+		return err
+	case s.c.From == "":
+		log.Warn("a notice is not sent: set notice_from to have such sent to the team")
+		return nil
+	case team.Email == "":
+		log.Warn("a notice is not sent: the team has no address")
+		return nil
+	}
+	operator := s.c.OperatorTeam
+	if operator == "" {
+		oldest, err := s.teams.Oldest(ctx)
+		if err != nil {
+			return fmt.Errorf("find the operator's team: %w", err)
+		}
+		operator = oldest.ID
+	}
+	_, err = s.emails.Send(ctx, teams.Principal{TeamID: operator, Permission: teams.FullAccess}, emails.Send{From: s.c.From, To: []string{team.Email},
+		Subject: n.Subject, Text: &n.Text}, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Unavailable {
+		log.Warn("a notice is not sent: its email was refused", "error", err)
+		return nil
+	}
+	return err
+}

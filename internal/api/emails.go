@@ -199,6 +199,8 @@ type emailWire struct {
 	Text    *string      `json:"text"`
 	Tags    []emails.Tag `json:"tags"`
 	TopicID *string      `json:"topic_id"`
+	// ThreadID is an addition: official clients pass over it.
+	ThreadID string `json:"thread_id" doc:"The same for all emails of a conversation, received ones among them."`
 }
 
 func emailToItem(e emails.Email) EmailItem {
@@ -212,7 +214,11 @@ func (a *API) getEmail(ctx context.Context, c *Call, _ none) (emailWire, error) 
 		return emailWire{}, err
 	}
 	e, err := a.Services.Emails.Get(ctx, c.TeamID, id)
-	w := emailWire{"email", emailToItem(e), e.HTML, e.Text, e.Tags, orNull(e.TopicID)}
+	if err != nil {
+		return emailWire{}, err
+	}
+	thread, err := a.Services.Receiving.SentThread(ctx, c.TeamID, id)
+	w := emailWire{"email", emailToItem(e), e.HTML, e.Text, e.Tags, orNull(e.TopicID), thread}
 	if w.Tags == nil {
 		w.Tags = []emails.Tag{}
 	}

@@ -3,6 +3,7 @@ package emails
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/db"
@@ -48,4 +49,19 @@ func FirstOf(ctx context.Context, tx *db.Tx, teamID, emailID, address string, t 
 		return false, fmt.Errorf("look for an earlier %s of email %s: %w", t, emailID, err)
 	}
 	return !before, nil
+}
+
+// References returns the Message-IDs that a sent email refers to, the closest first.
+func (s *Service) References(ctx context.Context, teamID, emailID string) (all []string, err error) {
+	header, err := headersOf(ctx, s.d.Reader, teamID, emailID)
+	for _, name := range []string{"In-Reply-To", "References"} {
+		for _, f := range header {
+			if strings.EqualFold(f.Name, name) {
+				ids := strings.Fields(f.Value)
+				slices.Reverse(ids)
+				all = append(all, ids...)
+			}
+		}
+	}
+	return all, err
 }

@@ -317,6 +317,18 @@ func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error
 	return e, err
 }
 
+func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
+	var text string
+	err := r.QueryRow(ctx, `SELECT headers FROM email_bodies WHERE email_id = $1 AND team_id = $2`, emailID, teamID).Scan(&text)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
+	}
+	return decodeList[message.Field](text)
+}
+
 // lockRecipient makes other transactions that report on the recipient wait for this one. It reports whether there is one.
 func lockRecipient(ctx context.Context, tx *db.Tx, teamID, emailID, address string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND address = $2 AND team_id = $3`,

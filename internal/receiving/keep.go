@@ -74,7 +74,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 			if len(all) > 0 {
 				e.ID = id.New()
 			}
-			thread, err := s.thread(ctx, p.teamID, m.parsed)
+			thread, err := s.thread(ctx, p.teamID, references(m.parsed.InReplyTo, m.parsed.References))
 			if err != nil {
 				return nil, err
 			}
@@ -129,8 +129,7 @@ func receivedEvent(e *Email) events.Event {
 // thread is the conversation that a message belongs to: that of an email of the team that it refers to, received or sent, and of
 // several the one referred to most closely. It is empty when the message begins one. A message that comes in the same instant
 // as the one that it answers may begin one too: the look-up is not part of the transaction, where it would hold up all others.
-func (s *Service) thread(ctx context.Context, teamID string, p *message.Parsed) (string, error) {
-	refs := references(p.InReplyTo, p.References)
+func (s *Service) thread(ctx context.Context, teamID string, refs []string) (string, error) {
 	if len(refs) == 0 {
 		return "", nil
 	}
@@ -154,6 +153,16 @@ func (s *Service) thread(ctx context.Context, teamID string, p *message.Parsed) 
 		}
 	}
 	return "", nil
+}
+
+// SentThread is the conversation that a sent email of the team belongs to.
+func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (string, error) {
+	refs, err := s.p.Emails.References(ctx, teamID, emailID)
+	if err != nil {
+		return "", err
+	}
+	thread, err := s.thread(ctx, teamID, references(refs, nil))
+	return cmp.Or(thread, emailID), err
 }
 
 // references are the messages that a message refers to, the closest first.

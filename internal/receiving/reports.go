@@ -179,9 +179,10 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 // returnPath is how a return path may stand in a text, in any case: 42 characters of base32.
 var returnPath = regexp.MustCompile(`(?i)\bb-[a-z2-7]{42}\b`)
 
-// returnPaths are the texts in a report that may be return paths of ours; the signature tells which are.
+// returnPaths are the texts at the beginning of a report that may be return paths of ours; the signature tells which are.
 func returnPaths(raw []byte) (all []string) {
-	const enough = 10
+	const enough, beginning = 10, 1 << 20
+	raw = raw[:min(len(raw), beginning)]
 	for _, at := range returnPath.FindAllIndex(raw, enough) {
 		if text := strings.ToLower(string(raw[at[0]:at[1]])); !slices.Contains(all, text) {
 			all = append(all, text)

@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/receiving"
 )
 
@@ -208,6 +209,18 @@ func TestThreads(t *testing.T) {
 		for i, e := range all {
 			if e.ThreadID != want[i] {
 				t.Errorf("message %d is of thread %s, want %s", 5-i, e.ThreadID, want[i])
+			}
+		}
+		text := "An answer."
+		answer, err := w.emails.Send(t.Context(), w.acme, emails.Send{From: "hello@acme.example", To: []string{"jo@sender.example"}, Subject: "Re: x",
+			Text: &text, Headers: []message.Field{{Name: "In-Reply-To", Value: "<3@x.example>"}, {Name: "References", Value: "<3@x.example>"}}},
+			emails.Idempotency{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for emailID, want := range map[string]string{sent: sent, answer: all[2].ID} {
+			if got, err := w.SentThread(t.Context(), w.acme.TeamID, emailID); err != nil || got != want {
+				t.Errorf("a sent email is of thread %s, want %s, %v", got, want, err)
 			}
 		}
 		if e := w.list(t, w.other.ID)[0]; e.ThreadID != e.ID {

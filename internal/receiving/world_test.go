@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/postrider/postrider/internal/blob"
@@ -46,9 +47,14 @@ type world struct {
 }
 
 // heard keeps the events that were recorded. It listens last, so what an event led to stands before it.
-type heard struct{ all *[]events.Event }
+type heard struct {
+	mu  *sync.Mutex
+	all *[]events.Event
+}
 
 func (h heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	*h.all = append(*h.all, all...)
 	return nil
 }
@@ -67,7 +73,7 @@ func newWorld(t testing.TB, d *db.DB) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{d: d, heard: heard{new([]events.Event)}}
+	w := &world{d: d, heard: heard{new(sync.Mutex), new([]events.Event)}}
 	var err error
 	w.keys, err = keyring.New(make([]byte, 32))
 	must(err)

@@ -2,6 +2,7 @@ package submission
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/fault"
@@ -51,7 +52,10 @@ func refusal(err error) error {
 		return err
 	}
 	c, known := codes[e.Kind]
-	if !known || e.Kind == fault.Unavailable && e.Unwrap() != nil {
+	if cause := e.Unwrap(); cause != nil && (!known || e.Kind == fault.Unavailable) {
+		return fmt.Errorf("take a submitted message: %w", cause) // For the log; what e says is for people.
+	}
+	if !known {
 		return err
 	}
 	if f, special := fields[e.Field]; special && e.Kind == fault.Invalid {

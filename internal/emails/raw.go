@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,11 +17,12 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// rawPrefix is where messages that callers composed are kept: submitted/<email>. The content of their attachments is not kept
-// a second time: its key is that of the message with partMark and the file's number.
+// A message that its caller composed is kept in a row when it is small, and else as a blob: submitted/<email>. The content of
+// its attachments is not kept a second time: its key is that of the blob, or nothing, with partMark and the file's number.
 const (
 	rawPrefix = "submitted/"
 	partMark  = "#"
+	rawInRow  = 64 << 10 // octets of a message up to which it is kept in a row
 )
 
 func rawKey(emailID string) string { return rawPrefix + emailID }
@@ -44,6 +46,8 @@ type Raw struct {
 	Trace string
 	// UTF8 says that the header is one of RFC 6532, which only hosts with SMTPUTF8 take.
 	UTF8 bool
+
+	content []byte // the message as it is sent, when it is kept in a row
 }
 
 // SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it returns.
@@ -168,15 +172,21 @@ func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attac
 	if d.raw.MessageID == "" {
 		added += "Message-ID: " + d.messageID() + "\r\n"
 	}
-	r := io.MultiReader(strings.NewReader(added), bytes.NewReader(d.raw.Header), bytes.NewReader(d.raw.Body))
-	if _, err := s.blobs.Put(ctx, rawKey(d.id), r); err != nil {
-		return nil, fault.New(fault.Unavailable, "", "The message cannot be stored at present. Try again in a moment.").
-			Because(fmt.Errorf("store message: %w", err))
+	key := ""
+	if len(added)+len(d.raw.Header)+len(d.raw.Body) <= rawInRow {
+		d.raw.content = slices.Concat([]byte(added), d.raw.Header, d.raw.Body)
+	} else {
+		key = rawKey(d.id)
+		r := io.MultiReader(strings.NewReader(added), bytes.NewReader(d.raw.Header), bytes.NewReader(d.raw.Body))
+		if _, err := s.blobs.Put(ctx, key, r); err != nil {
+			return nil, fault.New(fault.Unavailable, "", "The message cannot be stored at present. Try again in a moment.").
+				Because(fmt.Errorf("store message: %w", err))
+		}
 	}
 	var files []Attachment
 	for i, u := range d.Attachments {
 		files = append(files, Attachment{ID: id.New(), EmailID: d.id, TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
-			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: rawKey(d.id) + partMark + strconv.Itoa(i)})
+			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: key + partMark + strconv.Itoa(i)})
 	}
 	return files, nil
 }
@@ -189,8 +199,11 @@ func (d *draft) messageID() string {
 	return "<" + d.id + "@" + d.from.Domain + ">"
 }
 
-// raw reads a message that its caller composed.
-func (s *Service) raw(ctx context.Context, key string) ([]byte, error) {
+// raw reads a message that its caller composed: the blob of the key, or with none the row.
+func (s *Service) raw(ctx context.Context, teamID, emailID, key string) ([]byte, error) {
+	if key == "" {
+		return messageInRow(ctx, s.d.Reader, teamID, emailID)
+	}
 	r, err := s.blobs.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("open message: %w", err)
@@ -209,14 +222,14 @@ func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error
 	if !within {
 		return s.blobs.Get(ctx, a.blobKey)
 	}
-	text, err := s.raw(ctx, key)
+	text, err := s.raw(ctx, a.TeamID, a.EmailID, key)
 	if err != nil {
 		return nil, err
 	}
 	files := message.Parse(text).Files
 	n, err := strconv.Atoi(part)
 	if err != nil || n >= len(files) {
-		return nil, fmt.Errorf("the message %s has no file %q", key, part)
+		return nil, fmt.Errorf("the message of email %s has no file %q", a.EmailID, part)
 	}
 	return io.NopCloser(bytes.NewReader(files[n].Content)), nil
 }

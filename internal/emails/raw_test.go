@@ -24,7 +24,9 @@ func composed(to ...message.Address) emails.Raw {
 func TestSweepSubmittedMessages(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		sent, err := w.emails.SendRaw(ctx, w.who, composed(message.Address{Local: "a", Domain: "one.example"}), emails.Idempotency{})
+		large := composed(message.Address{Local: "a", Domain: "one.example"})
+		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // A small one would be kept in a row.
+		sent, err := w.emails.SendRaw(ctx, w.who, large, emails.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ const (
 	gaveText
 	hasFiles
 	isRaw     // the message is kept as its caller composed it
+	isBlob    // in a blob, not in a row
 	needsUTF8 // and only hosts with SMTPUTF8 take it
 )
 
@@ -60,6 +61,11 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	if d.raw != nil {
 		parts |= isRaw
+		if d.raw.content == nil {
+			parts |= isBlob
+		} else {
+			tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content) VALUES ($1, $2, $3)`, e.ID, e.TeamID, d.raw.content)
+		}
 		if d.raw.UTF8 {
 			parts |= needsUTF8
 		}
@@ -243,6 +249,15 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 		return a, fmt.Errorf("read attachment: %w", err)
 	}
 	return a, nil
+}
+
+// messageInRow reads a message that its caller composed.
+func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, err error) {
+	err = r.QueryRow(ctx, `SELECT content FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID, teamID).Scan(&text)
+	if err != nil {
+		return nil, fmt.Errorf("read the message of email %s: %w", emailID, err)
+	}
+	return text, nil
 }
 
 // emailExists is asked by the sweep, which knows no team.

@@ -17,6 +17,9 @@ const removed = `"[redacted]"`
 var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key", "private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
+// nameMax is the longest name that is judged, in octets of JSON. The value of one that is longer is not shown: its end may be cut off.
+const nameMax = 500
+
 // errTooLong says that even without long strings a body is beyond its bound.
 var errTooLong = errors.New("the body is too long")
 
@@ -24,14 +27,16 @@ var errTooLong = errors.New("the body is too long")
 // names are those of secrets replaced, at any depth, and long strings cut. What is longer than 64 KB even so becomes an object that
 // says so. longest is how many octets of a string are kept. It returns "" for a body that is empty or is not JSON.
 //
-// The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case.
+// The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case; a name of more than 500 octets
+// counts as one.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
 		return ""
 	}
-	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
-		longest: longest, out: make([]byte, 0, min(len(body), bodyMax/16)+64)}
+	short := shorten(body, longest)
+	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(short), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
+		out: make([]byte, 0, min(len(short), bodyMax/16)+64)}
 	err := r.value(false)
 	if err == nil {
 		err = r.end()
@@ -49,9 +54,8 @@ func Redact(body []byte, longest int) string {
 
 // redactor copies one JSON text.
 type redactor struct {
-	d       *jsontext.Decoder
-	longest int // octets of a string
-	out     []byte
+	d   *jsontext.Decoder
+	out []byte
 }
 
 // end reports what stands behind the value.
@@ -99,7 +103,7 @@ func (r *redactor) object(file bool) error {
 		r.out = append(r.out, ':')
 		name := memberName(raw)
 		switch {
-		case secret(name) || file && name == "content":
+		case len(raw) > nameMax || secret(name) || file && name == "content":
 			err = r.skip()
 		default:
 			err = r.value(name == "attachments" || name == "attachment")
@@ -141,45 +145,91 @@ func (r *redactor) skip() error {
 	return r.d.SkipValue()
 }
 
-func (r *redactor) scalar(raw jsontext.Value) (err error) {
-	if len(raw) <= r.longest {
-		r.out = append(r.out, raw...)
-		return nil
-	}
-	if raw.Kind() != '"' {
+func (r *redactor) scalar(raw jsontext.Value) error {
+	if raw.Kind() != '"' && len(raw) > stringMax {
 		return errTooLong
 	}
-	text, used := r.beginning(raw)
-	short := fmt.Appendf(text, "… [%d more bytes]", len(raw)-len(`""`)-used)
-	r.out, err = jsontext.AppendQuote(r.out, bytes.ToValidUTF8(short, []byte("\ufffd")))
-	return err
+	r.out = append(r.out, raw...)
+	return nil
 }
 
-// longestEscape is a pair of surrogates: \ud83d\ude00.
-const longestEscape = 12
-
-// beginning returns as much of a string as is kept, and how many octets of its source that was. It does not end within a
-// character or an escape.
-func (r *redactor) beginning(raw jsontext.Value) (text []byte, used int) {
-	source := bytes.Clone(raw[:1+r.longest])
-	for range longestEscape + 1 {
-		n := len(source)
-		if utf8.RuneStart(raw[n]) {
-			var err error
-			if text, err = jsontext.AppendUnquote(nil, append(source, '"')); err == nil {
-				return text, n - 1
-			}
+// shorten cuts the strings of a JSON text that are longer than they may be, ahead of everything else: most of a large body is one
+// long string, and to step over it costs a small part of what it costs to read. Of a text that is not JSON it makes another that is
+// not.
+func shorten(body []byte, longest int) []byte {
+	var out []byte
+	copied := 0 // of body
+	for at := 0; ; {
+		i := bytes.IndexByte(body[at:], '"')
+		if i < 0 {
+			break
 		}
-		source = source[:n-1]
+		start := at + i + 1
+		end := stringEnd(body, start)
+		if end < 0 {
+			break
+		}
+		if end-start > longest {
+			cut := start + beginning(body[start:end], longest)
+			if out == nil {
+				out = make([]byte, 0, len(body)-(end-cut)+64)
+			}
+			out = fmt.Appendf(append(out, body[copied:cut]...), "… [%d more bytes]", end-cut)
+			copied = end
+		}
+		at = end + 1
 	}
-	return text, len(source) - 1 // what is not UTF-8 is replaced in the end
+	if out == nil {
+		return body
+	}
+	return append(out, body[copied:]...)
+}
+
+// stringEnd returns where the string that begins at from has its closing quote, -1 when it has none.
+func stringEnd(body []byte, from int) int {
+	for at := from; ; {
+		i := bytes.IndexByte(body[at:], '"')
+		if i < 0 {
+			return -1
+		}
+		at += i
+		escapes := 0
+		for at-escapes > from && body[at-escapes-1] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return at
+		}
+		at++
+	}
+}
+
+// beginning returns how much of a string's source fits into limit without ending within a character or an escape.
+func beginning(source []byte, limit int) int {
+	for n := 0; n < len(source); {
+		step := 1
+		switch c := source[n]; {
+		case c == '\\' && n+1 < len(source) && source[n+1] == 'u':
+			step = len(`\u0000`)
+			if n+3 < len(source) && (source[n+2] == 'd' || source[n+2] == 'D') && strings.IndexByte("89abAB", source[n+3]) >= 0 {
+				step *= 2 // a pair of surrogates
+			}
+		case c == '\\':
+			step = 2
+		case c >= utf8.RuneSelf:
+			_, step = utf8.DecodeRune(source[n:])
+		}
+		if n+step > limit {
+			return n
+		}
+		n += step
+	}
+	return len(source)
 }
 
 // memberName is the name of a member in lower case; raw is the name as it stands in the text.
 func memberName(raw jsontext.Value) string {
-	if len(raw) > 200 {
-		raw = raw[len(raw)-200:] // an ending is all that is looked at
-	} else if bytes.IndexByte(raw, '\\') >= 0 {
+	if bytes.IndexByte(raw, '\\') >= 0 {
 		if text, err := jsontext.AppendUnquote(nil, raw); err == nil {
 			return strings.ToLower(string(text))
 		}

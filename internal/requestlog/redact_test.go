@@ -26,6 +26,7 @@ func TestRedact(t *testing.T) {
 		"an object as secret":  {`{"secret":{"a":"b"}}`, `{"secret":"[redacted]"}`},
 		"escaped name":         {`{"to\u006ben":"x"}`, `{"to\u006ben":"[redacted]"}`},
 		"long name":            {`{"` + strings.Repeat("n", 300) + `token":"x"}`, `{"` + strings.Repeat("n", 300) + `token":"[redacted]"}`},
+		"name that is cut":     {`{"` + strings.Repeat("n", 2*stringMax) + `token":"x"}`, `{"` + strings.Repeat("n", stringMax) + `… [16389 more bytes]":"[redacted]"}`},
 		"headers":              {`{"headers":{"Authorization":"Bearer x","X-Auth-Token":"y","X-A":"z"}}`, `{"headers":{"Authorization":"[redacted]","X-Auth-Token":"[redacted]","X-A":"z"}}`},
 		"twice the same name":  {`{"token":"a","token":"b"}`, `{"token":"[redacted]","token":"[redacted]"}`},
 		"no UTF-8":             {"{\"a\":\"\xff\"}", `{"a":"�"}`},

@@ -109,27 +109,43 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 // dropped, runs of it within them as one space, empty lines at the end dropped, and CRLF at the end of what remains.
 func hashBody(body []byte) [sha256.Size]byte {
 	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
-	// empty counts the empty lines since the last line with content; they count only if another one follows.
-	empty := 0
-	for len(body) > 0 {
-		line, rest, found := bytes.Cut(body, crlf[1:])
-		body = rest
-		if found {
-			line = bytes.TrimSuffix(line, crlf[:1])
+	// What stands in relaxed form already is hashed in spans, as long as possible; from is where the present one begins. empty counts
+	// the empty lines since the last line with content; they count only if another one follows.
+	from, empty := 0, 0
+	for at := 0; at < len(body); {
+		line, next := body[at:], len(body)
+		if i := bytes.IndexByte(line, '\n'); i >= 0 {
+			line, next = line[:i], at+i+1
 		}
-		for len(line) > 0 && isWSP(line[len(line)-1]) {
+		ended := len(line) > 0 && next > at+len(line) && line[len(line)-1] == '\r'
+		if ended {
 			line = line[:len(line)-1]
 		}
-		if len(line) == 0 {
+		content := line
+		for len(content) > 0 && isWSP(content[len(content)-1]) {
+			content = content[:len(content)-1]
+		}
+		clean := ended && len(content) == len(line) && relaxedPrefix(line) == len(line)
+		switch {
+		case len(content) == 0:
+			h.write(body[from:at])
+			from = next
 			empty++
-			continue
+		case empty > 0 || !clean:
+			h.write(body[from:at])
+			for ; empty > 0; empty-- {
+				h.write(crlf)
+			}
+			from = at
+			if !clean {
+				h.line(content)
+				h.write(crlf)
+				from = next
+			}
 		}
-		for ; empty > 0; empty-- {
-			h.write(crlf)
-		}
-		h.line(line)
-		h.write(crlf)
+		at = next
 	}
+	h.write(body[from:])
 	h.hash.Write(h.pending)
 	var sum [sha256.Size]byte
 	h.hash.Sum(sum[:0])

@@ -274,7 +274,7 @@ func (t *textWriter) text(b string) {
 		c := b[i]
 		switch {
 		case ' ' < c && c < 0x7f:
-			run := i + 1
+			run := i + 1 + plainPrefix(b[i+1:])
 			for run < len(b) && (' ' < b[run] && b[run] < 0x7f || b[run] == ' ' && run+1 < len(b) && ' ' < b[run+1] && b[run+1] < 0x7f) {
 				run++
 			}
@@ -292,6 +292,27 @@ func (t *textWriter) text(b string) {
 			i += size
 		}
 	}
+}
+
+// plainPrefix returns how much of s surely is printable ASCII with single spaces, none of them last. It looks at eight octets at once.
+func plainPrefix(s string) int {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(s); n += 7 {
+		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 | uint64(s[n+4])<<32 | uint64(s[n+5])<<40 |
+			uint64(s[n+6])<<48 | uint64(s[n+7])<<56
+		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // beyond ASCII, below a space, DEL
+			break
+		}
+		x := w ^ low*' '
+		if spaces := (x - low) & ^x & high; spaces&(spaces<<8) != 0 {
+			break
+		}
+	}
+	for n > 0 && s[n-1] == ' ' {
+		n--
+	}
+	return n
 }
 
 // wide writes a character outside ASCII.

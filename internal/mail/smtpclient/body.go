@@ -48,6 +48,14 @@ func inspect(parts [][]byte) traits {
 // hasEightBit reports whether an octet of p is beyond ASCII.
 func hasEightBit(p []byte) bool {
 	const high = 0x8080808080808080
+	for len(p) >= 32 {
+		all := binary.LittleEndian.Uint64(p) | binary.LittleEndian.Uint64(p[8:]) | binary.LittleEndian.Uint64(p[16:]) |
+			binary.LittleEndian.Uint64(p[24:])
+		if all&high != 0 {
+			return true
+		}
+		p = p[32:]
+	}
 	for len(p) >= 8 {
 		if binary.LittleEndian.Uint64(p)&high != 0 {
 			return true

@@ -175,7 +175,8 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 			return err
 		}
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	// When this fails, what was stored stays for the sweep: whether a commit came through may not be known.
+	return s.d.Update(ctx, func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
 		for i, d := range drafts {
 			if err := s.write(ctx, tx, p, d, senders[i], files[i], blocked); err != nil {
@@ -185,14 +186,6 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 		}
 		return s.remember(ctx, tx, p.TeamID, a)
 	})
-	if err != nil {
-		for i, list := range files {
-			if drafts[i].raw == nil { // A raw message stays for the sweep, which asks whether it was accepted after all.
-				s.forget(ctx, list)
-			}
-		}
-	}
-	return err
 }
 
 // keep puts the content of attachments where it survives a crash, before the email that needs it is accepted.
@@ -226,7 +219,7 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 	return kept, nil
 }
 
-// forget removes content whose email was not accepted. What it misses is swept away later.
+// forget removes content whose email will not be accepted. What it misses is swept away later.
 func (s *Service) forget(ctx context.Context, list []Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {

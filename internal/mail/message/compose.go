@@ -16,7 +16,7 @@ func (m *Message) Compose() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	c := composer{html: planBody(m.HTML), text: planBody(m.Text), seed: m.boundarySeed()}
+	c := composer{html: planBody(m.HTML, true), text: planBody(m.Text, false), seed: m.boundarySeed()}
 	size := 1024 + c.html.size + c.text.size
 	c.hasHTML = m.HTML != ""
 	c.hasText = m.Text != "" || !c.hasHTML

@@ -270,6 +270,20 @@ func TestComposeStructure(t *testing.T) {
 	}
 }
 
+// White space at the end of a line of HTML means nothing and costs no encoding; everything else is as in texts.
+func TestComposeHTML(t *testing.T) {
+	t.Parallel()
+	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" + strings.Repeat("a ", 40): "quoted-printable", "From a": "quoted-printable",
+		"a\rb": "quoted-printable", "<p>ü": "quoted-printable", "--=_x": "quoted-printable"} {
+		m := plainMessage()
+		m.Text, m.HTML = "x", html
+		_, parts := parse(t, compose(t, m))
+		if len(parts) != 2 || parts[1].Encoding != want {
+			t.Errorf("%q was sent in %s, want %s", html, parts[1].Encoding, want)
+		}
+	}
+}
+
 func TestComposeBodies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, text, encoding string }{

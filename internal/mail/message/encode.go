@@ -2,6 +2,7 @@ package message
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"strings"
 	"unicode/utf8"
 )
@@ -32,21 +33,11 @@ func (t transfer) String() string {
 // has it is not sent as 7bit, so no content can end its own part.
 const boundaryMark = "=_"
 
-// The cost of an octet: the low half counts what quoted-printable must escape, the high half what 7bit cannot carry.
-const (
-	costEscape  = 1
-	costNot7bit = 1<<32 | costEscape
-)
-
-// octetCost says what an octet inside a line costs; '\n' never stands inside a line.
-var octetCost = func() (t [256]uint64) {
+// octetCost is 1 for an octet that quoted-printable must escape inside a line; '\n' never stands there.
+var octetCost = func() (t [256]uint) {
 	for c := range t {
-		switch {
-		case c == '=':
-			t[c] = costEscape
-		case c == '\t' || ' ' <= c && c <= '~':
-		default:
-			t[c] = costNot7bit
+		if c == '=' || c != '\t' && (c < ' ' || c > '~') {
+			t[c] = 1
 		}
 	}
 	return t
@@ -69,11 +60,13 @@ type body struct {
 }
 
 // planBody chooses 7bit for ASCII in short lines that no relay is tempted to change, and otherwise the shorter of
-// quoted-printable and base64.
-func planBody(s string) body {
+// quoted-printable and base64. In HTML white space at the end of a line means nothing, so there it may be lost.
+func planBody(s string, isHTML bool) body {
+	if lines, ok := fitsSevenBit(s, isHTML); ok {
+		return body{s, sevenBit, len(s) + lines}
+	}
 	s = validUTF8(s)
-	var cost uint64
-	lines, longest, touchy := 0, 0, false
+	cost, lines := uint(0), 0
 	for rest := s; rest != ""; {
 		line, after, found := strings.Cut(rest, "\n")
 		rest = after
@@ -81,17 +74,11 @@ func planBody(s string) body {
 			line = strings.TrimSuffix(line, "\r")
 		}
 		lines++
-		longest = max(longest, len(line))
 		for i := range len(line) {
 			cost += octetCost[line[i]]
 		}
-		// Mailbox formats write > before "From ", and relays cut white space at the end of lines.
-		touchy = touchy || strings.HasPrefix(line, "From ") || line != "" && isWSP(line[len(line)-1])
 	}
-	escapes, not7bit := int(cost&(1<<32-1)), int(cost>>32)
-	if not7bit == 0 && longest <= wrapAt && !touchy && !strings.Contains(s, "--"+boundaryMark) {
-		return body{s, sevenBit, len(s) + lines}
-	}
+	escapes := int(cost)
 	// Every line may have an escape at its end and every soft line break takes three octets of 76.
 	qp := (len(s)+2*escapes)*(wrapAt+3)/(wrapAt-3) + 4*lines
 	b64 := (len(s)+lines+2)/3*4*(wrapAt+2)/wrapAt + wrapAt
@@ -99,6 +86,48 @@ func planBody(s string) body {
 		return body{s, quotedPrintable, qp}
 	}
 	return body{s, base64Encoded, b64}
+}
+
+// fitsSevenBit reports whether a text may be sent as it is, and how many lines it has.
+func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
+	if !plainOctets(s) {
+		return 0, false
+	}
+	for rest := s; rest != ""; lines++ {
+		line, after, found := strings.Cut(rest, "\n")
+		rest = after
+		if found {
+			line = strings.TrimSuffix(line, "\r")
+		}
+		// Mailbox formats write > before "From ", and relays cut white space at the end of lines.
+		if len(line) > wrapAt || strings.HasPrefix(line, "From ") || !isHTML && line != "" && isWSP(line[len(line)-1]) ||
+			strings.IndexByte(line, '\r') >= 0 {
+			return 0, false
+		}
+	}
+	return lines, !strings.Contains(s, "--"+boundaryMark)
+}
+
+// plainOctets reports whether s has nothing but printable ASCII, tabs, CR and LF. It looks at eight octets at once, and at each by itself
+// only where one of them may be something else.
+func plainOctets(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(s) >= 8; s = s[8:] {
+		w := binary.LittleEndian.Uint64([]byte(s[:8]))
+		if (w|(w-ones*' ')|(w+ones))&high != 0 && !plainEach(s[:8]) {
+			return false
+		}
+	}
+	return plainEach(s)
+}
+
+func plainEach(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < ' ' || c > '~') && c != '\n' && c != '\r' && c != '\t' {
+			return false
+		}
+	}
+	return true
 }
 
 // appendTo writes the encoded text with CRLF at the line ends that the text has, and no more.

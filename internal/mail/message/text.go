@@ -36,7 +36,7 @@ func TextFromHTML(html string) string {
 // extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last one that
 // was left out was closed.
 func extractText(s string, hide bool) (text string, complete bool) {
-	t := textWriter{out: make([]byte, 0, len(s)/2+64), lineStart: true, hide: hide}
+	t := textWriter{out: make([]byte, 0, len(s)+64), lineStart: true, hide: hide}
 	z := scanner{source: s}
 	for {
 		switch kind, source := z.next(); kind {

@@ -146,6 +146,8 @@ type DB struct {
 	e     engine
 	log   *slog.Logger
 	hints hints
+
+	together [companies]together
 }
 
 // Options say how to open a database.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
@@ -187,6 +188,46 @@ func TestConcurrentUpdates(t *testing.T) {
 		wg.Wait()
 		if n := count(t, d.Reader); n != 400 {
 			t.Errorf("%d rows, want 400", n)
+		}
+	})
+}
+
+// Updates that come together stand or fall each for itself, and what hangs on a commit runs once.
+func TestUpdatesTogether(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		ctx, boom := t.Context(), errors.New("boom")
+		const n = 200
+		var committed atomic.Int64
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				bad := i%7 == 0
+				err := d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
+					name := fmt.Sprint("t", i)
+					if _, err := tx.Exec(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, name, name, i, true, []byte{}); err != nil {
+						return err
+					}
+					tx.AfterCommit(func() { committed.Add(1) })
+					if bad {
+						return boom
+					}
+					return nil
+				})
+				if bad != errors.Is(err, boom) || !bad && err != nil {
+					t.Errorf("update %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		want := n - (n+6)/7
+		if got := count(t, d.Reader); got != want || committed.Load() != int64(want) {
+			t.Errorf("%d rows, %d told of their commit, want %d", got, committed.Load(), want)
+		}
+		ended, end := context.WithCancel(ctx)
+		end()
+		if err := d.UpdateTogether(ended, db.Recording, func(*db.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
+			t.Errorf("after its context has ended: %v", err)
 		}
 	})
 }

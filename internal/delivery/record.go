@@ -33,7 +33,7 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		verdicts[i] = judge(a, wait, exhausted, now)
 	}
 	a := t.attempt(out, verdicts, now)
-	return verdicts, s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+	return verdicts, s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) (err error) {
 		if a.NextAt.IsZero() {
 			err = s.p.Queue.Finish(ctx, tx, t.job)
 		} else {

@@ -176,7 +176,7 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 		}
 	}
 	// When this fails, what was stored stays for the sweep: whether a commit came through may not be known.
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
 		for i, d := range drafts {
 			if err := s.write(ctx, tx, p, d, senders[i], files[i], blocked); err != nil {

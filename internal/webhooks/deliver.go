@@ -87,7 +87,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 // hold gives a job back while a message before its own is not settled: until that one's next try, or for a moment when it is
 // in hand.
 func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
-	return s.outcomes.update(ctx, func(tx *db.Tx) error {
+	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
 		if n := db.Time(next); n.After(at) {
 			at = n.Add(holdTime)
@@ -127,7 +127,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	return v.state != Attempting && !v.gone, s.outcomes.update(ctx, func(tx *db.Tx) error {
+	return v.state != Attempting && !v.gone, s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
 		switch {
 		case v.state == Attempting:

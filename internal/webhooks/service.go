@@ -20,12 +20,11 @@ const (
 
 // Service has the verbs of webhooks. Register it as a listener of the hallway, and its kinds with the runner.
 type Service struct {
-	c        Config
-	p        Parts
-	known    known
-	health   health
-	outcomes gather
-	client   *http.Client
+	c      Config
+	p      Parts
+	known  known
+	health health
+	client *http.Client
 }
 
 // New returns the service.
@@ -36,7 +35,7 @@ func New(c Config, p Parts) *Service {
 	if c.Timeout == 0 {
 		c.Timeout = timeout
 	}
-	s := &Service{c: c, p: p, client: newClient(p.Guard, c.Timeout), outcomes: gather{d: p.DB}}
+	s := &Service{c: c, p: p, client: newClient(p.Guard, c.Timeout)}
 	s.known.start(p.DB)
 	if p.Notify == nil {
 		s.p.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {

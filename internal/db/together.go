@@ -1,0 +1,104 @@
+package db
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// togetherMax is how many updates share a transaction at most.
+	togetherMax = 64
+	// togetherLeaders is how many such transactions there are at a time. More of them share less; one alone would make the round
+	// trips to a distant database wait for each other.
+	togetherLeaders = 2
+	togetherTime    = time.Minute
+)
+
+// UpdateTogether is Update for the many small updates that follow from work in hand, such as outcomes. On PostgreSQL those that come at
+// the same time share a transaction, and with it the wait for the disk; SQLite shares commits in any case. There is no timer: what
+// came while the last commit ran goes into the next. fn may run twice, because one that fails must not take others with it. Its
+// statements run until the transaction ends, whatever becomes of ctx.
+func (d *DB) UpdateTogether(ctx context.Context, c Company, fn func(*Tx) error) error {
+	if d.Alone() {
+		return d.Update(ctx, fn)
+	}
+	return d.together[c].update(ctx, d, fn)
+}
+
+// Company is what updates share transactions with: their like.
+type Company int
+
+const (
+	Accepting Company = iota // somebody waits for it
+	Recording                // outcomes of work in hand
+	companies
+)
+
+// together gathers updates. Its zero value is ready.
+type together struct {
+	mu      sync.Mutex
+	waiting []*shared
+	leaders int
+}
+
+type shared struct {
+	fn   func(*Tx) error
+	done chan error
+}
+
+func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p := &shared{fn, make(chan error, 1)}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, p)
+	lead := g.leaders < togetherLeaders
+	if lead {
+		g.leaders++
+	}
+	g.mu.Unlock()
+	if lead {
+		go g.lead(context.WithoutCancel(ctx), d)
+	}
+	return <-p.done
+}
+
+// lead commits what waits until nothing does. Whoever waits for it outlives it.
+func (g *together) lead(ctx context.Context, d *DB) {
+	for {
+		g.mu.Lock()
+		n := min(len(g.waiting), togetherMax)
+		group := g.waiting[:n:n]
+		g.waiting = g.waiting[n:]
+		if n == 0 {
+			g.leaders--
+		}
+		g.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		commitShared(ctx, d, group)
+	}
+}
+
+func commitShared(ctx context.Context, d *DB, group []*shared) {
+	ctx, cancel := context.WithTimeout(ctx, togetherTime)
+	defer cancel()
+	err := d.Update(ctx, func(tx *Tx) error {
+		for _, p := range group {
+			if err := p.fn(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, p := range group {
+		if err != nil && len(group) > 1 {
+			p.done <- d.Update(ctx, p.fn) // each for itself: one of them is at fault
+			continue
+		}
+		p.done <- err
+	}
+}

@@ -32,6 +32,7 @@ func bench(ctx context.Context, e *env, args []string) error {
 	flags.IntVar(&b.runs, "runs", 3, "end-to-end runs, of which the median counts")
 	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
 	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
+	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.load(flags, args, nil)
 	if err != nil {
@@ -48,6 +49,9 @@ func bench(ctx context.Context, e *env, args []string) error {
 	defer b.sink.Close()
 	if *inbound {
 		return b.inbound(ctx)
+	}
+	if *submission {
+		return b.submission(ctx)
 	}
 	return b.run(ctx)
 }

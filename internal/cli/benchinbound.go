@@ -50,13 +50,16 @@ func (b *benchRun) inbound(ctx context.Context) error {
 	if err != nil || status != http.StatusCreated {
 		return fmt.Errorf("add the receiving domain: status %d, %w", status, err)
 	}
-	load, by := b.smtpLoad, "a generator of its own"
+	t := smtpTraffic{from: "alice@sender.example", to: inboundRcpt}
+	load, by := func(ctx context.Context, mx string, sessions, messages, size int) error {
+		return b.smtpLoad(ctx, mx, t, sessions, messages, size)
+	}, "a generator of its own"
 	if path, err := exec.LookPath("smtp-source"); err == nil {
 		load, by = smtpSource(path), "smtp-source"
 	}
 	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", Version, b.engine(), b.bytes, b.conns, by)
 	// First, while the node's heap has no room left over that would hide what they cost.
-	if err := b.idleConnections(ctx, n, mx); err != nil {
+	if err := b.idleConnections(ctx, n, mx, t); err != nil {
 		return err
 	}
 	if err := load(ctx, mx, b.conns, 500, b.bytes); err != nil { // warm
@@ -73,7 +76,7 @@ func (b *benchRun) inbound(ctx context.Context) error {
 			(n.cpu()-cpu).Seconds()*1000/float64(b.emails))
 	}
 	b.say("median                      %8.0f /s   peak memory %.0f MB", median(rates), n.memoryMB("VmHWM"))
-	return b.bigMessages(ctx, n, mx)
+	return b.bigMessages(ctx, n, mx, t)
 }
 
 // serveDNS answers for the node that is measured, so that judging where mail comes from is part of the measurement and
@@ -102,11 +105,11 @@ func (b *benchRun) serveDNS() (stop func(), err error) {
 }
 
 // bigMessages reports the peak while messages of 30 MB arrive.
-func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string) error {
+func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string, t smtpTraffic) error {
 	for _, together := range []int{1, 4} {
 		before := n.memoryMB("VmRSS")
 		n.forgetPeak()
-		if err := b.smtpLoad(ctx, mx, together, together, bigMessage); err != nil {
+		if err := b.smtpLoad(ctx, mx, t, together, together, bigMessage); err != nil {
 			return err
 		}
 		b.say("%d of 30 MB at once          %8.0f MB peak   %.0f MB before", together, n.memoryMB("VmHWM"), before)
@@ -116,9 +119,9 @@ func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string) err
 
 // idleConnections reports what sessions cost that have said EHLO and wait. They come from several addresses of this
 // machine, because one address may not have that many.
-func (b *benchRun) idleConnections(ctx context.Context, n *benchNode, mx string) error {
+func (b *benchRun) idleConnections(ctx context.Context, n *benchNode, mx string, t smtpTraffic) error {
 	// One message and one connection first: what is made once is not their cost.
-	if err := b.smtpLoad(ctx, mx, 1, 1, b.bytes); err != nil {
+	if err := b.smtpLoad(ctx, mx, t, 1, 1, b.bytes); err != nil {
 		return err
 	}
 	before := n.memoryMB("VmRSS")
@@ -129,7 +132,7 @@ func (b *benchRun) idleConnections(ctx context.Context, n *benchNode, mx string)
 		}
 	}()
 	for i := range idleSessions {
-		s, err := openSMTP(ctx, mx, net.IPv4(127, 0, 1, byte(1+i%100)))
+		s, err := openSMTP(ctx, mx, t, net.IPv4(127, 0, 1, byte(1+i%100)))
 		if err != nil {
 			return fmt.Errorf("idle connection %d: %w", i+1, err)
 		}
@@ -156,18 +159,24 @@ func smtpSource(path string) func(ctx context.Context, mx string, sessions, mess
 	}
 }
 
+// smtpTraffic is what a load is about.
+type smtpTraffic struct {
+	from, to string
+	auth     string // the credentials of AUTH PLAIN; empty for none
+}
+
 // smtpLoad sends messages of a size over some sessions.
-func (b *benchRun) smtpLoad(ctx context.Context, mx string, sessions, messages, size int) error {
-	message := inboundMessage(size)
+func (b *benchRun) smtpLoad(ctx context.Context, mx string, t smtpTraffic, sessions, messages, size int) error {
+	message := t.message(size)
 	var next atomic.Int64
 	var mu sync.Mutex
 	var failed error
 	var wg sync.WaitGroup
 	for range sessions {
 		wg.Go(func() {
-			s, err := openSMTP(ctx, mx, nil)
+			s, err := openSMTP(ctx, mx, t, nil)
 			for err == nil && next.Add(1) <= int64(messages) {
-				err = s.send(message)
+				err = s.send(t, message)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -181,10 +190,10 @@ func (b *benchRun) smtpLoad(ctx context.Context, mx string, sessions, messages, 
 	return failed
 }
 
-func inboundMessage(size int) []byte {
+func (t smtpTraffic) message(size int) []byte {
 	var m bytes.Buffer
-	m.WriteString("From: Alice <alice@sender.example>\r\nTo: " + inboundRcpt + "\r\nSubject: Receipt no. 1234567\r\n" +
-		"Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nMessage-ID: <1@sender.example>\r\n\r\n")
+	m.WriteString("From: Alice <" + t.from + ">\r\nTo: " + t.to + "\r\nSubject: Receipt no. 1234567\r\n" +
+		"Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nMessage-ID: <1." + t.from + ">\r\n\r\n")
 	line := strings.Repeat("x", 70) + "\r\n"
 	for m.Len() < size {
 		m.WriteString(line)
@@ -198,7 +207,7 @@ type smtpSession struct {
 	text *textproto.Reader
 }
 
-func openSMTP(ctx context.Context, mx string, from net.IP) (*smtpSession, error) {
+func openSMTP(ctx context.Context, mx string, t smtpTraffic, from net.IP) (*smtpSession, error) {
 	var d net.Dialer
 	if from != nil {
 		d.LocalAddr = &net.TCPAddr{IP: from}
@@ -210,6 +219,9 @@ func openSMTP(ctx context.Context, mx string, from net.IP) (*smtpSession, error)
 	s := &smtpSession{conn, textproto.NewReader(bufio.NewReader(conn))}
 	if _, _, err = s.text.ReadResponse(220); err == nil {
 		err = s.say("EHLO load.example\r\n", 250)
+	}
+	if err == nil && t.auth != "" {
+		err = s.say("AUTH PLAIN "+t.auth+"\r\n", 235)
 	}
 	if err != nil {
 		conn.Close()
@@ -227,11 +239,11 @@ func (s *smtpSession) say(text string, want int) error {
 }
 
 // send sends a message that ends with its final dot.
-func (s *smtpSession) send(message []byte) error {
+func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 	for _, step := range []struct {
 		text string
 		want int
-	}{{"MAIL FROM:<alice@sender.example>\r\n", 250}, {"RCPT TO:<" + inboundRcpt + ">\r\n", 250}, {"DATA\r\n", 354}} {
+	}{{"MAIL FROM:<" + t.from + ">\r\n", 250}, {"RCPT TO:<" + t.to + ">\r\n", 250}, {"DATA\r\n", 354}} {
 		if err := s.say(step.text, step.want); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ lint:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then \
 		echo "not gofmt'ed: $$unformatted"; exit 1; fi
 	go vet ./...
+	go vet -tags postfix ./e2e
 	go run $(STATICCHECK) ./...
 
 deps:

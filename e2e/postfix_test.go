@@ -1,16 +1,14 @@
+//go:build postfix
+
 package e2e
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/smtp"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,14 +17,6 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
-
-// withPostfix skips a test unless scripts/postfix has looked that everything is there.
-func withPostfix(t *testing.T) {
-	t.Helper()
-	if os.Getenv("POSTRIDER_TEST_POSTFIX") == "" {
-		t.Skip("needs a Postfix and root, which Postfix starts as: run make postfix")
-	}
-}
 
 // relayed is a Postrider that sends through a Postfix and takes what that one relays to it. Mail for far.example ends
 // at a host that knows one address.
@@ -91,7 +81,6 @@ func serveDNS(t *testing.T, records ...string) string {
 // TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the MX, and has
 // all of it back from the API, octet by octet.
 func TestPostfixRelaysToUs(t *testing.T) {
-	withPostfix(t)
 	n, p := relayed(t)
 	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000), "naïve café.txt": []byte("one\r\ntwo\r\n")}
 	if err := smtp.SendMail(p.addr, nil, "alice@elsewhere.example", []string{"anyone@acme.example"}, multipart(parts)); err != nil {
@@ -153,7 +142,6 @@ func TestPostfixRelaysToUs(t *testing.T) {
 // TestPostfixBounces sends mail that Postfix takes and cannot deliver. Its report comes back to the return path and
 // becomes an event; an address that does not exist is suppressed, one whose mailbox is full is not.
 func TestPostfixBounces(t *testing.T) {
-	withPostfix(t)
 	n, _ := relayed(t)
 	for _, test := range []struct {
 		to, last, kind string
@@ -197,40 +185,4 @@ func TestPostfixBounces(t *testing.T) {
 			t.Errorf("%s: suppression: status %d, %v, want %d", test.to, status, err, test.suppressed)
 		}
 	}
-}
-
-func random(t *testing.T, n int) []byte {
-	t.Helper()
-	b := make([]byte, n)
-	if _, err := io.ReadFull(rand.Reader, b); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// multipart writes a message as a mail program would: text and HTML with a picture in it, and two attachments.
-func multipart(parts map[string][]byte) []byte {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\r\n", args...) }
-	file := func(boundary, name, headers string) {
-		line("--%s\r\n%s\r\nContent-Transfer-Encoding: base64\r\n", boundary, headers)
-		text := base64.StdEncoding.EncodeToString(parts[name])
-		for ; len(text) > 76; text = text[76:] {
-			line("%s", text[:76])
-		}
-		line("%s", text)
-	}
-	line("From: Alice <alice@elsewhere.example>\r\nTo: anyone@acme.example\r\nSubject: =?UTF-8?Q?Gr=C3=BC=C3=9Fe_through_Postfix?=")
-	line("Message-ID: <1@elsewhere.example>\r\nDate: Wed, 04 Mar 2026 05:06:07 +0000\r\nMIME-Version: 1.0")
-	line("Content-Type: multipart/mixed; boundary=mixed\r\n")
-	line("--mixed\r\nContent-Type: multipart/related; boundary=related\r\n")
-	line("--related\r\nContent-Type: multipart/alternative; boundary=alt\r\n")
-	line("--alt\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nHello from afar.")
-	line("--alt\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<p>Hello from <img src=\"cid:picture\"></p>\r\n--alt--")
-	file("related", "picture.png", "Content-Type: image/png\r\nContent-ID: <picture>\r\nContent-Disposition: inline; filename=picture.png")
-	line("--related--")
-	file("mixed", "report.pdf", "Content-Type: application/pdf\r\nContent-Disposition: attachment; filename=report.pdf")
-	file("mixed", "naïve café.txt", "Content-Type: text/plain\r\nContent-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20caf%C3%A9.txt")
-	line("--mixed--")
-	return []byte(b.String())
 }

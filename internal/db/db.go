@@ -96,6 +96,7 @@ type writer interface {
 	querier
 	exec(ctx context.Context, sql string, args []any) (int64, error)
 	queue(ctx context.Context, sql string, args []any)
+	queueOne(ctx context.Context, missing error, sql string, args []any)
 }
 
 // Tx is one transaction. It lives as long as the function it was given to.
@@ -116,6 +117,12 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 // for, at the latest with the commit, and its error is reported there. Statements keep their order.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.w.queue(ctx, sql, args)
+}
+
+// QueueOne is Queue for an UPDATE or a DELETE that must change exactly one row, such as one behind a fence. When there is no such row the
+// transaction fails with the error missing, on PostgreSQL only when the statement's answer comes.
+func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
+	t.w.queueOne(ctx, missing, sql, args)
 }
 
 // Now is the time of this transaction, read once, in whole microseconds UTC: all its rows bear the same stamp.

@@ -192,6 +192,52 @@ func TestConcurrentUpdates(t *testing.T) {
 	})
 }
 
+// A statement behind a fence fails the whole transaction when its row is not there any more.
+func TestQueueOne(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		ctx, gone := t.Context(), errors.New("gone")
+		for i, id := range []string{"a", "b"} {
+			if err := insert(ctx, d, id, id, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		try := func(id string) error {
+			return d.Update(ctx, func(tx *db.Tx) error {
+				tx.Queue(ctx, `UPDATE things SET n = n + 10`)
+				tx.QueueOne(ctx, gone, `DELETE FROM things WHERE id = $1`, id)
+				tx.Queue(ctx, `UPDATE things SET n = n + 10`)
+				return nil
+			})
+		}
+		if err := try("x"); !errors.Is(err, gone) {
+			t.Errorf("a row that is not there: %v", err)
+		}
+		if err := try("a"); err != nil {
+			t.Error(err)
+		}
+		var n int
+		if err := d.QueryRow(ctx, `SELECT n FROM things`).Scan(&n); err != nil || n != 21 {
+			t.Errorf("the row that is left has %d, want 21; %v", n, err)
+		}
+		err := d.Update(ctx, func(tx *db.Tx) error {
+			tx.QueueOne(ctx, gone, `DELETE FROM things WHERE id = $1`, "x")
+			return tx.QueryRow(ctx, `SELECT n FROM things`).Scan(&n)
+		})
+		if !errors.Is(err, gone) {
+			t.Errorf("seen with a later answer: %v", err)
+		}
+		err = d.Update(ctx, func(tx *db.Tx) error {
+			tx.QueueOne(ctx, gone, `UPDATE things SET n = n / 0 WHERE id = $1`, "b")
+			tx.Queue(ctx, `INSERT INTO things (id) VALUES ('c')`)
+			return nil
+		})
+		if err == nil {
+			t.Error("a statement that fails went unseen")
+		}
+	})
+}
+
 // Updates that come together stand or fall each for itself, and what hangs on a commit runs once.
 func TestUpdatesTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

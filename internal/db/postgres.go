@@ -123,6 +123,7 @@ func isConflict(err error) bool {
 type pgTx struct {
 	c     *pgx.Conn
 	batch *pgx.Batch
+	fence map[int]error // of the batch: what is missing where a statement changes no row
 	begun bool
 	err   error
 }
@@ -135,20 +136,39 @@ func (t *pgTx) queue(_ context.Context, text string, args []any) {
 	t.batch.Queue(text, args...)
 }
 
+// queueOne has the server itself fail the transaction when no row changes: its COMMIT may be on the way already.
+func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
+	t.queue(ctx, `WITH changed AS (`+text+` RETURNING 1) SELECT 1 / COUNT(*) FROM changed`, args)
+	if t.fence == nil {
+		t.fence = map[int]error{}
+	}
+	t.fence[t.batch.Len()-1] = missing
+}
+
+const divisionByZero = "22012"
+
+// failed is the error of a statement of the batch that had these fences.
+func failed(err error, missing error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
+		return missing
+	}
+	return err
+}
+
 // send sends all that waits and reads every answer but the last, which is the caller's.
 func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResults, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
 	t.queue(ctx, text, args)
-	b := t.batch
-	t.batch = &pgx.Batch{}
+	b, fence := t.batch, t.fence
+	t.batch, t.fence = &pgx.Batch{}, nil
 	br := t.c.SendBatch(ctx, b)
-	for range b.Len() - 1 {
+	for i := range b.Len() - 1 {
 		if _, err := br.Exec(); err != nil {
 			br.Close()
-			t.err = err
-			return nil, err
+			t.err = failed(err, fence[i])
+			return nil, t.err
 		}
 	}
 	return br, nil

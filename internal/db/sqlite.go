@@ -286,6 +286,16 @@ func (t *sqliteTx) queue(ctx context.Context, text string, args []any) {
 	}
 }
 
+func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, args []any) {
+	n, err := t.exec(ctx, text, args)
+	if err == nil && n == 0 {
+		err = missing
+	}
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+}
+
 func (t *sqliteTx) query(ctx context.Context, text string, args []any) (Rows, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -8,7 +8,7 @@ import (
 
 const (
 	// togetherMax is how many updates share a transaction at most.
-	togetherMax = 64
+	togetherMax = 16
 	// togetherLeaders is how many such transactions there are at a time. More of them share less; one alone would make the round
 	// trips to a distant database wait for each other.
 	togetherLeaders = 2

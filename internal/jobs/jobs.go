@@ -103,28 +103,26 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	}
 }
 
-// Finish removes the job: its work is done and recorded in this transaction.
+// Finish removes the job: its work is done and recorded in this transaction. When another worker has the job meanwhile, it is the
+// transaction that fails, with ErrLost; so it is with Retry and Park.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) error {
-	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
-	return fenced(n, err, "finish", j)
+	tx.QueueOne(ctx, lost("finish", j), `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
+	return nil
 }
 
 // Retry makes the job due again at a time.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
-	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, holder = '', last_error = $4 WHERE id = $1 AND attempt = $2`,
+	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4 WHERE id = $1 AND attempt = $2`,
 		j.ID, j.Attempt, at.UnixMicro(), bounded(why))
-	if err := fenced(n, err, "retry", j); err != nil {
-		return err
-	}
 	q.wake(tx, j.Kind, j.Lane, at)
 	return nil
 }
 
 // Park takes the job out of work until an operator retries it.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) error {
-	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5
+	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
-	return fenced(n, err, "park", j)
+	return nil
 }
 
 // Remove takes a waiting job away by its dedupe key. It reports false when there is none, or a worker has it in hand.
@@ -143,14 +141,8 @@ func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, 
 	return n > 0, err
 }
 
-func fenced(n int64, err error, what string, j Job) error {
-	if err != nil {
-		return fmt.Errorf("%s job %s: %w", what, j.ID, err)
-	}
-	if n == 0 {
-		return fmt.Errorf("%s job %s, attempt %d: %w", what, j.ID, j.Attempt, ErrLost)
-	}
-	return nil
+func lost(what string, j Job) error {
+	return fmt.Errorf("%s job %s, attempt %d: %w", what, j.ID, j.Attempt, ErrLost)
 }
 
 const hintTopic = "jobs"

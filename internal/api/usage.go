@@ -22,6 +22,8 @@ type usageWire struct {
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
 	RateLimit      rateUsage   `json:"rate_limit"`
+	// Beyond the reference: what else a team may want to know of its account.
+	ManagedDomain *string `json:"managed_domain" doc:"Any address at this domain is received for the team; null when the operator has set none."`
 }
 
 type usageOf struct {
@@ -73,6 +75,7 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 	if limit := a.rate(c.Principal); limit > 0 {
 		out.RateLimit.Limit = &limit
 	}
+	out.ManagedDomain = orNull(a.Services.Receiving.ManagedHost(c.TeamID))
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	heartbeat = 15 * time.Second // between signs of life; the key is looked at again at each
+	heartbeat = 15 * time.Second // unless Options say otherwise
 	listenFor = 10 * time.Second // that a reader may take for what is sent at once
 )
 
@@ -45,8 +46,16 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 	if push(rec, first) != nil {
 		return
 	}
-	for {
-		all, err := tail.Next(r.Context(), heartbeat)
+	every := cmp.Or(a.Heartbeat, heartbeat)
+	for looked := time.Now(); ; {
+		all, err := tail.Next(r.Context(), every)
+		// A key that was deleted meanwhile shows nothing more, however busy the stream is.
+		if time.Since(looked) >= every {
+			if a.mayListen(rec, r) != nil {
+				return
+			}
+			looked = time.Now()
+		}
 		switch {
 		case errors.Is(err, live.ErrClosed), r.Context().Err() != nil:
 			return
@@ -54,8 +63,7 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 			rec.cause = err
 			return
 		case len(all) == 0:
-			// A key that was deleted meanwhile shows nothing more.
-			if a.mayListen(rec, r) != nil || push(rec, ": still there\n\n") != nil {
+			if push(rec, ": still there\n\n") != nil {
 				return
 			}
 			continue

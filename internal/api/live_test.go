@@ -3,6 +3,8 @@ package api
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -93,5 +95,40 @@ func TestListenIsNotLogged(t *testing.T) {
 	f.do(t, "GET /webhooks/listen")
 	if r := <-seen; r.Logged() || len(r.Answer) > 0 || r.Status != 200 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A stream ends soon after its key was deleted, also when there is always something to show.
+func TestListenWithADeletedKey(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t, dbtest.SQLite(t), Options{Heartbeat: 20 * time.Millisecond})
+	s := httptest.NewServer(f)
+	defer s.Close()
+	defer f.Services.Live.Close()
+	made := f.do(t, "POST /api-keys\n\n"+`{"name":"short-lived"}`)
+	var key struct{ ID, Token string }
+	if err := json.Unmarshal(made.Body.Bytes(), &key); err != nil {
+		t.Fatal(err)
+	}
+	f.keys["short-lived"] = key.Token
+	_, next := f.watch(t, s, "", "short-lived", "")
+	next()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for next() != "" {
+		}
+	}()
+	f.do(t, "DELETE /api-keys/"+key.ID)
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			if i > 3000 {
+				t.Error("the stream went on")
+			}
+			return
+		default:
+			f.do(t, "POST /suppressions\n\n"+fmt.Sprintf(`{"email":"a%d@example.net"}`, i))
+		}
 	}
 }

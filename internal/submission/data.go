@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +42,8 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return id, nil
 }
 
-// read reads the message. A large one waits for a place, so that many clients cannot fill the memory together; done gives
-// the place back.
+// read reads the message. A large one goes to a file as it comes, so that slow clients hold no memory; once it is whole it waits for a
+// place, so that many cannot fill the memory together. done gives the place back.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -52,6 +53,16 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	if _, err := text.ReadFrom(io.LimitReader(r, smallMessage)); err != nil || text.Len() < smallMessage {
 		return text.Bytes(), done, err
 	}
+	spool, err := os.CreateTemp("", "postrider-submission-")
+	if err != nil {
+		return nil, done, fmt.Errorf("make a file for a large message: %w", err)
+	}
+	defer os.Remove(spool.Name())
+	defer spool.Close()
+	size, err := io.Copy(spool, io.MultiReader(&text, r))
+	if err != nil {
+		return nil, done, fmt.Errorf("take a large message: %w", err)
+	}
 	select {
 	case c.s.big <- struct{}{}:
 		done = func() { <-c.s.big }
@@ -60,11 +71,11 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	case <-time.After(placeWait):
 		return nil, done, smtpserver.Refuse(451, "4.3.2", "Too many large messages at the same time, try again later")
 	}
-	if left := min(c.options.Size, c.s.c.MaxSize) - smallMessage; left > 0 {
-		text.Grow(int(left) + bytes.MinRead)
+	raw = make([]byte, size)
+	if _, err := spool.ReadAt(raw, 0); err != nil {
+		return nil, done, fmt.Errorf("read a large message back: %w", err)
 	}
-	_, err = text.ReadFrom(r)
-	return text.Bytes(), done, err
+	return raw, done, nil
 }
 
 // email reads the message for what is to be known of it.

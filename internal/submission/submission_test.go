@@ -342,3 +342,32 @@ func TestLargeMessage(t *testing.T) {
 		h.hasFile(id, "a.txt", "hello")
 	})
 }
+
+// Clients that are slow with large messages hold nobody up.
+func TestSlowLargeMessages(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	head := "From: hello@acme.example\nTo: a@one.example\nSubject: Large\n\n"
+	large := head + strings.Repeat(strings.Repeat("x", 70)+"\n", 8000)
+	for range 12 {
+		c, err := h.client(h.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Mail("x@elsewhere.example", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Rcpt("a@one.example", nil); err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, crlf(large)); err != nil { // and nothing after it
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.submit(h.token, large, "b@one.example"); err != nil {
+		t.Errorf("behind slow clients: %v", err)
+	}
+}

@@ -1,57 +1,18 @@
 // The official Node client, with nothing changed but its base URL, against the program that users run.
 import { test, before, after } from "node:test";
 import assert from "node:assert/strict";
-import { spawn, execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Resend } from "resend";
+import { data, eventually, start } from "./program.mjs";
 
 const key = "re_node_0123456789012345678901234";
-const folder = mkdtempSync(join(tmpdir(), "postrider-node-"));
-let program, base, resend;
-
-const freePort = () =>
-	new Promise((done) => {
-		const s = createServer().listen(0, "127.0.0.1", () => {
-			const { port } = s.address();
-			s.close(() => done(port));
-		});
-	});
-
-async function eventually(what, check, limit = 20_000) {
-	for (const end = Date.now() + limit; Date.now() < end; ) {
-		if (await check().catch(() => false)) return;
-		await new Promise((r) => setTimeout(r, 25));
-	}
-	assert.fail(`not within ${limit} ms: ${what}`);
-}
-
-// data returns what a call gave, or fails with the client's error.
-function data(answer) {
-	assert.equal(answer.error, null, JSON.stringify(answer.error));
-	return answer.data;
-}
+let base, resend, stop;
 
 before(async () => {
-	const binary = process.env.POSTRIDER_BIN ?? join(folder, "postrider");
-	if (!process.env.POSTRIDER_BIN) execFileSync("go", ["build", "-o", binary, "../cmd/postrider"], { cwd: import.meta.dirname });
-	const port = await freePort();
-	base = `http://127.0.0.1:${port}`;
-	program = spawn(binary, ["dev", "--data-dir", join(folder, "data"), "--http", `127.0.0.1:${port}`, "--api-key", key], { stdio: "ignore" });
-	await eventually("the program answers", async () => (await fetch(`${base}/readyz`)).ok);
-	resend = new Resend(key, { baseUrl: base });
-	data(await resend.domains.create({ name: "acme.example" }));
+	({ base, resend, stop } = await start(key));
 });
 
 after(async () => {
-	if (program) {
-		const ended = new Promise((done) => program.once("exit", done));
-		program.kill("SIGTERM");
-		await ended;
-	}
-	rmSync(folder, { recursive: true, force: true });
+	await stop?.();
 });
 
 const hello = { from: "Acme <hello@acme.example>", to: "bob@example.net", subject: "Hello", html: "<p>Hello</p>" };

@@ -1,59 +1,19 @@
 // A common SMTP client against the submission port, with TLS by STARTTLS and in the clear on loopback.
 import { test, before, after } from "node:test";
 import assert from "node:assert/strict";
-import { spawn, execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import nodemailer from "nodemailer";
-import { Resend } from "resend";
+import { data, eventually, freePort, start } from "./program.mjs";
 
 const key = "re_smtp_0123456789012345678901234";
-const folder = mkdtempSync(join(tmpdir(), "postrider-smtp-"));
-let program, resend, port;
-
-const freePort = () =>
-	new Promise((done) => {
-		const s = createServer().listen(0, "127.0.0.1", () => {
-			const { port } = s.address();
-			s.close(() => done(port));
-		});
-	});
-
-async function eventually(what, check, limit = 20_000) {
-	for (const end = Date.now() + limit; Date.now() < end; ) {
-		if (await check()) return;
-		await new Promise((r) => setTimeout(r, 25));
-	}
-	assert.fail(`not within ${limit} ms: ${what}`);
-}
-
-function data(answer) {
-	assert.equal(answer.error, null, JSON.stringify(answer.error));
-	return answer.data;
-}
+let resend, port, stop;
 
 before(async () => {
-	const binary = process.env.POSTRIDER_BIN ?? join(folder, "postrider");
-	if (!process.env.POSTRIDER_BIN) execFileSync("go", ["build", "-o", binary, "../cmd/postrider"], { cwd: import.meta.dirname });
-	const http = await freePort();
 	port = await freePort();
-	const base = `http://127.0.0.1:${http}`;
-	program = spawn(binary, ["dev", "--data-dir", join(folder, "data"), "--http", `127.0.0.1:${http}`, "--smtp-submit", `127.0.0.1:${port}`,
-		"--api-key", key], { stdio: "ignore" });
-	await eventually("the program answers", () => fetch(`${base}/readyz`).then((r) => r.ok, () => false));
-	resend = new Resend(key, { baseUrl: base });
-	data(await resend.domains.create({ name: "acme.example" }));
+	({ resend, stop } = await start(key, "--smtp-submit", `127.0.0.1:${port}`));
 });
 
 after(async () => {
-	if (program) {
-		const ended = new Promise((done) => program.once("exit", done));
-		program.kill("SIGTERM");
-		await ended;
-	}
-	rmSync(folder, { recursive: true, force: true });
+	await stop?.();
 });
 
 const transport = (options) => nodemailer.createTransport({ host: "127.0.0.1", port, auth: { user: "resend", pass: key }, ...options });

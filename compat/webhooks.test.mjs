@@ -1,45 +1,16 @@
 // The libraries that receivers verify webhooks with, against what the program sends, also while a secret is rotated.
 import { test, before, after } from "node:test";
 import assert from "node:assert/strict";
-import { spawn, execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer as createNetServer } from "node:net";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { Resend } from "resend";
 import { Webhook as Svix } from "svix";
 import { Webhook as Standard } from "standardwebhooks";
+import { data, eventually, start } from "./program.mjs";
 
 const key = "re_hook_0123456789012345678901234";
-const folder = mkdtempSync(join(tmpdir(), "postrider-hooks-"));
-let program, resend, receiver, url;
+let resend, receiver, url, stop;
 const got = [];
 
-const freePort = () =>
-	new Promise((done) => {
-		const s = createNetServer().listen(0, "127.0.0.1", () => {
-			const { port } = s.address();
-			s.close(() => done(port));
-		});
-	});
-
-async function eventually(what, check, limit = 20_000) {
-	for (const end = Date.now() + limit; Date.now() < end; ) {
-		if (await check()) return;
-		await new Promise((r) => setTimeout(r, 25));
-	}
-	assert.fail(`not within ${limit} ms: ${what}`);
-}
-
-function data(answer) {
-	assert.equal(answer.error, null, JSON.stringify(answer.error));
-	return answer.data;
-}
-
 before(async () => {
-	const binary = process.env.POSTRIDER_BIN ?? join(folder, "postrider");
-	if (!process.env.POSTRIDER_BIN) execFileSync("go", ["build", "-o", binary, "../cmd/postrider"], { cwd: import.meta.dirname });
 	receiver = createServer((request, response) => {
 		let body = "";
 		request.setEncoding("utf8");
@@ -51,23 +22,13 @@ before(async () => {
 	});
 	await new Promise((done) => receiver.listen(0, "127.0.0.1", done));
 	url = `http://127.0.0.1:${receiver.address().port}/hook`;
-	const port = await freePort();
-	const base = `http://127.0.0.1:${port}`;
-	program = spawn(binary, ["dev", "--data-dir", join(folder, "data"), "--http", `127.0.0.1:${port}`, "--api-key", key], { stdio: "ignore" });
-	await eventually("the program answers", () => fetch(`${base}/readyz`).then((r) => r.ok, () => false));
-	resend = new Resend(key, { baseUrl: base });
-	data(await resend.domains.create({ name: "acme.example" }));
+	({ resend, stop } = await start(key));
 });
 
 after(async () => {
 	receiver?.closeAllConnections();
 	receiver?.close();
-	if (program) {
-		const ended = new Promise((done) => program.once("exit", done));
-		program.kill("SIGTERM");
-		await ended;
-	}
-	rmSync(folder, { recursive: true, force: true });
+	await stop?.();
 });
 
 // verify checks a request as its receiver would, with each library and with the official client's own check: each throws when it is not

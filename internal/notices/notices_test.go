@@ -68,30 +68,30 @@ func TestNotices(t *testing.T) {
 		silent, err := all.Create(ctx, "Silent", "")
 		must(t, err)
 
-		tell := func(from string, teamID, subject string, done func() bool) {
+		tell := func(from, teamID, subject string) {
 			t.Helper()
 			s := notices.New(notices.Config{From: from}, d, q, mail, all, log)
 			must(t, d.Update(ctx, func(tx *db.Tx) error { return s.Tell(ctx, tx, teamID, subject, "Look at it.") }))
-			run(t, d, q, log, s.Kind(), func() bool { return done() && waiting(t, d) == 0 })
-		}
-		sent := func(n int) func() bool {
-			return func() bool {
-				list, _, err := mail.List(ctx, operator.ID, page.Page{})
-				return err == nil && len(list) == n
-			}
+			run(t, d, q, log, s.Kind())
 		}
 		const from = "Postrider <notices@operator.example>"
-		tell(from, reachable.ID, "It fails", sent(1))
+		tell(from, reachable.ID, "It fails")
 		list, _, err := mail.List(ctx, operator.ID, page.Page{})
 		must(t, err)
 		if e := list[0]; e.From != from || e.Subject != "It fails" || e.To[0] != "owner@acme.example" {
 			t.Errorf("sent %+v", e)
 		}
-		tell("", reachable.ID, "No sender", func() bool { return out.has("set notice_from") })
-		tell(from, silent.ID, "No address", func() bool { return out.has("the team has no address") })
-		tell("x@elsewhere.example", reachable.ID, "Not verified", func() bool { return out.has("its email was refused") })
-		if !sent(1)() {
-			t.Error("more than one email was sent")
+		for _, x := range []struct{ from, team, subject, why string }{
+			{"", reachable.ID, "No sender", "set notice_from"}, {from, silent.ID, "No address", "the team has no address"},
+			{"x@elsewhere.example", reachable.ID, "Not verified", "its email was refused"},
+		} {
+			tell(x.from, x.team, x.subject)
+			if !out.has(x.why) {
+				t.Errorf("%s: the log does not say %q", x.subject, x.why)
+			}
+		}
+		if list, _, err = mail.List(ctx, operator.ID, page.Page{}); err != nil || len(list) != 1 {
+			t.Errorf("%d emails were sent, %v", len(list), err)
 		}
 	})
 }
@@ -109,20 +109,30 @@ func waiting(t *testing.T, d *db.DB) (n int) {
 	return n
 }
 
-// run works jobs until it is done.
-func run(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind, done func() bool) {
+// run works one job.
+func run(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind) {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	handle, worked := k.Handle, make(chan error, 10)
+	k.Handle = func(ctx context.Context, j jobs.Job) error {
+		err := handle(ctx, j)
+		worked <- err
+		return err
+	}
 	r := jobs.NewRunner(d, q, log, time.Second)
 	r.Handle(k)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Error("it is not done")
-			break
-		}
+	select {
+	case err := <-worked:
+		must(t, err)
+	case <-ctx.Done():
+		t.Error("the job was not worked")
 	}
 	stop()
 	<-ended
+	if n := waiting(t, d); n != 0 {
+		t.Errorf("%d jobs are left", n)
+	}
 }

@@ -1,0 +1,56 @@
+// The program that users run, on ports and in a folder of its own, and what the tests against it share.
+import assert from "node:assert/strict";
+import { spawn, execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Resend } from "resend";
+
+export const freePort = () =>
+	new Promise((done) => {
+		const s = createServer().listen(0, "127.0.0.1", () => {
+			const { port } = s.address();
+			s.close(() => done(port));
+		});
+	});
+
+// eventually waits for check to hold; while it throws it does not.
+export async function eventually(what, check, limit = 20_000) {
+	for (const end = Date.now() + limit; Date.now() < end; ) {
+		if (await Promise.resolve().then(check).catch(() => false)) return;
+		await new Promise((r) => setTimeout(r, 25));
+	}
+	assert.fail(`not within ${limit} ms: ${what}`);
+}
+
+// data returns what a call gave, or fails with the client's error.
+export function data(answer) {
+	assert.equal(answer.error, null, JSON.stringify(answer.error));
+	return answer.data;
+}
+
+// start runs the program with a key and the sending domain acme.example. It returns its URL, the official client, and stop.
+export async function start(key, ...flags) {
+	const folder = mkdtempSync(join(tmpdir(), "postrider-node-"));
+	const binary = process.env.POSTRIDER_BIN ?? join(folder, "postrider");
+	if (!process.env.POSTRIDER_BIN) execFileSync("go", ["build", "-o", binary, "../cmd/postrider"], { cwd: import.meta.dirname });
+	const port = await freePort();
+	const base = `http://127.0.0.1:${port}`;
+	const program = spawn(binary, ["dev", "--data-dir", join(folder, "data"), "--http", `127.0.0.1:${port}`, "--api-key", key, ...flags],
+		{ stdio: "ignore" });
+	const stop = async () => {
+		const ended = new Promise((done) => program.once("exit", done));
+		if (program.kill("SIGTERM")) await ended;
+		rmSync(folder, { recursive: true, force: true });
+	};
+	try {
+		await eventually("the program answers", async () => (await fetch(`${base}/readyz`)).ok);
+		const resend = new Resend(key, { baseUrl: base });
+		data(await resend.domains.create({ name: "acme.example" }));
+		return { base, resend, stop };
+	} catch (error) {
+		await stop();
+		throw error;
+	}
+}

@@ -170,7 +170,8 @@ func (s *Service) Kind() jobs.Kind {
 	// Jobs in hand mostly wait for a host, which costs next to nothing: were they few, a handful of hosts that stall
 	// would hold up all others.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers, ahead*s.c.LaneConnections),
-		PerLane: ahead * s.c.LaneConnections, Group: s.group, Limit: s.limit, Lease: lease, Schedule: errorSchedule()}
+		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Limit: s.limit, Lease: lease,
+		Schedule: errorSchedule()}
 }
 
 // errorSchedule is for failures of ours, such as those of the database. A job's attempts are counted together, tries to

@@ -56,6 +56,12 @@ func Destination(lane string) string {
 	return domain
 }
 
+// LaneTeam is the team whose mail a lane is.
+func LaneTeam(lane string) string {
+	_, team, _ := strings.Cut(lane, "|")
+	return team
+}
+
 // Outgoing is what delivery needs of an email for one destination.
 type Outgoing struct {
 	ID          string

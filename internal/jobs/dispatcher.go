@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fair"
 )
 
 var errStopping = errors.New("stopping")
@@ -22,33 +23,41 @@ const (
 	errorWait  = time.Second // after a failed claim
 )
 
-// dispatcher hands out the jobs of one kind. It knows which lanes may have something due, and from when: from hints, from
-// its own claims, and from a scan now and then. Only run touches the fields that mu does not guard.
+// dispatcher hands out the jobs of one kind. It knows which lanes may have something due, and from when: from hints,
+// from its own claims, and from a scan now and then. A lane is in one of four places: among the alarms until something
+// of it may be due; ready; held by its group, which has its limit in hand; or full, because its owner has its share of
+// the workers in hand. Only run touches the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r    *Runner
 	kick chan struct{}
-	done chan string // the group of a job that ended
+	done chan ended
 
 	mu      sync.Mutex
 	hinted  map[string]int64 // lane -> when something of it is due, as hinted since the last look
 	scanNow bool
 
-	lanes     map[string]int64 // lane -> the earliest time at which something of it may be due
-	ready     []string         // lanes that may have something due, in the order of their turns
-	queued    map[string]bool  // members of ready
-	held      map[string][]string
-	inHand    map[string]int // group -> jobs in hand
-	total     int
-	soonest   int64 // of lanes
+	alarms    *alarms
+	ready     turns
+	queued    map[string]bool     // the lanes that are ready, held or full
+	held      map[string]*turns   // by group
+	full      map[string][]string // by owner
+	inHand    map[string]int      // jobs by group
+	freed     map[string]bool     // groups of which fewer are in hand than before; any of them may have freed an owner too
+	total     int                 // jobs
+	workers   *fair.Pool
 	claimedAt time.Time
 	scanAt    time.Time
 }
 
+// ended is whose job ended.
+type ended struct{ owner, group string }
+
 func newDispatcher(r *Runner, k Kind) *dispatcher {
-	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), done: make(chan string, k.Workers),
-		hinted: map[string]int64{}, lanes: map[string]int64{}, queued: map[string]bool{}, held: map[string][]string{},
-		inHand: map[string]int{}, soonest: never}
+	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), done: make(chan ended, k.Workers),
+		hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
+		full: map[string][]string{}, inHand: map[string]int{}, freed: map[string]bool{},
+		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
 // hint notes that a lane has something due at a time. It does not block.
@@ -88,8 +97,8 @@ func (k *dispatcher) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-k.kick:
 		case <-timer.C:
-		case g := <-k.done:
-			k.release(g)
+		case e := <-k.done:
+			k.release(e)
 			k.drainDone()
 		}
 		if ctx.Err() != nil {
@@ -121,34 +130,69 @@ func (k *dispatcher) run(ctx context.Context) {
 func (k *dispatcher) drainDone() {
 	for {
 		select {
-		case g := <-k.done:
-			k.release(g)
+		case e := <-k.done:
+			k.release(e)
 		default:
 			return
 		}
 	}
 }
 
-// release counts a job of a group as ended and gives the lanes that waited for it their turn.
-func (k *dispatcher) release(group string) {
+// release counts a job as ended.
+func (k *dispatcher) release(e ended) {
 	k.total--
-	if k.inHand[group]--; k.inHand[group] <= 0 {
-		delete(k.inHand, group)
+	k.workers.Release(e.owner, 1)
+	if k.inHand[e.group]--; k.inHand[e.group] <= 0 {
+		delete(k.inHand, e.group)
 	}
-	k.unhold(group)
+	k.freed[e.group] = true
 }
 
-func (k *dispatcher) unhold(group string) {
-	for _, lane := range k.held[group] {
-		k.enqueue(lane)
+// refill makes lanes ready of groups and owners in which something became free. Of a group it is as many as may be
+// claimed now, because there can be a hundred thousand of them; when nothing in hand will bring the others back, it is
+// all.
+func (k *dispatcher) refill() {
+	if len(k.freed) == 0 {
+		return
 	}
-	delete(k.held, group)
+	for group := range k.freed {
+		h := k.held[group]
+		if h == nil {
+			continue
+		}
+		limit, _ := k.limit(group)
+		for room := limit - k.inHand[group]; !h.empty() && (room > 0 || k.inHand[group] == 0); room-- {
+			k.ready.add(h.next())
+		}
+		if h.empty() {
+			delete(k.held, group)
+		}
+	}
+	clear(k.freed)
+	for owner, lanes := range k.full {
+		if k.workers.Room(owner) == 0 {
+			continue
+		}
+		delete(k.full, owner)
+		for _, lane := range lanes {
+			k.ready.add(owner, lane)
+		}
+	}
+}
+
+// limit says how many jobs of a group may be in hand, and when to ask again if that is for a time.
+func (k *dispatcher) limit(group string) (n int, again time.Time) {
+	if k.Limit == nil {
+		return k.PerLane, again
+	}
+	n, again = k.Limit(group)
+	return min(k.PerLane, n), again
 }
 
 func (k *dispatcher) enqueue(lane string) {
 	if !k.queued[lane] {
 		k.queued[lane] = true
-		k.ready = append(k.ready, lane)
+		k.ready.add(k.Owner(lane), lane)
 	}
 }
 
@@ -164,7 +208,7 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 	k.scanNow = false
 	k.mu.Unlock()
 	for lane, at := range hinted {
-		k.expect(lane, at)
+		k.alarms.set(lane, at)
 	}
 	if scan || !now.Before(k.scanAt) {
 		if err := k.scan(ctx); err != nil {
@@ -172,19 +216,10 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 		}
 	}
 	wait := time.Until(k.scanAt)
-	nowMicros := now.UnixMicro()
-	if k.soonest <= nowMicros {
-		k.soonest = never
-		for lane, at := range k.lanes {
-			if at <= nowMicros {
-				delete(k.lanes, lane)
-				k.enqueue(lane)
-			} else {
-				k.soonest = min(k.soonest, at)
-			}
-		}
+	for lane, ok := k.alarms.due(now.UnixMicro()); ok; lane, ok = k.alarms.due(now.UnixMicro()) {
+		k.enqueue(lane)
 	}
-	for len(k.ready) > 0 && k.total < k.Workers && ctx.Err() == nil {
+	for k.refill(); !k.ready.empty() && k.total < k.Workers && ctx.Err() == nil; k.refill() {
 		if since := time.Since(k.claimedAt); k.total > 0 && since < claimEvery {
 			wait = min(wait, claimEvery-since)
 			break
@@ -195,13 +230,15 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 		}
 		if err := k.claim(ctx, hand, asks, workers); err != nil {
 			for _, a := range asks {
+				k.workers.Release(a.owner, int64(a.n))
+				k.freed[a.group] = true
 				k.enqueue(a.lane)
 			}
 			return k.failed(ctx, err)
 		}
 	}
-	if k.soonest < never {
-		wait = min(wait, time.UnixMicro(k.soonest).Sub(now))
+	if at, ok := k.alarms.soonest(); ok {
+		wait = min(wait, time.UnixMicro(at).Sub(now))
 	}
 	return max(wait, time.Millisecond)
 }
@@ -213,54 +250,58 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 	return errorWait
 }
 
-func (k *dispatcher) expect(lane string, at int64) {
-	if old, ok := k.lanes[lane]; !ok || at < old {
-		k.lanes[lane] = at
-		k.soonest = min(k.soonest, at)
-	}
-}
-
-// ask is one lane's share of a claim.
+// ask is one lane's share of a claim. Its workers are taken already.
 type ask struct {
-	lane, group string
-	n           int
+	lane, owner, group string
+	n                  int
 }
 
 // plan gives ready lanes their turns until the claim is full. Lanes of a group that is full are held until one of
-// its jobs ends, or until the group's limit says to ask again.
+// its jobs ends, or until the group's limit says to ask again; those of an owner that has its share wait until it may
+// have more.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-k.total)
 	planned := map[string]int{}
-	for len(k.ready) > 0 && free > 0 {
-		lane := k.ready[0]
-		k.ready = k.ready[1:]
+	for !k.ready.empty() && free > 0 {
+		owner, lane := k.ready.next()
+		workers := int(k.workers.Room(owner))
+		if workers == 0 {
+			k.full[owner] = append(append(k.full[owner], lane), k.ready.without(owner)...)
+			continue
+		}
 		delete(k.queued, lane)
 		g := k.Group(lane)
-		limit := k.PerLane
-		var at time.Time
-		if k.Limit != nil {
-			var n int
-			n, at = k.Limit(g)
-			limit = min(limit, n)
-		}
+		limit, at := k.limit(g)
 		room := limit - k.inHand[g] - planned[g]
 		if room <= 0 {
 			switch {
 			case !at.IsZero():
-				k.expect(lane, at.UnixMicro())
+				k.alarms.set(lane, at.UnixMicro())
 			case k.inHand[g]+planned[g] == 0: // nothing in hand will bring it back
-				k.expect(lane, time.Now().Add(errorWait).UnixMicro())
+				k.alarms.set(lane, time.Now().Add(errorWait).UnixMicro())
 			default:
-				k.held[g] = append(k.held[g], lane)
+				k.hold(g, owner, lane)
 			}
 			continue
 		}
-		n := min(room, laneTurn, free)
+		n := min(room, laneTurn, free, workers)
+		k.workers.TryAcquire(owner, int64(n)) // Room says that it can
 		planned[g] += n
 		free -= n
-		asks = append(asks, ask{lane, g, n})
+		asks = append(asks, ask{lane, owner, g, n})
 	}
 	return asks
+}
+
+// hold puts a lane aside until a job of its group ends.
+func (k *dispatcher) hold(group, owner, lane string) {
+	h := k.held[group]
+	if h == nil {
+		h = &turns{}
+		k.held[group] = h
+	}
+	k.queued[lane] = true
+	h.add(owner, lane)
 }
 
 const claimJobs = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $1 AND lane = $2 AND run_at <= $3
@@ -303,11 +344,15 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		return err
 	}
 	for i, a := range asks {
+		if less := a.n - len(claimed[i]); less > 0 {
+			k.workers.Release(a.owner, int64(less))
+			k.freed[a.group] = true
+		}
 		for _, j := range claimed[i] {
 			k.total++
 			k.inHand[a.group]++
 			workers.Go(func() {
-				defer func() { k.done <- a.group }()
+				defer func() { k.done <- ended{a.owner, a.group} }()
 				k.r.work(hand, k, j)
 			})
 		}
@@ -315,12 +360,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		case len(claimed[i]) == a.n:
 			k.enqueue(a.lane)
 		case next[i] > 0 && next[i] < never:
-			k.expect(a.lane, next[i])
-		}
-	}
-	for _, a := range asks {
-		if k.inHand[a.group] == 0 { // the lane had nothing due after all, and no job's end will free those that waited for it
-			k.unhold(a.group)
+			k.alarms.set(a.lane, next[i])
 		}
 	}
 	return nil
@@ -346,7 +386,7 @@ func (k *dispatcher) scan(ctx context.Context) error {
 			}
 			n++
 			if at < never {
-				k.expect(last, at)
+				k.alarms.set(last, at)
 			}
 			return struct{}{}, nil
 		})

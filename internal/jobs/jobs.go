@@ -4,8 +4,10 @@
 // # Words
 //
 // A job is of a kind, which has a handler, and stands in a lane: a queue of its own within the kind, such as one
-// destination's mail of one team. Lanes take turns, so a long or a slow one never holds up another. Lanes may form a group
-// that shares a limit, such as all teams' lanes to one destination.
+// destination's mail of one team. Lanes take turns, so a long or a slow one never holds up another. Lanes may form a
+// group that shares a limit, such as all teams' lanes to one destination. A lane has an owner, usually a team. Owners
+// share the workers of a kind as package fair says: however many lanes one of them has, and however long its jobs take,
+// the next owner finds workers free.
 //
 // # Life of a job
 //

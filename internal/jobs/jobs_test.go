@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -153,6 +154,89 @@ func TestLanesTakeTurns(t *testing.T) {
 		}
 		close(gate)
 		b.await(t, 250)
+	})
+}
+
+// An owner whose many lanes hang leaves workers for the next, and has them all back when it is alone.
+func TestOwnersShareWorkers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		gate := make(chan struct{})
+		started := make(chan struct{}, 1000)
+		b.r.Handle(jobs.Kind{Name: "k", Workers: 16, PerLane: 2,
+			Owner: func(lane string) string { owner, _, _ := strings.Cut(lane, "/"); return owner },
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				if strings.HasPrefix(j.Lane, "slow/") {
+					started <- struct{}{}
+					<-gate
+				}
+				defer b.saw(j)
+				return b.finish(ctx, j)
+			}})
+		var all []jobs.New
+		for i := range 100 {
+			all = append(all, jobs.New{Kind: "k", Lane: fmt.Sprint("slow/", i)})
+		}
+		b.insert(t, all...)
+		stop := b.start(t)
+		for range 14 { // 7/8 of the workers
+			<-started
+		}
+		for i := range 30 {
+			b.insert(t, jobs.New{Kind: "k", Lane: fmt.Sprint("good/", i)})
+		}
+		for _, j := range b.await(t, 30) {
+			if !strings.HasPrefix(j.Lane, "good/") {
+				t.Errorf("%s ended while it was to hang", j.Lane)
+			}
+		}
+		if n := len(started); n > 0 {
+			t.Errorf("the slow owner has %d workers beyond its share", n)
+		}
+		close(gate)
+		b.await(t, 130)
+		stop()
+		if n := left(t, d); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+	})
+}
+
+// Of two owners in a group that is full, the one with few lanes does not wait for all lanes of the other.
+func TestOwnersTakeTurnsInAGroup(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		gate, begun := make(chan struct{}), make(chan struct{}, 2000)
+		b.r.Handle(jobs.Kind{Name: "k", Workers: 64, PerLane: 4, Group: func(string) string { return "relay" },
+			Owner: func(lane string) string { owner, _, _ := strings.Cut(lane, "/"); return owner },
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				begun <- struct{}{}
+				<-gate
+				defer b.saw(j)
+				return b.finish(ctx, j)
+			}})
+		var all []jobs.New
+		for i := range 1000 {
+			all = append(all, jobs.New{Kind: "k", Lane: fmt.Sprint("many/", i)})
+		}
+		b.insert(t, all...)
+		b.start(t)
+		for range 4 {
+			<-begun
+		}
+		b.insert(t, jobs.New{Kind: "k", Lane: "few/0"}, jobs.New{Kind: "k", Lane: "few/1"})
+		close(gate)
+		few := 0
+		for i, j := range b.await(t, 1002) {
+			if strings.HasPrefix(j.Lane, "few/") {
+				if few++; i > 200 {
+					t.Errorf("%s was number %d", j.Lane, i)
+				}
+			}
+		}
+		if few != 2 {
+			t.Errorf("%d of two jobs ran", few)
+		}
 	})
 }
 

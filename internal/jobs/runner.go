@@ -27,6 +27,10 @@ type Kind struct {
 	// Group names the group that shares PerLane; nil makes each lane a group.
 	Group func(lane string) string
 
+	// Owner names whose work a lane is, usually its team. Owners share Workers as package fair says, so one owner alone
+	// gets no more than 7/8 of them, and have turns. nil makes each lane an owner of its own.
+	Owner func(lane string) string
+
 	// Limit, when set, says how many jobs of a group may be in hand now, and when to ask again if that is fewer than there
 	// could be. It is called on the dispatcher and must not block.
 	Limit func(group string) (n int, again time.Time)
@@ -74,8 +78,12 @@ func (r *Runner) Handle(k Kind) {
 	if k.PerLane == 0 || k.PerLane > k.Workers {
 		k.PerLane = k.Workers
 	}
+	itself := func(lane string) string { return lane }
 	if k.Group == nil {
-		k.Group = func(lane string) string { return lane }
+		k.Group = itself
+	}
+	if k.Owner == nil {
+		k.Owner = itself
 	}
 	r.kinds = append(r.kinds, newDispatcher(r, k))
 }

@@ -18,6 +18,7 @@ const benchKey = "re_bench_0123456789"
 // What bench tells the node that it measures, beside its flags.
 const (
 	benchUnsigned = "POSTRIDER_BENCH_UNSIGNED"
+	benchLoopback = "POSTRIDER_BENCH_LOOPBACK" // direct delivery may reach this machine
 	benchProfile  = "POSTRIDER_BENCH_CPUPROFILE"
 )
 
@@ -33,6 +34,7 @@ func bench(ctx context.Context, e *env, args []string) error {
 	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
 	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
 	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
+	hostile := flags.Bool("hostile", false, "measure what a team sees beside another whose hosts and endpoints never answer")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.load(flags, args, nil)
 	if err != nil {
@@ -46,12 +48,15 @@ func bench(ctx context.Context, e *env, args []string) error {
 	if b.sink, err = smtpsink.Start("127.0.0.1:0"); err != nil {
 		return fmt.Errorf("start the sink: %w", err)
 	}
-	defer b.sink.Close()
+	defer func() { b.sink.Close() }()
 	if *inbound {
 		return b.inbound(ctx)
 	}
 	if *submission {
 		return b.submission(ctx)
+	}
+	if *hostile {
+		return b.hostile(ctx)
 	}
 	return b.run(ctx)
 }
@@ -62,8 +67,9 @@ type benchRun struct {
 	emails, conns, bytes, backlog, runs int
 	unsigned                            bool
 	profile                             string
-	url                                 string // of PostgreSQL; empty for SQLite
-	dns                                 string // the DNS server of the node; empty for that of the system
+	url                                 string   // of PostgreSQL; empty for SQLite
+	dns                                 string   // the DNS server of the node; empty for that of the system
+	direct                              []string // flags of a node that delivers directly; nil for one that relays to the sink
 	dir                                 string
 	sink                                *smtpsink.Sink
 }

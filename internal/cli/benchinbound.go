@@ -82,6 +82,17 @@ func (b *benchRun) inbound(ctx context.Context) error {
 // serveDNS answers for the node that is measured, so that judging where mail comes from is part of the measurement and
 // the network is not. It returns what stops it.
 func (b *benchRun) serveDNS() (stop func(), err error) {
+	return b.answerDNS(func(q dns.Question) []dns.RR {
+		if q.Qtype != dns.TypeTXT || q.Name != "sender.example." {
+			return nil
+		}
+		return []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600},
+			Txt: []string{"v=spf1 ip4:127.0.0.0/8 -all"}}}
+	})
+}
+
+// answerDNS serves the records that zone has for a question. It returns what stops it.
+func (b *benchRun) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err error) {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve DNS: %w", err)
@@ -89,10 +100,10 @@ func (b *benchRun) serveDNS() (stop func(), err error) {
 	b.dns = packets.LocalAddr().String()
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		answer := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
-		if len(q.Question) == 1 && q.Question[0].Qtype == dns.TypeTXT && q.Question[0].Name == "sender.example." {
-			answer.Rcode = dns.RcodeSuccess
-			answer.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600},
-				Txt: []string{"v=spf1 ip4:127.0.0.0/8 -all"}}}
+		if len(q.Question) == 1 {
+			if answer.Answer = zone(q.Question[0]); answer.Answer != nil {
+				answer.Rcode = dns.RcodeSuccess
+			}
 		}
 		_ = w.WriteMsg(answer) // the node asks again
 	})}

@@ -35,14 +35,20 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	if err != nil {
 		return nil, err
 	}
-	args = append([]string{"dev", "--data-dir", b.data(), "--http", addr, "--relay", b.sink.Addr(), "--api-key", benchKey,
-		"--rate-limit", "0", "--relay-tls", "none"}, args...)
+	transport := b.direct
+	if transport == nil {
+		transport = []string{"--relay", b.sink.Addr(), "--relay-tls", "none"}
+	}
+	args = slices.Concat([]string{"dev", "--data-dir", b.data(), "--http", addr, "--api-key", benchKey, "--rate-limit", "0"}, transport, args)
 	cmd := exec.Command(self, args...)
 	cmd.Stderr = b.env.errOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Env = os.Environ()
 	if b.unsigned {
 		cmd.Env = append(cmd.Env, benchUnsigned+"=1")
+	}
+	if b.direct != nil {
+		cmd.Env = append(cmd.Env, benchLoopback+"=1")
 	}
 	if b.dns != "" {
 		cmd.Env = append(cmd.Env, "POSTRIDER_DNS_SERVERS="+b.dns)

@@ -63,7 +63,13 @@ type node struct {
 	certs     *certificates
 	limits    *teams.Limiter // of all faces
 	ports     []mailPort     // opened, and served by run
-	unsigned  bool           // for measurements
+	measured  measured
+}
+
+// measured is what differs in a node that is measured.
+type measured struct {
+	unsigned bool // emails are not signed
+	loopback bool // direct delivery may reach this machine
 }
 
 func newLogger(c config.Config, w io.Writer) *slog.Logger {
@@ -83,9 +89,9 @@ func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, err
 	return db.Open(ctx, db.Options{URL: url, Log: log})
 }
 
-// newNode builds a node, for measurements one that does not sign. Close it when it has run.
-func newNode(ctx context.Context, c config.Config, log *slog.Logger, unsigned bool) (n *node, err error) {
-	n = &node{c: c, log: log, unsigned: unsigned}
+// newNode builds a node. Close it when it has run.
+func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured) (n *node, err error) {
+	n = &node{c: c, log: log, measured: m}
 	defer func() {
 		if err != nil {
 			n.close()
@@ -177,7 +183,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
 		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
-		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.unsigned,
+		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.measured.unsigned, AllowPrivate: n.measured.loopback,
 		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Log: n.log})
 

@@ -26,7 +26,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	log := newLogger(c, e.errOut)
-	n, err := newNode(ctx, c, log, false)
+	n, err := newNode(ctx, c, log, measured{})
 	if err != nil {
 		return err
 	}

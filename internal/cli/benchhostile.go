@@ -1,0 +1,370 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/postrider/postrider/internal/mail/smtpsink"
+)
+
+// What the hostile team does, and how often the well-behaved one sends beside it.
+const (
+	silentHosts     = 40
+	silentDomains   = 200
+	silentBatches   = 50 // of 100 emails each
+	silentEndpoints = 1000
+	slowFetches     = 200
+	goodRate        = 20 // emails a second
+	goodFor         = 20 * time.Second
+	answerLimit     = 5 * time.Minute // for what is handed over or told last
+)
+
+// goodEvents are those that webhooks are told of, one each for an email that arrives.
+var goodEvents = []string{"email.sent", "email.delivered"}
+
+// hostileRun measures one team beside another whose hosts and endpoints never answer.
+type hostileRun struct {
+	*benchRun
+	node   *benchNode
+	client *http.Client
+
+	good, bad string // keys
+	hooks     *httptest.Server
+	silent    *httptest.Server
+
+	mu      sync.Mutex
+	posted  map[string]time.Time // when an email to a recipient was due
+	arrived map[string]time.Duration
+	told    []time.Duration
+	more    chan struct{}
+}
+
+// hostile starts a node that delivers to hosts on loopback, and reports what a well-behaved team sees alone, and while
+// another team mails silent hosts, has silent webhook endpoints, and attaches files that never come.
+func (b *benchRun) hostile(ctx context.Context) error {
+	h := &hostileRun{benchRun: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
+		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
+	stop, err := h.serveHosts()
+	defer stop()
+	if err != nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(b.sink.Addr())
+	b.direct = []string{"--transport", "direct", "--smtp-port", port, "--dns-servers", b.dns}
+	if h.node, err = b.start(ctx); err != nil {
+		return err
+	}
+	defer h.node.stop()
+	h.good = benchKey
+	if h.bad, err = h.secondTeam(ctx); err != nil {
+		return err
+	}
+	if err := h.prepare(ctx); err != nil {
+		return err
+	}
+	b.say("Postrider %s on %s: a team sends %d emails a second, beside another whose hosts never answer", Version,
+		b.engine(), goodRate)
+	b.say("%-42s %22s %22s", "", "accept to hand-over", "event to webhook")
+	for _, phase := range []struct {
+		name  string
+		begin func(context.Context) error
+	}{
+		{"alone", func(context.Context) error { return nil }},
+		{fmt.Sprintf("%d emails to %d silent hosts", silentBatches*100, silentHosts), h.mailSilentHosts},
+		{fmt.Sprintf("and %d silent webhook endpoints", silentEndpoints), h.tellSilentEndpoints},
+		{fmt.Sprintf("and %d attachments that never come", slowFetches), h.attachSlowFiles},
+	} {
+		if err := phase.begin(ctx); err != nil {
+			return fmt.Errorf("%s: %w", phase.name, err)
+		}
+		if err := h.behave(ctx, phase.name); err != nil {
+			return fmt.Errorf("%s: %w", phase.name, err)
+		}
+	}
+	b.say("peak memory %34.0f MB", h.node.peakMB())
+	return nil
+}
+
+// serveHosts serves DNS, the good host, the silent ones, and the HTTP servers of both teams.
+func (h *hostileRun) serveHosts() (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, f := range slices.Backward(stops) {
+			f()
+		}
+	}
+	h.sink.Close() // the one that only counts
+	h.sink, err = smtpsink.Config{OnMessage: func(_ string, to []string, _ []byte) { h.took(to[0]) }}.Start("127.0.0.1:0")
+	if err != nil {
+		return stop, fmt.Errorf("start the sink: %w", err)
+	}
+	_, port, _ := net.SplitHostPort(h.sink.Addr())
+	for i := range silentHosts {
+		l, err := net.Listen("tcp", net.JoinHostPort(silentHost(i), port))
+		if err != nil {
+			return stop, fmt.Errorf("listen as a silent host: %w", err)
+		}
+		stops = append(stops, func() { l.Close() })
+		go acceptSilently(l)
+	}
+	stopDNS, err := h.answerDNS(hostileZone)
+	if err != nil {
+		return stop, err
+	}
+	stops = append(stops, stopDNS)
+	h.hooks = httptest.NewServer(http.HandlerFunc(h.hook))
+	stops = append(stops, h.hooks.Close)
+	ended := make(chan struct{})
+	h.silent = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ended:
+		case <-r.Context().Done():
+		}
+	}))
+	stops = append(stops, h.silent.Close, func() { close(ended) })
+	return stop, nil
+}
+
+func silentHost(i int) string { return "127.0.1." + strconv.Itoa(1+i%silentHosts) }
+
+// acceptSilently takes connections and says nothing, until the listener is closed.
+func acceptSilently(l net.Listener) {
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		open = append(open, c)
+	}
+}
+
+// hostileZone answers for good.example, which the sink is the host of, and for the domains below silent.example.
+func hostileZone(q dns.Question) []dns.RR {
+	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
+	header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 3600}
+	host := ""
+	switch {
+	case name == "good.example":
+		host = "127.0.0.1"
+	case strings.HasSuffix(name, ".silent.example"):
+		sum := fnv.New32a()
+		io.WriteString(sum, name)
+		host = silentHost(int(sum.Sum32() % silentHosts))
+	default:
+		return nil
+	}
+	switch q.Qtype {
+	case dns.TypeMX:
+		return []dns.RR{&dns.MX{Hdr: header, Preference: 10, Mx: q.Name}}
+	case dns.TypeA:
+		return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(host)}}
+	}
+	return nil
+}
+
+// secondTeam makes the hostile team and returns its key.
+func (h *hostileRun) secondTeam(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, h.node.cmd.Path, "keys", "create", "--team", "Hostile", "--data-dir", h.data()).Output()
+	if err != nil {
+		return "", fmt.Errorf("make a second team: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// prepare gives the good team its webhook and the hostile one its domain.
+func (h *hostileRun) prepare(ctx context.Context) error {
+	err := h.post(ctx, h.good, "/webhooks", map[string]any{"endpoint": h.hooks.URL, "events": goodEvents})
+	if err != nil {
+		return err
+	}
+	return h.post(ctx, h.bad, "/domains", map[string]any{"name": "hostile.example"})
+}
+
+func (h *hostileRun) post(ctx context.Context, key, path string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.node.addr+path, strings.NewReader(string(text)))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("User-Agent", "bench")
+	answer, err := h.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = fmt.Errorf("POST %s: %s: %.300s", path, answer.Status, said)
+	}
+	return err
+}
+
+func hostileEmail(to string) map[string]any {
+	return map[string]any{"from": "a@hostile.example", "to": to, "subject": "Hello", "text": "Hello."}
+}
+
+func (h *hostileRun) mailSilentHosts(ctx context.Context) error {
+	for b := range silentBatches {
+		batch := make([]map[string]any, 100)
+		for i := range batch {
+			n := b*len(batch) + i
+			batch[i] = hostileEmail(fmt.Sprintf("u%d@d%d.silent.example", n, n%silentDomains))
+		}
+		if err := h.post(ctx, h.bad, "/emails/batch", batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *hostileRun) tellSilentEndpoints(ctx context.Context) error {
+	for i := range silentEndpoints {
+		endpoint := fmt.Sprintf("%s/%d", h.silent.URL, i)
+		if err := h.post(ctx, h.bad, "/webhooks", map[string]any{"endpoint": endpoint, "events": goodEvents}); err != nil {
+			return err
+		}
+	}
+	for range 2 {
+		batch := make([]map[string]any, 100)
+		for i := range batch {
+			batch[i] = hostileEmail("delivered@resend.dev")
+		}
+		if err := h.post(ctx, h.bad, "/emails/batch", batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *hostileRun) attachSlowFiles(ctx context.Context) error {
+	for i := range slowFetches {
+		email := hostileEmail("delivered@resend.dev")
+		email["attachments"] = []map[string]any{{"filename": "a.txt", "path": fmt.Sprintf("%s/%d", h.silent.URL, i)}}
+		if err := h.post(ctx, h.bad, "/emails", email); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// behave sends at a rate and reports how long each email took to be handed over, and each event to be told, from when
+// it was due. One email in ten has an attachment to be fetched.
+func (h *hostileRun) behave(ctx context.Context, name string) error {
+	h.mu.Lock()
+	clear(h.arrived)
+	h.told = nil
+	h.mu.Unlock()
+	start, count := time.Now(), int(goodFor.Seconds()*goodRate)
+	failed := make(chan error, count)
+	for i := range count {
+		due := start.Add(time.Duration(i) * time.Second / goodRate)
+		if err := pause(ctx, time.Until(due)); err != nil {
+			return err
+		}
+		to := fmt.Sprintf("u%d-%d@good.example", start.UnixMilli(), i)
+		h.mu.Lock()
+		h.posted[to] = due
+		h.mu.Unlock()
+		email := map[string]any{"from": "a@bench.example", "to": to, "subject": "Receipt", "html": h.html()}
+		if i%10 == 9 {
+			email["attachments"] = []map[string]any{{"filename": "a.txt", "path": h.hooks.URL + "/file"}}
+		}
+		go func() { failed <- h.post(ctx, h.good, "/emails", email) }()
+	}
+	for range count {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	for {
+		h.mu.Lock()
+		mails, hooks := len(h.arrived), len(h.told)
+		h.mu.Unlock()
+		if mails >= count && hooks >= 2*count {
+			break
+		}
+		select {
+		case <-h.more:
+		case <-limited.Done():
+			return fmt.Errorf("%d of %d emails were handed over and %d of %d events told", mails, count, hooks, 2*count)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var mails []time.Duration
+	for _, took := range h.arrived {
+		mails = append(mails, took)
+	}
+	h.say("%-42s %s %s", name, quantiles(mails), quantiles(h.told))
+	return nil
+}
+
+func quantiles(all []time.Duration) string {
+	slices.Sort(all)
+	return fmt.Sprintf("p50 %5.0f, p99 %5.0f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
+}
+
+// took notes that the good host has an email.
+func (h *hostileRun) took(to string) {
+	now := time.Now()
+	h.mu.Lock()
+	if due, ok := h.posted[to]; ok {
+		h.arrived[to] = now.Sub(due)
+		delete(h.posted, to)
+	}
+	h.mu.Unlock()
+	h.wake()
+}
+
+// hook is the good team's server: its webhook, and the file that its emails attach.
+func (h *hostileRun) hook(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	if r.Method == http.MethodGet {
+		io.WriteString(w, "a file\n")
+		return
+	}
+	var event struct {
+		CreatedAt time.Time `json:"created_at"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	h.told = append(h.told, now.Sub(event.CreatedAt))
+	h.mu.Unlock()
+	h.wake()
+}
+
+func (h *hostileRun) wake() {
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
+}

@@ -79,11 +79,8 @@ func (d *draft) checkPresent() error {
 }
 
 func (d *draft) checkAddresses(refused []string) (err error) {
-	if d.from, err = parseAddress("from", d.From); err != nil {
+	if d.from, err = parseAddress("from", d.From, message.ParseFrom); err != nil {
 		return err
-	}
-	if d.from.NeedsUTF8() {
-		return fault.Invalidf("from", "The part before the @ of the `from` field must be ASCII, so that every host can answer it.")
 	}
 	seen := map[string]bool{}
 	for _, f := range []struct {
@@ -94,7 +91,7 @@ func (d *draft) checkAddresses(refused []string) (err error) {
 			return fault.Invalidf(f.name, "The `%s` field has %d addresses; the limit is %d.", f.name, len(f.list), MaxRecipients)
 		}
 		for _, text := range f.list {
-			a, err := parseAddress(f.name, text)
+			a, err := parseAddress(f.name, text, message.ParseAddress)
 			if err != nil {
 				return err
 			}
@@ -120,11 +117,11 @@ func testDomain(field, domain string) error {
 		"delivered@resend.dev, bounced@resend.dev or complained@resend.dev.", field, domain)
 }
 
-func parseAddress(field, text string) (message.Address, error) {
+func parseAddress(field, text string, parse func(string) (message.Address, error)) (message.Address, error) {
 	if len(text) > maxName+2*MaxSubject {
 		return message.Address{}, fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
 	}
-	a, err := message.ParseAddress(text)
+	a, err := parse(text)
 	if err != nil {
 		return a, fault.Invalidf(field, "Invalid `%s` field: %s. Use `email@example.com` or `Name <email@example.com>`.",
 			field, strings.TrimSuffix(err.Error(), ".")).Because(err)

@@ -45,33 +45,41 @@ func (e *AddressError) Error() string { return e.Reason }
 // It refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64 octets,
 // domains over 253 octets or without a dot, and addresses over 254 octets. Errors are *AddressError.
 func ParseAddress(s string) (Address, error) {
-	if len(s) > maxMailbox {
-		return Address{}, &AddressError{"The address is longer than 2,000 octets; shorten the display name."}
+	name, spec, err := cutMailbox(s, parsePhrase)
+	if err != nil {
+		return Address{}, err
 	}
-	if reason := unprintable(s); reason != "" {
-		return Address{}, &AddressError{reason}
-	}
-	s = strings.Trim(s, " ")
-	if s == "" {
-		return Address{}, &AddressError{"The address is empty; write `user@example.com` or `Name <user@example.com>`."}
-	}
-	name, spec := "", s
-	if open := angle(s); open >= 0 {
-		inner, ok := strings.CutSuffix(s[open+1:], ">")
-		if !ok {
-			return Address{}, &AddressError{"The address must end with `>` and name one mailbox only, as in `Name <user@example.com>`."}
-		}
-		var err error
-		if name, err = parsePhrase(s[:open]); err != nil {
-			return Address{}, err
-		}
-		spec = strings.Trim(inner, " ")
-	}
-	local, domain, err := parseSpec(spec)
+	local, domain, err := parseSpec(strings.Trim(spec, " "))
 	if err != nil {
 		return Address{}, err
 	}
 	return Address{Name: name, Local: local, Domain: domain}, nil
+}
+
+// cutMailbox cuts a mailbox into the display name, read by phrase, and what stands in the brackets or, without brackets, alone.
+func cutMailbox(s string, phrase func(string) (string, error)) (name, spec string, err error) {
+	if len(s) > maxMailbox {
+		return "", "", &AddressError{"The address is longer than 2,000 octets; shorten the display name."}
+	}
+	if reason := unprintable(s); reason != "" {
+		return "", "", &AddressError{reason}
+	}
+	s = strings.Trim(s, " ")
+	if s == "" {
+		return "", "", &AddressError{"The address is empty; write `user@example.com` or `Name <user@example.com>`."}
+	}
+	open := angle(s)
+	if open < 0 {
+		return "", s, nil
+	}
+	spec, ok := strings.CutSuffix(s[open+1:], ">")
+	if !ok {
+		return "", "", &AddressError{"The address must end with `>` and name one mailbox only, as in `Name <user@example.com>`."}
+	}
+	if name, err = phrase(s[:open]); err != nil {
+		return "", "", err
+	}
+	return name, spec, nil
 }
 
 // Addr returns the address as the envelope has it: local@domain.

@@ -1,0 +1,223 @@
+package message
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/text/unicode/norm"
+)
+
+// A From field says who answers for a message, and its domain decides whose signature the message gets. Readers repair broken
+// fields in different ways, so what one takes for the sender is part of a name to another. From is therefore read by a grammar
+// in which all readers agree, and everything else is refused. Recipients are read by the wider rules of ParseAddress: nobody
+// speaks in their name.
+
+// ParseFrom reads the mailbox of a sender as people write it, in UTF-8: it takes what ParseAddress takes, but not
+//
+//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation, and spaces
+//     within the brackets;
+//   - a domain that is neither lower or upper case of its A-labels nor of its U-labels, such as one in full-width letters;
+//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be decoded, or with
+//     characters that change the direction of the text around them.
+//
+// Errors are *AddressError.
+func ParseFrom(s string) (Address, error) {
+	name, spec, err := cutMailbox(s, parsePhrase)
+	if err != nil {
+		return Address{}, err
+	}
+	return newSender(name, spec)
+}
+
+// ReadFrom reads the mailbox of a From or Sender field from its value as it stands in a message, with folds and without the
+// line end. smtputf8 says that UTF-8 is allowed in it (RFC 6532). It takes what ParseFrom takes, as far as RFC 5322 section 3.4
+// allows that in the open: the obsolete forms of section 4, comments, groups, and specials outside of quotes are refused. The one
+// exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`: programs write it, and all readers agree about it.
+// Encoded words may be of any charset that Parse knows. Errors are *AddressError.
+func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
+	if len(value) > longestMailbox {
+		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
+	}
+	lines := bytes.Split(value, []byte("\r\n"))
+	for _, folded := range lines[1:] {
+		// Readers differ in whether a folded line of white space ends the field, or the header (RFC 5322 section 4.2).
+		if len(bytes.Trim(folded, " \t")) == 0 {
+			return Address{}, &AddressError{"The field has a folded line that is empty."}
+		}
+	}
+	s := strings.ReplaceAll(string(bytes.Join(lines, nil)), "\t", " ")
+	if !smtputf8 && !isASCII(s) {
+		return Address{}, &AddressError{"The field is not ASCII; encode the display name by RFC 2047, or use SMTPUTF8."}
+	}
+	name, spec, err := cutMailbox(s, readPhrase)
+	if err != nil {
+		return Address{}, err
+	}
+	return newSender(name, spec)
+}
+
+func newSender(name, spec string) (Address, error) {
+	local, domain, err := parseSpec(spec)
+	if err != nil {
+		return Address{}, err
+	}
+	given := spec[strings.LastIndexByte(spec, '@')+1:]
+	switch {
+	case spec[0] == '"':
+		err = &AddressError{"The part before the `@` is in quotes, which others read in different ways; use an address without them."}
+	case !isASCII(local):
+		err = &AddressError{"The part before the `@` of a sender must be ASCII, so that every host can answer it."}
+	case strings.Contains(local, "=?") && strings.Contains(local, "?="):
+		err = &AddressError{"The part before the `@` looks like an encoded word; only display names can be encoded."}
+	case local[0] == '\'':
+		err = &AddressError{"The part before the `@` begins with an apostrophe, which others leave out; use an address without it."}
+	case !isSpelling(given, domain):
+		err = &AddressError{"The domain has characters that stand for others; write it as `" + domain + "`."}
+	default:
+		err = checkSenderName(name, domain)
+	}
+	if err != nil {
+		return Address{}, err
+	}
+	return Address{Name: name, Local: local, Domain: domain}, nil
+}
+
+// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in either case. Other spellings become
+// the same domain by the mapping of UTS 46, which not every reader does.
+func isSpelling(given, domain string) bool {
+	given = strings.ToLower(given)
+	if given == domain {
+		return true
+	}
+	unicode, err := idna.Lookup.ToUnicode(domain)
+	return err == nil && given == unicode
+}
+
+// checkSenderName refuses display names that a reader could take for the address, or that show another one.
+func checkSenderName(name, domain string) error {
+	if isASCII(name) && !strings.ContainsAny(name, "<>@?") {
+		return nil
+	}
+	if strings.ContainsFunc(name, turnsText) {
+		return &AddressError{"The display name of a sender must not have characters that change the direction of text."}
+	}
+	// What looks like < or @ counts as such, and what cannot be seen does not count.
+	seen := norm.NFKC.String(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, name))
+	switch {
+	case strings.ContainsAny(seen, "<>"):
+		return &AddressError{"The display name of a sender must not have `<` or `>`: others would read an address there."}
+	case strings.Contains(seen, "=?"):
+		return &AddressError{"The display name of a sender must not have `=?`, which begins an encoded word; do not encode it twice or within quotes."}
+	}
+	for before, rest, found := strings.Cut(seen, "@"); found; before, rest, found = strings.Cut(rest, "@") {
+		if before == "" || strings.HasSuffix(before, " ") {
+			continue
+		}
+		end := strings.IndexFunc(rest, func(r rune) bool {
+			return r != '-' && r != '.' && r != '。' && !unicode.In(r, unicode.L, unicode.M, unicode.N)
+		})
+		if end < 0 {
+			end = len(rest)
+		}
+		if other, err := parseDomain(strings.Trim(rest[:end], ".-。")); err == nil && other != domain {
+			return &AddressError{"The display name of a sender must not have an address at another domain than its own, here at " + other + "."}
+		}
+	}
+	return nil
+}
+
+// turnsText reports whether a character embeds, overrides or isolates a direction of text (UAX 9).
+func turnsText(r rune) bool { return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' }
+
+// readPhrase reads the display name of a field: atoms, in which dots may stand, quoted strings and encoded words.
+func readPhrase(s string) (string, error) {
+	type part struct {
+		text    string
+		encoded bool
+	}
+	var parts []part
+	for s = strings.Trim(s, " "); s != ""; s = strings.TrimLeft(s, " ") {
+		if s[0] == '"' {
+			content, rest, ok := unquote(s)
+			if !ok {
+				return "", &AddressError{"The display name has an opening quote without a closing one."}
+			}
+			parts = append(parts, part{text: content})
+			s = rest
+			continue
+		}
+		end := strings.IndexAny(s, ` "`)
+		if end < 0 {
+			end = len(s)
+		}
+		token := s[:end]
+		s = s[end:]
+		if i := strings.IndexFunc(token, isSpecial); i >= 0 {
+			return "", &AddressError{"The display name has the character `" + token[i:i+1] + "`, which must stand in quotes; " +
+				"lists, groups, routes and comments are not accepted."}
+		}
+		encoded := strings.Contains(token, "=?")
+		if encoded && !isSoundWord(token) {
+			return "", &AddressError{"The display name has an encoded word that cannot be read, or that has a control character."}
+		}
+		// Words that follow each other are decoded together: a character may be split over two of them.
+		if n := len(parts) - 1; encoded && n >= 0 && parts[n].encoded {
+			parts[n].text += " " + token
+		} else {
+			parts = append(parts, part{token, encoded})
+		}
+	}
+	var name strings.Builder
+	for i, p := range parts {
+		if i > 0 {
+			name.WriteByte(' ')
+		}
+		if p.encoded {
+			p.text = decodeWords(p.text)
+		}
+		name.WriteString(p.text)
+	}
+	if reason := unprintable(name.String()); reason != "" {
+		return "", &AddressError{reason}
+	}
+	return name.String(), nil
+}
+
+// isSoundWord reports whether s is one encoded word (RFC 2047 section 2) of a charset that is read and not guessed, without
+// control characters other than those by which charsets switch (RFC 2237).
+func isSoundWord(s string) bool {
+	w, rest, ok := cutWord(s)
+	if !ok || rest != "" || w.text == "" {
+		return false
+	}
+	if _, err := soundWord.Decode(s); err != nil {
+		return false
+	}
+	switch strings.ToLower(w.charset) {
+	case "utf-8", "utf8", "us-ascii", "ascii":
+	default:
+		if charsetByName(w.charset) == nil {
+			return false
+		}
+	}
+	const shiftOut, shiftIn, escape = 0x0e, 0x0f, 0x1b
+	return !bytes.ContainsFunc(w.octets(nil), func(r rune) bool {
+		return (r < ' ' && r != shiftOut && r != shiftIn && r != escape) || r == 0x7f
+	})
+}
+
+// soundWord looks at the form of encoded words alone, which cutWord does less strictly.
+var soundWord = mime.WordDecoder{CharsetReader: func(_ string, octets io.Reader) (io.Reader, error) { return octets, nil }}
+
+// isSpecial reports whether a character must not stand in a display name outside of quotes. A dot must not either by RFC 5322,
+// but there it cannot be misread.
+func isSpecial(r rune) bool { return r < 0x80 && r != '.' && !isAtext(byte(r)) }

@@ -87,16 +87,14 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	if r != nil {
 		return emails.Raw{}, emails.Idempotency{}, r
 	}
-	p := message.Parse(raw)
-	switch {
-	case !h.has["from"]:
-		return emails.Raw{}, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The header has no From field")
-	case len(p.From) != 1:
-		return emails.Raw{}, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The From field must have one address that can be read")
+	from, r := h.from(c.options.UTF8)
+	if r != nil {
+		return emails.Raw{}, emails.Idempotency{}, r
 	}
+	p := message.Parse(raw)
 	in := emails.Raw{Recipients: c.to, Header: h.kept, Body: h.body, HasDate: h.has["date"], Trace: c.trace(),
 		UTF8: c.options.UTF8 && h.eightBit}
-	in.From, in.To, in.Cc, in.ReplyTo = written(p.From[0]), writtenAll(p.To), writtenAll(p.Cc), writtenAll(p.ReplyTo)
+	in.From, in.To, in.Cc, in.ReplyTo = written(from), writtenAll(p.To), writtenAll(p.Cc), writtenAll(p.ReplyTo)
 	in.Subject = oneLine(p.Subject)
 	if p.HasHTML {
 		in.HTML = &p.HTML
@@ -109,7 +107,9 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 			Content: f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
-		if in.MessageID = p.MessageID; in.MessageID == "" || len(in.MessageID) > maxMessageID {
+		// One that was decoded or repaired to be read is not the one that hosts report.
+		in.MessageID = p.MessageID
+		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {
 			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The Message-ID field cannot be read; leave it out, and one is made")
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
@@ -14,21 +15,40 @@ const (
 	maxHops   = 50 // Received fields: a message that has more goes round in a circle (RFC 5321 section 6.3)
 )
 
-// removed are fields that are not passed on: they are for us, or would tell recipients of each other.
-var removed = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true, "resend-idempotency-key": true,
-	"postrider-idempotency-key": true, "x-postrider-tag": true, "x-postrider-topic": true, "x-postrider-topic-id": true}
+// removed are fields that are not passed on: they are for us, would tell recipients of each other, or are a receiving
+// host's to write (RFC 8601 section 5).
+var removed = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true, "authentication-results": true,
+	"resend-idempotency-key": true, "postrider-idempotency-key": true}
 
-// single are fields that a message has at most once (RFC 5322 section 3.6). Readers differ in which of two they show, so that
-// what was checked and signed would not be what is read.
+// ownPrefix begins the names of our own fields. Unknown ones are removed too, so that nobody can send what we will one
+// day add.
+const ownPrefix = "x-postrider-"
+
+// single are fields that a message has at most once (RFC 5322 section 3.6). Readers differ in which of two they show,
+// so that what was checked and signed would not be what is read.
 var single = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true, "subject": true,
 	"date": true, "message-id": true, "mime-version": true, "content-type": true, "content-transfer-encoding": true}
+
+// sender are fields that say who wrote or sent a message.
+var sender = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
+
+// addresses are fields with mailboxes. Those of sender have one, that is read strictly.
+var addresses = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
+	"reply-to": true, "to": true, "cc": true, "resent-to": true, "resent-cc": true, "resent-reply-to": true}
 
 // header is the header of a message, cut into what is sent and what it says.
 type header struct {
 	kept     []byte          // the fields that are passed on, as they came
 	body     []byte          // the empty line and the rest
 	has      map[string]bool // fields by name in lower case
+	senders  []field         // those that say who wrote or sent it
 	eightBit bool            // a field that is passed on is not ASCII
+}
+
+// field is a field of the header.
+type field struct {
+	name  string // in lower case
+	value []byte // with its folds, without its line end
 }
 
 // split cuts a message, whose lines end with CRLF, and checks the form of its header. kept is new, body is part of raw.
@@ -38,26 +58,35 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 	rest := raw
 	for len(rest) > 0 && !bytes.HasPrefix(rest, []byte("\r\n")) {
 		n := fieldLength(rest)
-		field := rest[:n]
+		whole := rest[:n]
 		rest = rest[n:]
-		before, _, ok := bytes.Cut(field, []byte(":"))
-		name := strings.ToLower(string(bytes.TrimRight(before, " \t")))
-		if !ok || !isFieldName(name) {
-			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: an empty line must stand before the text",
+		before, value, ok := bytes.Cut(whole, []byte(":"))
+		f := field{strings.ToLower(string(before)), bytes.TrimSuffix(value, []byte("\r\n"))}
+		if !ok || !isFieldName(f.name) {
+			// White space before the colon is obsolete (RFC 5322 section 4.5): some readers see a field then, others
+			// none.
+			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: a name without spaces and a colon "+
+				"must begin it, and an empty line must stand before the text",
 				1+bytes.Count(raw[:len(raw)-len(rest)-n], []byte("\n")))
 		}
-		if single[name] && h.has[name] {
-			return nil, smtpserver.Refuse(554, "5.6.0", "The header has the field %s more than once", name)
+		if single[f.name] && h.has[f.name] {
+			return nil, refuseField(f.name, "The header has the field %s more than once", f.name)
 		}
-		if count++; name == "received" {
+		if addresses[f.name] && hasControl(f.value) {
+			return nil, refuseField(f.name, "The field %s has a control character; remove it", f.name)
+		}
+		if count++; f.name == "received" {
 			hops++
 		}
 		if count > maxFields || len(raw)-len(rest) > maxHeader {
 			return nil, smtpserver.Refuse(554, "5.6.0", "The header is too large: the limits are %d fields and %d octets", maxFields, maxHeader)
 		}
-		h.has[name] = true
-		if !removed[name] {
-			h.kept = append(h.kept, field...)
+		h.has[f.name] = true
+		if sender[f.name] {
+			h.senders = append(h.senders, f)
+		}
+		if !removed[f.name] && !strings.HasPrefix(f.name, ownPrefix) {
+			h.kept = append(h.kept, whole...)
 		}
 	}
 	if hops > maxHops {
@@ -68,6 +97,52 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 	}
 	h.eightBit = bytes.ContainsFunc(h.kept, func(r rune) bool { return r > '~' })
 	return h, nil
+}
+
+// from returns whom the message is from. All fields that name a sender must have one mailbox each that all readers see
+// alike, and all at one domain: that is the domain which the team has verified and which signs.
+func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
+	if !h.has["from"] {
+		return from, refuseField("from", "The header has no From field")
+	}
+	others := map[string]string{} // domains by field
+	for _, f := range h.senders {
+		a, err := message.ReadFrom(f.value, smtputf8)
+		switch {
+		case err != nil:
+			return from, refuseField(f.name, "The field %s must have one address in the form Name <user@example.com>. %s",
+				f.name, err)
+		case f.name == "from":
+			from = a
+		default:
+			others[f.name] = a.Domain
+		}
+	}
+	for name, domain := range others {
+		if domain != from.Domain {
+			return from, refuseField(name, "The field %s must have an address at %s, the domain of the From field; "+
+				"leave it out, and use Reply-To for answers", name, from.Domain)
+		}
+	}
+	return from, nil
+}
+
+// refuseField refuses a field. Those that say who sends have a code that says that the message will never be taken so.
+func refuseField(name, format string, a ...any) *smtpserver.Refusal {
+	if sender[name] || name == "reply-to" {
+		return smtpserver.Refuse(550, "5.6.0", format, a...)
+	}
+	return smtpserver.Refuse(554, "5.6.0", format, a...)
+}
+
+// hasControl reports whether a value has a control character other than tabs and those of its folds.
+func hasControl(value []byte) bool {
+	for _, c := range value {
+		if c < ' ' && c != '\t' && c != '\r' && c != '\n' || c == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 // fieldLength is the length of the field that b begins with, its folds and line end included.

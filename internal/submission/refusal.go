@@ -38,7 +38,8 @@ var codes = map[fault.Kind]code{
 
 // fields are faults of one field that SMTP has better codes for.
 var fields = map[string]code{
-	"to": {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
+	"from": {550, "5.6.0"}, // as in refuseField
+	"to":   {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
 	"attachments": {552, "5.3.4"}, // Of these only the size is Invalid.
 }
 

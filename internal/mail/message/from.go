@@ -11,18 +11,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A From field says who answers for a message, and its domain decides whose signature the message gets. Readers repair broken
-// fields in different ways, so what one takes for the sender is part of a name to another. From is therefore read by a grammar
-// in which all readers agree, and everything else is refused. Recipients are read by the wider rules of ParseAddress: nobody
-// speaks in their name.
+// A From field says who answers for a message, and its domain decides whose signature the message gets. Readers repair
+// broken fields in different ways, so what one takes for the sender is part of a name to another. From is therefore
+// read by a grammar in which all readers agree, and everything else is refused. Recipients are read by the wider rules
+// of ParseAddress: nobody speaks in their name.
 
 // ParseFrom reads the mailbox of a sender as people write it, in UTF-8: it takes what ParseAddress takes, but not
 //
-//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation, and spaces
-//     within the brackets;
-//   - a domain that is neither lower or upper case of its A-labels nor of its U-labels, such as one in full-width letters;
-//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be decoded, or with
-//     characters that change the direction of the text around them.
+//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a
+//     quotation, and spaces within the brackets;
+//   - a domain that is spelt neither by its A-labels nor by its U-labels, such as one in full-width letters;
+//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be
+//     decoded, or with characters that change the direction of the text around them.
 //
 // Errors are *AddressError.
 func ParseFrom(s string) (Address, error) {
@@ -33,11 +33,12 @@ func ParseFrom(s string) (Address, error) {
 	return newSender(name, spec)
 }
 
-// ReadFrom reads the mailbox of a From or Sender field from its value as it stands in a message, with folds and without the
-// line end. smtputf8 says that UTF-8 is allowed in it (RFC 6532). It takes what ParseFrom takes, as far as RFC 5322 section 3.4
-// allows that in the open: the obsolete forms of section 4, comments, groups, and specials outside of quotes are refused. The one
-// exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`: programs write it, and all readers agree about it.
-// Encoded words may be of any charset that Parse knows. Errors are *AddressError.
+// ReadFrom reads the mailbox of a From or Sender field from its value as it stands in a message, with folds and
+// without the line end. smtputf8 says that UTF-8 is allowed in it (RFC 6532). It takes what ParseFrom takes, as far as
+// RFC 5322 section 3.4 allows that in the open: the obsolete forms of section 4, comments, groups, and specials
+// outside of quotes are refused. The one exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`:
+// programs write it, and all readers agree about it. Encoded words may be of any charset that Parse knows. Errors are
+// *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 	if len(value) > longestMailbox {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
@@ -68,13 +69,15 @@ func newSender(name, spec string) (Address, error) {
 	given := spec[strings.LastIndexByte(spec, '@')+1:]
 	switch {
 	case spec[0] == '"':
-		err = &AddressError{"The part before the `@` is in quotes, which others read in different ways; use an address without them."}
+		err = &AddressError{"The part before the `@` is in quotes, which others read in different ways; " +
+			"use an address without them."}
 	case !isASCII(local):
 		err = &AddressError{"The part before the `@` of a sender must be ASCII, so that every host can answer it."}
 	case strings.Contains(local, "=?") && strings.Contains(local, "?="):
 		err = &AddressError{"The part before the `@` looks like an encoded word; only display names can be encoded."}
 	case local[0] == '\'':
-		err = &AddressError{"The part before the `@` begins with an apostrophe, which others leave out; use an address without it."}
+		err = &AddressError{"The part before the `@` begins with an apostrophe, which others leave out; " +
+			"use an address without it."}
 	case !isSpelling(given, domain):
 		err = &AddressError{"The domain has characters that stand for others; write it as `" + domain + "`."}
 	default:
@@ -86,8 +89,8 @@ func newSender(name, spec string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in either case. Other spellings become
-// the same domain by the mapping of UTS 46, which not every reader does.
+// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in either case. Other spellings
+// become the same domain by the mapping of UTS 46, which not every reader does.
 func isSpelling(given, domain string) bool {
 	given = strings.ToLower(given)
 	if given == domain {
@@ -116,7 +119,8 @@ func checkSenderName(name, domain string) error {
 	case strings.ContainsAny(seen, "<>"):
 		return &AddressError{"The display name of a sender must not have `<` or `>`: others would read an address there."}
 	case strings.Contains(seen, "=?"):
-		return &AddressError{"The display name of a sender must not have `=?`, which begins an encoded word; do not encode it twice or within quotes."}
+		return &AddressError{"The display name of a sender must not have `=?`, which begins an encoded word; " +
+			"do not encode it twice or within quotes."}
 	}
 	for before, rest, found := strings.Cut(seen, "@"); found; before, rest, found = strings.Cut(rest, "@") {
 		if before == "" || strings.HasSuffix(before, " ") {
@@ -129,7 +133,8 @@ func checkSenderName(name, domain string) error {
 			end = len(rest)
 		}
 		if other, err := parseDomain(strings.Trim(rest[:end], ".-。")); err == nil && other != domain {
-			return &AddressError{"The display name of a sender must not have an address at another domain than its own, here at " + other + "."}
+			return &AddressError{"The display name of a sender must not have an address at another domain than its own, " +
+				"here at " + other + "."}
 		}
 	}
 	return nil
@@ -167,7 +172,8 @@ func readPhrase(s string) (string, error) {
 		}
 		encoded := strings.Contains(token, "=?")
 		if encoded && !isSoundWord(token) {
-			return "", &AddressError{"The display name has an encoded word that cannot be read, or that has a control character."}
+			return "", &AddressError{"The display name has an encoded word that cannot be read, " +
+				"or that has a control character."}
 		}
 		// Words that follow each other are decoded together: a character may be split over two of them.
 		if n := len(parts) - 1; encoded && n >= 0 && parts[n].encoded {
@@ -192,8 +198,8 @@ func readPhrase(s string) (string, error) {
 	return name.String(), nil
 }
 
-// isSoundWord reports whether s is one encoded word (RFC 2047 section 2) of a charset that is read and not guessed, without
-// control characters other than those by which charsets switch (RFC 2237).
+// isSoundWord reports whether s is one encoded word (RFC 2047 section 2) of a charset that is read and not guessed,
+// without control characters other than those by which charsets switch (RFC 2237).
 func isSoundWord(s string) bool {
 	w, rest, ok := cutWord(s)
 	if !ok || rest != "" || w.text == "" {
@@ -216,8 +222,10 @@ func isSoundWord(s string) bool {
 }
 
 // soundWord looks at the form of encoded words alone, which cutWord does less strictly.
-var soundWord = mime.WordDecoder{CharsetReader: func(_ string, octets io.Reader) (io.Reader, error) { return octets, nil }}
+var soundWord = mime.WordDecoder{CharsetReader: func(_ string, octets io.Reader) (io.Reader, error) {
+	return octets, nil
+}}
 
-// isSpecial reports whether a character must not stand in a display name outside of quotes. A dot must not either by RFC 5322,
-// but there it cannot be misread.
+// isSpecial reports whether a character must not stand in a display name outside of quotes. A dot must not either by
+// RFC 5322, but there it cannot be misread.
 func isSpecial(r rune) bool { return r < 0x80 && r != '.' && !isAtext(byte(r)) }

@@ -1,0 +1,210 @@
+package submission_test
+
+import (
+	"errors"
+	"fmt"
+	"net/mail"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// sendUTF8 submits with SMTPUTF8 and returns the id, or the answer as "550 5.6.0".
+func (h *house) sendUTF8(text string) (id, answer string) {
+	h.t.Helper()
+	c, err := h.client(h.token)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.Close()
+	id, err = h.send(c, &smtp.MailOptions{UTF8: true}, text, "ann@one.example")
+	if e, ok := errors.AsType[*smtp.SMTPError](err); ok {
+		return "", fmt.Sprintf("%d %d.%d.%d", e.Code, e.EnhancedCode[0], e.EnhancedCode[1], e.EnhancedCode[2])
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return id, ""
+}
+
+// isFrom fails unless the email is shown, sent and signed as of addr.
+func (h *house) isFrom(id, addr string) {
+	h.t.Helper()
+	a, err := message.ParseFrom(h.email(id).From)
+	if err != nil || a.Addr() != addr {
+		h.t.Errorf("it is shown as from %q, want %s; %v", h.email(id).From, addr, err)
+	}
+	_, o := h.outgoing(id, "one.example")
+	signing, err := h.domains.Signing(h.t.Context(), o.DomainID)
+	if err != nil || len(signing.Signers) == 0 {
+		h.t.Fatalf("signers of %s: %v, %v", addr, signing.Signers, err)
+	}
+	for _, s := range signing.Signers {
+		if s.Domain != a.Domain {
+			h.t.Errorf("what is from %s is signed by %s", addr, s.Domain)
+		}
+	}
+}
+
+// TestFromForms submits each form of a From field that readers take for different senders, and those that all read
+// alike.
+func TestFromForms(t *testing.T) {
+	text, err := os.ReadFile("../mail/message/testdata/from.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d)
+		h.domain("bücher.example")
+		taken, refused := 0, 0
+		for line := range strings.Lines(string(text)) {
+			takers, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			if !ok || takers == "#" {
+				continue
+			}
+			quoted, err := strconv.QuotedPrefix(rest)
+			if err != nil {
+				continue // of the explanation
+			}
+			value, err := strconv.Unquote(quoted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, answer := h.sendUTF8("From: " + strings.ReplaceAll(value, "\r\n", "\n") + "\nSubject: Hi\n\nHello.\n")
+			if takers != "both" && takers != "smtp" {
+				refused++
+				if answer != "550 5.6.0" {
+					t.Errorf("From: %q was answered %q, want 550 5.6.0", value, answer)
+				}
+				continue
+			}
+			taken++
+			if answer != "" {
+				t.Errorf("From: %q was answered %s", value, answer)
+				continue
+			}
+			h.isFrom(id, strings.TrimSpace(rest[len(quoted):]))
+		}
+		if taken < 40 || refused < 150 {
+			t.Errorf("%d forms were taken and %d refused; the file has more", taken, refused)
+		}
+		list, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 100})
+		if err != nil || len(list) != taken {
+			t.Errorf("%d emails, %v; %d were taken", len(list), err, taken)
+		}
+	})
+}
+
+// TestSenderHeaders submits headers that say more than once, or in more than one field, who sends.
+func TestSenderHeaders(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	h.domain("two.example")
+	const from = "From: a@acme.example\n"
+	for _, c := range []struct{ name, header, want string }{
+		{"space before the colon", "From : a@acme.example\n", "554 5.6.0"},
+		{"tab before the colon", "From\t: a@acme.example\n", "554 5.6.0"},
+		{"fold before the colon", "From\n : a@acme.example\n", "554 5.6.0"},
+		{"another with a space before the colon", from + "From : ceo@bank.example\n", "554 5.6.0"},
+		{"before it, with a space", "From : ceo@bank.example\n" + from, "554 5.6.0"},
+		{"name in quotes", "\"From\" : ceo@bank.example\n" + from, "554 5.6.0"},
+		{"NUL in the name", "From\x00: ceo@bank.example\n" + from, "554 5.6.0"},
+		{"full-width name", "\uff26rom: ceo@bank.example\n" + from, "554 5.6.0"},
+		{"space in front", " From: ceo@bank.example\n" + from, "554 5.6.0"},
+		{"tab in front", "\tFrom: ceo@bank.example\n" + from, "554 5.6.0"},
+		{"twice", from + from, "550 5.6.0"},
+		{"twice in other case", "FROM: ceo@bank.example\n" + from, "550 5.6.0"},
+		{"twice, the other empty", "From:\n" + from, "550 5.6.0"},
+		{"after others", from + "Subject: x\nfROM: ceo@bank.example\n", "550 5.6.0"},
+		{"bare CR", "From: ceo@bank.example\rFrom: a@acme.example\n", "550 5.6.11"},
+		{"bare CR after it", "From: a@acme.example\rFrom: ceo@bank.example\n", "550 5.6.11"},
+		{"bare CR in another field", from + "Subject: x\rFrom: ceo@bank.example\n", "550 5.6.11"},
+		{"bare CR before a fold", "From: CEO\r <a@acme.example>\n", "550 5.6.11"},
+		{"none", "Subject: x\n", "550 5.6.0"},
+		{"only resent", "Resent-From: a@acme.example\n", "550 5.6.0"},
+		{"only a sender", "Sender: a@acme.example\n", "550 5.6.0"},
+
+		{"another's sender", from + "Sender: ceo@bank.example\n", "550 5.6.0"},
+		{"sender at another domain of the team", from + "Sender: a@two.example\n", "550 5.6.0"},
+		{"sender below the domain", from + "Sender: a@x.acme.example\n", "550 5.6.0"},
+		{"two senders", from + "Sender: b@acme.example, ceo@bank.example\n", "550 5.6.0"},
+		{"ambiguous sender", from + "Sender: \"CEO\" <ceo@bank.example> <b@acme.example>\n", "550 5.6.0"},
+		{"empty sender", from + "Sender:\n", "550 5.6.0"},
+		{"sender twice", from + "Sender: b@acme.example\nsender: b@acme.example\n", "550 5.6.0"},
+		{"sender before", "Sender: ceo@bank.example\n" + from, "550 5.6.0"},
+		{"another's Resent-From", from + "Resent-From: ceo@bank.example\n", "550 5.6.0"},
+		{"another's second Resent-From", from + "Resent-From: b@acme.example\nResent-From: ceo@bank.example\n", "550 5.6.0"},
+		{"another's Resent-Sender", from + "Resent-Sender: ceo@bank.example\n", "550 5.6.0"},
+		{"ambiguous Resent-From", from + "Resent-From: ceo@bank.example <b@acme.example>\n", "550 5.6.0"},
+		{"two Reply-To", from + "Reply-To: x@bank.example\nReply-To: y@bank.example\n", "550 5.6.0"},
+		{"Reply-To with a control character", from + "Reply-To: x\x08@bank.example\n", "550 5.6.0"},
+		{"To with a control character", from + "To: x\x1b[2J <x@bank.example>\n", "554 5.6.0"},
+		{"NUL in To", from + "To: x\x00@bank.example\n", "554 5.6.0"},
+
+		{"sender of the same domain", from + "Sender: Mailer <m@ACME.example>\n", ""},
+		{"name as an atom", "from:a@acme.example\n", ""},
+		{"Reply-To elsewhere", from + "Reply-To: x@bank.example, \"Y\" <y@bank.example>\n", ""},
+		{"resent by the same domain", from + "Resent-From: b@acme.example\nResent-Sender: c@acme.example\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			id, answer := h.sendUTF8(c.header + "X-Other: 1\n\nHello.\n")
+			if answer != c.want {
+				t.Fatalf("it was answered %q, want %q", answer, c.want)
+			}
+			if c.want == "" {
+				h.isFrom(id, "a@acme.example")
+			}
+		})
+	}
+	// Without SMTPUTF8 a sender is ASCII.
+	for _, header := range []string{"From: Zoë <a@acme.example>\n", from + "Sender: Zoë <a@acme.example>\n"} {
+		if _, err := h.submit(h.token, header+"\nHello.\n", "ann@one.example"); code(err) != 550 {
+			t.Errorf("%q without SMTPUTF8: %v", header, err)
+		}
+	}
+}
+
+// TestForgedFields submits fields that are not the customer's to write. What is left is what others receive.
+func TestForgedFields(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	id := h.mustSubmit("From: a@acme.example\nAuthentication-Results: mx.test; dmarc=pass\n header.from=bank.example\n"+
+		"X-Postrider-Anything: 1\nx-postrider-other: 2\nReturn-Path: <ceo@bank.example>\nX-Other: kept\n\nHello.\n",
+		"ann@one.example")
+	got, _ := h.outgoing(id, "one.example")
+	m, err := mail.ReadMessage(strings.NewReader(got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range m.Header {
+		switch name {
+		case "Received", "Date", "Message-Id", "From", "X-Other":
+		default:
+			t.Errorf("the field %s is sent: %q", name, m.Header[name])
+		}
+	}
+}
+
+// TestMessageIDIsWhatIsSent submits Message-IDs that we would report in another form than hosts do.
+func TestMessageIDIsWhatIsSent(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	with := func(value string) string { return "From: a@acme.example\nMessage-ID: " + value + "\n\nHello.\n" }
+	for _, value := range []string{"<=?utf-8?q?one?=@acme.example>", "<a\x01b@acme.example>", "<a b@acme.example>",
+		"<a@acme\n .example>"} {
+		if _, err := h.submit(h.token, with(value), "ann@one.example"); code(err) != 554 {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+	for _, value := range []string{"<one@acme.example>", "\n <one@acme.example>", "<one@acme.example> (first)"} {
+		id := h.mustSubmit(with(value), "ann@one.example")
+		if e := h.email(id); e.MessageID != "<one@acme.example>" {
+			t.Errorf("%q is shown as %q", value, e.MessageID)
+		}
+	}
+}

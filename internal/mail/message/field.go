@@ -55,15 +55,17 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service may write the field: it identifies the message, its parts or its path.
+// isReserved reports whether only the service or a host on the way may write the field: it says who sends, identifies
+// the message, its parts or its path, tells what was verified, or is an option of ours.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {
-	case "from", "to", "cc", "bcc", "subject", "date", "sender", "reply-to", "dkim-signature", "received",
-		"return-path", "authentication-results":
+	case "from", "to", "cc", "bcc", "subject", "date", "sender", "reply-to", "received", "return-path", "delivered-to",
+		"authentication-results", "received-spf", "domainkey-signature",
+		"resend-idempotency-key", "postrider-idempotency-key":
 		return true
 	}
-	for _, family := range [...]string{"mime-", "content-", "resent-", "arc-"} {
+	for _, family := range [...]string{"mime-", "content-", "resent-", "arc-", "dkim-", "x-postrider-"} {
 		if strings.HasPrefix(lower, family) {
 			return true
 		}

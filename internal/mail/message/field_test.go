@@ -26,6 +26,8 @@ func TestCheckFieldRefuses(t *testing.T) {
 	for _, name := range []string{
 		"From", "to", "CC", "Bcc", "Subject", "Date", "Sender", "Reply-To", "MIME-Version", "mime-x", "Content-Type", "content-id",
 		"DKIM-Signature", "Received", "Return-Path", "Resent-From", "resent-to", "ARC-Seal", "Authentication-Results",
+		"Resent-Sender", "resent-BCC", "DomainKey-Signature", "dkim-x", "Received-SPF", "Delivered-To", "X-Postrider-Tag",
+		"x-postrider-anything", "Resend-Idempotency-Key", "Postrider-Idempotency-Key",
 	} {
 		got, ok := errors.AsType[*FieldError](CheckField(name, "x"))
 		if !ok || !got.Reserved || got.Name != name {

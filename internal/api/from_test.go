@@ -1,0 +1,175 @@
+package api
+
+import (
+	"fmt"
+	"net/mail"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// rawQuote writes a JSON string, octet by octet.
+func rawQuote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.WriteString(`\` + string(rune(c)))
+		case c < ' ' || c == 0x7f:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String() + `"`
+}
+
+// TestFromForms sends an email from each form of a sender. What is taken is one address to all who read the message,
+// in what is shown, and in the domain that signs; all else is refused with the field's name.
+func TestFromForms(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../mail/message/testdata/from.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{})
+		for _, name := range []string{"acme.example", "xn--bcher-kva.example"} {
+			if w := f.do(t, "POST /domains\n\n"+`{"name":"`+name+`"}`); w.Code/100 != 2 {
+				t.Fatalf("POST /domains: %d %s", w.Code, w.Body)
+			}
+		}
+		taken, refused := 0, 0
+		for line := range strings.Lines(string(text)) {
+			takers, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			if !ok || takers == "#" {
+				continue
+			}
+			quoted, err := strconv.QuotedPrefix(rest)
+			if err != nil {
+				continue // of the explanation
+			}
+			value, err := strconv.Unquote(quoted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !utf8.ValidString(value) {
+				continue // no JSON has it: it is repaired when the body is decoded
+			}
+			w := f.do(t, "POST /emails\n\n"+`{"from":`+rawQuote(value)+
+				`,"to":"ann@one.example","subject":"Hi","text":"Hello."}`)
+			var answer struct {
+				ID      string `json:"id"`
+				Message string `json:"message"`
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+				t.Fatalf("%q: %s: %v", value, w.Body, err)
+			}
+			if takers != "both" && takers != "api" {
+				refused++
+				// What no text may have is refused before anybody knows the field.
+				named := strings.Contains(answer.Message, "`from`") || strings.Contains(value, "\x00")
+				if w.Code != 422 || !named {
+					t.Errorf("%q: %d %s", value, w.Code, w.Body)
+				}
+				continue
+			}
+			taken++
+			if w.Code != 200 {
+				t.Errorf("%q: %d %s", value, w.Code, w.Body)
+				continue
+			}
+			f.isFrom(t, answer.ID, strings.TrimSpace(rest[len(quoted):]))
+		}
+		if taken < 30 || refused < 150 {
+			t.Errorf("%d forms were taken and %d refused; the file has more", taken, refused)
+		}
+	})
+}
+
+// isFrom fails unless the email is shown, written and signed as of addr.
+func (f *office) isFrom(t *testing.T, id, addr string) {
+	t.Helper()
+	e, err := f.Services.Emails.Get(t.Context(), f.team.ID, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := message.ParseFrom(e.From); err != nil || a.Addr() != addr {
+		t.Errorf("%s is shown as from %q, %v", addr, e.From, err)
+	}
+	o, err := f.Services.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: id, Domain: "one.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := f.Services.Emails.Compose(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mail.ReadMessage(strings.NewReader(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := m.Header.Get("From")
+	if a, err := mail.ParseAddress(from); err != nil || a.Address != addr {
+		t.Errorf("%q is of %s, and net/mail reads %q, %v", from, addr, a, err)
+	}
+	found := regexp.MustCompile(`<([^>]+)>`).FindAllStringSubmatch(from, -1)
+	if len(found) > 1 || len(found) == 1 && found[0][1] != addr {
+		t.Errorf("%q is of %s, and in brackets are %q", from, addr, found)
+	}
+	signing, err := f.Services.Domains.Signing(t.Context(), o.DomainID)
+	if err != nil || len(signing.Signers) == 0 {
+		t.Fatalf("signers of %s: %v, %v", addr, signing.Signers, err)
+	}
+	for _, s := range signing.Signers {
+		if !strings.HasSuffix(addr, "@"+s.Domain) {
+			t.Errorf("what is from %s is signed by %s", addr, s.Domain)
+		}
+	}
+}
+
+// TestReservedHeaders asks for header fields that say who sends, what was verified or which way a message took.
+func TestReservedHeaders(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t, dbtest.SQLite(t), Options{})
+	if w := f.do(t, "POST /domains\n\n"+`{"name":"acme.example"}`); w.Code/100 != 2 {
+		t.Fatalf("POST /domains: %d %s", w.Code, w.Body)
+	}
+	send := func(name, value string) (int, string) {
+		w := f.do(t, "POST /emails\n\n"+`{"from":"a@acme.example","to":"ann@one.example","subject":"Hi","text":"Hello.",`+
+			`"headers":{`+rawQuote(name)+`:`+rawQuote(value)+`}}`)
+		return w.Code, w.Body.String()
+	}
+	for _, name := range []string{"From", "fRoM", "Sender", "Reply-To", "To", "Cc", "Bcc", "Subject", "Date",
+		"DKIM-Signature", "Received", "Return-Path", "Authentication-Results", "ARC-Seal", "Received-SPF", "Delivered-To",
+		"Resent-From", "Resent-Sender", "Resent-Bcc", "MIME-Version", "Content-Type", "X-Postrider-Tag",
+		"X-Postrider-Anything", "Resend-Idempotency-Key", "Postrider-Idempotency-Key",
+		"From ", " From", "From:", "From\t", "From\r\nX", "X\r\nFrom", "Ｆrom", ""} {
+		if code, body := send(name, "ceo@bank.example"); code != 422 || !strings.Contains(body, "`headers`") {
+			t.Errorf("%q: %d %s", name, code, body)
+		}
+	}
+	for _, value := range []string{"x\r\nFrom: ceo@bank.example", "x\nSender: ceo@bank.example",
+		"x\rFrom: ceo@bank.example"} {
+		if code, body := send("X-Other", value); code != 422 || !strings.Contains(body, "`headers`") {
+			t.Errorf("%q: %d %s", value, code, body)
+		}
+	}
+	for _, name := range []string{"X-Entity-Ref-ID", "In-Reply-To", "References", "List-Unsubscribe", "Auto-Submitted",
+		"Feedback-ID", "Message-ID"} {
+		if code, body := send(name, "<x@acme.example>"); code != 200 {
+			t.Errorf("%q: %d %s", name, code, body)
+		}
+	}
+}

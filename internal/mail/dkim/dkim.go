@@ -2,8 +2,8 @@
 //
 // Invariants:
 //   - Signatures are relaxed/relaxed with SHA-256, over the whole body and never over a part of it.
-//   - From and the other fields that a reader sees are signed once more than they occur, so that adding a second one
-//     breaks the signature (RFC 6376 section 8.15).
+//   - From and the other fields that a reader sees are named once more than they occur, also when they are absent, so
+//     that adding one breaks the signature (RFC 6376 section 8.15).
 //   - A message is canonicalised and its body hashed once, however many keys sign it.
 //   - Private keys leave a Key only by Marshal; nothing here prints or logs them.
 //

@@ -180,6 +180,61 @@ func TestSignCovers(t *testing.T) {
 	}
 }
 
+// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody might who sends it again to others: those that
+// it has, once more, and those that it has not.
+func TestSignCoversWhatIsAbsent(t *testing.T) {
+	t.Parallel()
+	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"
+	const full = "From: ann@example.com\r\nReply-To: ann@example.com\r\nSender: ann@example.com\r\n" +
+		"To: bob@example.net\r\nCc: cid@example.net\r\nSubject: Hello\r\nDate: Wed, 4 Mar 2026 05:06:07 +0000\r\n" +
+		"Message-ID: <1@example.com>\r\nIn-Reply-To: <0@example.com>\r\nReferences: <0@example.com>\r\n" +
+		"MIME-Version: 1.0\r\nContent-Type: text/plain\r\n" +
+		"Content-Transfer-Encoding: 7bit\r\nContent-Disposition: inline\r\nList-ID: <l.example.com>\r\n" +
+		"List-Unsubscribe: <https://example.com/u>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n\r\nPay Bob.\r\n"
+	always := []string{"From: eve@example.org", "from: eve@example.org", "Reply-To: eve@example.org",
+		"Sender: eve@example.org",
+		"To: eve@example.org", "Cc: eve@example.org", "Subject: Urgent", "SUBJECT:", "Date: Thu, 5 Mar 2026 05:06:07 +0000",
+		"Message-ID: <2@example.com>", "In-Reply-To: <3@example.com>", "References: <3@example.com>",
+		"MIME-Version: 1.0",
+		"Content-Type: text/html", "Content-Transfer-Encoding: base64"}
+	whenPresent := []string{"Content-Disposition: attachment", "List-Unsubscribe: <https://example.org/u>",
+		"List-Unsubscribe-Post: List-Unsubscribe=One-Click"}
+	onTheWay := []string{"Received: from a by b", "Return-Path: <x@example.com>", "X-Spam: no"}
+	for name, msg := range map[string]string{"minimal": minimal, "full": full} {
+		signed := string(sign(t, []byte(msg)))
+		added := func(field string) (before, within, after string) {
+			first := strings.Index(signed, "\r\nFrom:") + len("\r\n")
+			end := strings.Index(signed, "\r\n\r\n") + len("\r\n")
+			return field + "\r\n" + signed, signed[:first] + field + "\r\n" + signed[first:],
+				signed[:end] + field + "\r\n" + signed[end:]
+		}
+		try := func(field string, broken int) {
+			before, within, after := added(field)
+			for where, changed := range map[string]string{"before": before, "within": within, "after": after} {
+				if problems := verify(t, []byte(changed)); len(problems) != broken {
+					t.Errorf("%s: with %q %s %d signatures are broken, want %d: %v", name, field, where, len(problems),
+						broken, problems)
+				}
+			}
+		}
+		for _, field := range always {
+			try(field, 2)
+		}
+		for _, field := range whenPresent {
+			try(field, map[string]int{"minimal": 0, "full": 2}[name])
+		}
+		for _, field := range onTheWay {
+			try(field, 0)
+		}
+		// What was signed cannot be taken away either.
+		for line := range strings.Lines(msg[:strings.Index(msg, "\r\n\r\n")+2]) {
+			if problems := verify(t, []byte(strings.Replace(signed, "\n"+line, "\n", 1))); len(problems) != 2 {
+				t.Errorf("%s: without %q: %v", name, line, problems)
+			}
+		}
+	}
+}
+
 func TestSignField(t *testing.T) {
 	t.Parallel()
 	msg := []byte("From: a@example.com\r\nSubject: x\r\nX-A: 1\r\nReferences: <1@x>\r\nReferences: <2@x>\r\n\r\nHi\r\n")
@@ -189,7 +244,8 @@ func TestSignField(t *testing.T) {
 	}
 	before, signature, _ := strings.Cut(string(got), " b=")
 	want := "DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed;\r\n d=example.com;\r\n s=s1; t=1772600767;\r\n" +
-		" h=From:From:Subject:Subject:References:References;\r\n bh=SWhoxEd0Sgol3iuzVq1Zr6EFhGTeBtImdOpchRmJk5M=;\r\n"
+		" h=From:From:Reply-To:Sender:To:Cc:Subject:Subject:Date:Message-ID:\r\n" +
+		"  In-Reply-To:References:References:References:MIME-Version:Content-Type:\r\n  Content-Transfer-Encoding;\r\n bh=SWhoxEd0Sgol3iuzVq1Zr6EFhGTeBtImdOpchRmJk5M=;\r\n"
 	if diff := cmp.Diff(want[:strings.Index(want, "bh=")], before[:strings.Index(before, "bh=")]); diff != "" {
 		t.Errorf("field (-want +got):\n%s", diff)
 	}

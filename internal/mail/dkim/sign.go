@@ -28,27 +28,45 @@ const wrapAt = 76
 
 // signedFields are the fields that a signature covers, in the order of its h= tag. They are what a reader sees or
 // answers to, and what describes the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received and the
-// like belong to the way, not to the message.
+// like belong to the way, not to the message; Resent- fields belong to whoever sends it again, and stand before ours.
+//
+// What is sealed cannot be added by somebody who sends a signed message to others: the fields that a reader
+// sees, those that put a message into a conversation (In-Reply-To, References), and those that say how the body is
+// read: a Content-Type that was not there makes a page of a text, or hides parts of it.
+//
+// Other fields are closed only where they occur. Lists that pass a message on unchanged add List- fields of their own,
+// and must not break the signature by that; an unsubscribe link that was added counts for nothing, because readers
+// follow only those that a signature covers (RFC 8058 section 4). Those that describe the body as a file, or the kind
+// of a message, change nothing in what it says.
 var signedFields = []signedField{
-	{"From", true}, {"Reply-To", true}, {"To", true}, {"Cc", true}, {"Subject", true}, {"Date", true},
-	{"Message-ID", true}, {"Sender", false}, {"In-Reply-To", false}, {"References", false},
-	{"MIME-Version", true}, {"Content-Type", true}, {"Content-Transfer-Encoding", true},
-	{"Content-Disposition", false}, {"Content-ID", false}, {"Content-Description", false},
-	{"List-ID", false}, {"List-Help", false}, {"List-Unsubscribe", true}, {"List-Unsubscribe-Post", true},
-	{"List-Subscribe", false}, {"List-Post", false}, {"List-Owner", false}, {"List-Archive", false},
-	{"Auto-Submitted", false}, {"Feedback-ID", false},
+	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
+	{"Date", sealed}, {"Message-ID", sealed}, {"In-Reply-To", sealed}, {"References", sealed},
+	{"MIME-Version", sealed}, {"Content-Type", sealed}, {"Content-Transfer-Encoding", sealed},
+	{"Content-Disposition", closed}, {"Content-ID", open}, {"Content-Description", open},
+	{"List-ID", open}, {"List-Help", open}, {"List-Unsubscribe", closed}, {"List-Unsubscribe-Post", closed},
+	{"List-Subscribe", open}, {"List-Post", open}, {"List-Owner", open}, {"List-Archive", open},
+	{"Auto-Submitted", open}, {"Feedback-ID", open},
 }
 
-// signedField is a field to sign. once says that a message has it at most once: if it is there at all, the signature
-// names it one time more, so that another cannot be added.
+// signedField is a field to sign.
 type signedField struct {
-	name string
-	once bool
+	name     string
+	coverage coverage
 }
+
+// coverage is how often the h= tag names a field. Once more than it occurs says that there is no further one, so that
+// another breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
+type coverage int
+
+const (
+	open   coverage = iota // as often as it occurs
+	closed                 // once more than it occurs, if it occurs
+	sealed                 // once more than it occurs, also if it does not
+)
 
 // Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each ended by CRLF.
-// They go before msg, which stays as it is. Lines of msg should end with CRLF; an LF alone is signed as the CRLF that it
-// becomes on the wire. Without signers the result is empty.
+// They go before msg, which stays as it is. Lines of msg should end with CRLF; an LF alone is signed as the CRLF that
+// it becomes on the wire. Without signers the result is empty.
 func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	if len(signers) == 0 {
 		return nil, nil
@@ -108,7 +126,7 @@ func canonicalize(msg []byte) (canonical, error) {
 		if i == 0 && found == 0 {
 			return canonical{}, ErrNoFrom
 		}
-		if found > 0 && signedFields[i].once {
+		if c := signedFields[i].coverage; c == sealed || c == closed && found > 0 {
 			found++
 		}
 		for range found {

@@ -58,6 +58,12 @@ type office struct {
 // newOffice builds it from the true services. Domains count as verified without DNS.
 func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	t.Helper()
+	return newOfficeOn(t, d, o, nil)
+}
+
+// newOfficeOn is newOffice with domains that are verified by asking dns, unless that is nil.
+func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver) *office {
+	t.Helper()
 	f := &office{d: d, keys: map[string]string{}, log: &strings.Builder{}}
 	quiet := slog.New(slog.DiscardHandler)
 	must := func(err error) {
@@ -76,7 +82,8 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
 	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed25519",
-		TrustDomains: true}, d, queue, hall, secrets, resolve.Fake{}, quiet)}
+		Hosts: []string{"mx.postrider.test", "api.postrider.test"}, ManagedDomain: "inbox.postrider.test",
+		SandboxDomains: []string{"resend.dev"}, TrustDomains: dns == nil}, d, queue, hall, secrets, dns, quiet)}
 	s.Teams = teams.New(d, quiet, s.Domains.Exists)
 	s.Suppressions = suppressions.New(d, hall)
 	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: queue,
@@ -99,6 +106,9 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	hall.Listen(s.Live)
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"}, PublicURL: "https://postrider.test"},
 		receiving.Parts{DB: d, Hallway: hall, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: quiet})
+	if dns != nil {
+		f.work(t, jobs.NewRunner(d, queue, quiet, time.Second), s.Domains.Kind())
+	}
 
 	for _, name := range []string{"full", "other", "suspended"} {
 		team, err := s.Teams.Create(context.Background(), name, "")
@@ -120,6 +130,20 @@ func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(f.log, nil)))
 	f.API = New(o)
 	return f
+}
+
+// work has jobs of a kind worked until the test ends.
+func (f *office) work(t testing.TB, r *jobs.Runner, k jobs.Kind) {
+	r.Handle(k)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // remember has requests logged, each before the next one.

@@ -9,6 +9,12 @@
 // [judge] decides all of that and is pure; looking up happens in a job, outside any transaction, and an answer that
 // could not be had changes nothing.
 //
+// # Proof
+//
+// Of all records only that of the domain's own DKIM key has a value that no other team was given, so it alone shows that the
+// team rules the domain's DNS. Every capability needs it: sending, receiving and tracking. The others say that mail and links are led
+// here, and many names are that are not the team's: the hosts of others' return paths, domains whose owners have left.
+//
 // # Invariants
 //
 // A name belongs to one team, by a unique index; a claim holds a placeholder until it is proven. Private keys are sealed in
@@ -90,7 +96,7 @@ type keyRow struct {
 // check is what is known of one record.
 type check struct {
 	Status Status `json:"status"`
-	Since  int64  `json:"since,omitempty"` // microseconds; of a temporary failure
+	Since  int64  `json:"since,omitempty"` // microseconds; of a temporary failure, 0 when it was not looked for since
 }
 
 // Record is a DNS record that the domain's owner installs.
@@ -115,6 +121,8 @@ type Config struct {
 	Selector        string // of the RSA key
 	SelectorEd25519 string
 	CAAIssuer       string
+	Hosts           []string // the operator's own hosts, beside those of the regions
+	ManagedDomain   string   // below which each team has a name; empty when there is none
 	SandboxDomains  []string
 	SandboxSend     bool // anyone may be written to from a sandbox domain
 	TrustDomains    bool // domains count as verified without DNS
@@ -161,18 +169,24 @@ func (c *Config) Records(d *Domain) []Record {
 	var all []Record
 	add := func(key, kind, typ, name, fqdn, value string, priority int) {
 		status := d.checks[key].Status
-		if status == "" {
+		switch {
+		case key == proof && d.excused():
+			status = TemporaryFailure
+		case status == "":
 			status = NotStarted
 		}
 		all = append(all, Record{key, kind, name, fqdn, typ, value, priority, status})
 	}
+	dkim := func(key, selector, record string) {
+		add(key, "DKIM", "TXT", relative(selector+"._domainkey"), selector+"._domainkey."+d.Name, record, 0)
+	}
 	if d.Sending {
-		add("mx", "SPF", "MX", relative(d.ReturnPath), d.ReturnPath+"."+d.Name, r.BounceHost, 10)
-		add("spf", "SPF", "TXT", relative(d.ReturnPath), d.ReturnPath+"."+d.Name, "v=spf1 include:"+r.SPFInclude+" ~all", 0)
-		for _, k := range []struct{ key, selector, record string }{{"dkim", c.Selector, d.rsa.record},
-			{"dkim-ed25519", c.SelectorEd25519, d.ed25519.record}} {
-			add(k.key, "DKIM", "TXT", relative(k.selector+"._domainkey"), k.selector+"._domainkey."+d.Name, k.record, 0)
-		}
+		add("mx", "SPF", "MX", relative(d.ReturnPath), d.returnPathHost(), r.BounceHost, 10)
+		add("spf", "SPF", "TXT", relative(d.ReturnPath), d.returnPathHost(), "v=spf1 include:"+r.SPFInclude+" ~all", 0)
+	}
+	dkim(proof, c.Selector, d.rsa.record)
+	if d.Sending {
+		dkim("dkim-ed25519", c.SelectorEd25519, d.ed25519.record)
 	}
 	if d.Receiving {
 		name := below
@@ -190,9 +204,30 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
+// proof is the record of the RSA key. Only this team was given its value, so whoever installs it rules the domain's DNS and
+// gives the domain to this team. The values of all other records are the same for all teams and prove nothing.
+const proof = "dkim"
+
+// unproved stands among the checks of a domain that received mail before the proof was asked for, until it is proved or
+// 72 hours have passed.
+const unproved = "unproved"
+
+// proved reports whether the proof is there, or has gone missing lately.
+func (d *Domain) proved() bool {
+	s := d.checks[proof].Status
+	return s == Verified || s == TemporaryFailure
+}
+
+// excused reports whether the domain may receive without the proof for now.
+func (d *Domain) excused() bool {
+	return !d.proved() && d.checks[unproved].Status == TemporaryFailure
+}
+
+func (d *Domain) returnPathHost() string { return d.ReturnPath + "." + d.Name }
+
 // TrackingHost is the host of tracked links, empty while its record is not verified.
 func (d *Domain) TrackingHost() string {
-	if d.TrackingSubdomain == "" || d.checks["tracking"].Status != Verified {
+	if d.TrackingSubdomain == "" || d.checks["tracking"].Status != Verified || !d.proved() {
 		return ""
 	}
 	return d.TrackingSubdomain + "." + d.Name
@@ -203,18 +238,28 @@ func (d *Domain) TrackingHost() string {
 func (d *Domain) groups() [][]string {
 	var all [][]string
 	if d.Sending {
-		all = append(all, []string{"mx", "spf", "dkim"})
+		all = append(all, forSending)
 	}
 	if d.Receiving {
-		all = append(all, []string{"receiving"})
+		all = append(all, d.forReceiving())
 	}
 	return all
 }
 
-// MaySend reports whether mail may leave from the domain: its sending records are verified, or have gone missing lately.
-func (d *Domain) MaySend() bool {
-	return d.Sending && d.groupStatus([]string{"mx", "spf", "dkim"}) == Verified
+var forSending = []string{"mx", "spf", proof}
+
+func (d *Domain) forReceiving() []string {
+	if d.excused() {
+		return []string{"receiving", unproved}
+	}
+	return []string{"receiving", proof}
 }
+
+// MaySend reports whether mail may leave from the domain: its sending records are verified, or have gone missing lately.
+func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
+
+// MayReceive reports whether all mail for the domain is its team's, by the records of receiving.
+func (d *Domain) MayReceive() bool { return d.Receiving && d.groupStatus(d.forReceiving()) == Verified }
 
 func (d *Domain) groupStatus(keys []string) Status {
 	count := map[Status]int{}

@@ -23,9 +23,25 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	for key, f := range found {
 		d.checks[key] = next(d.checks[key], f, d.VerifySince, now)
 	}
+	if f, asked := found[proof]; asked {
+		d.excuse(f, now)
+	}
 	d.Status = d.overall()
 	d.CheckedAt = now
 	return d
+}
+
+// excuse counts how long the domain has received without its proof. Here no answer counts as none, so that this has an end.
+func (d *Domain) excuse(f finding, now time.Time) {
+	c, ok := d.checks[unproved]
+	if !ok {
+		return
+	}
+	if c = next(c, absent, now, now); f == present || c.Status != TemporaryFailure {
+		delete(d.checks, unproved)
+		return
+	}
+	d.checks[unproved] = c
 }
 
 // next is one record's step.
@@ -43,6 +59,9 @@ func next(c check, f finding, since, now time.Time) check {
 	case Verified:
 		return check{TemporaryFailure, now.UnixMicro()}
 	case TemporaryFailure:
+		if c.Since == 0 {
+			return check{TemporaryFailure, now.UnixMicro()}
+		}
 		if now.Sub(time.UnixMicro(c.Since)) > patience {
 			return check{Status: Failed}
 		}

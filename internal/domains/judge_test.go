@@ -70,7 +70,15 @@ func TestOverall(t *testing.T) {
 		{"sending is there and receiving is not", true, true, with(all(Verified), "receiving", Pending), PartiallyVerified, true},
 		{"receiving was just enabled", true, true, all(Verified), PartiallyVerified, true},
 		{"receiving failed", true, true, with(all(Verified), "receiving", Failed), PartiallyFailed, true},
-		{"only receiving", false, true, map[string]check{"receiving": {Status: Verified}}, Verified, false},
+		{"receiving without the proof", true, true, with(with(all(Verified), "dkim", Pending), "receiving", Verified), Pending, false},
+		{"only receiving", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Verified}}, Verified, false},
+		{"only receiving, without the proof", false, true, map[string]check{"receiving": {Status: Verified}}, Pending, false},
+		{"only receiving, and the proof has failed", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Failed}},
+			Failed, false},
+		{"received before the proof was asked for", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Failed},
+			unproved: {Status: TemporaryFailure}}, Verified, false},
+		{"which is no reason to send", true, true, with(with(with(all(Verified), "dkim", Pending), "receiving", Verified), unproved, TemporaryFailure),
+			PartiallyVerified, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := Domain{Sending: c.sending, Receiving: c.receiving, checks: c.checks}
@@ -78,6 +86,28 @@ func TestOverall(t *testing.T) {
 				t.Errorf("%s, may send %v; want %s, %v", got, d.MaySend(), c.want, c.maySend)
 			}
 		})
+	}
+}
+
+// A domain that received before the proof was asked for goes on for 72 hours after the first look, whether DNS answers or not.
+func TestExcuse(t *testing.T) {
+	d := Domain{Receiving: true, VerifySince: t0.Add(-90 * 24 * time.Hour),
+		checks: map[string]check{"receiving": {Status: Verified}, unproved: {Status: TemporaryFailure}}}
+	for _, f := range []finding{absent, unknown} {
+		found := map[string]finding{"receiving": present, "dkim": f}
+		first := judge(d, found, t0)
+		last := judge(judge(first, found, t0.Add(71*time.Hour)), map[string]finding{"receiving": unknown}, t0.Add(100*time.Hour))
+		if !d.MayReceive() || !first.MayReceive() || !last.MayReceive() {
+			t.Errorf("stops at once: %v, %v, %v", d.checks, first.checks, last.checks)
+		}
+		if over := judge(last, found, t0.Add(73*time.Hour)); over.MayReceive() {
+			t.Errorf("goes on: %+v", over.checks)
+		}
+		proved := judge(first, map[string]finding{"receiving": present, "dkim": present}, t0.Add(time.Hour))
+		if lost := judge(proved, map[string]finding{"dkim": absent}, t0.Add(2*time.Hour)); !proved.MayReceive() || !lost.MayReceive() ||
+			lost.checks["dkim"].Status != TemporaryFailure || len(lost.checks) != 2 {
+			t.Errorf("proved: %+v, and then lost: %+v", proved.checks, lost.checks)
+		}
 	}
 }
 
@@ -156,6 +186,15 @@ func TestRecordSets(t *testing.T) {
 	if d := cmp.Diff(want, shape(d)); d != "" {
 		t.Error("apex:", d)
 	}
+	d.Sending, d.Receiving = false, true
+	want = []string{
+		"DKIM TXT postrider._domainkey postrider._domainkey.example.com rsa",
+		"Receiving MX example.com example.com in.host.example",
+	}
+	if d := cmp.Diff(want, shape(d)); d != "" {
+		t.Error("only receiving:", d)
+	}
+	d.Sending = true
 	d.Name, d.ReturnPath, d.Region, d.Receiving, d.TrackingSubdomain = "mail.example.co.uk", "bounce", "eu-west-1", true, "links"
 	d.checks = map[string]check{"caa": {Status: Pending}}
 	want = []string{

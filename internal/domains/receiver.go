@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 )
 
 // Receiver is what taking mail for a host needs to know of it.
 type Receiver struct {
 	TeamID     string
 	DomainID   string
-	CatchAll   bool // a verified receiving domain: every local part of it is the team's
+	CatchAll   bool // a proved receiving domain: every local part of it is the team's
 	ReturnPath bool // the host of a domain's return paths
 }
 
@@ -40,21 +39,23 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	return to, nil
 }
 
+// receiverAt finds the host among the domains and among the hosts of return paths. A host that is both, for two teams, is the one
+// whose bounces come back there: the domain at its name cannot have been proved after that.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
-	d, err := domainOwned(ctx, r, host)
-	switch {
-	case err == nil && d.Receiving && d.groupStatus([]string{"receiving"}) == Verified:
-		return Receiver{TeamID: d.TeamID, DomainID: d.ID, CatchAll: true}, nil
-	case err != nil && fault.KindOf(err) != fault.NotFound:
+	label, parent, _ := strings.Cut(host, ".")
+	all, err := domainsNamed(ctx, r, host, parent)
+	if err != nil {
 		return Receiver{}, err
 	}
-	label, name, _ := strings.Cut(host, ".")
-	d, err = domainOwned(ctx, r, name)
+	at, above := all[host], all[parent]
+	bounces := above.Sending && above.ReturnPath == label
 	switch {
-	case err == nil && d.Sending && d.ReturnPath == label:
-		return Receiver{TeamID: d.TeamID, DomainID: d.ID, ReturnPath: true}, nil
-	case err != nil && fault.KindOf(err) != fault.NotFound:
-		return Receiver{}, err
+	case bounces && above.MaySend() && above.TeamID != at.TeamID:
+		return Receiver{TeamID: above.TeamID, DomainID: above.ID, ReturnPath: true}, nil
+	case at.MayReceive():
+		return Receiver{TeamID: at.TeamID, DomainID: at.ID, CatchAll: true}, nil
+	case bounces:
+		return Receiver{TeamID: above.TeamID, DomainID: above.ID, ReturnPath: true}, nil
 	}
 	return Receiver{}, nil
 }

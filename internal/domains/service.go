@@ -395,7 +395,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if err != nil {
 		return Signing{}, err
 	}
-	g := Signing{Name: d.Name, ReturnPathHost: d.ReturnPath + "." + d.Name, TLS: d.TLS}
+	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS}
 	for _, k := range []struct {
 		check, selector string
 		row             keyRow

@@ -92,6 +92,19 @@ func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) 
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
 }
 
+// domainsNamed are the domains that have one of the names, by their names, whoever's they are: an incoming message is for a host, and
+// the host says whose it is.
+func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
+	list, args := db.In(nil, names)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM domains WHERE name IN `+list+` AND NOT placeholder`, args...)
+	all, err := db.Collect(rows, err, scan)
+	named := make(map[string]Domain, len(all))
+	for _, d := range all {
+		named[d.Name] = d
+	}
+	return named, err
+}
+
 func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Domain, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM domains WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}, p, scan)

@@ -1,0 +1,247 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+)
+
+// zone is DNS that changes while it is asked.
+type zone struct {
+	mu sync.Mutex
+	resolve.Fake
+}
+
+func newZone() *zone {
+	return &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}, CNAMERecords: map[string]string{}}}
+}
+
+func (z *zone) MX(ctx context.Context, name string) ([]resolve.MX, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.Fake.MX(ctx, name)
+}
+
+func (z *zone) TXT(ctx context.Context, name string) ([]string, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.Fake.TXT(ctx, name)
+}
+
+func (z *zone) CNAME(ctx context.Context, name string) (string, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.Fake.CNAME(ctx, name)
+}
+
+// pointMX has the mail of a name come here, as the return paths of customers do, and domains whose owners have left.
+func (z *zone) pointMX(name, host string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.MXRecords[name] = []resolve.MX{{Host: host, Pref: 10}}
+}
+
+// install enters the records of a domain, as its owner does who rules its DNS.
+func (z *zone) install(root string, d shownDomain) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, r := range d.Records {
+		name := r.Name
+		if !strings.HasSuffix(name, root) {
+			name += "." + root
+		}
+		switch r.Type {
+		case "MX":
+			z.MXRecords[name] = []resolve.MX{{Host: r.Value, Pref: uint16(r.Priority)}}
+		case "TXT":
+			z.TXTRecords[name] = append(z.TXTRecords[name], r.Value)
+		case "CNAME":
+			z.CNAMERecords[name] = r.Value
+		}
+	}
+}
+
+// shownDomain is what of an answer these tests look at.
+type shownDomain struct {
+	ID      string       `json:"id"`
+	Name    string       `json:"name"`
+	Status  string       `json:"status"`
+	Records []recordWire `json:"records"`
+}
+
+// call makes a request of a key's and returns the status and the answer.
+func (f *office) call(t *testing.T, key, request, body string) (int, shownDomain, string) {
+	t.Helper()
+	w := f.do(t, request+"\nAuthorization: "+key+"\n\n"+body)
+	var d shownDomain
+	if w.Code < 300 {
+		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
+			t.Fatalf("%s: %v in %s", request, err, w.Body)
+		}
+	}
+	return w.Code, d, w.Body.String()
+}
+
+// add adds a domain, which must be accepted.
+func (f *office) add(t *testing.T, key, body string) shownDomain {
+	t.Helper()
+	code, d, text := f.call(t, key, "POST /domains", body)
+	if code != 201 {
+		t.Fatalf("%s adds %s: %d %s", key, body, code, text)
+	}
+	return d
+}
+
+func (d *shownDomain) record(kind, typ string) string {
+	for _, r := range d.Records {
+		if r.Record == kind && r.Type == typ {
+			return r.Status
+		}
+	}
+	return ""
+}
+
+// looked asks for verification and returns the domain once it is as done says.
+func (f *office) looked(t *testing.T, key, id, what string, done func(shownDomain) bool) shownDomain {
+	t.Helper()
+	if code, _, text := f.call(t, key, "POST /domains/"+id+"/verify", ""); code != 200 {
+		t.Fatalf("verify: %d %s", code, text)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(30 * time.Second); ; {
+		_, d, text := f.call(t, key, "GET /domains/"+id, "")
+		if done(d) {
+			return d
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("not in time: %s: %s", what, text)
+		}
+	}
+}
+
+func isVerified(d shownDomain) bool { return d.Status == "verified" }
+
+// port25 serves receiving at a port of this machine until the test ends.
+func (f *office) port25(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	server := smtpserver.New(smtpserver.Config{MaxSize: 1 << 20}, f.Services.Receiving, slog.New(slog.DiscardHandler))
+	go func() { ended <- server.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// mail sends a message by SMTP and returns the code of the answer.
+func mail(t *testing.T, addr, to string) int {
+	t.Helper()
+	c, err := smtp.Dial(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = c.SendMail("ca@issuer.example", []string{to}, strings.NewReader("Subject: Confirm\r\n\r\nThe code is 12345.\r\n"))
+	if refused, ok := err.(*smtp.SMTPError); ok {
+		return refused.Code
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return 250
+}
+
+// received counts what the team of a key has received.
+func (f *office) received(t *testing.T, key string) int {
+	t.Helper()
+	w := f.do(t, "GET /emails/receiving\nAuthorization: "+key)
+	var list struct{ Data []json.RawMessage }
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return len(list.Data)
+}
+
+const onlyReceiving = `{"name":"%s","capabilities":{"sending":"disabled","receiving":"enabled"}}`
+
+// An MX record leads here from many names that are not the team's: the return path hosts of all that send, and domains whose
+// owners have left. It proves nothing; only the record of the key that this team alone was given does.
+func TestMailIsNotHijacked(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		f := newOfficeOn(t, d, Options{}, dns)
+		addr := f.port25(t)
+
+		// The other team comes first, while the return path host is nobody's.
+		stolen := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
+		left := f.add(t, "other", fmt.Sprintf(onlyReceiving, "left.example"))
+		both := f.add(t, "other", `{"name":"gone.example","capabilities":{"receiving":"enabled"}}`)
+		acme := f.add(t, "full", `{"name":"acme.example"}`)
+		dns.install("acme.example", acme)
+		f.looked(t, "full", acme.ID, "the owner's domain is verified", isVerified)
+		dns.pointMX("left.example", "inbound.postrider.test")
+		dns.pointMX("send.acme.example", "inbound.postrider.test")
+		dns.pointMX("gone.example", "inbound.postrider.test")
+		dns.pointMX("send.gone.example", "bounces.postrider.test")
+		dns.install("gone.example", shownDomain{Records: []recordWire{{Name: "send", Type: "TXT", Value: "v=spf1 include:spf.postrider.test ~all"}}})
+		for _, taken := range []shownDomain{stolen, left, both} {
+			after := f.looked(t, "other", taken.ID, "the MX record is found", func(d shownDomain) bool {
+				return d.record("Receiving", "MX") == "verified" && d.record("DKIM", "TXT") != "not_started"
+			})
+			if after.Status != "pending" || after.record("DKIM", "TXT") != "pending" {
+				t.Errorf("%s is %s without proof: %+v", taken.Name, after.Status, after.Records)
+			}
+			if code := mail(t, addr, "admin@"+taken.Name); code != 550 {
+				t.Errorf("mail for admin@%s: %d", taken.Name, code)
+			}
+		}
+		if n := f.received(t, "other"); n != 0 {
+			t.Errorf("the other team reads %d emails of domains that are not its own", n)
+		}
+
+		// Receiving that is enabled later needs the same proof, and with it mail comes in.
+		own := f.add(t, "full", fmt.Sprintf(onlyReceiving, "in.acme.example"))
+		dns.install("acme.example", own)
+		f.looked(t, "full", own.ID, "a domain that only receives is verified", isVerified)
+		if code, _, text := f.call(t, "full", "PATCH /domains/"+acme.ID, `{"capabilities":{"receiving":"enabled"}}`); code != 200 {
+			t.Fatal(text)
+		}
+		if code := mail(t, addr, "admin@acme.example"); code != 550 {
+			t.Errorf("mail comes in before the MX record is found: %d", code)
+		}
+		dns.pointMX("acme.example", "inbound.postrider.test")
+		f.looked(t, "full", acme.ID, "receiving is verified too", isVerified)
+		for _, to := range []string{"admin@in.acme.example", "admin@acme.example"} {
+			if code := mail(t, addr, to); code != 250 {
+				t.Errorf("mail for %s: %d", to, code)
+			}
+		}
+		if n := f.received(t, "full"); n != 2 {
+			t.Errorf("%d emails received", n)
+		}
+	})
+}

@@ -245,3 +245,82 @@ func TestMailIsNotHijacked(t *testing.T) {
 		}
 	})
 }
+
+// The names that follow from a domain are its team's, and the operator's are the operator's, however they are written.
+func TestNamesOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		f := newOfficeOn(t, d, Options{}, dns)
+		squatted := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
+		acme := ""
+		for name, body := range map[string]string{
+			"acme.example":              `{"name":"acme.example","tracking_subdomain":"links"}`,
+			"xn--mnchen-3ya.example":    `{"name":"münchen.example"}`,
+			"in.postrider-user.example": fmt.Sprintf(onlyReceiving, "in.postrider-user.example"),
+		} {
+			own := f.add(t, "full", body) // though the other team has added the return path host before
+			if name == "acme.example" {
+				acme = own.ID
+			}
+			dns.install(name[strings.LastIndex(name[:strings.LastIndexByte(name, '.')], ".")+1:], own)
+			f.looked(t, "full", own.ID, name+" is verified", func(d shownDomain) bool {
+				return isVerified(d) && (len(d.Records) < 5 || d.record("Tracking", "CNAME") == "verified")
+			})
+		}
+		later := f.add(t, "other", `{"name":"postrider-user.example"}`)
+		dns.install("acme.example", squatted)
+		dns.pointMX("send.acme.example", "bounces.postrider.test")
+		f.looked(t, "other", squatted.ID, "the squatter was looked at", func(d shownDomain) bool { return d.Status == "pending" })
+
+		for _, path := range []string{"/domains", "/domains/claim"} {
+			for _, name := range []string{"SEND.Acme.Example.", "below.send.acme.example", "links.acme.example", "a.links.acme.example",
+				"send.münchen.example", "send.MÜNCHEN.example.", "send.xn--mnchen-3ya.example", "send。münchen。example", "x.send.XN--MNCHEN-3YA.example"} {
+				f.refused(t, "POST "+path, `{"name":"`+name+`"}`, 403, "of another team's domain")
+			}
+			for _, name := range []string{"mx.postrider.test", "MX.Postrider.test.", "api.postrider.test", "bounces.postrider.test",
+				"inbound.postrider.test", "links.postrider.test", "inbox.postrider.test", "team.inbox.postrider.test", "a.b.inbox.postrider.test",
+				"send.resend.dev"} {
+				f.refused(t, "POST "+path, `{"name":"`+name+`"}`, 422, "belongs to this service")
+			}
+		}
+		for _, c := range []struct {
+			request, body string
+			code          int
+			words         string
+		}{
+			{"POST /domains", `{"name":"postrider.test","custom_return_path":"Bounces"}`, 422, "`custom_return_path`"},
+			{"POST /domains", `{"name":"postrider.test","custom_return_path":"inbox"}`, 422, "`custom_return_path`"},
+			{"POST /domains", `{"name":"postrider.test","tracking_subdomain":"LINKS"}`, 422, "`tracking_subdomain`"},
+			{"PATCH /domains/" + later.ID, `{"tracking_subdomain":"in"}`, 403, "`tracking_subdomain`"},
+			{"PATCH /domains/" + squatted.ID, `{"capabilities":{"sending":"enabled"}}`, 403, "send.acme.example"},
+		} {
+			f.refused(t, c.request, c.body, c.code, c.words)
+		}
+		if code, _, text := f.call(t, "other", "DELETE /domains/"+later.ID, ""); code != 200 {
+			t.Fatal(text)
+		}
+		for _, field := range []string{"custom_return_path", "tracking_subdomain"} {
+			f.refused(t, "POST /domains", `{"name":"postrider-user.example","`+field+`":"in"}`, 403, "`"+field+"`")
+		}
+
+		// What is above and below is nobody's yet, and a team may have a domain at a host of its own.
+		f.add(t, "other", `{"name":"mail.acme.example"}`)
+		f.add(t, "other", `{"name":"postrider-user.example"}`)
+		f.add(t, "full", `{"name":"links.acme.example"}`)
+
+		// What its owner gives up is free.
+		if code, _, text := f.call(t, "full", "DELETE /domains/"+acme, ""); code != 200 {
+			t.Fatal(text)
+		}
+		f.add(t, "other", `{"name":"a.links.acme.example"}`)
+	})
+}
+
+// refused makes a request of the other team's that must be refused with words of the reason.
+func (f *office) refused(t *testing.T, request, body string, code int, words string) {
+	t.Helper()
+	if got, _, text := f.call(t, "other", request, body); got != code || !strings.Contains(text, words) || !strings.Contains(text, "validation_error") {
+		t.Errorf("%s %s: %d %s, want %d with %q", request, body, got, text, code, words)
+	}
+}

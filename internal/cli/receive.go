@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/events"
@@ -43,6 +45,15 @@ func ownHosts(c config.Config) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// publicHosts are ownHosts, and the host at which this installation is reached by HTTP.
+func publicHosts(c config.Config) []string {
+	all := ownHosts(c)
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
+		all = append(all, strings.ToLower(u.Hostname()))
+	}
+	return all
 }
 
 // listenInbound opens the port at which mail comes in, if this node has the role for it.

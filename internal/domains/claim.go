@@ -68,37 +68,30 @@ func (c *Claim) open() bool {
 // Claim begins to take over a domain. A repetition of an open claim returns that one and false; another for the same
 // name supersedes it.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
-	d, err := s.build(teamID, n)
+	d, err := s.plan(teamID, n)
 	if err != nil {
 		return c, false, err
 	}
-	d.Placeholder, d.Status, d.checks = true, NotStarted, nil
+	d.Placeholder = true
 	request, err := json.Marshal(n)
 	if err != nil {
 		return c, false, fmt.Errorf("encode claim: %w", err)
 	}
+	if _, same, err := s.mayClaim(ctx, s.d.Reader, &d, string(request)); err != nil || same != nil {
+		return orZero(same), false, err
+	}
+	if err := s.newKeys(&d); err != nil {
+		return c, false, err
+	}
 	token := make([]byte, 16)
 	rand.Read(token)
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		owned, err := domainOwned(ctx, tx.Reader, d.Name)
-		if err != nil {
-			if fault.KindOf(err) == fault.NotFound {
-				return fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
-			}
-			return err
-		}
-		if owned.TeamID == teamID {
-			return fault.Forbiddenf("name", "The domain `%s` is this team's already.", d.Name)
-		}
-		old, err := openClaims(ctx, tx.Reader, teamID, d.Name)
-		if err != nil {
+		old, same, err := s.mayClaim(ctx, tx.Reader, &d, string(request))
+		if err != nil || same != nil {
+			c, created = orZero(same), false
 			return err
 		}
 		for _, o := range old {
-			if o.request == string(request) {
-				c, created = o, false
-				return nil
-			}
 			endClaims(ctx, tx, o.DomainID, ClaimSuperseded)
 			deleteDomain(ctx, tx, teamID, o.DomainID)
 		}
@@ -112,6 +105,34 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		return nil
 	})
 	return c, created, err
+}
+
+// mayClaim refuses a claim that cannot be made. It returns the team's open claims for the name, and which of them asks for the same.
+func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (open []Claim, same *Claim, err error) {
+	if err := s.checkFree(ctx, r, d, d.names()); err != nil {
+		return nil, nil, err
+	}
+	owned, err := domainOwned(ctx, r, d.Name)
+	switch {
+	case fault.KindOf(err) == fault.NotFound && err != nil:
+		return nil, nil, fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
+	case err != nil:
+		return nil, nil, err
+	case owned.TeamID == d.TeamID:
+		return nil, nil, fault.Forbiddenf("name", "The domain `%s` is this team's already.", d.Name)
+	}
+	open, err = openClaims(ctx, r, d.TeamID, d.Name)
+	if i := slices.IndexFunc(open, func(c Claim) bool { return c.request == request }); i >= 0 {
+		same = &open[i]
+	}
+	return open, same, err
+}
+
+func orZero(c *Claim) Claim {
+	if c == nil {
+		return Claim{}
+	}
+	return *c
 }
 
 // GetClaim returns the latest claim that the domain stands for.

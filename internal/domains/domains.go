@@ -15,11 +15,24 @@
 // team rules the domain's DNS. Every capability needs it: sending, receiving and tracking. The others say that mail and links are led
 // here, and many names are that are not the team's: the hosts of others' return paths, domains whose owners have left.
 //
+// # Names
+//
+// A domain's name belongs to one team, by a unique index, from when it is added; a claim holds a placeholder until it is proven. The
+// other names follow from it: the host of its return paths and that of its tracked links. Once the domain is proved, each name at which its
+// records are found is entered for its team, again by a unique index, and then
+//
+//   - no other team adds a domain at or below such a host, and a record that is found there for another team's domain does not count;
+//   - no other team chooses a return path or a tracking subdomain that comes to stand there.
+//
+// What is not proved keeps nobody from anything but its own name, which can be claimed: else adding example.com with some label would
+// lock out who owns the domain at that label. Domains above and below another team's are fine, because each has its own proof. Nobody adds
+// the operator's hosts, and nothing at or below the managed domain or a sandbox domain.
+//
 // # Invariants
 //
-// A name belongs to one team, by a unique index; a claim holds a placeholder until it is proven. Private keys are sealed in
-// the database and opened only for signing. What a sender or delivery asks of a domain is remembered for a second or
-// so, and dropped at once when it changes, on all nodes.
+// Private keys are sealed in the database and opened only for signing. They are made when nothing is left to refuse, and outside
+// any transaction. What a sender or delivery asks of a domain is remembered for a second or so, and dropped at once when it changes, on
+// all nodes.
 //
 // The package sends nothing, and what it finds in DNS is data, never an error.
 package domains

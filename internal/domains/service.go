@@ -26,7 +26,9 @@ const (
 	hintTopic   = "domains"
 	cacheFor    = time.Second // how long another node's change may go unnoticed when its hint is lost
 	cacheMax    = 10_000
-	keysAhead   = 2 // RSA keys made in advance: making one takes a tenth of a second or more
+
+	oldTrackingMax = 50 // tracking subdomains whose links go on working
+	keysAhead      = 2  // RSA keys made in advance: making one takes a tenth of a second or more
 )
 
 // Service has the verbs of domains.
@@ -137,8 +139,8 @@ type NewDomain struct {
 	Capabilities      Capabilities
 }
 
-// build checks what is asked and makes the domain of it, with its keys.
-func (s *Service) build(teamID string, n NewDomain) (Domain, error) {
+// plan checks what is asked and makes the domain of it, without its keys.
+func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	name, err := s.c.checkName(n.Name)
 	if err != nil {
 		return Domain{}, err
@@ -165,13 +167,7 @@ func (s *Service) build(teamID string, n NewDomain) (Domain, error) {
 	if err := d.set(n.Capabilities, &n.TLS, &n.TrackingSubdomain); err != nil {
 		return d, err
 	}
-	if err := s.newKeys(&d); err != nil {
-		return d, err
-	}
-	if s.c.TrustDomains {
-		d = s.trusted(d)
-	}
-	return d, nil
+	return d, s.c.checkReserved(d.names())
 }
 
 // set changes the settings that may change, after checking them.
@@ -197,13 +193,22 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 			return fault.Invalidf("tracking_subdomain", "The `tracking_subdomain` field must be a label such as `links`.")
 		}
 		if d.TrackingSubdomain != label && d.TrackingSubdomain != "" {
-			d.OldTracking = append(d.OldTracking, d.TrackingSubdomain)
+			d.retireTracking(label)
 			delete(d.checks, "tracking")
 			delete(d.checks, "caa")
 		}
 		d.TrackingSubdomain = label
 	}
 	return nil
+}
+
+// retireTracking keeps the present tracking subdomain among those whose links go on working, if there can be such links.
+func (d *Domain) retireTracking(next string) {
+	d.OldTracking = slices.DeleteFunc(d.OldTracking, func(l string) bool { return l == next || l == d.TrackingSubdomain })
+	if s := d.checks["tracking"].Status; s == Verified || s == TemporaryFailure {
+		d.OldTracking = append(d.OldTracking, d.TrackingSubdomain)
+	}
+	d.OldTracking = d.OldTracking[max(0, len(d.OldTracking)-oldTrackingMax):]
 }
 
 // trusted is the domain as if all its records had been found.
@@ -215,24 +220,54 @@ func (s *Service) trusted(d Domain) Domain {
 	return judge(d, found, db.Now())
 }
 
-// Create adds a domain.
+// Create adds a domain. The keys are made once it seems that nothing stands against it, and the indexes have the last word.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
-	d, err := s.build(teamID, n)
+	d, err := s.plan(teamID, n)
 	if err != nil {
 		return d, err
+	}
+	if err := s.mayAdd(ctx, s.d.Reader, &d); err != nil {
+		return d, err
+	}
+	if err := s.newKeys(&d); err != nil {
+		return d, err
+	}
+	if s.c.TrustDomains {
+		d = s.trusted(d)
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := insertDomain(ctx, tx, &d); err != nil {
 			return err
 		}
+		if lost, err := s.occupy(ctx, tx, &d); err != nil || len(lost) > 0 {
+			return takenOr(err, lost)
+		}
 		s.changed(tx, d.ID)
 		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
 	})
 	if s.d.Violates(err, nameIndex) {
-		return d, fault.Forbiddenf("name", "The domain `%s` has been registered already. If you own it, claim it: "+
-			"POST /domains/claim.", d.Name).Because(err)
+		return d, registered(d.Name).Because(err)
 	}
 	return d, err
+}
+
+// mayAdd refuses a domain that cannot be added, as far as reading tells.
+func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
+	if err := s.checkFree(ctx, r, d, d.names()); err != nil {
+		return err
+	}
+	_, err := domainOwned(ctx, r, d.Name)
+	switch {
+	case err == nil:
+		return registered(d.Name)
+	case fault.KindOf(err) != fault.NotFound:
+		return err
+	}
+	return nil
+}
+
+func registered(name string) *fault.Error {
+	return fault.Forbiddenf("name", "The domain `%s` has been registered already. If you own it, claim it: POST /domains/claim.", name)
 }
 
 // Records are the DNS records of a domain, with what is known of each.
@@ -280,8 +315,20 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err != nil {
 			return err
 		}
+		before := d.names()
 		if err := d.set(c.Capabilities, c.TLS, c.TrackingSubdomain); err != nil {
 			return err
+		}
+		added := slices.DeleteFunc(d.names(), func(n dnsName) bool {
+			return slices.ContainsFunc(before, func(b dnsName) bool { return b.name == n.name })
+		})
+		if err := s.c.checkReserved(added); err != nil {
+			return err
+		}
+		if len(added) > 0 {
+			if err := s.checkFree(ctx, tx.Reader, &d, added); err != nil {
+				return err
+			}
 		}
 		if c.OpenTracking != nil {
 			d.OpenTracking = *c.OpenTracking
@@ -296,6 +343,9 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		}
 		if err := saveDomain(ctx, tx, &d); err != nil {
 			return err
+		}
+		if lost, err := s.occupy(ctx, tx, &d); err != nil || len(lost) > 0 {
+			return takenOr(err, lost)
 		}
 		s.changed(tx, d.ID)
 		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
@@ -375,7 +425,13 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 		return d, err
 	}
 	d = s.trusted(d)
-	err = s.d.Update(ctx, func(tx *db.Tx) error { return insertDomain(ctx, tx, &d) })
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := insertDomain(ctx, tx, &d); err != nil {
+			return err
+		}
+		_, err := s.occupy(ctx, tx, &d)
+		return err
+	})
 	if s.d.Violates(err, nameIndex) { // another request was first
 		return domainByName(ctx, s.d.Reader, system, name)
 	}

@@ -60,14 +60,21 @@ func (z *zone) TXT(ctx context.Context, name string) ([]string, error) {
 
 func newService(t *testing.T, d *db.DB, dns resolve.Resolver) (*domains.Service, *heard) {
 	t.Helper()
+	return newServiceWith(t, d, dns, domains.Config{})
+}
+
+// newServiceWith is newService with what of the configuration is not always the same.
+func newServiceWith(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config) (*domains.Service, *heard) {
+	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
 	q, hall, h, log := jobs.NewQueue(d), &events.Hallway{}, &heard{}, slog.New(slog.DiscardHandler)
 	hall.Listen(h)
-	s := domains.New(domains.Config{Default: domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"},
-		Selector: "postrider", SelectorEd25519: "postrider-ed"}, d, q, hall, keys, dns, log)
+	c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"}
+	c.Selector, c.SelectorEd25519 = "postrider", "postrider-ed"
+	s := domains.New(c, d, q, hall, keys, dns, log)
 	r := jobs.NewRunner(d, q, log, time.Second)
 	r.Handle(s.Kind())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -105,6 +105,43 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 	return named, err
 }
 
+// takeNames makes the names the domain's and no others, but for those that are taken, and returns the names that are another team's. A
+// name that another domain of the team has stays with that one.
+func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
+	all := []string{""}
+	for _, n := range names {
+		all = append(all, n.name)
+	}
+	list, args := db.In([]any{d.ID}, all)
+	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND name NOT IN `+list, args...)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	for _, n := range names {
+		tx.Queue(ctx, `INSERT INTO domain_names (name, domain_id, team_id, host) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			n.name, d.ID, d.TeamID, n.host)
+	}
+	return namesOfOthers(ctx, tx.Reader, d.TeamID, all)
+}
+
+// namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain.
+func namesOfOthers(ctx context.Context, r db.Reader, teamID string, names []string) (map[string]bool, error) {
+	list, args := db.In([]any{teamID}, names)
+	rows, err := r.Query(ctx, `SELECT name, host FROM domain_names WHERE team_id <> $1 AND name IN `+list, args...)
+	others := map[string]bool{}
+	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
+		var name string
+		var host bool
+		err := r.Scan(&name, &host)
+		others[name] = host
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look whose the names of a domain are: %w", err)
+	}
+	return others, nil
+}
+
 func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Domain, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM domains WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}, p, scan)

@@ -7,13 +7,15 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
 // upgrade runs the migrations anew that changed what is known of domains, over rows as they were before.
 func upgrade(t *testing.T, d *db.DB, statements ...string) {
 	t.Helper()
-	for _, text := range append([]string{`DELETE FROM migrations WHERE name LIKE '%0015_domain_%'`}, statements...) {
+	for _, text := range append([]string{`DROP TABLE domain_names`,
+		`DELETE FROM migrations WHERE name LIKE '%0015_domain_%'`}, statements...) {
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), text)
 			return err
@@ -86,6 +88,9 @@ func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 			if got, err := s.Receiver(t.Context(), host); err != nil || got != want {
 				t.Errorf("mail for %s: %+v, %v", host, got, err)
 			}
+		}
+		if _, err := s.Create(t.Context(), "thief", domains.NewDomain{Name: "below.send.victim.example"}); fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("a domain is added below a return path host: %v", err)
 		}
 		if got, err := s.Receiver(t.Context(), "send.victim.example"); err != nil || got.TeamID != "victim" || !got.ReturnPath {
 			t.Errorf("a return path host is %+v, %v", got, err)

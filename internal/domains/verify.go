@@ -88,6 +88,13 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		after := judge(d, found, tx.Now())
+		lost, err := s.occupy(ctx, tx, &after)
+		if err != nil {
+			return err
+		}
+		if len(lost) > 0 {
+			after = judge(d, notFound(found, lost), tx.Now())
+		}
 		if err := saveDomain(ctx, tx, &after); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/mail/dkim"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
@@ -323,4 +325,49 @@ func (f *office) refused(t *testing.T, request, body string, code int, words str
 	if got, _, text := f.call(t, "other", request, body); got != code || !strings.Contains(text, words) || !strings.Contains(text, "validation_error") {
 		t.Errorf("%s %s: %d %s, want %d with %q", request, body, got, text, code, words)
 	}
+}
+
+// A key costs a tenth of a second of a processor: none is made for a request that is refused, or answered with what there is.
+func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{})
+		var made atomic.Int32
+		f.Services.Domains.GenerateRSA = func() (*dkim.Key, error) {
+			made.Add(1)
+			return dkim.GenerateRSA()
+		}
+		f.add(t, "full", `{"name":"acme.example"}`)
+		if code, _, text := f.call(t, "other", "POST /domains/claim", `{"name":"acme.example"}`); code != 201 {
+			t.Fatal(text)
+		}
+		if n := made.Load(); n != 2 {
+			t.Fatalf("%d keys for a domain and a claim", n)
+		}
+		for _, c := range []struct {
+			path, body string
+			code       int
+		}{
+			{"/domains", `{"name":"acme.example"}`, 403},
+			{"/domains", `{"name":"Acme.Example."}`, 403},
+			{"/domains", `{"name":"send.acme.example"}`, 403},
+			{"/domains", `{"name":"mx.postrider.test"}`, 422},
+			{"/domains", `{"name":"new.example","region":"mars-1"}`, 422},
+			{"/domains", `{"name":"new.example","tracking_subdomain":"-"}`, 422},
+			{"/domains", `{"name":"new.example","capabilities":{"sending":"disabled"}}`, 422},
+			{"/domains/claim", `{"name":"nobodys.example"}`, 404},
+			{"/domains/claim", `{"name":"send.acme.example"}`, 403},
+			{"/domains/claim", `{"name":"acme.example"}`, 200},
+		} {
+			if code, _, text := f.call(t, "other", "POST "+c.path, c.body); code != c.code {
+				t.Errorf("%s %s: %d %s", c.path, c.body, code, text)
+			}
+		}
+		if code, _, text := f.call(t, "full", "POST /domains/claim", `{"name":"acme.example"}`); code != 403 {
+			t.Errorf("a claim on one's own: %d %s", code, text)
+		}
+		if n := made.Load(); n != 2 {
+			t.Errorf("%d keys were made for what was refused", n-2)
+		}
+	})
 }

@@ -80,6 +80,9 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	if _, same, err := s.mayClaim(ctx, s.d.Reader, &d, string(request)); err != nil || same != nil {
 		return orZero(same), false, err
 	}
+	if err := s.checkCount(ctx, s.d.Reader, teamID); err != nil {
+		return c, false, err
+	}
 	if err := s.newKeys(&d); err != nil {
 		return c, false, err
 	}
@@ -109,16 +112,18 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 
 // mayClaim refuses a claim that cannot be made. It returns the team's open claims for the name, and which of them asks for the same.
 func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (open []Claim, same *Claim, err error) {
-	if err := s.checkFree(ctx, r, d, d.names()); err != nil {
+	owner, err := domainOwned(ctx, r, d.Name)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil, nil, err
 	}
-	owned, err := domainOwned(ctx, r, d.Name)
-	switch {
-	case fault.KindOf(err) == fault.NotFound && err != nil:
-		return nil, nil, fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
-	case err != nil:
+	// What the owner's domain has is given up with it.
+	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return nil, nil, err
-	case owned.TeamID == d.TeamID:
+	}
+	switch {
+	case err != nil:
+		return nil, nil, fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
+	case owner.TeamID == d.TeamID:
 		return nil, nil, fault.Forbiddenf("name", "The domain `%s` is this team's already.", d.Name)
 	}
 	open, err = openClaims(ctx, r, d.TeamID, d.Name)

@@ -139,6 +139,7 @@ type Config struct {
 	SandboxDomains  []string
 	SandboxSend     bool // anyone may be written to from a sandbox domain
 	TrustDomains    bool // domains count as verified without DNS
+	UnprovedMax     int  // domains of a team that are not verified, claims among them; 0 means 1,000
 }
 
 func (c *Config) region(label string) Region {

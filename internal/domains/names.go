@@ -70,8 +70,9 @@ func notFound(found map[string]finding, lost []dnsName) map[string]finding {
 	return found
 }
 
-// checkFree refuses a domain one of whose names is another team's, or which stands below a host of another team's.
-func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName) error {
+// checkFree refuses a domain one of whose names is another team's, or which stands below a host of another team's. What the domain
+// with the id but has is no hindrance.
+func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
 		above = append(above, name)
@@ -79,7 +80,7 @@ func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names [
 	for _, n := range names {
 		asked = append(asked, n.name)
 	}
-	others, err := namesOfOthers(ctx, r, d.TeamID, append(asked, above...))
+	others, err := namesOfOthers(ctx, r, d.TeamID, but, append(asked, above...))
 	if err != nil {
 		return err
 	}

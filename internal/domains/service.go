@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,7 @@ const (
 	cacheFor    = time.Second // how long another node's change may go unnoticed when its hint is lost
 	cacheMax    = 10_000
 
+	unprovedMax    = 1000
 	oldTrackingMax = 50 // tracking subdomains whose links go on working
 	keysAhead      = 2  // RSA keys made in advance: making one takes a tenth of a second or more
 )
@@ -41,6 +43,9 @@ type Service struct {
 	dns   resolve.Resolver
 	log   *slog.Logger
 	ready chan *dkim.Key
+
+	// GenerateRSA makes a DKIM key, which takes a tenth of a second or so. Set before use.
+	GenerateRSA func() (*dkim.Key, error)
 
 	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before use.
 	PendingScheduled func(ctx context.Context, domainID string) (bool, error)
@@ -58,7 +63,9 @@ type remembered[T any] struct {
 
 // New returns the service.
 func New(c Config, d *db.DB, q *jobs.Queue, hall *events.Hallway, keys *keyring.Keyring, dns resolve.Resolver, log *slog.Logger) *Service {
+	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
 	s := &Service{c: c, d: d, q: q, hall: hall, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
+		GenerateRSA:      dkim.GenerateRSA,
 		PendingScheduled: func(context.Context, string) (bool, error) { return false, nil }}
 	s.forget("")
 	d.OnHint(hintTopic, s.forget)
@@ -81,7 +88,7 @@ func (s *Service) changed(tx *db.Tx, domainID string) {
 // Run makes RSA keys in advance until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		k, err := dkim.GenerateRSA()
+		k, err := s.GenerateRSA()
 		if err != nil {
 			return fmt.Errorf("make a DKIM key: %w", err)
 		}
@@ -100,7 +107,7 @@ func (s *Service) newKeys(d *Domain) error {
 	case rsa = <-s.ready:
 	default:
 		var err error
-		if rsa, err = dkim.GenerateRSA(); err != nil {
+		if rsa, err = s.GenerateRSA(); err != nil {
 			return fmt.Errorf("make an RSA key: %w", err)
 		}
 	}
@@ -253,7 +260,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domai
 
 // mayAdd refuses a domain that cannot be added, as far as reading tells.
 func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
-	if err := s.checkFree(ctx, r, d, d.names()); err != nil {
+	if err := s.checkFree(ctx, r, d, d.names(), ""); err != nil {
 		return err
 	}
 	_, err := domainOwned(ctx, r, d.Name)
@@ -262,6 +269,19 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 		return registered(d.Name)
 	case fault.KindOf(err) != fault.NotFound:
 		return err
+	}
+	return s.checkCount(ctx, r, d.TeamID)
+}
+
+// checkCount refuses a domain to a team that has very many which are not verified. Requests that come together may pass it together.
+func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
+	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
+	if err != nil {
+		return fmt.Errorf("count domains that are not verified: %w", err)
+	}
+	if n >= s.c.UnprovedMax {
+		return fault.Forbiddenf("name", "This team has %d domains that are not verified, the most it may have. Verify some of them, or "+
+			"delete them.", n)
 	}
 	return nil
 }
@@ -326,7 +346,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			return err
 		}
 		if len(added) > 0 {
-			if err := s.checkFree(ctx, tx.Reader, &d, added); err != nil {
+			if err := s.checkFree(ctx, tx.Reader, &d, added, ""); err != nil {
 				return err
 			}
 		}

@@ -92,11 +92,13 @@ func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) 
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
 }
 
+const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name IN `
+
 // domainsNamed are the domains that have one of the names, by their names, whoever's they are: an incoming message is for a host, and
 // the host says whose it is.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	list, args := db.In(nil, names)
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM domains WHERE name IN `+list+` AND NOT placeholder`, args...)
+	rows, err := r.Query(ctx, selectNamed+list, args...)
 	all, err := db.Collect(rows, err, scan)
 	named := make(map[string]Domain, len(all))
 	for _, d := range all {
@@ -121,13 +123,16 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 		tx.Queue(ctx, `INSERT INTO domain_names (name, domain_id, team_id, host) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 			n.name, d.ID, d.TeamID, n.host)
 	}
-	return namesOfOthers(ctx, tx.Reader, d.TeamID, all)
+	return namesOfOthers(ctx, tx.Reader, d.TeamID, d.ID, all)
 }
 
-// namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain.
-func namesOfOthers(ctx context.Context, r db.Reader, teamID string, names []string) (map[string]bool, error) {
-	list, args := db.In([]any{teamID}, names)
-	rows, err := r.Query(ctx, `SELECT name, host FROM domain_names WHERE team_id <> $1 AND name IN `+list, args...)
+const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2 AND name IN `
+
+// namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain. Those of the domain
+// with the id but do not count.
+func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
+	list, args := db.In([]any{teamID, but}, names)
+	rows, err := r.Query(ctx, selectNamesOfOthers+list, args...)
 	others := map[string]bool{}
 	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 		var name string
@@ -149,6 +154,15 @@ func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) (
 
 func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM domains WHERE team_id = $1 AND NOT placeholder`, teamID).Scan(&n)
+	return n, err
+}
+
+const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1 AND status IN ('not_started', 'pending', 'failed')
+	LIMIT $2) AS few`
+
+// unprovedDomains counts the team's domains that are not verified, placeholders among them, up to a limit.
+func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
+	err = r.QueryRow(ctx, countUnproved, teamID, limit).Scan(&n)
 	return n, err
 }
 

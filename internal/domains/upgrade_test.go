@@ -14,7 +14,7 @@ import (
 // upgrade runs the migrations anew that changed what is known of domains, over rows as they were before.
 func upgrade(t *testing.T, d *db.DB, statements ...string) {
 	t.Helper()
-	for _, text := range append([]string{`DROP TABLE domain_names`,
+	for _, text := range append([]string{`DROP TABLE domain_names`, `DROP INDEX domains_unproved`,
 		`DELETE FROM migrations WHERE name LIKE '%0015_domain_%'`}, statements...) {
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), text)

@@ -1,0 +1,51 @@
+package domains
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// What is asked for each message that comes in and for each domain that is added is found by an index, however many rows there are.
+func TestQueriesUseTheirIndexes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, c := range []struct {
+			text, index string
+			args        []any
+		}{
+			{selectNamed + `($1, $2)`, "domains_name", []any{"send.acme.example", "acme.example"}},
+			{selectNamesOfOthers + `($3, $4)`, map[bool]string{true: "sqlite_autoindex_domain_names_1", false: "domain_names_pkey"}[d.Alone()],
+				[]any{"team", "", "send.acme.example", "acme.example"}},
+			{countUnproved, "domains_unproved", []any{"team", 1000}},
+		} {
+			var plan string
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				explain, column := "EXPLAIN QUERY PLAN ", 3
+				if !d.Alone() {
+					explain, column = "EXPLAIN ", 0
+					// The tables are empty: what PostgreSQL would choose with many rows is what it chooses when it must not scan.
+					if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
+						return err
+					}
+				}
+				rows, err := tx.Query(t.Context(), explain+c.text, c.args...)
+				lines, err := db.Collect(rows, err, func(r db.Row) (string, error) {
+					var line string
+					var n [3]int
+					dest := []any{&n[0], &n[1], &n[2], &line}[3-column:]
+					return line, r.Scan(dest...)
+				})
+				plan = strings.Join(lines, "\n")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(plan, c.index) {
+				t.Errorf("%s\nis not found by %s:\n%s", c.text, c.index, plan)
+			}
+		}
+	})
+}

@@ -154,17 +154,20 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 		if !c.open() {
 			return fault.Invalidf("", "This claim is %s and cannot be verified. Begin a new one.", c.Status)
 		}
-		return s.checkNow(ctx, tx, domainID)
+		return s.checkNow(ctx, tx, &Domain{ID: domainID, TeamID: teamID})
 	})
 	return c, err
 }
 
 // verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or has mail waiting.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
-	texts, err := s.dns.TXT(ctx, d.Name)
-	if err != nil && !errors.Is(err, resolve.ErrNotFound) {
-		return fmt.Errorf("look for the proof of a claim: %w", err)
+	asked, cancel := context.WithTimeout(ctx, lookUpMax)
+	texts, err := s.dns.TXT(asked, d.Name)
+	cancel()
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
+	answered := err == nil || errors.Is(err, resolve.ErrNotFound)
 	owner, err := domainOwned(ctx, s.d.Reader, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
@@ -182,6 +185,9 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 			return err
 		}
 		proven := slices.ContainsFunc(texts, func(t string) bool { return unquoted(t) == c.RecordValue() })
+		if !answered && tx.Now().Before(c.ExpiresAt) { // As unknown as before: name servers that fail do not end a claim.
+			return s.q.Retry(ctx, tx, j, tx.Now().Add(claimAgain(c, tx.Now())), "")
+		}
 		next, again := judgeClaim(c, proven, owner.ID != "" && owner.MaySend(), waiting, tx.Now())
 		if next.Status == ClaimCompleted {
 			if err := s.handOver(ctx, tx, owner, d); err != nil {
@@ -205,10 +211,7 @@ func judgeClaim(c Claim, proven, active, waiting bool, now time.Time) (Claim, ti
 		return c, 0
 	case !proven:
 		c.Status = ClaimPending
-		if now.Sub(c.CreatedAt) < time.Hour {
-			return c, 30 * time.Second
-		}
-		return c, 15 * time.Minute
+		return c, claimAgain(c, now)
 	case waiting:
 		c.Status, c.BlockedReason = ClaimBlocked, "pending_scheduled_emails"
 		return c, claimBlocked
@@ -221,6 +224,14 @@ func judgeClaim(c Claim, proven, active, waiting bool, now time.Time) (Claim, ti
 	}
 	c.Status = ClaimCompleted
 	return c, 0
+}
+
+// claimAgain is when the proof of a claim is looked for again.
+func claimAgain(c Claim, now time.Time) time.Duration {
+	if now.Sub(c.CreatedAt) < time.Hour {
+		return 30 * time.Second
+	}
+	return 15 * time.Minute
 }
 
 // handOver gives the placeholder the name. It has keys of its own, so the records must be installed anew.

@@ -5,24 +5,43 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// lookUp asks DNS for each record.
+// lookUpMax is how long a domain's records are waited for, all of them together.
+const lookUpMax = 15 * time.Second
+
+// lookUp asks DNS for all records at the same time. What is not answered by the end is unknown.
 func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) map[string]finding {
+	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
+	defer cancel()
 	found := map[string]finding{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	ask := func(key string, look func() (f finding, counts bool)) {
+		all.Go(func() {
+			f, counts := look()
+			mu.Lock()
+			defer mu.Unlock()
+			if counts {
+				found[key] = f
+			}
+		})
+	}
 	for _, rec := range c.Records(d) {
-		if rec.Key == "caa" {
-			continue
+		if rec.Key != "caa" {
+			ask(rec.Key, func() (finding, bool) { return lookUpOne(ctx, r, rec), true })
 		}
-		found[rec.Key] = lookUpOne(ctx, r, rec)
 	}
 	if d.TrackingSubdomain != "" {
-		lookUpCAA(ctx, c, r, d, found)
+		ask("caa", func() (finding, bool) { return lookUpCAA(ctx, c, r, d) })
 	}
+	all.Wait()
 	return found
 }
 
@@ -103,20 +122,20 @@ func dkimTag(record, name string) string {
 }
 
 // lookUpCAA asks whether the domain's root says who may make certificates. Where it does, ours must be among them, so that
-// links can be served with TLS; where it does not, there is nothing to install.
-func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain, found map[string]finding) {
+// links can be served with TLS; where it does not, there is nothing to install, and what is found does not count.
+func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {
-		return
+		return absent, false
 	}
 	all, err := r.CAA(ctx, root)
 	if err != nil || len(all) == 0 {
-		return
+		return absent, false
 	}
-	found["caa"] = absent
 	for _, rec := range all {
 		if issuer, _, _ := strings.Cut(rec.Value, ";"); rec.Tag == "issue" && strings.TrimSpace(issuer) == c.CAAIssuer {
-			found["caa"] = present
+			return present, true
 		}
 	}
+	return absent, true
 }

@@ -232,3 +232,41 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 		}
 	})
 }
+
+// Name servers that fail do not end a claim: it is looked at again for as long as it lives.
+func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := &zone{Fake: resolve.Fake{TXTRecords: map[string][]string{}, Fail: []string{"acme.example"}}}
+		s, _ := newService(t, d, dns)
+		oneKey(t, s)
+		ctx, n := t.Context(), domains.NewDomain{Name: "acme.example"}
+		if _, err := s.Create(ctx, "first", n); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := s.Claim(ctx, "second", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
+			t.Fatal(err)
+		}
+		reason := ""
+		eventually(t, "it was looked at", func() bool {
+			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder = ''`, c.DomainID).Scan(&reason) == nil
+		})
+		if got, err := s.GetClaim(ctx, "second", c.DomainID); err != nil || got.Status != domains.ClaimPending || reason != "" {
+			t.Errorf("%+v, %v; the job failed with %q", got, err, reason)
+		}
+		dns.set(func(f *resolve.Fake) {
+			f.Fail = nil
+			f.TXTRecords["acme.example"] = []string{c.RecordValue()}
+		})
+		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the claim is completed", func() bool {
+			got, err := s.GetClaim(ctx, "second", c.DomainID)
+			return err == nil && got.Status == domains.ClaimCompleted
+		})
+	})
+}

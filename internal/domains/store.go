@@ -170,13 +170,16 @@ func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
 	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID)
 }
 
-func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM domains WHERE status IN ('verified', 'partially_verified', 'partially_failed')
+// owned is a domain's id with that of its team.
+type owned struct{ id, teamID string }
+
+func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]owned, error) {
+	rows, err := r.Query(ctx, `SELECT id, team_id FROM domains WHERE status IN ('verified', 'partially_verified', 'partially_failed')
 		AND NOT placeholder AND team_id <> 'system'
 		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%temporary_failure%') ORDER BY checked_at LIMIT $3`,
 		before.UnixMicro(), missingBefore.UnixMicro(), limit)
-	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
-		return id, err
+	return db.Collect(rows, err, func(r db.Row) (o owned, err error) {
+		err = r.Scan(&o.id, &o.teamID)
+		return o, err
 	})
 }

@@ -37,7 +37,7 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 			return err
 		}
 		s.changed(tx, d.ID)
-		if err := s.checkNow(ctx, tx, d.ID); err != nil {
+		if err := s.checkNow(ctx, tx, &d); err != nil {
 			return err
 		}
 		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
@@ -45,17 +45,22 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 }
 
 // checkNow sees to it that a look-up of the domain is due, and that there is only one.
-func (s *Service) checkNow(ctx context.Context, tx *db.Tx, domainID string) error {
-	moved, err := s.q.Move(ctx, tx, VerifyKind, VerifyKind, domainID, tx.Now())
+func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
+	moved, err := s.q.Move(ctx, tx, VerifyKind, d.TeamID, d.ID, tx.Now())
 	if err == nil && !moved {
-		s.q.Insert(ctx, tx, jobs.New{Kind: VerifyKind, Dedupe: domainID, Payload: domainID})
+		s.q.Insert(ctx, tx, lookUpJob(d.TeamID, d.ID))
 	}
 	return err
 }
 
-// Kind is how look-ups are worked.
+// lookUpJob is a look-up that is due. A team's look-ups are a lane.
+func lookUpJob(teamID, domainID string) jobs.New {
+	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
+}
+
+// Kind is how look-ups are worked. Nearly all of the time they wait for name servers, which may be silent.
 func (s *Service) Kind() jobs.Kind {
-	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 8, Lease: 2 * time.Minute,
+	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}}
 }
 
@@ -115,13 +120,13 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 // run now and then.
 func (s *Service) Recheck(ctx context.Context) error {
 	now := db.Now()
-	ids, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
+	all, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
 	if err != nil {
 		return fmt.Errorf("find domains to look at again: %w", err)
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		for _, id := range ids {
-			s.q.Insert(ctx, tx, jobs.New{Kind: VerifyKind, Dedupe: id, Payload: id})
+		for _, d := range all {
+			s.q.Insert(ctx, tx, lookUpJob(d.teamID, d.id))
 		}
 		return nil
 	})

@@ -1,0 +1,58 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+// slow answers once it was asked as often as it waits for; MX it never answers.
+type slow struct {
+	resolve.Fake
+	asked  chan string
+	answer chan struct{}
+}
+
+func (s slow) MX(ctx context.Context, name string) ([]resolve.MX, error) {
+	s.asked <- "mx " + name
+	<-ctx.Done()
+	return nil, fmt.Errorf("%w: %w", resolve.ErrTemporary, ctx.Err())
+}
+
+func (s slow) TXT(ctx context.Context, name string) ([]string, error) {
+	s.asked <- "txt " + name
+	<-s.answer
+	return s.Fake.TXT(ctx, name)
+}
+
+// The records of a domain are asked for at the same time, and there is one end for all of them.
+func TestLookUpIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Config{Default: Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test"}, Selector: "a", SelectorEd25519: "b"}
+		d := &Domain{Name: "acme.example", ReturnPath: "send", Sending: true, Receiving: true, rsa: keyRow{record: "p=one"},
+			ed25519: keyRow{record: "p=two"}}
+		dns := slow{asked: make(chan string, 10), answer: make(chan struct{}),
+			Fake: resolve.Fake{TXTRecords: map[string][]string{"a._domainkey.acme.example": {"p=one"}}}}
+		began := time.Now()
+		ended := make(chan map[string]finding, 1)
+		go func() { ended <- lookUp(t.Context(), c, dns, d) }()
+		synctest.Wait()
+		if n := len(dns.asked); n != 5 {
+			t.Errorf("%d of 5 records are asked for at the same time", n)
+		}
+		close(dns.answer)
+		want := map[string]finding{"mx": unknown, "spf": absent, "dkim": present, "dkim-ed25519": absent, "receiving": unknown}
+		if d := cmp.Diff(want, <-ended); d != "" {
+			t.Error(d)
+		}
+		if took := time.Since(began); took != lookUpMax {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -50,13 +50,8 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 
 // readReport reads a message as a report. Should our reading ever fail on one, it is none.
 func (s *Service) readReport(m *incoming) (r report.Report) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.p.Log.Error("reading a report failed", "id", m.id, "panic", v)
-			r = report.Report{}
-		}
-	}()
-	return report.Read(m.body())
+	s.guard(m.id, func() { r = report.Read(m.body()) })
+	return r
 }
 
 // atReturnPath is what a message to an email's return path says of the email's recipients.

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/page"
 )
 
@@ -46,18 +47,31 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 		return e, Content{}, err
 	}
 	defer release()
-	p := s.parse(e.ID, raw)
+	return e, s.content(e.ID, raw, format), nil
+}
+
+// content reads a raw message for what is shown of it.
+func (s *Service) content(id string, raw []byte, format string) Content {
+	p := s.parse(id, raw)
 	c := Content{Header: p.Header, Defects: p.Defects}
+	if !s.guard(id, func() { c.HTML, c.Text = texts(p, format) }) {
+		c.Defects = append(c.Defects, unreadable)
+	}
+	return c
+}
+
+// texts makes the texts of a message: nil for one that it does not have.
+func texts(p *message.Parsed, format string) (html, text *string) {
 	if p.HasText {
-		c.Text = &p.Text
+		text = new(p.Text())
 	}
 	if p.HasHTML {
+		html = new(p.HTML())
 		if format == DataURI {
-			p.HTML = withImages(p.HTML, p.Files)
+			*html = withImages(*html, p.Files)
 		}
-		c.HTML = &p.HTML
 	}
-	return e, c, nil
+	return html, text
 }
 
 // raw reads the raw message of an email whole. release gives back its memory.

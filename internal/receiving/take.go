@@ -127,15 +127,26 @@ func (s *Service) drop(ctx context.Context, key string) {
 	}
 }
 
+// unreadable is the defect of a message on which our reading fails.
+const unreadable = "The message could not be read."
+
 // parse reads a message. Should our reading ever fail on one, it is kept all the same, with nothing known of it.
 func (s *Service) parse(id string, raw []byte) (p *message.Parsed) {
+	if !s.guard(id, func() { p = message.Parse(raw) }) {
+		p = &message.Parsed{Defects: []string{unreadable}}
+	}
+	return p
+}
+
+// guard reports whether read, which reads the message of that id, came to its end: a panic in it is logged.
+func (s *Service) guard(id string, read func()) (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.p.Log.Error("reading a message failed", "id", id, "panic", v, slog.String("stack", string(debug.Stack())))
-			p = &message.Parsed{Defects: []string{"The message could not be read."}}
 		}
 	}()
-	return message.Parse(raw)
+	read()
+	return true
 }
 
 func tlsName(version uint16) string { return tls.VersionName(version) }

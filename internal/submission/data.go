@@ -97,10 +97,10 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	in.From, in.To, in.Cc, in.ReplyTo = written(from), writtenAll(p.To), writtenAll(p.Cc), writtenAll(p.ReplyTo)
 	in.Subject = oneLine(p.Subject)
 	if p.HasHTML {
-		in.HTML = &p.HTML
+		in.HTML = new(p.HTML())
 	}
 	if p.HasText {
-		in.Text = &p.Text
+		in.Text = new(p.Text())
 	}
 	for _, f := range p.Files {
 		in.Attachments = append(in.Attachments, emails.Upload{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"mime/quotedprintable"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,11 +53,15 @@ func BenchmarkCompose(b *testing.B) {
 }
 
 func BenchmarkTextFromHTML(b *testing.B) {
-	html := newsletterHTML(10_000)
-	b.SetBytes(int64(len(html)))
-	b.ReportAllocs()
-	for b.Loop() {
-		TextFromHTML(html)
+	for _, size := range []int{10_000, 100_000} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			html := newsletterHTML(size)
+			b.SetBytes(int64(len(html)))
+			b.ReportAllocs()
+			for b.Loop() {
+				TextFromHTML(html)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package message
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 )
@@ -34,42 +33,36 @@ func linkTarget(href string) string {
 
 // attributes are those that matter here.
 type attributes struct {
-	href, alt string
-	start     int
-	hidden    bool
+	href   string
+	alt    []byte
+	start  int
+	hidden bool
 }
 
-// readAttributes reads them from the source of a start tag.
-func readAttributes(source string) attributes {
+// readAttributes reads them from the tokenizer's start tag. Of two of one name it gives the first.
+func readAttributes(z *tokenizer) attributes {
 	a := attributes{start: 1}
-	p := attributeParser{s: source, at: 1 + nameLength(source[1:])}
-	for {
-		name, value, ok := p.next()
-		if !ok {
-			return a
-		}
-		switch len(name) { // spares folding the names that are none of these
-		case len("href"), len("alt"), len("start"), len("hidden"), len("data-skip-in-text"):
-		default:
-			continue
-		}
-		switch strings.ToLower(name) {
+	for more := true; more; {
+		var name, value []byte
+		name, value, more = z.TagAttr()
+		switch string(name) {
 		case "href":
-			a.href = cmp.Or(a.href, unescapeAttribute(value)) // of two the first counts
+			a.href = string(value)
 		case "alt":
-			a.alt = cmp.Or(a.alt, unescapeAttribute(value))
+			a.alt = value
 		case "start":
-			if n, err := strconv.ParseInt(value, 10, 32); err == nil {
+			if n, err := strconv.ParseInt(string(value), 10, 32); err == nil {
 				a.start = int(n)
 			}
 		case "style":
-			a.hidden = a.hidden || displaysNone(unescapeAttribute(value))
+			a.hidden = a.hidden || displaysNone(string(value))
 		case "hidden":
 			a.hidden = true
 		case "data-skip-in-text":
-			a.hidden = a.hidden || value != "false"
+			a.hidden = a.hidden || string(value) != "false"
 		}
 	}
+	return a
 }
 
 // wantsAttributes reports whether the element has attributes that turn into text.

@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"html"
 	"slices"
 	"time"
 )
@@ -20,12 +21,39 @@ type Parsed struct {
 	ReplyTo    []Address
 	Subject    string
 	Date       time.Time // zero when there is none that can be read
-	HTML       string    // UTF-8, lines end with LF, without NUL
-	Text       string    // UTF-8, lines end with LF, without NUL
-	HasHTML    bool
-	HasText    bool
+	HasHTML    bool      // some of it is made to be read as HTML
+	HasText    bool      // some of it is made to be read as plain text
 	Files      []File
 	Defects    []string // what was wrong with it, for people; at most 20
+
+	html, text []passage
+}
+
+// HTML returns what is read as HTML: UTF-8, lines end with LF, without NUL; empty if HasHTML is false. It is made at each call.
+func (p *Parsed) HTML() string {
+	if !p.HasHTML {
+		return ""
+	}
+	return join(p.html, func(p passage) string {
+		if p.html {
+			return p.text
+		}
+		return `<div style="white-space:pre-wrap">` + html.EscapeString(p.text) + "</div>"
+	})
+}
+
+// Text returns what is read as plain text: UTF-8, lines end with LF, without NUL; empty if HasText is false. It is made at each
+// call, of parts that are HTML by TextFromHTML.
+func (p *Parsed) Text() string {
+	if !p.HasText {
+		return ""
+	}
+	return join(p.text, func(p passage) string {
+		if p.html {
+			return TextFromHTML(p.text)
+		}
+		return p.text
+	})
 }
 
 // File is a part that is not the message's text.
@@ -62,7 +90,7 @@ func Parse(raw []byte) *Parsed {
 	head, body := p.header()
 	w := walker{parser: p, at: body, innermost: map[string]int{}}
 	w.walk(head)
-	w.finish()
+	p.out.HasHTML, p.out.HasText, p.out.html, p.out.text = w.view.hasHTML, w.view.hasText, w.view.html, w.view.text
 	return p.out
 }
 

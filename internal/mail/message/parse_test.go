@@ -36,10 +36,10 @@ func summary(p *Parsed) string {
 		line("date", p.Date.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	if p.HasText {
-		b.WriteString("text: " + strings.ReplaceAll(p.Text, "\n", "\\n") + "\n")
+		b.WriteString("text: " + strings.ReplaceAll(p.Text(), "\n", "\\n") + "\n")
 	}
 	if p.HasHTML {
-		b.WriteString("html: " + strings.ReplaceAll(p.HTML, "\n", "\\n") + "\n")
+		b.WriteString("html: " + strings.ReplaceAll(p.HTML(), "\n", "\\n") + "\n")
 	}
 	for _, f := range p.Files {
 		content := string(f.Content[:min(len(f.Content), 60)])

@@ -87,7 +87,7 @@ func TestParseHostile(t *testing.T) {
 // checkParsed checks what holds of every message.
 func checkParsed(t *testing.T, p *Parsed, size int) {
 	t.Helper()
-	texts := []string{p.Subject, p.MessageID, p.HTML, p.Text}
+	texts := []string{p.Subject, p.MessageID, p.HTML(), p.Text()}
 	content := 0
 	for _, f := range p.Files {
 		texts = append(texts, f.Filename, f.ContentType, f.ContentID, f.Disposition)
@@ -115,10 +115,10 @@ func checkParsed(t *testing.T, p *Parsed, size int) {
 			t.Errorf("%.100q is not UTF-8 without NUL", s)
 		}
 	}
-	if strings.ContainsAny(p.Subject+p.MessageID, "\r\n") || strings.Contains(p.Text+p.HTML, "\r") {
+	if strings.ContainsAny(p.Subject+p.MessageID, "\r\n") || strings.Contains(p.Text()+p.HTML(), "\r") {
 		t.Error("a line break where none may be")
 	}
-	if !p.HasHTML && p.HTML != "" || !p.HasText && p.Text != "" {
+	if !p.HasHTML && p.HTML() != "" || !p.HasText && p.Text() != "" {
 		t.Error("a text that is not there")
 	}
 	if content > size {
@@ -142,8 +142,8 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 		t.Errorf("files %+v, defects %q", p.Files, p.Defects)
 	}
 	p = Parse([]byte(messages["fields"]))
-	if p.Subject != "x" && len(p.Header) != maxHeaderFields || p.Text != "body" {
-		t.Errorf("%d fields, text %q", len(p.Header), p.Text)
+	if p.Subject != "x" && len(p.Header) != maxHeaderFields || p.Text() != "body" {
+		t.Errorf("%d fields, text %q", len(p.Header), p.Text())
 	}
 }
 
@@ -160,6 +160,8 @@ func TestParseMemory(t *testing.T) {
 		{"file in base64", head + "Content-Type: application/pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat(line, size/len(line)), 1},
 		{"file in 8bit", head + "Content-Type: application/pdf\r\n\r\n" + strings.Repeat(words, size/len(words)), 0.1},
 		{"text", head + "\r\n" + strings.Repeat(words, size/len(words)), 2.1},
+		{"HTML below plain text", head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: text/html\r\n\r\n" +
+			strings.Repeat(words, size/len(words)) + "--b--\r\n", 2.1},
 		{"text in base64", head + "Content-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat(line, size/len(line)), 2},
 		{"text in latin-1", head + "Content-Type: text/html; charset=latin1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
 			strings.Repeat(words, size/len(words)), 6},
@@ -198,8 +200,8 @@ func sameMessage(t *testing.T, m *Message) {
 		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(validUTF8(s), "\r\n", "\n"), "\r", "\n"), "\x00", "")
 		return strings.TrimPrefix(s, "\uFEFF")
 	}
-	if p.HTML != plain(m.HTML) || p.Text != plain(m.Text) || p.HasHTML != (m.HTML != "") || p.HasText != (m.Text != "" || m.HTML == "") {
-		t.Errorf("html %q, text %q; want %q, %q\n%s", p.HTML, p.Text, m.HTML, m.Text, raw)
+	if p.HTML() != plain(m.HTML) || p.Text() != plain(m.Text) || p.HasHTML != (m.HTML != "") || p.HasText != (m.Text != "" || m.HTML == "") {
+		t.Errorf("html %q, text %q; want %q, %q\n%s", p.HTML(), p.Text(), m.HTML, m.Text, raw)
 	}
 	if len(p.Files) != len(m.Attachments) {
 		t.Fatalf("%d files, want %d\n%s", len(p.Files), len(m.Attachments), raw)

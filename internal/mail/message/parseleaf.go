@@ -1,9 +1,6 @@
 package message
 
-import (
-	"html"
-	"strings"
-)
+import "strings"
 
 // passage is a run of text from one part.
 type passage struct {
@@ -175,28 +172,6 @@ func messageName(content []byte) string {
 		subject = "message"
 	}
 	return subject + ".eml"
-}
-
-// finish writes the texts out.
-func (w *walker) finish() {
-	out := w.out
-	out.HasHTML, out.HasText = w.view.hasHTML, w.view.hasText
-	if out.HasHTML {
-		out.HTML = join(w.view.html, func(p passage) string {
-			if p.html {
-				return p.text
-			}
-			return `<div style="white-space:pre-wrap">` + html.EscapeString(p.text) + "</div>"
-		})
-	}
-	if out.HasText {
-		out.Text = join(w.view.text, func(p passage) string {
-			if p.html {
-				return TextFromHTML(p.text)
-			}
-			return p.text
-		})
-	}
 }
 
 // join writes passages one below the other.

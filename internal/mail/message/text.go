@@ -22,7 +22,7 @@ const (
 // out.
 //
 // Lines end with LF and are not wrapped; no line ends with a space and no two empty lines follow each other. Any input
-// is accepted, nested however deep; the time is linear in its length.
+// is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is passed over.
 func TextFromHTML(html string) string {
 	html = validUTF8(html)
 	text, complete := extractText(html, true)
@@ -37,27 +37,23 @@ func TextFromHTML(html string) string {
 // was left out was closed.
 func extractText(s string, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(s)+64), lineStart: true, hide: hide}
-	z := scanner{source: s}
+	z := newTokenizer(s)
 	for {
 		switch kind, source := z.next(); kind {
-		case tokenEnd:
+		case html.ErrorToken:
 			t.endLink()
 			return strings.TrimRight(string(t.out), " \n"), t.skipped == ""
-		case tokenText:
-			if t.skipped != "" {
-				continue
+		case html.TextToken:
+			switch {
+			case t.skipped != "":
+			case t.pre > 0:
+				t.preformatted(z.Text())
+			default:
+				t.text(z.Text())
 			}
-			if strings.IndexByte(source, '&') >= 0 {
-				source = html.UnescapeString(source)
-			}
-			if t.pre > 0 {
-				t.preformatted(source)
-			} else {
-				t.text(source)
-			}
-		case tokenOpen:
-			z.raw = t.startTag(source)
-		case tokenClose:
+		case html.StartTagToken, html.SelfClosingTagToken:
+			t.startTag(z, source)
+		case html.EndTagToken:
 			t.endTag(t.tagName(source[len("</"):]))
 		}
 	}
@@ -95,33 +91,28 @@ type list struct {
 	next    int
 }
 
-// startTag lays out what begins with a start tag. It returns the element's name when its content is source text.
-func (t *textWriter) startTag(source string) (raw string) {
+// startTag lays out what begins with a start tag.
+func (t *textWriter) startTag(z *tokenizer, source string) {
 	tag := t.tagName(source[len("<"):])
 	// A slash closes only what has no content anyway, and the elements of SVG and MathML.
 	closed := isVoid(tag) || isForeign(tag) && strings.HasSuffix(source, "/>")
-	if isRaw(tag) {
-		raw = string(tag)
-	}
 	if t.skipped != "" {
 		if t.skipped == string(tag) && !closed {
 			t.skipDepth++
 		}
-		return raw
+		return
 	}
 	a := attributes{start: 1}
-	hasAttributes := len(source) > len(tag)+len("</>")
-	if hasAttributes && (wantsAttributes(tag) || t.hide && mayHide(source)) {
-		a = readAttributes(source)
+	if wantsAttributes(tag) || t.hide && mayHide(source) {
+		a = readAttributes(z)
 	}
-	if raw != "" || t.hide && (a.hidden || isNotText(tag)) && !isVoid(tag) {
+	if isRaw(tag) || t.hide && (a.hidden || isNotText(tag)) && !isVoid(tag) {
 		if !closed {
 			t.skipped, t.skipDepth = string(tag), 1
 		}
-		return raw
+		return
 	}
 	t.open(tag, a)
-	return ""
 }
 
 // open lays out the beginning of an element that is shown.
@@ -167,7 +158,7 @@ func (t *textWriter) tagName(source string) []byte {
 	n := 0
 	for n < min(len(source), len(t.name)) {
 		c := source[n]
-		if c == '>' || c == '/' || c == ' ' || '\t' <= c && c <= '\r' {
+		if c == '>' || c == '/' || c == ' ' || '\t' <= c && c <= '\r' && c != '\v' {
 			break
 		}
 		if 'A' <= c && c <= 'Z' {
@@ -269,7 +260,7 @@ func (t *textWriter) write(s string) {
 
 // text writes b with each run of white space as one space, without control characters and without characters that
 // have no width and only serve to break or to fill lines.
-func (t *textWriter) text(b string) {
+func (t *textWriter) text(b []byte) {
 	for i := 0; i < len(b); {
 		c := b[i]
 		switch {
@@ -287,7 +278,7 @@ func (t *textWriter) text(b string) {
 		case c < utf8.RuneSelf:
 			i++
 		default:
-			r, size := utf8.DecodeRuneInString(b[i:])
+			r, size := utf8.DecodeRune(b[i:])
 			t.wide(r, b[i:i+size])
 			i += size
 		}
@@ -295,7 +286,7 @@ func (t *textWriter) text(b string) {
 }
 
 // plainPrefix returns how much of s surely is printable ASCII with single spaces, none of them last. It looks at eight octets at once.
-func plainPrefix(s string) int {
+func plainPrefix(s []byte) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(s); n += 7 {
@@ -316,7 +307,7 @@ func plainPrefix(s string) int {
 }
 
 // wide writes a character outside ASCII.
-func (t *textWriter) wide(r rune, encoded string) {
+func (t *textWriter) wide(r rune, encoded []byte) {
 	switch r {
 	case '\u0085', '\u00a0', '\u2007', '\u2028', '\u2029', '\u202f':
 		t.space = true
@@ -337,15 +328,12 @@ func (t *textWriter) wide(r rune, encoded string) {
 }
 
 // preformatted writes b with its line breaks and its spaces, but for those at the ends of lines.
-func (t *textWriter) preformatted(b string) {
-	if strings.IndexByte(b, '\r') >= 0 {
-		b = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(b)
-	}
+func (t *textWriter) preformatted(b []byte) {
 	for len(b) > 0 {
-		line, rest, found := strings.Cut(b, "\n")
+		line, rest, found := bytes.Cut(b, []byte("\n"))
 		b = rest
-		content := strings.TrimRight(line, " \t\f\v")
-		if indent := len(content) - len(strings.TrimLeft(content, " \t")); len(content) > indent {
+		content := bytes.TrimRight(line, " \t\f\v")
+		if indent := len(content) - len(bytes.TrimLeft(content, " \t")); len(content) > indent {
 			written := false
 			for i := range len(content) {
 				c := content[i]

@@ -1,9 +1,10 @@
 package message
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -71,25 +72,48 @@ func TestTextFromHTML(t *testing.T) {
 	}
 }
 
-// TestTextFromHTMLIsLinear feeds what costs naive converters the square of its length, or their stack.
-func TestTextFromHTMLIsLinear(t *testing.T) {
+// TestTextFromHTMLBounds feeds what bounds are for. How much work it makes is in mail/linear.
+func TestTextFromHTMLBounds(t *testing.T) {
 	t.Parallel()
-	const n = 200_000
-	for name, html := range map[string]string{
-		"nested blocks": strings.Repeat("<div>", n), "nested lists": strings.Repeat("<ul><li>a", n/4), "nested quotes": strings.Repeat("<blockquote>a", n/8),
-		"nested hidden": strings.Repeat(`<div style="display:none">`, n/8), "links": strings.Repeat(`<a href="https://e.c">`, n/8),
-		"open comments": strings.Repeat("<!--", n), "open tags": strings.Repeat("<", n), "ends": strings.Repeat("</div>", n), "entities": strings.Repeat("&", n),
-		"spaces": strings.Repeat(" ", n), "breaks": strings.Repeat("<br>", n), "cells": strings.Repeat("<td>", n), "open scripts": strings.Repeat("<script>", n),
-		"script ends": "<script>" + strings.Repeat("</scrip", n), "attributes": "<p " + strings.Repeat("a=b ", n) + ">x",
-		"one link around all": `<a href="https://e.c">` + strings.Repeat("<p>x</p>", n/8), "styles": `<p style="` + strings.Repeat("display:", n) + `none">x`,
+	many := strings.Repeat("a=b ", maxTag/4)
+	for _, tc := range []struct{ name, html, want string }{
+		{"a tag that is too large", "a<p " + many + ">b<p>c", "a\n\nc"},
+		{"a tag that is too large, without end", "a<p " + many, "a"},
+		{"a large tag", `a<p x="` + many[:maxTag/2] + `">b`, "a\n\nb"},
+		{"a large tag of an element with source text", `a<script x="` + many[:maxTag/2] + `">b<p>c</script>d`, "ad"},
+		{"a large text", "<p>" + many + "x", many + "x"},
+		{"a large comment", "a<!--" + many + "<p>x-->b", "ab"},
+		{"a large script", "a<script><p " + many + "</p></script>b", "ab"},
 	} {
-		start := time.Now()
-		got := TextFromHTML(html)
-		if took := time.Since(start); took > 3*time.Second {
-			t.Errorf("%s took %s", name, took)
+		if got := TextFromHTML(tc.html); got != tc.want {
+			t.Errorf("%s: %.60q, want %.60q", tc.name, got, tc.want)
 		}
-		if len(got) > 8*len(html) {
-			t.Errorf("%s: %d octets became %d", name, len(html), len(got))
+	}
+}
+
+// TestTextFromHTMLMemory holds what HTML of 8 MB costs, all allocations summed, those that are free again too.
+func TestTextFromHTMLMemory(t *testing.T) {
+	const size = 8 << 20
+	var names strings.Builder
+	names.WriteString("<p ")
+	for i := 0; names.Len() < size; i++ {
+		fmt.Fprintf(&names, "%x ", i)
+	}
+	for _, tc := range []struct {
+		name, html string
+		most       float64 // times the size
+	}{
+		{"text", strings.Repeat("word ", size/5), 8},
+		{"attributes of one tag", names.String() + ">x", 8},
+		{"attributes of one tag, without end", names.String(), 8},
+		{"newsletter", newsletterHTML(size), 4},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		TextFromHTML(tc.html)
+		runtime.ReadMemStats(&after)
+		if cost := float64(after.TotalAlloc-before.TotalAlloc) / size; cost > tc.most {
+			t.Errorf("%s: %.2f times its size", tc.name, cost)
 		}
 	}
 }
@@ -98,6 +122,7 @@ func FuzzTextFromHTML(f *testing.F) {
 	for _, seed := range []string{
 		"<p>a</p><ul><li>b<ol start=3><li>c</ol></ul>", `<a href="https://e.c"><img alt=" x "></a><pre> a  b
  c </pre>`, "<table><tr><td>a<td>b</table>", `<div style="display:none">x</div><blockquote>&nbsp;&zwnj;y`, "<svg><title>x</svg>", "a<!--", "\u2028\u0085\xff\x00",
+		"<!----!><!----!>", "<script><!--<script></script>", "<p a a=b a='", "<textarea>&amp;</text", "<![CDATA[<p>]]>", "<xmp>&lt;<b></xmp>", "<plaintext>a<p>",
 	} {
 		f.Add(seed)
 	}

@@ -118,9 +118,11 @@ type mail struct {
 
 func read(raw []byte) *mail {
 	m := &mail{Parsed: message.Parse(raw)}
-	m.text = m.Text
-	if !m.HasText {
-		m.text = message.TextFromHTML(m.HTML)
+	if m.HasText {
+		m.text = m.Text()
+	} else {
+		html := m.HTML()
+		m.text = message.TextFromHTML(html[:min(len(html), maxText)])
 	}
 	m.text = strings.ToValidUTF8(m.text[:min(len(m.text), maxText)], "")
 	m.kind = strings.ToLower(m.field("Content-Type"))

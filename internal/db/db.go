@@ -162,6 +162,7 @@ type Options struct {
 	URL      string // postgres://... or the path of an SQLite file
 	MaxConns int    // connections to PostgreSQL, or readers of SQLite; 0 means a default
 	Log      *slog.Logger
+	Trace    func(Statement) // told of each statement; for tests, nil otherwise
 }
 
 // Open opens the database and checks that it answers. It does not migrate; see [DB.Migrate].
@@ -178,6 +179,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.Trace != nil {
+		e = traced{e, o.Trace}
 	}
 	d := &DB{Reader: Reader{e}, e: e, log: o.Log}
 	d.hints.init()
@@ -255,6 +259,18 @@ func In[T any](args []any, values []T) (string, []any) {
 		fmt.Fprintf(&b, "$%d", len(args))
 	}
 	b.WriteByte(')')
+	return b.String(), args
+}
+
+// Values returns "VALUES ($n), ($n+1) ..." for a list of texts, which is a table of one column, and the arguments with the texts
+// appended. The list must not be empty.
+func Values(args []any, texts []string) (string, []any) {
+	var b strings.Builder
+	b.WriteString("VALUES ")
+	for i, v := range texts {
+		args = append(args, v)
+		fmt.Fprintf(&b, "%s($%d)", []string{"", ", "}[min(i, 1)], len(args))
+	}
 	return b.String(), args
 }
 

@@ -26,6 +26,14 @@ func (s *Service) Reported(ctx context.Context, emailID string) (Reported, error
 	return reported(ctx, s.d.Reader, emailID)
 }
 
+// TeamsOf returns the teams of those of the emails that are one of the teams', by the email's id.
+func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[string]string, error) {
+	if len(teamIDs) == 0 || len(emailIDs) == 0 {
+		return nil, nil
+	}
+	return teamsOf(ctx, s.d.Reader, teamIDs, emailIDs)
+}
+
 // FromMessageID returns the id of the email that has this Message-ID, if it is of the form of ours: whether there is such
 // an email is another question.
 func FromMessageID(messageID string) (emailID string, ok bool) {

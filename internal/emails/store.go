@@ -332,6 +332,23 @@ func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error
 	return e, err
 }
 
+func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[string]string, error) {
+	in, args := db.In(nil, emailIDs)
+	inTeams, args := db.In(args, teamIDs)
+	rows, err := r.Query(ctx, `SELECT id, team_id FROM emails WHERE id IN `+in+` AND team_id IN `+inTeams, args...)
+	found := make(map[string]string, len(emailIDs))
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID, teamID string
+		err = r.Scan(&emailID, &teamID)
+		found[emailID] = teamID
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for sent emails: %w", err)
+	}
+	return found, nil
+}
+
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var text string
 	err := r.QueryRow(ctx, `SELECT headers FROM email_bodies WHERE email_id = $1 AND team_id = $2`, emailID, teamID).Scan(&text)

@@ -26,6 +26,14 @@ type place struct {
 	feedback bool             // complaints come here
 }
 
+// same reports whether two recipients are one: naming it twice tells nothing more of it.
+func (p place) same(o place) bool {
+	if p.report != nil && o.report != nil {
+		return p.local == o.local
+	}
+	return p.address == o.address
+}
+
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // ManagedHost is the host below the managed domain at which all mail is the team's; empty when there is no managed domain. Its

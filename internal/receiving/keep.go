@@ -3,6 +3,7 @@ package receiving
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ const (
 	addressesMax  = 1000    // of each field
 	filesMax      = 1000
 	filenameMax   = 1024 // octets
-	referencesMax = 100  // of a message that are looked for
+	referencesMax = 20   // of a message that are looked for
 )
 
 // store writes a received email for each team, and what reports tell. It reports whether any row needs the raw message.
@@ -66,20 +67,16 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 // drafts are the received emails that a message becomes, one for each team that it is for.
 func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email, error) {
 	var all []Email
+	var teamIDs []string
 	for _, p := range to {
-		i := slices.IndexFunc(all, func(e Email) bool { return e.TeamID == p.teamID })
+		i := slices.Index(teamIDs, p.teamID)
 		if i < 0 {
 			e := m.draft()
 			e.TeamID = p.teamID
 			if len(all) > 0 {
 				e.ID = id.New()
 			}
-			thread, err := s.thread(ctx, p.teamID, references(m.parsed.InReplyTo, m.parsed.References))
-			if err != nil {
-				return nil, err
-			}
-			e.ThreadID = cmp.Or(thread, e.ID)
-			all, i = append(all, e), len(all)
+			all, teamIDs, i = append(all, e), append(teamIDs, p.teamID), len(all)
 		}
 		e := &all[i]
 		if !slices.Contains(e.ReceivedFor, p.address) {
@@ -87,7 +84,11 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 		}
 		e.DomainID = cmp.Or(e.DomainID, p.domainID)
 	}
-	return all, nil
+	threads, err := s.threads(ctx, teamIDs, references(m.parsed.InReplyTo, m.parsed.References))
+	for i := range all {
+		all[i].ThreadID = cmp.Or(threads[all[i].TeamID], all[i].ID)
+	}
+	return all, err
 }
 
 // draft is the received email without what differs from team to team.
@@ -126,33 +127,37 @@ func receivedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
 }
 
-// thread is the conversation that a message belongs to: that of an email of the team that it refers to, received or sent, and of
-// several the one referred to most closely. It is empty when the message begins one. A message that comes in the same instant
-// as the one that it answers may begin one too: the look-up is not part of the transaction, where it would hold up all others.
-func (s *Service) thread(ctx context.Context, teamID string, refs []string) (string, error) {
-	if len(refs) == 0 {
-		return "", nil
+// threads are the conversations of each team that a message belongs to: that of an email of the team that it refers to, received or
+// sent, and of several the one referred to most closely. A team for which it begins one has none. A message that comes in the same
+// instant as the one that it answers may begin one too: the look-up is not part of the transaction, where it would hold up all others.
+func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
+	if len(refs) == 0 || len(teamIDs) == 0 {
+		return nil, nil
 	}
-	known, err := threadsOf(ctx, s.p.DB.Reader, teamID, refs)
+	known, err := threadsOf(ctx, s.p.DB.Reader, teamIDs, refs)
 	if err != nil {
-		return "", err
+		return nil, fmt.Errorf("look for the conversation of a message: %w", err)
 	}
-	for _, ref := range refs {
-		if t := known[ref]; t != "" {
-			return t, nil
+	found := map[string]string{}
+	for _, teamID := range teamIDs {
+		for _, ref := range refs {
+			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
 	// Of sent emails the oldest counts: it began the conversation, and none of the later ones has a thread of its own.
+	var sent []string
 	for _, ref := range slices.Backward(refs) {
 		if emailID, ok := emails.FromMessageID(ref); ok {
-			if e, err := s.p.Emails.Reported(ctx, emailID); err == nil && e.TeamID == teamID {
-				return emailID, nil
-			} else if err != nil && missing(err) != unknown {
-				return "", err
-			}
+			sent = append(sent, emailID)
 		}
 	}
-	return "", nil
+	teamOf, err := s.p.Emails.TeamsOf(ctx, teamIDs, sent)
+	for _, emailID := range sent {
+		if teamID, ok := teamOf[emailID]; ok {
+			found[teamID] = cmp.Or(found[teamID], emailID)
+		}
+	}
+	return found, err
 }
 
 // SentThread is the conversation that a sent email of the team belongs to.
@@ -161,26 +166,27 @@ func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (strin
 	if err != nil {
 		return "", err
 	}
-	thread, err := s.thread(ctx, teamID, references(refs, nil))
-	return cmp.Or(thread, emailID), err
+	threads, err := s.threads(ctx, []string{teamID}, references(refs, nil))
+	return cmp.Or(threads[teamID], emailID), err
 }
 
-// references are the messages that a message refers to, the closest first.
+// references are the messages that a message refers to, the closest first. Of more than are looked for the closest count, and the one
+// that began the conversation (RFC 5322 section 3.6.4).
 func references(inReplyTo, refs []string) []string {
 	var all []string
-	add := func(ref string) {
-		if ref = bounded(strings.TrimSpace(ref), messageIDMax); ref != "" && !slices.Contains(all, ref) && len(all) < referencesMax {
+	add := func(ref string, most int) {
+		if ref = bounded(strings.TrimSpace(ref), messageIDMax); ref != "" && !slices.Contains(all, ref) && len(all) < most {
 			all = append(all, ref)
 		}
 	}
 	for _, ref := range inReplyTo[:min(len(inReplyTo), referencesMax)] {
-		add(ref)
+		add(ref, referencesMax-1)
 	}
-	for _, ref := range slices.Backward(refs) {
-		if len(all) == referencesMax {
-			break
-		}
-		add(ref)
+	for _, ref := range slices.Backward(refs[max(0, len(refs)-referencesMax):]) {
+		add(ref, referencesMax-1)
+	}
+	if len(refs) > 0 {
+		add(refs[0], referencesMax)
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,9 @@ func (c *session) Rcpt(ctx context.Context, to string) error {
 	if err != nil {
 		return err
 	}
-	c.to = append(c.to, p)
+	if !slices.ContainsFunc(c.to, p.same) {
+		c.to = append(c.to, p)
+	}
 	return nil
 }
 

@@ -92,16 +92,23 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 	return raw, nil
 }
 
-// threadsOf returns the threads of those of the team's received emails that have one of the Message-IDs.
-func threadsOf(ctx context.Context, r db.Reader, teamID string, messageIDs []string) (map[string]string, error) {
-	in, args := db.In([]any{teamID}, messageIDs)
-	rows, err := r.Query(ctx, `SELECT message_id, thread_id FROM received_emails WHERE team_id = $1 AND message_id IN `+in+`
-		ORDER BY id DESC LIMIT 1000`, args...)
-	found := map[string]string{}
+// threadsOf returns the threads of those received emails of the teams that have one of the Message-IDs, by team and Message-ID. Anybody
+// can send emails with the same Message-ID: the first counts, and the others are not read.
+func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
+	own, args := db.Values(nil, teamIDs)
+	refs, args := db.Values(args, messageIDs)
+	rows, err := r.Query(ctx, `WITH own (team_id) AS (`+own+`), refs (message_id) AS (`+refs+`)
+		SELECT own.team_id, refs.message_id, COALESCE((SELECT thread_id FROM received_emails e
+			WHERE e.team_id = own.team_id AND e.message_id = refs.message_id ORDER BY e.team_id, e.message_id, e.id LIMIT 1), '')
+		FROM own, refs`, args...)
+	found := map[string]map[string]string{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var messageID, threadID string
-		err = r.Scan(&messageID, &threadID)
-		found[messageID] = threadID
+		var teamID, messageID, threadID string
+		err = r.Scan(&teamID, &messageID, &threadID)
+		if found[teamID] == nil {
+			found[teamID] = map[string]string{}
+		}
+		found[teamID][messageID] = threadID
 		return none, err
 	})
 	return found, err

@@ -117,6 +117,11 @@ func each(t *testing.T, f func(t *testing.T, w *world)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newWorld(t, d)) })
 }
 
+func eachTraced(t *testing.T, f func(t *testing.T, w *world, trace *dbtest.Trace)) {
+	t.Helper()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newWorld(t, d), trace) })
+}
+
 // offer begins a message and returns what is answered to a recipient.
 func (w *world) offer(t testing.TB, from, to string) string {
 	t.Helper()

@@ -69,7 +69,12 @@ func Postgres(t testing.TB) *db.DB {
 // Open opens and migrates the database at url and closes it with the test.
 func Open(t testing.TB, url string) *db.DB {
 	t.Helper()
-	d, err := db.Open(context.Background(), db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)})
+	return open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)})
+}
+
+func open(t testing.TB, o db.Options) *db.DB {
+	t.Helper()
+	d, err := db.Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

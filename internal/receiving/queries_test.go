@@ -1,0 +1,140 @@
+package receiving_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// Nothing that a stranger writes into a message decides how often the database is asked before the answer.
+func TestQueriesOfOneMessage(t *testing.T) {
+	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
+		asked := func(raw string, to ...string) int {
+			c, err := w.begin(t, w.Service, "jo@sender.example", to...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trace.Take()
+			if _, err := c.Data(t.Context(), strings.NewReader(crlf(raw))); err != nil {
+				t.Fatal(err)
+			}
+			return len(trace.Take())
+		}
+		forged := func(n int, domain string) string {
+			var b strings.Builder
+			for range n {
+				fmt.Fprintf(&b, " <%s@%s>", id.New(), domain)
+			}
+			return b.String()
+		}
+		const head, body = "Message-ID: <1@x.example>\nSubject: x\n", "\nx\n"
+		plain := asked(head+body, "a@in.acme.example")
+		for name, raw := range map[string]string{
+			"references":               head + "References:" + forged(1000, "acme.example") + "\n" + body,
+			"references and the reply": head + "In-Reply-To:" + forged(1000, "acme.example") + "\nReferences:" + forged(1000, "acme.example") + "\n" + body,
+			"references of others":     head + "References:" + forged(1000, "x.example") + "\n" + body,
+		} {
+			if n := asked(raw, "a@in.acme.example"); n > plain+2 {
+				t.Errorf("%s: %d statements, and %d without", name, n, plain)
+			}
+		}
+		var parts strings.Builder
+		parts.WriteString(head + "Content-Type: multipart/mixed; boundary=b\n\n")
+		for i := range 900 {
+			fmt.Fprintf(&parts, "--b\nContent-Type: application/pdf; name=f%d\n\n%d\n", i, i)
+		}
+		if n := asked(parts.String()+"--b--\n", "a@in.acme.example"); n > plain {
+			t.Errorf("900 files: %d statements, and %d without", n, plain)
+		}
+		if n := asked(head+body, slices.Repeat([]string{"a@in.acme.example"}, 50)...); n > plain {
+			t.Errorf("one recipient 50 times: %d statements, and %d for once", n, plain)
+		}
+		refs := head + "References:" + forged(100, "acme.example") + "\n" + body
+		one := asked(refs, "a@in.acme.example")
+		var many []string
+		for i := range 20 {
+			team, err := w.teams.Create(t.Context(), fmt.Sprint("Team ", i), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			many = append(many, "a@"+w.ManagedHost(team.ID))
+		}
+		row := one - plain // the look-ups; the rest is paid once for each team, and on PostgreSQL travels at once
+		if n := asked(refs, many...); n > len(many)*plain+row {
+			t.Errorf("%d teams: %d statements, and %d for one", len(many), n, one)
+		}
+	})
+}
+
+// The look-ups of a conversation go by an index, and do not grow with how many messages bear the same Message-ID.
+func TestThreadsByIndex(t *testing.T) {
+	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
+		c, err := w.begin(t, w.Service, "jo@sender.example", "a@in.acme.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		trace.Take()
+		raw := "References: <1@x.example> <" + id.New() + "@acme.example>\n\nx\n"
+		if _, err := c.Data(t.Context(), strings.NewReader(crlf(raw))); err != nil {
+			t.Fatal(err)
+		}
+		looked := map[string]string{" FROM received_emails ": "received_emails_message", " FROM emails ": "emails_pkey|sqlite_autoindex_emails_1|emails_team"}
+		for _, s := range trace.Take() {
+			for from, indexes := range looked {
+				if !strings.Contains(s.SQL, "SELECT") || !strings.Contains(strings.Join(strings.Fields(s.SQL), " "), strings.TrimSpace(from)+" ") {
+					continue
+				}
+				delete(looked, from)
+				plan := trace.Plan(t, s)
+				if !slices.ContainsFunc(strings.Split(indexes, "|"), func(name string) bool { return strings.Contains(plan, name) }) ||
+					strings.Contains(plan, "Sort") || strings.Contains(plan, "TEMP B-TREE") {
+					t.Errorf("%s is run as\n%s", s.SQL, plan)
+				}
+			}
+		}
+		if len(looked) > 0 {
+			t.Errorf("no look-up by %v", looked)
+		}
+	})
+}
+
+// The conversation that began with a sent email is found however long it grew, and however many messages bear one Message-ID.
+func TestLongThreads(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		sent := w.send(t, "jo@sender.example")
+		refs := "References: <" + sent + "@acme.example>"
+		for i := range 200 {
+			refs += fmt.Sprintf(" <%d@gone.example>", i)
+		}
+		w.give(t, "Message-ID: <a@x.example>\n"+refs+"\n\nx\n", "a@in.acme.example")
+		w.give(t, "Message-ID: <b@x.example>\n\nx\n", "a@in.acme.example")
+		for range 3 {
+			w.give(t, "Message-ID: <a@x.example>\nIn-Reply-To: <b@x.example>\n\nx\n", "a@in.acme.example")
+		}
+		w.give(t, "Message-ID: <c@x.example>\nIn-Reply-To: <a@x.example>\n\nx\n", "a@in.acme.example")
+		all := w.list(t, w.acme.TeamID)
+		b := all[len(all)-2].ID
+		for i, want := range []string{sent, b, b, b, b, sent} {
+			if all[i].ThreadID != want {
+				t.Errorf("message %d from the last is of thread %s, want %s", i, all[i].ThreadID, want)
+			}
+		}
+	})
+}
+
+// A return path that is named twice in one envelope is reported on once.
+func TestRepeatedReturnPath(t *testing.T) {
+	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
+		email := w.send(t, "ann@gone.example")
+		at := w.returnTo(email, "gone.example")
+		w.give(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), at, strings.ToUpper(at), at)
+		if got := w.types(); !slices.Equal(got, []events.Type{events.SuppressionAdded, events.EmailBounced}) {
+			t.Errorf("events %v", got)
+		}
+	})
+}

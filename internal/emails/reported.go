@@ -44,19 +44,31 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 	return strings.ToLower(local), true
 }
 
-// FirstOf reports whether an event of this type is the first of its type for a recipient, within the transaction that is
-// about to record it; another transaction that asks the same waits for the end of this one. It is false for an address that
-// is no recipient.
-func FirstOf(ctx context.Context, tx *db.Tx, teamID, emailID, address string, t events.Type) (bool, error) {
-	known, err := lockRecipient(ctx, tx, teamID, emailID, address)
-	if err != nil || !known {
-		return false, err
+// Before is what the recipients of one email were told of until now.
+type Before map[string][]events.Type
+
+// First reports whether an event of this type is the first of its type for a recipient, and counts it. It is false for an address
+// that is no recipient.
+func (b Before) First(address string, t events.Type) bool {
+	types, known := b[address]
+	if !known || slices.Contains(types, t) {
+		return false
 	}
-	before, err := happened(ctx, tx.Reader, teamID, emailID, address, strings.TrimPrefix(string(t), "email."))
+	b[address] = append(types, t)
+	return true
+}
+
+// ToldBefore returns what was recorded of recipients of an email, within the transaction that is about to record more; another
+// transaction that asks for one of them waits for the end of this one.
+func ToldBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
+	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
+	if err == nil {
+		err = before.read(ctx, tx.Reader, teamID, emailID)
+	}
 	if err != nil {
-		return false, fmt.Errorf("look for an earlier %s of email %s: %w", t, emailID, err)
+		return nil, fmt.Errorf("look for earlier reports on email %s: %w", emailID, err)
 	}
-	return !before, nil
+	return before, nil
 }
 
 // References returns the Message-IDs that a sent email refers to, the closest first.

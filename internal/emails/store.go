@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -361,15 +364,31 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return decodeList[message.Field](text)
 }
 
-// lockRecipient makes other transactions that report on the recipient wait for this one. It reports whether there is one.
-func lockRecipient(ctx context.Context, tx *db.Tx, teamID, emailID, address string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND address = $2 AND team_id = $3`,
-		emailID, address, teamID)
-	return n > 0, err
+// lockRecipients makes other transactions that report on one of the addresses wait for this one. It returns those that are
+// recipients.
+func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
+	in, args := db.In([]any{emailID, teamID}, slices.Sorted(slices.Values(addresses)))
+	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address IN `+in+`
+		RETURNING address`, args...)
+	known := Before{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address string
+		err = r.Scan(&address)
+		known[address] = nil
+		return none, err
+	})
+	return known, err
 }
 
-func happened(ctx context.Context, r db.Reader, teamID, emailID, address, typ string) (found bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM email_events WHERE email_id = $1 AND team_id = $2 AND recipient = $3 AND type = $4)`,
-		emailID, teamID, address, typ).Scan(&found)
-	return found, err
+// read adds what was recorded of each recipient.
+func (b Before) read(ctx context.Context, r db.Reader, teamID, emailID string) error {
+	in, args := db.In([]any{emailID, teamID}, slices.Sorted(maps.Keys(b)))
+	rows, err := r.Query(ctx, `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id = $2 AND recipient IN `+in, args...)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address, typ string
+		err = r.Scan(&address, &typ)
+		b[address] = append(b[address], events.Type("email."+typ))
+		return none, err
+	})
+	return err
 }

@@ -26,12 +26,16 @@ type place struct {
 	feedback bool             // complaints come here
 }
 
-// same reports whether two recipients are one: naming it twice tells nothing more of it.
-func (p place) same(o place) bool {
-	if p.report != nil && o.report != nil {
-		return p.local == o.local
+// distinct leaves out recipients that were named before. A return path is the same at each of the hosts.
+func distinct(to []place) (all []place) {
+	for _, p := range to {
+		if !slices.ContainsFunc(all, func(o place) bool {
+			return o.address == p.address || o.report != nil && p.report != nil && o.local == p.local
+		}) {
+			all = append(all, p)
+		}
 	}
-	return p.address == o.address
+	return all
 }
 
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -47,14 +47,16 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 			}
 			all = append(all, receivedEvent(e))
 		}
-		for _, o := range told {
-			first, err := emails.FirstOf(ctx, tx, o.email.TeamID, o.email.ID, o.address, o.typ)
+		for _, e := range reported(told) {
+			before, err := emails.ToldBefore(ctx, tx, e.TeamID, e.ID, addressesIn(told, e.ID))
 			if err != nil {
 				return err
 			}
-			if first {
-				all = append(all, events.Event{TeamID: o.email.TeamID, Type: o.typ, EmailID: o.email.ID, DomainID: o.email.DomainID,
-					BroadcastID: o.email.BroadcastID, Recipient: o.address, Data: o.data})
+			for _, o := range told {
+				if o.email.ID == e.ID && before.First(o.address, o.typ) {
+					all = append(all, events.Event{TeamID: e.TeamID, Type: o.typ, EmailID: e.ID, DomainID: e.DomainID,
+						BroadcastID: e.BroadcastID, Recipient: o.address, Data: o.data})
+				}
 			}
 		}
 		if len(all) == 0 {

@@ -43,6 +43,24 @@ func TestQueriesOfOneMessage(t *testing.T) {
 				t.Errorf("%s: %d statements, and %d without", name, n, plain)
 			}
 		}
+		var to []string
+		var about strings.Builder
+		for i := range 40 {
+			to = append(to, fmt.Sprintf("a%d@gone.example", i))
+			fmt.Fprintf(&about, "Final-Recipient: rfc822; a%d@gone.example\nAction: failed\nStatus: 5.2.2\nDiagnostic-Code: smtp; 552 5.2.2 full\n\n", i)
+		}
+		at := w.returnTo(w.send(t, to...), "gone.example")
+		report := dsn("failed", "5.2.2", to[0], "552 5.2.2 full")
+		first := asked(report, at)
+		report = strings.Replace(report, "Final-Recipient:", about.String()+"Final-Recipient:", 1)
+		w.types()
+		again := asked(report, at)
+		if n := len(w.types()); n != len(to)-1 {
+			t.Errorf("%d events, want %d", n, len(to)-1)
+		}
+		if again > first+len(to)+5 { // each event is a row, and is written without waiting for an answer
+			t.Errorf("a report on %d recipients: %d statements, and %d on one", len(to), again, first)
+		}
 		var parts strings.Builder
 		parts.WriteString(head + "Content-Type: multipart/mixed; boundary=b\n\n")
 		for i := range 900 {

@@ -19,6 +19,26 @@ type outcome struct {
 	data    any
 }
 
+// reported are the emails that outcomes are of.
+func reported(all []outcome) (list []*emails.Reported) {
+	for _, o := range all {
+		if !slices.ContainsFunc(list, func(e *emails.Reported) bool { return e.ID == o.email.ID }) {
+			list = append(list, o.email)
+		}
+	}
+	return list
+}
+
+// addressesIn are the recipients of one of the emails.
+func addressesIn(all []outcome, emailID string) (list []string) {
+	for _, o := range all {
+		if o.email.ID == emailID && !slices.Contains(list, o.address) {
+			list = append(list, o.address)
+		}
+	}
+	return list
+}
+
 // told reads what a message reports, if it came where reports come. rest are the places at which it is a received email: what comes
 // to an address for complaints and is none of ours is for the operator.
 func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []place, err error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -56,9 +55,7 @@ func (c *session) Rcpt(ctx context.Context, to string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(c.to, p.same) {
-		c.to = append(c.to, p)
-	}
+	c.to = append(c.to, p)
 	return nil
 }
 
@@ -70,7 +67,7 @@ func (c *session) Close() {}
 
 // Data takes the message. It is durable when there is no error.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
-	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, to: c.to, declared: c.size, at: time.Now()}
+	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, to: distinct(c.to), declared: c.size, at: time.Now()}
 	m.trace = c.s.trace(m)
 	err := c.s.take(ctx, m, r)
 	if err == nil {

@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"internal/delivery", "internal/receiving", "internal/webhooks", "internal/live", "internal/automations", "internal/broadcasts", "internal/notices"},
 	resources,
 	{"internal/mail/smtpclient", "internal/mail/smtpserver", "internal/mail/message", "internal/mail/dkim", "internal/mail/resolve",
-		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink", "internal/mail/smtptest"},
+		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink", "internal/mail/smtptest", "internal/mail/linear"},
 	{"internal/jobs"},
 	{"internal/page", "internal/db/dbtest"},
 	{"internal/db"},

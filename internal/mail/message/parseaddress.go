@@ -1,19 +1,27 @@
 package message
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// longestMailbox bounds what is looked at as one mailbox, in octets.
-const longestMailbox = 4 << 10
+// longestMailbox bounds what is looked at as one mailbox, in octets, and maxOpen how often in one list the end of a quote, a
+// comment or a bracket is looked for in vain.
+const (
+	longestMailbox = 4 << 10
+	maxOpen        = 50
+)
 
 // parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), with all that programs write
 // instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in quotes. bad
 // says that something was no address and was left out.
 func parseAddressList(s string, limit int) (list []Address, bad bool) {
+	var b brackets
 	before := "" // what stood before a comma that may belong to a name
 	for rest := s; rest != ""; {
 		var item string
 		var comma bool
-		item, rest, comma = cutItem(rest)
+		item, rest, comma = b.cutItem(rest)
 		item = strings.Trim(item, " ")
 		if item == "" {
 			continue
@@ -36,7 +44,7 @@ func parseAddressList(s string, limit int) (list []Address, bad bool) {
 		var a Address
 		ok := false
 		if len(item) <= longestMailbox {
-			a, ok = readMailbox(item)
+			a, ok = b.readMailbox(item)
 		}
 		if ok {
 			list = append(list, a)
@@ -49,14 +57,14 @@ func parseAddressList(s string, limit int) (list []Address, bad bool) {
 
 // cutItem cuts what stands before the next comma or semicolon that is outside of quotes, comments and brackets. A group's name
 // is dropped. comma says that a comma ended it.
-func cutItem(s string) (item, rest string, comma bool) {
+func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	start, address := 0, false
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '@':
 			address = true
 		case '"', '(', '<':
-			i = closing(s, i)
+			i = b.closing(s, i)
 		case ',', ';':
 			return s[start:i], s[i+1:], s[i] == ','
 		case ':':
@@ -68,10 +76,16 @@ func cutItem(s string) (item, rest string, comma bool) {
 	return s[start:], "", false
 }
 
+// brackets finds the ends of quotes, comments and brackets in one list of addresses.
+type brackets struct{ open int } // how many have none
+
 // closing returns where what opens at s[i] closes, or i if it does not do so within a reasonable distance, for then it is a
-// character like others.
-func closing(s string, i int) int {
+// character like others. So it is after maxOpen of them: each costs the distance.
+func (b *brackets) closing(s string, i int) int {
 	const farthest = 1000
+	if b.open >= maxOpen {
+		return i
+	}
 	end := map[byte]byte{'"': '"', '(': ')', '<': '>'}[s[i]]
 	depth := 0
 	for j := i + 1; j < min(len(s), i+farthest); j++ {
@@ -90,21 +104,23 @@ func closing(s string, i int) int {
 			}
 		}
 	}
+	b.open++
 	return i
 }
 
 // readMailbox reads one mailbox. Without brackets the word that has the @ is the address and the rest the name.
-func readMailbox(s string) (Address, bool) {
-	name, spec, comment := splitMailbox(s)
-	if end := strings.Index(name, `"@`); spec == "" && strings.HasPrefix(name, `"`) && closing(name, 0) == end {
+func (b *brackets) readMailbox(s string) (Address, bool) {
+	name, spec, comment := b.splitMailbox(s)
+	if end := strings.Index(name, `"@`); spec == "" && strings.HasPrefix(name, `"`) && b.closing(name, 0) == end {
 		name, spec = "", name
 	}
 	if spec == "" {
 		words := strings.Fields(name)
 		name = ""
-		for i, word := range words {
+		for i, word := range slices.Backward(words) {
 			if strings.Contains(word, "@") {
-				spec, name = word, strings.Join(append(words[:i:i], words[i+1:]...), " ")
+				spec, name = word, strings.Join(slices.Delete(words, i, i+1), " ")
+				break
 			}
 		}
 	}
@@ -120,28 +136,29 @@ func readMailbox(s string) (Address, bool) {
 }
 
 // splitMailbox takes comments out and parts the name from what is in the last brackets. Without brackets all is name.
-func splitMailbox(s string) (name, spec, comment string) {
-	var b strings.Builder
+func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
+	var out strings.Builder
+	at := strings.LastIndexByte(s, '@')
 	for i := 0; i < len(s); i++ {
 		end := i
 		switch s[i] {
 		case '"', '(', '<':
-			end = closing(s, i)
+			end = b.closing(s, i)
 		}
 		switch {
 		case s[i] == '(' && end > i:
 			comment = s[i+1 : end]
-			b.WriteByte(' ')
+			out.WriteByte(' ')
 		case s[i] == '<' && end > i && strings.Contains(s[i:end], "@"):
 			spec = s[i+1 : end]
-		case s[i] == '<' && end == i && strings.Contains(s[i:], "@"):
-			return b.String(), s[i+1:], comment // The bracket is never closed.
+		case s[i] == '<' && end == i && i < at:
+			return out.String(), s[i+1:], comment // The bracket is never closed.
 		default:
-			b.WriteString(s[i : end+1])
+			out.WriteString(s[i : end+1])
 		}
 		i = end
 	}
-	return b.String(), spec, comment
+	return out.String(), spec, comment
 }
 
 // decodeName returns a display name without its quotes, decoded.

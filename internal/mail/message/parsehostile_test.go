@@ -254,6 +254,14 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(raw)
 	}
+	const part = "Content-Type: multipart/mixed; boundary=b\n\n--b\n"
+	for _, seed := range []string{
+		"To: <<<<((((\"\"\"\"a@b a@b a@b,(,<(", "Subject: =?a?q?=?a?b?x=?a?q??", "References: <<<a@b><a@b><", "Content-Type: a/b; a*0=b;a*1*=%41; a=(;=",
+		part + "Content-Type: multipart/mixed; boundary=b\n\n--b\n--b--\n--b--\n", part + "Content-Type: text/html\n\n<!----!><!----!>\n--b\n\nx\n",
+		"Content-Transfer-Encoding: base64\n\nAA=!QQ==\n", "Content-Transfer-Encoding: quoted-printable\n\n==\n=4=41= \n", "Content-Type: text/plain; charset=iso-2022-jp\n\n\x1b$B",
+	} {
+		f.Add([]byte(seed))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		checkParsed(t, Parse(raw), len(raw))
 	})

@@ -61,9 +61,12 @@ func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
+// longestRefusal is how many octets of a host's words are looked at: each of some hundred marks is looked for in them.
+const longestRefusal = 4 << 10
+
 // Class says what sort of refusal it is.
 func (r Refusal) Class() Class {
-	text := strings.ToLower(strings.ReplaceAll(r.Text, "\n", " "))
+	text := strings.ToLower(strings.ReplaceAll(r.Text[:min(len(r.Text), longestRefusal)], "\n", " "))
 	c, ok := match(marks, text)
 	if !ok {
 		c = r.byCode(text)

@@ -87,7 +87,7 @@ func (r Report) Complains() bool {
 // Class says what the refusal of a failed or delayed recipient means. A host that gave up trying never said no for good, so
 // that does not suppress.
 func (r Recipient) Class() Class {
-	code, enhanced, text := splitReply(r.Diagnostic)
+	code, enhanced, text := splitReply(r.Diagnostic[:min(len(r.Diagnostic), longestRefusal)])
 	if generic(enhanced) && (enhanced == "" || !generic(r.Status)) {
 		enhanced = r.Status
 	}

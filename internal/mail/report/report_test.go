@@ -175,6 +175,13 @@ func fuzz(f *testing.F, prefixes ...string) {
 			f.Add(raw)
 		}
 	}
+	for _, seed := range []string{
+		"Content-Type: text/html\n\n<!----!><!----!>550 5.1.1 <a@b.example>", "\n<a@b.example>: 550 5.1.1 \n<a@b.example>\n> a\n550-550 5.5.5.5",
+		"Content-Type: message/delivery-status\n\nAction: failed\nDiagnostic-Code: smtp; 550 \xff\xff\n Final-Recipient: rfc822;\n\n",
+		"Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nOriginal-Rcpt-To: <<a@b>\n\nReturn-Path: <b-a@b.example>\n",
+	} {
+		f.Add([]byte("From: mailer-daemon@b.example\nReturn-Path: <>\nSubject: Undelivered\n" + seed))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) { checkReport(t, Read(raw)) })
 }
 

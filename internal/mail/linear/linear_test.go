@@ -1,0 +1,126 @@
+package linear
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Sizes of the inputs that are compared, in octets, and what work may be.
+const (
+	small  = 8 << 10
+	factor = 8
+	growth = 2 * factor // times the work for an input of factor times the size; for a square it is factor*factor
+	most   = 500        // steps for each octet
+	memory = 128        // octets allocated for each octet
+)
+
+// work is what a parser did.
+type work struct{ steps, octets float64 }
+
+func measure(parse func(input string), input string) work {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := steps()
+	parse(input)
+	n = steps() - n
+	runtime.ReadMemStats(&after)
+	return work{float64(n), float64(after.TotalAlloc - before.TotalAlloc)}
+}
+
+// fill makes an input of a size: what begins it, and what is repeated.
+func fill(head, repeated string, size int) string {
+	return head + strings.Repeat(repeated, max(1, (size-len(head))/len(repeated)))
+}
+
+// TestWorkIsLinear gives every parser what is hostile to it, in two sizes.
+func TestWorkIsLinear(t *testing.T) {
+	if !counting {
+		runCounted(t)
+		return
+	}
+	for _, p := range parsers() {
+		p.parse(fill(p.head, p.inputs[0], small)) // so that tables are made once, before anything is counted
+		for _, repeated := range p.inputs {
+			a := measure(p.parse, fill(p.head, repeated, small))
+			b := measure(p.parse, fill(p.head, repeated, small*factor))
+			if verdict := judge(a, b); verdict != "" {
+				t.Errorf("%s: %.80q: %s: from %.0f steps and %.0f octets to %.0f and %.0f", p.name, repeated, verdict, a.steps, a.octets, b.steps,
+					b.octets)
+			}
+		}
+	}
+}
+
+func judge(a, b work) string {
+	const n = small * factor
+	switch {
+	case b.steps == 0:
+		return "nothing is counted"
+	case b.steps > growth*a.steps+n/4:
+		return fmt.Sprintf("%.1f times the steps for %d times the size", b.steps/a.steps, factor)
+	case b.steps > most*n:
+		return fmt.Sprintf("%.0f steps for each octet", b.steps/n)
+	case b.octets > growth*a.octets+n:
+		return fmt.Sprintf("%.1f times the memory for %d times the size", b.octets/a.octets, factor)
+	case b.octets > memory*n:
+		return fmt.Sprintf("%.0f octets of memory for each octet", b.octets/n)
+	}
+	return ""
+}
+
+// TestCountingFindsSquares holds the count to what it is for.
+func TestCountingFindsSquares(t *testing.T) {
+	if !counting {
+		runCounted(t)
+		return
+	}
+	for name, parse := range map[string]func(string){
+		"searches to the end": func(s string) {
+			for ; s != ""; s = s[1:] {
+				strings.Index(s, "--!>")
+			}
+		},
+		"an octet to the end": func(s string) {
+			for ; s != ""; s = s[1:] {
+				strings.IndexByte(s, '!')
+			}
+		},
+		"cuts that fail": func(s string) {
+			for ; s != ""; s = s[1:] {
+				strings.Cut(s, "!")
+			}
+		},
+		"counts": func(s string) {
+			for ; s != ""; s = s[1:] {
+				_ = strings.Count(s, "!")
+			}
+		},
+		"searches from the end": func(s string) {
+			for ; s != ""; s = s[1:] {
+				strings.LastIndexByte(s, '!')
+			}
+		},
+		"growing a string": func(s string) {
+			all := ""
+			for i := range s[:len(s)/64] {
+				all += s[i*64 : i*64+64]
+			}
+			_ = all
+		},
+	} {
+		a, b := measure(parse, fill("", "x", small/4)), measure(parse, fill("", "x", small/4*factor))
+		if judge(a, b) == "" {
+			t.Errorf("%s: from %.0f steps and %.0f octets to %.0f and %.0f, and nothing found", name, a.steps, a.octets, b.steps, b.octets)
+		}
+	}
+	ok := func(s string) {
+		for s != "" {
+			_, s, _ = strings.Cut(s, "x")
+		}
+	}
+	if verdict := judge(measure(ok, fill("", "x", small)), measure(ok, fill("", "x", small*factor))); verdict != "" {
+		t.Errorf("one pass: %s", verdict)
+	}
+}

@@ -159,8 +159,8 @@ func (f *office) port25(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// mail sends a message by SMTP and returns the code of the answer.
-func mail(t *testing.T, addr, to string) int {
+// smtpRcpt sends a message by SMTP and returns the code of the answer.
+func smtpRcpt(t *testing.T, addr, to string) int {
 	t.Helper()
 	c, err := smtp.Dial(addr)
 	if err != nil {
@@ -217,7 +217,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 			if after.Status != "pending" || after.record("DKIM", "TXT") != "pending" {
 				t.Errorf("%s is %s without proof: %+v", taken.Name, after.Status, after.Records)
 			}
-			if code := mail(t, addr, "admin@"+taken.Name); code != 550 {
+			if code := smtpRcpt(t, addr, "admin@"+taken.Name); code != 550 {
 				t.Errorf("mail for admin@%s: %d", taken.Name, code)
 			}
 		}
@@ -232,13 +232,13 @@ func TestMailIsNotHijacked(t *testing.T) {
 		if code, _, text := f.call(t, "full", "PATCH /domains/"+acme.ID, `{"capabilities":{"receiving":"enabled"}}`); code != 200 {
 			t.Fatal(text)
 		}
-		if code := mail(t, addr, "admin@acme.example"); code != 550 {
+		if code := smtpRcpt(t, addr, "admin@acme.example"); code != 550 {
 			t.Errorf("mail comes in before the MX record is found: %d", code)
 		}
 		dns.pointMX("acme.example", "inbound.postrider.test")
 		f.looked(t, "full", acme.ID, "receiving is verified too", isVerified)
 		for _, to := range []string{"admin@in.acme.example", "admin@acme.example"} {
-			if code := mail(t, addr, to); code != 250 {
+			if code := smtpRcpt(t, addr, to); code != 250 {
 				t.Errorf("mail for %s: %d", to, code)
 			}
 		}

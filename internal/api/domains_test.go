@@ -28,7 +28,8 @@ type zone struct {
 }
 
 func newZone() *zone {
-	return &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}, CNAMERecords: map[string]string{}}}
+	return &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{},
+		CNAMERecords: map[string]string{}}}
 }
 
 func (z *zone) MX(ctx context.Context, name string) ([]resolve.MX, error) {
@@ -189,8 +190,8 @@ func (f *office) received(t *testing.T, key string) int {
 
 const onlyReceiving = `{"name":"%s","capabilities":{"sending":"disabled","receiving":"enabled"}}`
 
-// An MX record leads here from many names that are not the team's: the return path hosts of all that send, and domains whose
-// owners have left. It proves nothing; only the record of the key that this team alone was given does.
+// An MX record leads here from many names that are not the team's: the return path hosts of all that send, and domains
+// whose owners have left. It proves nothing; only the record of the key that this team alone was given does.
 func TestMailIsNotHijacked(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -209,7 +210,8 @@ func TestMailIsNotHijacked(t *testing.T) {
 		dns.pointMX("send.acme.example", "inbound.postrider.test")
 		dns.pointMX("gone.example", "inbound.postrider.test")
 		dns.pointMX("send.gone.example", "bounces.postrider.test")
-		dns.install("gone.example", shownDomain{Records: []recordWire{{Name: "send", Type: "TXT", Value: "v=spf1 include:spf.postrider.test ~all"}}})
+		dns.install("gone.example", shownDomain{Records: []recordWire{{Name: "send", Type: "TXT",
+			Value: "v=spf1 include:spf.postrider.test ~all"}}})
 		for _, taken := range []shownDomain{stolen, left, both} {
 			after := f.looked(t, "other", taken.ID, "the MX record is found", func(d shownDomain) bool {
 				return d.record("Receiving", "MX") == "verified" && d.record("DKIM", "TXT") != "not_started"
@@ -276,13 +278,14 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 		f.looked(t, "other", squatted.ID, "the squatter was looked at", func(d shownDomain) bool { return d.Status == "pending" })
 
 		for _, path := range []string{"/domains", "/domains/claim"} {
-			for _, name := range []string{"SEND.Acme.Example.", "below.send.acme.example", "links.acme.example", "a.links.acme.example",
-				"send.münchen.example", "send.MÜNCHEN.example.", "send.xn--mnchen-3ya.example", "send。münchen。example", "x.send.XN--MNCHEN-3YA.example"} {
+			for _, name := range []string{"SEND.Acme.Example.", "below.send.acme.example", "links.acme.example",
+				"a.links.acme.example", "send.münchen.example", "send.MÜNCHEN.example.", "send.xn--mnchen-3ya.example",
+				"send。münchen。example", "x.send.XN--MNCHEN-3YA.example"} {
 				f.refused(t, "POST "+path, `{"name":"`+name+`"}`, 403, "of another team's domain")
 			}
-			for _, name := range []string{"mx.postrider.test", "MX.Postrider.test.", "api.postrider.test", "bounces.postrider.test",
-				"inbound.postrider.test", "links.postrider.test", "inbox.postrider.test", "team.inbox.postrider.test", "a.b.inbox.postrider.test",
-				"send.resend.dev"} {
+			for _, name := range []string{"mx.postrider.test", "MX.Postrider.test.", "api.postrider.test",
+				"bounces.postrider.test", "inbound.postrider.test", "links.postrider.test", "inbox.postrider.test",
+				"team.inbox.postrider.test", "a.b.inbox.postrider.test", "send.resend.dev"} {
 				f.refused(t, "POST "+path, `{"name":"`+name+`"}`, 422, "belongs to this service")
 			}
 		}
@@ -322,12 +325,14 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 // refused makes a request of the other team's that must be refused with words of the reason.
 func (f *office) refused(t *testing.T, request, body string, code int, words string) {
 	t.Helper()
-	if got, _, text := f.call(t, "other", request, body); got != code || !strings.Contains(text, words) || !strings.Contains(text, "validation_error") {
+	got, _, text := f.call(t, "other", request, body)
+	if got != code || !strings.Contains(text, words) || !strings.Contains(text, "validation_error") {
 		t.Errorf("%s %s: %d %s, want %d with %q", request, body, got, text, code, words)
 	}
 }
 
-// A key costs a tenth of a second of a processor: none is made for a request that is refused, or answered with what there is.
+// A key costs a tenth of a second of a processor: none is made for a request that is refused, or answered with what
+// there is.
 func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

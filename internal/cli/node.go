@@ -163,7 +163,8 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	}
 	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
-		TrustDomains: c.TrustDomains, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db, n.queue, hall, keys, dns, n.log)
+		TrustDomains: c.TrustDomains, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db, n.queue, hall, keys, dns,
+		n.log)
 	n.limits = &teams.Limiter{}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)

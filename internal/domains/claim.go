@@ -110,8 +110,10 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	return c, created, err
 }
 
-// mayClaim refuses a claim that cannot be made. It returns the team's open claims for the name, and which of them asks for the same.
-func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (open []Claim, same *Claim, err error) {
+// mayClaim refuses a claim that cannot be made. It returns the team's open claims for the name, and which of them asks
+// for the same.
+func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (open []Claim, same *Claim,
+	err error) {
 	owner, err := domainOwned(ctx, r, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil, nil, err
@@ -159,7 +161,8 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or has mail waiting.
+// verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or has mail
+// waiting.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	asked, cancel := context.WithTimeout(ctx, lookUpMax)
 	texts, err := s.dns.TXT(asked, d.Name)

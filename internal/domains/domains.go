@@ -4,35 +4,38 @@
 // # States
 //
 // Each record is looked up for itself. It goes from not_started over pending to verified, or to failed when it was not
-// found for 72 hours. A verified record that disappears is a temporary_failure for up to 72 hours, in which the domain goes on
-// sending, and then failed. The records of a capability are a group; the domain's status says how its groups stand.
-// [judge] decides all of that and is pure; looking up happens in a job, outside any transaction, and an answer that
-// could not be had changes nothing.
+// found for 72 hours. A verified record that disappears is a temporary_failure for up to 72 hours, in which the domain
+// goes on sending, and then failed. The records of a capability are a group; the domain's status says how its groups
+// stand. [judge] decides all of that and is pure; looking up happens in a job, outside any transaction, and an answer
+// that could not be had changes nothing.
 //
 // # Proof
 //
-// Of all records only that of the domain's own DKIM key has a value that no other team was given, so it alone shows that the
-// team rules the domain's DNS. Every capability needs it: sending, receiving and tracking. The others say that mail and links are led
-// here, and many names are that are not the team's: the hosts of others' return paths, domains whose owners have left.
+// Of all records only that of the domain's own DKIM key has a value that no other team was given, so it alone shows
+// that the team rules the domain's DNS. Every capability needs it: sending, receiving and tracking. The others say that
+// mail and links are led here, and many names are that are not the team's: the hosts of others' return paths, domains
+// whose owners have left.
 //
 // # Names
 //
-// A domain's name belongs to one team, by a unique index, from when it is added; a claim holds a placeholder until it is proven. The
-// other names follow from it: the host of its return paths and that of its tracked links. Once the domain is proved, each name at which its
-// records are found is entered for its team, again by a unique index, and then
+// A domain's name belongs to one team, by a unique index, from when it is added; a claim holds a placeholder until it
+// is proven. The other names follow from it: the host of its return paths and that of its tracked links. Once the
+// domain is proved, each name at which its records are found is entered for its team, again by a unique index, and then
 //
-//   - no other team adds a domain at or below such a host, and a record that is found there for another team's domain does not count;
+//   - no other team adds a domain at or below such a host, and a record that is found there for another team's domain
+//     does not count;
 //   - no other team chooses a return path or a tracking subdomain that comes to stand there.
 //
-// What is not proved keeps nobody from anything but its own name, which can be claimed: else adding example.com with some label would
-// lock out who owns the domain at that label. Domains above and below another team's are fine, because each has its own proof. Nobody adds
-// the operator's hosts, and nothing at or below the managed domain or a sandbox domain.
+// What is not proved keeps nobody from anything but its own name, which can be claimed: else adding example.com with
+// some label would lock out who owns the domain at that label. Domains above and below another team's are fine, because
+// each has its own proof. Nobody adds the operator's hosts, and nothing at or below the managed domain or a sandbox
+// domain.
 //
 // # Invariants
 //
-// Private keys are sealed in the database and opened only for signing. They are made when nothing is left to refuse, and outside
-// any transaction. What a sender or delivery asks of a domain is remembered for a second or so, and dropped at once when it changes, on
-// all nodes.
+// Private keys are sealed in the database and opened only for signing. They are made when nothing is left to refuse,
+// and outside any transaction. What a sender or delivery asks of a domain is remembered for a second or so, and dropped
+// at once when it changes, on all nodes.
 //
 // The package sends nothing, and what it finds in DNS is data, never an error.
 package domains
@@ -218,8 +221,8 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
-// proof is the record of the RSA key. Only this team was given its value, so whoever installs it rules the domain's DNS and
-// gives the domain to this team. The values of all other records are the same for all teams and prove nothing.
+// proof is the record of the RSA key. Only this team was given its value, so whoever installs it rules the domain's DNS
+// and gives the domain to this team. The values of all other records are the same for all teams and prove nothing.
 const proof = "dkim"
 
 // unproved stands among the checks of a domain that received mail before the proof was asked for, until it is proved or
@@ -269,7 +272,8 @@ func (d *Domain) forReceiving() []string {
 	return []string{"receiving", proof}
 }
 
-// MaySend reports whether mail may leave from the domain: its sending records are verified, or have gone missing lately.
+// MaySend reports whether mail may leave from the domain: its sending records are verified, or have gone missing
+// lately.
 func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
 
 // MayReceive reports whether all mail for the domain is its team's, by the records of receiving.

@@ -31,7 +31,8 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// excuse counts how long the domain has received without its proof. Here no answer counts as none, so that this has an end.
+// excuse counts how long the domain has received without its proof. Here no answer counts as none, so that this has an
+// end.
 func (d *Domain) excuse(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {

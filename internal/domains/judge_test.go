@@ -89,7 +89,8 @@ func TestOverall(t *testing.T) {
 	}
 }
 
-// A domain that received before the proof was asked for goes on for 72 hours after the first look, whether DNS answers or not.
+// A domain that received before the proof was asked for goes on for 72 hours after the first look, whether DNS answers
+// or not.
 func TestExcuse(t *testing.T) {
 	d := Domain{Receiving: true, VerifySince: t0.Add(-90 * 24 * time.Hour),
 		checks: map[string]check{"receiving": {Status: Verified}, unproved: {Status: TemporaryFailure}}}

@@ -41,8 +41,9 @@ func (d *Domain) kept(n dnsName) bool {
 	})
 }
 
-// occupy enters the names that the domain has proved to be its team's, and gives the others up. It returns those that are another
-// team's already: the unique index decides, also between two that come at the same time. The domain's row must be there.
+// occupy enters the names that the domain has proved to be its team's, and gives the others up. It returns those that
+// are another team's already: the unique index decides, also between two that come at the same time. The domain's row
+// must be there.
 func (s *Service) occupy(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
@@ -57,7 +58,8 @@ func (s *Service) occupy(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsN
 	return slices.DeleteFunc(wanted, func(n dnsName) bool { _, other := others[n.name]; return !other }), nil
 }
 
-// notFound is what was found, but for records at names that are another team's: they were not put there for this domain.
+// notFound is what was found, but for records at names that are another team's: they were not put there for this
+// domain.
 func notFound(found map[string]finding, lost []dnsName) map[string]finding {
 	found = maps.Clone(found)
 	for _, n := range lost {
@@ -70,8 +72,8 @@ func notFound(found map[string]finding, lost []dnsName) map[string]finding {
 	return found
 }
 
-// checkFree refuses a domain one of whose names is another team's, or which stands below a host of another team's. What the domain
-// with the id but has is no hindrance.
+// checkFree refuses a domain one of whose names is another team's, or which stands below a host of another team's. What
+// the domain with the id but has is no hindrance.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
@@ -98,10 +100,11 @@ func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names [
 // taken is the fault of a name that is another team's.
 func taken(n dnsName) error {
 	if !n.host {
-		return fault.Forbiddenf("name", "The domain `%s` is, or stands below, a host of another team's domain: of its return path or its "+
-			"tracked links. Add another domain.", n.name)
+		return fault.Forbiddenf("name", "The domain `%s` is, or stands below, a host of another team's domain: of its return "+
+			"path or its tracked links. Add another domain.", n.name)
 	}
-	return fault.Forbiddenf(n.field, "The host `%s`, which follows from the `%s` field, is another team's. Choose another label.", n.name, n.field)
+	return fault.Forbiddenf(n.field, "The host `%s`, which follows from the `%s` field, is another team's. Choose "+
+		"another label.", n.name, n.field)
 }
 
 // takenOr is the error, or else the fault of the first name that is another team's.
@@ -121,13 +124,14 @@ func (c *Config) checkReserved(names []dnsName) error {
 		if !n.host {
 			return fault.Invalidf("name", "The domain `%s` belongs to this service. Add a domain that you own.", n.name)
 		}
-		return fault.Invalidf(n.field, "The host `%s`, which follows from the `%s` field, belongs to this service. Choose another label.",
-			n.name, n.field)
+		return fault.Invalidf(n.field, "The host `%s`, which follows from the `%s` field, belongs to this service. "+
+			"Choose another label.", n.name, n.field)
 	}
 	return nil
 }
 
-// reserved reports whether a name is one of the operator's own hosts, or in or below a domain at which the operator gives names out.
+// reserved reports whether a name is one of the operator's own hosts, or in or below a domain at which the operator
+// gives names out.
 func (c *Config) reserved(name string) bool {
 	for _, d := range append([]string{c.ManagedDomain}, c.SandboxDomains...) {
 		if d != "" && (name == d || strings.HasSuffix(name, "."+d)) {

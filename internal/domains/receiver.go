@@ -16,8 +16,8 @@ type Receiver struct {
 	ReturnPath bool // the host of a domain's return paths
 }
 
-// Receiver returns whose mail for a host, in ASCII and lower case, is. It is the zero Receiver when it is nobody's here. It names
-// no team, because it is what finds the team.
+// Receiver returns whose mail for a host, in ASCII and lower case, is. It is the zero Receiver when it is nobody's
+// here. It names no team, because it is what finds the team.
 func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -39,8 +39,8 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	return to, nil
 }
 
-// receiverAt finds the host among the domains and among the hosts of return paths. A host that is both, for two teams, is the one
-// whose bounces come back there: the domain at its name cannot have been proved after that.
+// receiverAt finds the host among the domains and among the hosts of return paths. A host that is both, of two teams, is
+// the return path's while its team may send: only rows from before names were entered for their teams can say otherwise.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

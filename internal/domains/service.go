@@ -47,7 +47,8 @@ type Service struct {
 	// GenerateRSA makes a DKIM key, which takes a tenth of a second or so. Set before use.
 	GenerateRSA func() (*dkim.Key, error)
 
-	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before use.
+	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before
+	// use.
 	PendingScheduled func(ctx context.Context, domainID string) (bool, error)
 
 	mu        sync.Mutex
@@ -209,7 +210,8 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	return nil
 }
 
-// retireTracking keeps the present tracking subdomain among those whose links go on working, if there can be such links.
+// retireTracking keeps the present tracking subdomain among those whose links go on working, if there can be such
+// links.
 func (d *Domain) retireTracking(next string) {
 	d.OldTracking = slices.DeleteFunc(d.OldTracking, func(l string) bool { return l == next || l == d.TrackingSubdomain })
 	if s := d.checks["tracking"].Status; s == Verified || s == TemporaryFailure {
@@ -227,7 +229,8 @@ func (s *Service) trusted(d Domain) Domain {
 	return judge(d, found, db.Now())
 }
 
-// Create adds a domain. The keys are made once it seems that nothing stands against it, and the indexes have the last word.
+// Create adds a domain. The keys are made once it seems that nothing stands against it, and the indexes have the last
+// word.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	d, err := s.plan(teamID, n)
 	if err != nil {
@@ -273,21 +276,23 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	return s.checkCount(ctx, r, d.TeamID)
 }
 
-// checkCount refuses a domain to a team that has very many which are not verified. Requests that come together may pass it together.
+// checkCount refuses a domain to a team that has very many which are not verified. Requests that come together may pass
+// it together.
 func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
 	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
 	if err != nil {
 		return fmt.Errorf("count domains that are not verified: %w", err)
 	}
 	if n >= s.c.UnprovedMax {
-		return fault.Forbiddenf("name", "This team has %d domains that are not verified, the most it may have. Verify some of them, or "+
-			"delete them.", n)
+		return fault.Forbiddenf("name", "This team has %d domains that are not verified, the most it may have. Verify some of "+
+			"them, or delete them.", n)
 	}
 	return nil
 }
 
 func registered(name string) *fault.Error {
-	return fault.Forbiddenf("name", "The domain `%s` has been registered already. If you own it, claim it: POST /domains/claim.", name)
+	return fault.Forbiddenf("name", "The domain `%s` has been registered already. If you own it, claim it: "+
+		"POST /domains/claim.", name)
 }
 
 // Records are the DNS records of a domain, with what is known of each.

@@ -252,7 +252,8 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 		}
 		reason := ""
 		eventually(t, "it was looked at", func() bool {
-			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder = ''`, c.DomainID).Scan(&reason) == nil
+			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder = ''`,
+				c.DomainID).Scan(&reason) == nil
 		})
 		if got, err := s.GetClaim(ctx, "second", c.DomainID); err != nil || got.Status != domains.ClaimPending || reason != "" {
 			t.Errorf("%+v, %v; the job failed with %q", got, err, reason)

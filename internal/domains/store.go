@@ -94,8 +94,8 @@ func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) 
 
 const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name IN `
 
-// domainsNamed are the domains that have one of the names, by their names, whoever's they are: an incoming message is for a host, and
-// the host says whose it is.
+// domainsNamed are the domains that have one of the names, by their names, whoever's they are: an incoming message is
+// for a host, and the host says whose it is.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	list, args := db.In(nil, names)
 	rows, err := r.Query(ctx, selectNamed+list, args...)
@@ -107,8 +107,8 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 	return named, err
 }
 
-// takeNames makes the names the domain's and no others, but for those that are taken, and returns the names that are another team's. A
-// name that another domain of the team has stays with that one.
+// takeNames makes the names the domain's and no others, but for those that are taken, and returns the names that are
+// another team's. A name that another domain of the team has stays with that one.
 func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
 	all := []string{""}
 	for _, n := range names {
@@ -120,7 +120,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 		return nil, nil
 	}
 	for _, n := range names {
-		tx.Queue(ctx, `INSERT INTO domain_names (name, domain_id, team_id, host) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+		tx.Queue(ctx, `INSERT INTO domain_names (name, domain_id, team_id, host) VALUES ($1, $2, $3, $4)
+			ON CONFLICT DO NOTHING`,
 			n.name, d.ID, d.TeamID, n.host)
 	}
 	return namesOfOthers(ctx, tx.Reader, d.TeamID, d.ID, all)
@@ -128,8 +129,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 
 const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2 AND name IN `
 
-// namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain. Those of the domain
-// with the id but do not count.
+// namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain. Those of
+// the domain with the id but do not count.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	list, args := db.In([]any{teamID, but}, names)
 	rows, err := r.Query(ctx, selectNamesOfOthers+list, args...)
@@ -157,8 +158,8 @@ func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err e
 	return n, err
 }
 
-const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1 AND status IN ('not_started', 'pending', 'failed')
-	LIMIT $2) AS few`
+const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1
+	AND status IN ('not_started', 'pending', 'failed') LIMIT $2) AS few`
 
 // unprovedDomains counts the team's domains that are not verified, placeholders among them, up to a limit.
 func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
@@ -174,8 +175,8 @@ func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
 type owned struct{ id, teamID string }
 
 func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]owned, error) {
-	rows, err := r.Query(ctx, `SELECT id, team_id FROM domains WHERE status IN ('verified', 'partially_verified', 'partially_failed')
-		AND NOT placeholder AND team_id <> 'system'
+	rows, err := r.Query(ctx, `SELECT id, team_id FROM domains
+		WHERE status IN ('verified', 'partially_verified', 'partially_failed') AND NOT placeholder AND team_id <> 'system'
 		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%temporary_failure%') ORDER BY checked_at LIMIT $3`,
 		before.UnixMicro(), missingBefore.UnixMicro(), limit)
 	return db.Collect(rows, err, func(r db.Row) (o owned, err error) {

@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// What is asked for each message that comes in and for each domain that is added is found by an index, however many rows there are.
+// What is asked for each message that comes in and for each domain that is added is found by an index, however many
+// rows there are.
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, c := range []struct {
@@ -16,7 +17,8 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 			args        []any
 		}{
 			{selectNamed + `($1, $2)`, "domains_name", []any{"send.acme.example", "acme.example"}},
-			{selectNamesOfOthers + `($3, $4)`, map[bool]string{true: "sqlite_autoindex_domain_names_1", false: "domain_names_pkey"}[d.Alone()],
+			{selectNamesOfOthers + `($3, $4)`,
+				map[bool]string{true: "sqlite_autoindex_domain_names_1", false: "domain_names_pkey"}[d.Alone()],
 				[]any{"team", "", "send.acme.example", "acme.example"}},
 			{countUnproved, "domains_unproved", []any{"team", 1000}},
 		} {
@@ -25,7 +27,8 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 				explain, column := "EXPLAIN QUERY PLAN ", 3
 				if !d.Alone() {
 					explain, column = "EXPLAIN ", 0
-					// The tables are empty: what PostgreSQL would choose with many rows is what it chooses when it must not scan.
+					// The tables are empty: what PostgreSQL would choose with many rows is what it chooses when it must
+					// not scan.
 					if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
 						return err
 					}

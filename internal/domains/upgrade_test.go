@@ -32,7 +32,8 @@ func asBefore(checks, name string) string {
 	return `UPDATE domains SET status = 'verified', checks = '` + checks + `' WHERE name = '` + name + `'`
 }
 
-// What received before the proof was asked for goes on for now, and says what is missing; what could be stolen stops at once.
+// What received before the proof was asked for goes on for now, and says what is missing; what could be stolen stops at
+// once.
 func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}
@@ -51,7 +52,8 @@ func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 		}
 		const received = `{"receiving":{"status":"verified","since":0}}`
 		upgrade(t, d, asBefore(received, "in.acme.example"), asBefore(received, "send.victim.example"),
-			asBefore(`{"mx":{"status":"verified","since":0},"spf":{"status":"verified","since":0},"dkim":{"status":"verified","since":0}}`, "victim.example"),
+			asBefore(`{"mx":{"status":"verified","since":0},"spf":{"status":"verified","since":0},"dkim":{"status":"verified","since":0}}`,
+				"victim.example"),
 			asBefore(`{"receiving":{"status":"pending","since":0}}`, "new.example"))
 
 		dns.set(func(f *resolve.Fake) { f.MXRecords["in.acme.example"] = []resolve.MX{{Host: "i.test", Pref: 10}} })
@@ -84,12 +86,14 @@ func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 		if got := shown(); got != want {
 			t.Errorf("after the first look %s", got)
 		}
-		for host, want := range map[string]domains.Receiver{"in.acme.example": {TeamID: "team", DomainID: dom.ID, CatchAll: true}, "new.example": {}} {
+		for host, want := range map[string]domains.Receiver{"new.example": {},
+			"in.acme.example": {TeamID: "team", DomainID: dom.ID, CatchAll: true}} {
 			if got, err := s.Receiver(t.Context(), host); err != nil || got != want {
 				t.Errorf("mail for %s: %+v, %v", host, got, err)
 			}
 		}
-		if _, err := s.Create(t.Context(), "thief", domains.NewDomain{Name: "below.send.victim.example"}); fault.KindOf(err) != fault.Forbidden {
+		_, err = s.Create(t.Context(), "thief", domains.NewDomain{Name: "below.send.victim.example"})
+		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a domain is added below a return path host: %v", err)
 		}
 		if got, err := s.Receiver(t.Context(), "send.victim.example"); err != nil || got.TeamID != "victim" || !got.ReturnPath {

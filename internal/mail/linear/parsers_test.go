@@ -78,6 +78,7 @@ func parsers() []hostile {
 		}, h.head, lines...)
 	}
 	originParsers(add)
+	hostParsers(add)
 	add("signing", sign(), head+"\r\n", lines...)
 	add("signing of a field", sign(), head+"To: ", marks...)
 	add("SMTP commands", talk(), "EHLO a\r\n", "NOOP\r\n", "MAIL FROM:<a@b.example>\r\nRSET\r\n", "x\r\n", "\r\n", "MAIL FROM:<", "MAIL FROM:<a> A=B C=D\r\n", "a ", "\n", "\x00", "BDAT 0\r\n")
@@ -114,7 +115,9 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 			name += ":"
 		}
 		add("field "+name, parse, name+" ", marks...)
-		add("field "+name+" of a part", parse, part+name+" ", marks...)
+		if strings.HasPrefix(name, "Content-") {
+			add("field "+name+" of a part", parse, part+name+" ", marks...)
+		}
 	}
 	add("body", parse, head+"\r\n", lines...)
 	add("parts", parse, mixed, lines...)

@@ -129,9 +129,10 @@ func receivedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
 }
 
-// threads are the conversations of each team that a message belongs to: that of an email of the team that it refers to, received or
-// sent, and of several the one referred to most closely. A team for which it begins one has none. A message that comes in the same
-// instant as the one that it answers may begin one too: the look-up is not part of the transaction, where it would hold up all others.
+// threads are the conversations of each team that a message belongs to: that of an email of the team that it refers to,
+// received or sent, and of several the one referred to most closely. A team for which it begins one has none. A message
+// that comes in the same instant as the one that it answers may begin one too: the look-up is not part of the
+// transaction, where it would hold up all others.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
 		return nil, nil
@@ -172,8 +173,8 @@ func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (strin
 	return cmp.Or(threads[teamID], emailID), err
 }
 
-// references are the messages that a message refers to, the closest first. Of more than are looked for the closest count, and the one
-// that began the conversation (RFC 5322 section 3.6.4).
+// references are the messages that a message refers to, the closest first. Of more than are looked for the closest
+// count, and the one that began the conversation (RFC 5322 section 3.6.4).
 func references(inReplyTo, refs []string) []string {
 	var all []string
 	add := func(ref string, most int) {

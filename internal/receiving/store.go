@@ -92,8 +92,8 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 	return raw, nil
 }
 
-// threadsOf returns the threads of those received emails of the teams that have one of the Message-IDs, by team and Message-ID. Anybody
-// can send emails with the same Message-ID: the first counts, and the others are not read.
+// threadsOf returns the threads of those received emails of the teams that have one of the Message-IDs, by team and
+// Message-ID. Anybody can send emails with the same Message-ID: the first counts, and the others are not read.
 func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
 	own, args := db.Values(nil, teamIDs)
 	refs, args := db.Values(args, messageIDs)

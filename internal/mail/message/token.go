@@ -12,9 +12,9 @@ const (
 	largeTag = 4 << 10
 )
 
-// tokenizer is an html.Tokenizer whose time is linear and whose memory is a small multiple of its input, whatever that is.
-// html.Tokenizer alone keeps a table of the attributes of each start tag: for five octets of input it takes about 150, and it
-// clears the table, which stays as large as the largest tag made it, at every tag that follows.
+// tokenizer is an html.Tokenizer whose time is linear and whose memory is a small multiple of its input, whatever that
+// is. html.Tokenizer alone keeps a table of the attributes of each start tag: for five octets of input it takes about
+// 150, and it clears the table, which stays as large as the largest tag made it, at every tag that follows.
 type tokenizer struct {
 	*html.Tokenizer
 	rest    string // what follows the current token
@@ -26,8 +26,8 @@ func newTokenizer(source string) *tokenizer {
 	return &tokenizer{Tokenizer: html.NewTokenizer(strings.NewReader(source)), rest: source}
 }
 
-// next returns the next token and its source: of a tag all from < to >. At the end it is html.ErrorToken. A tag that is not
-// closed before the end is dropped, and one of more than maxTag octets too, together with what follows it up to a <.
+// next returns the next token and its source: of a tag all from < to >. At the end it is html.ErrorToken. A tag that is
+// not closed before the end is dropped, and one of more than maxTag octets too, together with what follows it up to a <.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.crowded && !beginsSource(z.start) {
 		z.renew()

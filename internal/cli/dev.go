@@ -60,12 +60,8 @@ func dev(ctx context.Context, e *env, args []string) error {
 			return err
 		}
 	}
-	team, err := n.teams.First(ctx, "Development", "")
-	if err != nil {
-		return err
-	}
-	if err := n.teams.EnsureKey(ctx, team.ID, "development", *key); err != nil {
-		return err
+	if err := n.teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
+		return fmt.Errorf("make the development key: %w", err)
 	}
 	if err := errors.Join(n.listenInboundDev(*smtpIn), n.listenSubmissionDev(*smtpSubmit)); err != nil {
 		return err

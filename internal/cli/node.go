@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/links"
@@ -80,13 +81,13 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// openDB opens the database that the configuration names.
-func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
+// openDB opens the database that the configuration names, for a node or for a command that may be beside one.
+func openDB(ctx context.Context, c config.Config, log *slog.Logger, beside bool) (*db.DB, error) {
 	url := string(c.DatabaseURL)
 	if url == "" {
 		url = filepath.Join(c.DataDir, "postrider.db")
 	}
-	return db.Open(ctx, db.Options{URL: url, Log: log})
+	return db.Open(ctx, db.Options{URL: url, Log: log, Beside: beside})
 }
 
 // newNode builds a node. Close it when it has run.
@@ -105,13 +106,16 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 			return n, err
 		}
 	}
-	if n.db, err = openDB(ctx, c, log); err != nil {
+	if n.db, err = openDB(ctx, c, log, false); err != nil {
 		return n, err
 	}
 	if c.MigrateOnStart {
 		if _, err := n.db.Migrate(ctx); err != nil {
 			return n, err
 		}
+	}
+	if err := n.checkOperator(ctx); err != nil {
+		return n, err
 	}
 	if n.blobs, err = blob.Open(ctx, c.BlobURL); err != nil {
 		return n, fmt.Errorf("open blob_url: %w", err)
@@ -125,6 +129,18 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 		return n, fmt.Errorf("read dns_servers: %w", err)
 	}
 	return n, n.build(keys, resolve.NewCached(dns, 50_000))
+}
+
+// checkOperator refuses a configuration by which mail for the operator would come to nobody.
+func (n *node) checkOperator(ctx context.Context) error {
+	if n.c.OperatorTeam == "" {
+		return nil
+	}
+	_, err := teams.New(n.db, n.log, nil).Operator(ctx, n.c.OperatorTeam)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return fmt.Errorf("operator_team: there is no team with the id %s; `postrider teams list` shows those that are", n.c.OperatorTeam)
+	}
+	return err
 }
 
 func openKeyring(c config.Config) (*keyring.Keyring, error) {
@@ -228,6 +244,9 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		n.runner.Handle(told.Kind())
 		n.runner.Handle(hooks.Kind())
 		n.runner.Handle(hooks.RecoverJobs())
+		// Jobs go first, so that nothing more is begun, and counters after the events that they count.
+		n.runner.Handle(n.teams.EraseJobs(n.queue, n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
+			n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam))
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.Roll})

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/fault"
@@ -13,10 +14,15 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// load reads the configuration together with a command's own flags.
+// load reads the configuration together with a command's own flags. Words that are neither flags nor their values are refused: the flags
+// behind them would not be read.
 func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
 	flags.SetOutput(e.errOut)
-	return config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
+	c, err := config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected %q: flags are given as --name value, and what has spaces in quotes", flags.Arg(0))
+	}
+	return c, err
 }
 
 // serve runs a node until it is told to stop.
@@ -49,7 +55,7 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDB(ctx, c, newLogger(c, e.errOut))
+	d, err := openDB(ctx, c, newLogger(c, e.errOut), false)
 	if err != nil {
 		return err
 	}
@@ -64,46 +70,12 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	return err
 }
 
-// keys makes an API key from the command line, for the first one and for emergencies.
-func keys(ctx context.Context, e *env, args []string) error {
-	if len(args) == 0 || args[0] != "create" {
-		return errors.New("use: postrider keys create [--team NAME] [--email ADDRESS] [--name NAME] [--sending]")
-	}
-	flags := flag.NewFlagSet("keys create", flag.ContinueOnError)
-	team := flags.String("team", "Team", "name of the team, which is made when there is none")
-	email := flags.String("email", "", "address of the team's owner, when the team is made")
-	name := flags.String("name", "command line", "name of the key")
-	sending := flags.Bool("sending", false, "the key may only send")
-	c, err := e.load(flags, args[1:], nil)
-	if err != nil {
-		return err
-	}
-	n, err := newCommandNode(ctx, c, e)
-	if err != nil {
-		return err
-	}
-	defer n.close()
-	t, err := n.teams.First(ctx, *team, *email)
-	if err != nil {
-		return err
-	}
-	permission := teams.FullAccess
-	if *sending {
-		permission = teams.SendingAccess
-	}
-	_, token, err := n.teams.CreateKey(ctx, t.ID, teams.NewKey{Name: *name, Permission: permission})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(e.out, token)
-	return err
-}
-
-// newCommandNode builds what a command beside a running node needs: SQLite takes a second process for a moment.
+// newCommandNode builds what a command beside a running node needs: SQLite takes a second process for a moment. The node hears of what
+// the command changes when this one is closed.
 func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error) {
 	n := &node{c: c, log: newLogger(c, e.errOut)}
 	var err error
-	if n.db, err = openDB(ctx, c, n.log); err != nil {
+	if n.db, err = openDB(ctx, c, n.log, true); err != nil {
 		return nil, err
 	}
 	if _, err := n.db.Migrate(ctx); err != nil {
@@ -120,7 +92,10 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 // showJobs shows what waits and what gave up, and retries the latter.
 func showJobs(ctx context.Context, e *env, args []string) error {
 	retry := ""
-	if len(args) > 1 && args[0] == "retry" {
+	if len(args) > 0 && args[0] == "retry" {
+		if len(args) == 1 || strings.HasPrefix(args[1], "-") {
+			return errors.New("use: postrider jobs retry ID")
+		}
 		retry, args = args[1], args[2:]
 	}
 	c, err := e.load(flag.NewFlagSet("jobs", flag.ContinueOnError), args, nil)

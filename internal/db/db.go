@@ -150,9 +150,10 @@ type engine interface {
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	Reader
-	e     engine
-	log   *slog.Logger
-	hints hints
+	e      engine
+	log    *slog.Logger
+	hints  hints
+	beside bool
 
 	together [companies]together
 }
@@ -163,6 +164,9 @@ type Options struct {
 	MaxConns int    // connections to PostgreSQL, or readers of SQLite; 0 means a default
 	Log      *slog.Logger
 	Trace    func(Statement) // told of each statement; for tests, nil otherwise
+
+	// Beside says that a node may be running on the same database: what this process hints at is sent to it by Close.
+	Beside bool
 }
 
 // Open opens the database and checks that it answers. It does not migrate; see [DB.Migrate].
@@ -183,7 +187,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil {
 		e = traced{e, o.Trace}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside}
 	d.hints.init()
 	return d, nil
 }
@@ -196,15 +200,60 @@ func IsPostgres(url string) bool {
 // Engine is "sqlite" or "postgres".
 func (d *DB) Engine() string { return d.e.name() }
 
-// Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns.
+// Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns. A command may
+// still change something beside that node.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 
-// Close waits for Updates in hand and closes all connections.
-func (d *DB) Close() { d.e.close() }
+// Close waits for Updates in hand and closes all connections. A process beside a node sends its hints before.
+func (d *DB) Close() {
+	if d.beside {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		d.flushHints(ctx)
+		cancel()
+	}
+	d.e.close()
+}
 
 // Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed.
 func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, fn)
+}
+
+// Repeat runs step in one transaction after the other until one changes nothing: for work on many rows, of which each transaction takes
+// a bounded part. step returns how many rows it changed.
+func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
+	for n := int64(1); n > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := d.Update(ctx, func(tx *Tx) (err error) {
+			n, err = step(tx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const walkRows = 2000 // that one step of WalkIDs looks at
+
+// WalkIDs goes through a table whose key is id, in the order of the ids, and calls step with the bounds of each part in a transaction of
+// its own: for rows that no index finds.
+func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
+	for after := ""; ; {
+		var upTo string
+		err := d.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM `+table+` WHERE id > $1 ORDER BY id LIMIT $2) x`,
+			after, walkRows).Scan(&upTo)
+		if err != nil || upTo == "" {
+			return err
+		}
+		if err := d.Update(ctx, func(tx *Tx) error { return step(tx, after, upTo) }); err != nil {
+			return err
+		}
+		after = upTo
+	}
 }
 
 // UniqueViolation returns the name of the unique index that err reports as violated.
@@ -303,7 +352,8 @@ func (d *DB) Hint(topic, payload string) {
 	h := &d.hints
 	h.mu.Lock()
 	subs := h.subs[topic]
-	if !d.Alone() {
+	others := d.beside || !d.Alone()
+	if others {
 		if h.pending[topic] == nil {
 			h.pending[topic] = map[string]bool{}
 		}
@@ -313,7 +363,7 @@ func (d *DB) Hint(topic, payload string) {
 	for _, f := range subs {
 		f(payload)
 	}
-	if !d.Alone() {
+	if others {
 		select {
 		case h.kick <- struct{}{}:
 		default:
@@ -329,14 +379,13 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.subs[topic] = append(d.hints.subs[topic], f)
 }
 
-const hintDelay = 10 * time.Millisecond // gathers hints, so that a busy node sends few notifications
+const (
+	hintDelay = 10 * time.Millisecond // gathers hints, so that a busy node sends few notifications
+	closeTime = 5 * time.Second       // for the hints that are sent at the end
+)
 
-// Run carries hints to and from other nodes until ctx ends. On SQLite there are none, and it only waits.
+// Run carries hints to and from other processes until ctx ends. The node of an SQLite file only hears: nobody else listens there.
 func (d *DB) Run(ctx context.Context) error {
-	if d.Alone() {
-		<-ctx.Done()
-		return nil
-	}
 	h := &d.hints
 	var topics []string
 	h.mu.Lock()
@@ -346,7 +395,9 @@ func (d *DB) Run(ctx context.Context) error {
 	h.mu.Unlock()
 
 	var wg sync.WaitGroup
-	wg.Go(func() { d.sendHints(ctx) })
+	if !d.Alone() {
+		wg.Go(func() { d.sendHints(ctx) })
+	}
 	defer wg.Wait()
 	for ctx.Err() == nil {
 		err := d.e.listen(ctx, topics, func(topic, payload string) {
@@ -360,7 +411,7 @@ func (d *DB) Run(ctx context.Context) error {
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			d.log.Warn("lost the connection that listens for other nodes; polling until it is back", "error", err)
+			d.log.Warn("cannot listen for other nodes and commands; polling until it works again", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(2 * time.Second):
@@ -382,15 +433,20 @@ func (d *DB) sendHints(ctx context.Context) {
 			return
 		case <-time.After(hintDelay):
 		}
-		d.hints.mu.Lock()
-		pending := d.hints.pending
-		d.hints.pending = map[string]map[string]bool{}
-		d.hints.mu.Unlock()
-		for topic, payloads := range pending {
-			for _, p := range packHints(payloads) {
-				if err := d.e.notify(ctx, topic, p); err != nil && ctx.Err() == nil {
-					d.log.Warn("could not tell other nodes of new work; they will find it when they next poll", "error", err)
-				}
+		d.flushHints(ctx)
+	}
+}
+
+// flushHints sends the hints that wait.
+func (d *DB) flushHints(ctx context.Context) {
+	d.hints.mu.Lock()
+	pending := d.hints.pending
+	d.hints.pending = map[string]map[string]bool{}
+	d.hints.mu.Unlock()
+	for topic, payloads := range pending {
+		for _, p := range packHints(payloads) {
+			if err := d.e.notify(ctx, topic, p); err != nil && ctx.Err() == nil {
+				d.log.Warn("could not tell other nodes of new work; they will find it when they next poll", "error", err)
 			}
 		}
 	}

@@ -451,9 +451,53 @@ func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 	return s.update(ctx, func(t *Tx) error { return run(t.w) })
 }
 
-func (s *sqliteDB) notify(context.Context, string, string) error { return nil }
+const (
+	hintPoll  = 100 * time.Millisecond // between looks for hints of other processes: there are few, and nobody wakes us
+	hintBatch = 1000
+)
 
-func (s *sqliteDB) listen(ctx context.Context, _ []string, _ func(string, string)) error {
-	<-ctx.Done()
-	return nil
+// notify leaves a hint in the file for the node that runs on it.
+func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
+	return s.update(ctx, func(t *Tx) error {
+		t.Queue(ctx, `INSERT INTO hints (topic, payload) VALUES ($1, $2)`, topic, payload)
+		return nil
+	})
+}
+
+// listen takes the hints that other processes left. Those from before the node began tell it nothing new, and do no harm.
+func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
+	tick := time.NewTicker(hintPoll)
+	defer tick.Stop()
+	for {
+		if err := s.takeHints(ctx, got); err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *sqliteDB) takeHints(ctx context.Context, got func(topic, payload string)) error {
+	type hint struct {
+		id             int64
+		topic, payload string
+	}
+	rows, err := s.query(ctx, `SELECT id, topic, payload FROM hints ORDER BY id LIMIT $1`, []any{hintBatch})
+	all, err := Collect(rows, err, func(r Row) (h hint, err error) {
+		err = r.Scan(&h.id, &h.topic, &h.payload)
+		return h, err
+	})
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	for _, h := range all {
+		got(h.topic, h.payload)
+	}
+	return s.update(ctx, func(t *Tx) error {
+		t.Queue(ctx, `DELETE FROM hints WHERE id <= $1`, all[len(all)-1].id)
+		return nil
+	})
 }

@@ -103,7 +103,7 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 	c.AllowPrivate = true
 	h.service = New(c, Parts{DB: d, Queue: h.queue, Hallway: hall, Emails: h.emails, Domains: h.domains, Keys: keys, DNS: dns, Blobs: blobs, Log: log})
 	h.service.hosts.silent = 0
-	team, err := people.First(ctx, "Team", "owner@sender.dev")
+	team, err := people.Create(ctx, "Team", "owner@sender.dev")
 	if err != nil {
 		t.Fatal(err)
 	}

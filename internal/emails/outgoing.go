@@ -84,7 +84,7 @@ type bodies struct {
 	headers    string
 }
 
-// ErrGone says that the email does not exist, so there is nothing to deliver.
+// ErrGone says that the email does not exist, or that its team was deleted, so there is nothing to deliver.
 var ErrGone = errors.New("the email does not exist")
 
 // Outgoing loads an email for a destination. Bodies are read with it; the content of attachments when it
@@ -93,7 +93,8 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
 	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+`, b.html, b.body_text, b.parts, b.headers
-		FROM emails e JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, d.EmailID).
+		FROM emails e JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
+		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, d.EmailID).
 		Scan(r.dest(&o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone

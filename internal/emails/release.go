@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // ReleaseKind is the kind of the jobs that hand an email to delivery later than at once: at its scheduled time, or when the
@@ -35,13 +36,17 @@ func (s *Service) Kind(workers int) jobs.Kind {
 // delivery jobs.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := getEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
+	var team teams.Team
+	if err == nil {
+		team, err = s.teams.Get(ctx, e.TeamID) // Without its team the email is as good as gone.
+	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
 	}
 	if err != nil {
 		return err
 	}
-	reason, err := s.refused(ctx, &e)
+	reason, err := s.refused(ctx, &e, team)
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 }
 
 // refused says why an email that waited may no longer be sent, or "" when it may.
-func (s *Service) refused(ctx context.Context, e *Email) (reason string, err error) {
+func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
 		return "", nil // It was checked when it was accepted, a moment ago.
 	}
@@ -97,10 +102,6 @@ func (s *Service) refused(ctx context.Context, e *Email) (reason string, err err
 	}
 	if !active {
 		return "invalid_api_key", nil
-	}
-	team, err := s.teams.Get(ctx, e.TeamID)
-	if err != nil {
-		return "", fmt.Errorf("look up the team of email %s: %w", e.ID, err)
 	}
 	if team.Suspended {
 		return "account_suspended", nil

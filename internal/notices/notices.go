@@ -98,15 +98,11 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 		log.Warn("a notice is not sent: the team has no address")
 		return nil
 	}
-	operator := s.c.OperatorTeam
-	if operator == "" {
-		oldest, err := s.teams.Oldest(ctx)
-		if err != nil {
-			return fmt.Errorf("find the operator's team: %w", err)
-		}
-		operator = oldest.ID
+	operator, err := s.teams.Operator(ctx, s.c.OperatorTeam)
+	if err != nil {
+		return fmt.Errorf("find the operator's team: %w", err)
 	}
-	_, err = s.emails.Send(ctx, teams.Principal{TeamID: operator, Permission: teams.FullAccess}, emails.Send{From: s.c.From, To: []string{team.Email},
+	_, err = s.emails.Send(ctx, teams.Principal{TeamID: operator.ID, Permission: teams.FullAccess}, emails.Send{From: s.c.From, To: []string{team.Email},
 		Subject: n.Subject, Text: &n.Text}, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Unavailable {
 		log.Warn("a notice is not sent: its email was refused", "error", err)

@@ -151,10 +151,7 @@ func (s *Service) managed(ctx context.Context, p place, label string) (place, er
 
 // operators gives the operator's mail to the team that the configuration names, or else to the oldest.
 func (s *Service) operators(ctx context.Context, p place) (place, error) {
-	if p.teamID = s.c.OperatorTeam; p.teamID != "" {
-		return p, nil
-	}
-	team, err := s.p.Teams.Oldest(ctx)
+	team, err := s.p.Teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
 		return p, missing(err)
 	}

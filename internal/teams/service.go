@@ -1,6 +1,7 @@
 package teams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,10 @@ const (
 	flushEvery = 10 * time.Second // between writes of when keys were last used
 	flushTime  = 5 * time.Second  // for one such write
 	flushMax   = 500              // keys written at once
-	hintTopic  = "api_keys"
 )
+
+// HintTopic is hinted at, with the team's id, after each change of a team or of its keys that may take a right away.
+const HintTopic = "teams"
 
 // Service has the verbs of teams and keys.
 type Service struct {
@@ -49,7 +52,7 @@ type cached struct {
 // New returns the service. domainExists tells whether a team has a domain; keys may be restricted to one.
 func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool, error)) *Service {
 	s := &Service{d: d, log: log, domainExists: domainExists, cache: map[string]cached{}, used: map[string]time.Time{}}
-	d.OnHint(hintTopic, func(string) { s.forget() })
+	d.OnHint(HintTopic, func(string) { s.forget() })
 	return s
 }
 
@@ -112,30 +115,6 @@ func (s *Service) keep(used map[string]time.Time) {
 	}
 }
 
-// Create makes a team.
-func (s *Service) Create(ctx context.Context, name, email string) (Team, error) {
-	t := Team{ID: id.New(), Name: name, Email: strings.ToLower(email), CreatedAt: db.Now()}
-	err := s.d.Update(ctx, func(tx *db.Tx) error { insertTeam(ctx, tx, &t); return nil })
-	return t, err
-}
-
-// First returns the oldest team, making one with that name when there is none.
-func (s *Service) First(ctx context.Context, name, email string) (Team, error) {
-	t, err := oldestTeam(ctx, s.d.Reader)
-	if fault.KindOf(err) == fault.NotFound && err != nil {
-		return s.Create(ctx, name, email)
-	}
-	return t, err
-}
-
-// Oldest returns the team that was made first: the operator's, unless the configuration names another.
-func (s *Service) Oldest(ctx context.Context) (Team, error) { return oldestTeam(ctx, s.d.Reader) }
-
-// Get returns a team.
-func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
-	return getTeam(ctx, s.d.Reader, teamID)
-}
-
 // NewKey is a key to be made.
 type NewKey struct {
 	Name       string
@@ -146,26 +125,10 @@ type NewKey struct {
 
 // CreateKey makes a key and returns it with its token, which is shown this once.
 func (s *Service) CreateKey(ctx context.Context, teamID string, n NewKey) (Key, string, error) {
-	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
-		return Key{}, "", fault.MissingField("name")
-	}
-	if err := checkName(n.Name); err != nil {
+	if err := n.check(); err != nil {
 		return Key{}, "", err
 	}
-	switch n.Permission {
-	case "":
-		n.Permission = FullAccess
-	case FullAccess, SendingAccess:
-	default:
-		return Key{}, "", fault.Invalidf("permission", "The `permission` field must be `full_access` or `sending_access`.")
-	}
 	if n.DomainID != "" {
-		if n.Permission != SendingAccess {
-			return Key{}, "", fault.Invalidf("domain_id", "The `domain_id` field goes with the permission `sending_access` only.")
-		}
-		if !id.Valid(n.DomainID) {
-			return Key{}, "", fault.New(fault.BadID, "domain_id", "The `domain_id` field must be a valid UUID.")
-		}
 		switch ok, err := s.domainExists(ctx, teamID, n.DomainID); {
 		case err != nil:
 			return Key{}, "", fmt.Errorf("look up the domain of a new key: %w", err)
@@ -173,22 +136,94 @@ func (s *Service) CreateKey(ctx context.Context, teamID string, n NewKey) (Key, 
 			return Key{}, "", fault.Invalidf("domain_id", "The `domain_id` field names no domain of this team.")
 		}
 	}
-	if n.Token == "" {
-		n.Token = keyring.NewAPIKey()
-	}
-	if strings.ContainsFunc(n.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return Key{}, "", fault.Invalidf("token", "An API key must have printable ASCII characters without spaces only.")
-	}
-	k := Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
-		DomainID: n.DomainID, CreatedAt: db.Now()}
+	k := n.key(teamID)
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
 		return nil
 	})
-	if s.d.Violates(err, "api_keys_hash") {
-		return Key{}, "", fault.Invalidf("token", "This token is in use already.").Because(err)
+	return s.made(k, n.Token, err)
+}
+
+// CreateKeyFor makes a key for the team with an id or a name. When no team has the name, it is made with it in the same transaction;
+// email is then its owner's address. A team that is there keeps its address, and another one is refused.
+func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey) (Key, string, error) {
+	if err := n.check(); err != nil {
+		return Key{}, "", err
 	}
-	return k, n.Token, err
+	if n.DomainID != "" {
+		return Key{}, "", fault.Invalidf("domain_id", "Restrict keys to a domain through the API.")
+	}
+	email, err := checkEmail(email)
+	if err != nil {
+		return Key{}, "", err
+	}
+	var k Key
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		t, err := find(ctx, tx.Reader, team)
+		switch {
+		case err == nil && email != "" && email != t.Email:
+			return fault.Invalidf("email", "The team %s (%s) exists, with %s as its owner's address. Leave the address out.", t.Name, t.ID,
+				cmp.Or(t.Email, "nothing"))
+		case fault.KindOf(err) == fault.NotFound && !id.Valid(team):
+			if t, err = newTeam(team, email); err == nil {
+				insertTeam(ctx, tx, &t)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		k = n.key(t.ID)
+		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
+		return nil
+	})
+	return s.made(k, n.Token, err)
+}
+
+// check applies the rules of a key that need no look-up, and fills in what was left out.
+func (n *NewKey) check() error {
+	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
+		return fault.MissingField("name")
+	}
+	if err := checkName(n.Name); err != nil {
+		return err
+	}
+	switch n.Permission {
+	case "":
+		n.Permission = FullAccess
+	case FullAccess, SendingAccess:
+	default:
+		return fault.Invalidf("permission", "The `permission` field must be `full_access` or `sending_access`.")
+	}
+	if n.DomainID != "" && n.Permission != SendingAccess {
+		return fault.Invalidf("domain_id", "The `domain_id` field goes with the permission `sending_access` only.")
+	}
+	if n.DomainID != "" && !id.Valid(n.DomainID) {
+		return fault.New(fault.BadID, "domain_id", "The `domain_id` field must be a valid UUID.")
+	}
+	if n.Token == "" {
+		n.Token = keyring.NewAPIKey()
+	}
+	if strings.ContainsFunc(n.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fault.Invalidf("token", "An API key must have printable ASCII characters without spaces only.")
+	}
+	return nil
+}
+
+// key is the key of a team that n asks for.
+func (n *NewKey) key(teamID string) Key {
+	return Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
+		DomainID: n.DomainID, CreatedAt: db.Now()}
+}
+
+// made is the outcome of making a key.
+func (s *Service) made(k Key, token string, err error) (Key, string, error) {
+	if s.d.Violates(err, "api_keys_hash") {
+		err = fault.Invalidf("token", "This token is in use already.").Because(err)
+	}
+	if err != nil {
+		return Key{}, "", err
+	}
+	return k, token, nil
 }
 
 func checkName(name string) error {
@@ -198,12 +233,12 @@ func checkName(name string) error {
 	return nil
 }
 
-// EnsureKey makes a key with a given token unless there is one, and returns whose it is.
-func (s *Service) EnsureKey(ctx context.Context, teamID, name, token string) error {
+// EnsureKey makes a key with a given token for the team of that name, unless some team has the token: then it is that team's.
+func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error {
 	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
 		return err
 	}
-	_, _, err := s.CreateKey(ctx, teamID, NewKey{Name: name, Token: token})
+	_, _, err := s.CreateKeyFor(ctx, team, "", NewKey{Name: name, Token: token})
 	return err
 }
 
@@ -227,7 +262,7 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return deleteKey(ctx, tx, teamID, keyID) })
 	if err == nil {
-		s.d.Hint(hintTopic, keyID)
+		s.d.Hint(HintTopic, teamID)
 	}
 	return err
 }

@@ -32,11 +32,58 @@ func scanTeam(r db.Row) (t Team, err error) {
 }
 
 func getTeam(ctx context.Context, r db.Reader, teamID string) (Team, error) {
-	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE id = $1`, teamID))
+	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE id = $1 AND deleted_at = 0`, teamID))
 }
 
 func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
-	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams ORDER BY id LIMIT 1`))
+	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
+}
+
+// teamsNamed returns some of the teams with a name, oldest first. Only the operator asks for names, so no index serves them.
+func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
+	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`, name, limit)
+	return db.Collect(rows, err, scanTeam)
+}
+
+func listTeams(ctx context.Context, r db.Reader, after string, limit int) ([]Team, error) {
+	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT $2`, after, limit)
+	return db.Collect(rows, err, scanTeam)
+}
+
+// setTeam writes one column of a team, so that of two changes at a time neither undoes the other.
+func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) error {
+	n, err := tx.Exec(ctx, `UPDATE teams SET `+column+` = $2 WHERE id = $1 AND deleted_at = 0`, teamID, value)
+	if err == nil && n == 0 {
+		err = fault.NotFoundf("Team not found")
+	}
+	return err
+}
+
+// markDeleted makes the team nobody. Its keys need not be looked at for that: what finds a key asks for its team too.
+func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
+	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID, tx.Now().UnixMicro())
+	if err == nil && n == 0 {
+		err = fault.NotFoundf("Team not found")
+	}
+	return err
+}
+
+// deletedAt is when a team was deleted; the zero time when it was not, and false when it is no more.
+func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, found bool, err error) {
+	var us int64
+	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, teamID).Scan(&us)
+	if errors.Is(err, db.ErrNoRows) {
+		return time.Time{}, false, nil
+	}
+	return db.Time(us), err == nil, err
+}
+
+func deleteKeys(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE team_id = $1 ORDER BY id LIMIT $2)`, teamID, limit)
+}
+
+func removeTeam(ctx context.Context, tx *db.Tx, teamID string) {
+	tx.Queue(ctx, `DELETE FROM teams WHERE id = $1 AND deleted_at <> 0`, teamID)
 }
 
 func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
@@ -74,7 +121,8 @@ func found(n int64, err error) error {
 }
 
 func keyExists(ctx context.Context, r db.Reader, teamID, keyID string) (ok bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM api_keys WHERE id = $1 AND team_id = $2)`, keyID, teamID).Scan(&ok)
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM api_keys k JOIN teams t ON t.id = k.team_id
+		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0)`, keyID, teamID).Scan(&ok)
 	return ok, err
 }
 
@@ -87,7 +135,7 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 func principal(ctx context.Context, r db.Reader, hash string) (p Principal, err error) {
 	var permission string
 	err = r.QueryRow(ctx, `SELECT k.id, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
-		FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE k.hash = $1`, hash).
+		FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE k.hash = $1 AND t.deleted_at = 0`, hash).
 		Scan(&p.KeyID, &p.TeamID, &permission, &p.DomainID, &p.RateLimit, &p.Suspended)
 	p.Permission = Permission(permission)
 	return p, err

@@ -62,25 +62,8 @@ func TestTeam(t *testing.T) {
 		if diff := cmp.Diff(team, got); err != nil || diff != "" || got.Email != "owner@example.org" {
 			t.Errorf("error %v, difference %s", err, diff)
 		}
-		if first, err := s.First(t.Context(), "another", ""); err != nil || first.ID != team.ID {
-			t.Errorf("first team %+v, error %v", first, err)
-		}
 		if _, err := s.Get(t.Context(), id.New()); err == nil || fault.KindOf(err) != fault.NotFound {
 			t.Errorf("unknown team: %v", err)
-		}
-	})
-}
-
-func TestFirstMakesATeam(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := teams.New(d, slog.New(slog.DiscardHandler), nil)
-		made, err := s.First(t.Context(), "Acme", "")
-		if err != nil || made.Name != "Acme" {
-			t.Fatalf("%+v, error %v", made, err)
-		}
-		if again, err := s.First(t.Context(), "Other", ""); err != nil || again.ID != made.ID {
-			t.Errorf("%+v, error %v", again, err)
 		}
 	})
 }
@@ -289,7 +272,7 @@ func TestEnsureKey(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, team := office(t, d)
 		for range 2 {
-			if err := s.EnsureKey(t.Context(), team.ID, "dev", "re_development"); err != nil {
+			if err := s.EnsureKey(t.Context(), team.Name, "dev", "re_development"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// table is a table whose rows belong to teams, with the kinds of its columns.
+type table struct {
+	name    string
+	columns [][2]string // name and type, the type in lower case
+}
+
+// ownedTables are the tables of the schema that have a column team_id.
+func ownedTables(t *testing.T, d *db.DB) (all []table) {
+	t.Helper()
+	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1, c.cid`
+	if d.Engine() == "postgres" {
+		query = `SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()
+			ORDER BY 1, ordinal_position`
+	}
+	rows, err := d.Query(t.Context(), query)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var name, column, kind string
+		err = r.Scan(&name, &column, &kind)
+		if len(all) == 0 || all[len(all)-1].name != name {
+			all = append(all, table{name: name})
+		}
+		last := &all[len(all)-1]
+		last.columns = append(last.columns, [2]string{column, kind})
+		return none, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owned []table
+	for _, x := range all {
+		for _, c := range x.columns {
+			if c[0] == "team_id" {
+				owned = append(owned, x)
+			}
+		}
+	}
+	if len(owned) < 20 {
+		t.Fatalf("%d tables have a team", len(owned))
+	}
+	return owned
+}
+
+// fill enters rows of a team, n in each table. What rows name of each other has the same name in all tables.
+func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
+	for i := range n {
+		var names, marks []string
+		var args []any
+		for j, c := range x.columns {
+			name, kind := c[0], c[1]
+			var value any = int64(i)
+			switch {
+			case name == "team_id":
+				value = teamID
+			case kind == "boolean":
+				value = false
+			case kind == "bytea":
+				value = []byte{}
+			case name == "id" || name == "email_id" || name == "webhook_id" || name == "message_id":
+				value = fmt.Sprintf("%s-%03d", teamID, i)
+			case kind == "text":
+				value = fmt.Sprintf("%s-%s-%d", teamID, name, i)
+			}
+			if name == "checks" {
+				value = "{}"
+			}
+			if name == "blob_key" {
+				value = ""
+			}
+			names, marks, args = append(names, name), append(marks, fmt.Sprintf("$%d", j+1)), append(args, value)
+		}
+		tx.Queue(ctx, `INSERT INTO `+x.name+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(marks, ", ")+`)`, args...)
+	}
+}
+
+// Whatever table there is whose rows belong to teams: of a deleted team nothing is left in it, and of another team nothing is gone.
+func TestDeletedTeamLeavesNoRows(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		p.must("teams", "create", "Operator")
+		ids := map[string]string{"gone": p.must("teams", "create", "Gone"), "kept": p.must("teams", "create", "Kept")}
+		c := p.config()
+		d, err := openDB(t.Context(), c, newLogger(c, t.Output()), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables := ownedTables(t, d)
+		const rows = 150 // more than one batch of emails
+		err = d.Update(t.Context(), func(tx *db.Tx) error {
+			for _, x := range tables {
+				for _, teamID := range ids {
+					n := rows
+					if x.name == "live_tails" || x.name == "email_counts_until" {
+						n = 1 // a row for each team
+					}
+					fill(t.Context(), tx, x, teamID, n)
+				}
+			}
+			return nil
+		})
+		d.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := p.start()
+		p.must("teams", "delete", "Gone", "--yes")
+		left := func(team string) (total int, where string) {
+			for _, x := range tables {
+				if found := n.count(`SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`, ids[team]); found > 0 {
+					total, where = total+found, where+" "+x.name
+				}
+			}
+			return total, where
+		}
+		eventually(t, "the job ends", func() bool {
+			return n.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'teams.erase' AND last_error <> ''`) == 1
+		})
+		if total, where := left("gone"); total > 0 {
+			t.Errorf("%d rows of the deleted team are left in%s: give their owner an EraseTeam, and name it in node.build", total, where)
+		}
+		if total, where := left("kept"); total != rows*(len(tables)-2)+2 {
+			t.Errorf("the other team has %d rows in%s", total, where)
+		}
+	})
+}
+
+// From the instant of its deletion nobody is the team: its key is refused, its mail is not sent, and its domain can be had again. Its
+// files are taken away.
+func TestDeletedTeam(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		p.must("teams", "create", "Operator")
+		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		n := p.start()
+		for _, body := range []string{`{"name":"acme.example"}`, `{"name":"mail.acme.example"}`} {
+			if status, text := n.ask(key, http.MethodPost, "/domains", body); status != 201 {
+				t.Fatalf("%d %s", status, text)
+			}
+		}
+		file := `,"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`
+		if status, text := n.ask(key, http.MethodPost, "/emails", strings.TrimSuffix(hello, "}")+file); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+		var sent struct{ ID string }
+		_, text := n.ask(key, http.MethodPost, "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
+		if err := json.Unmarshal([]byte(text), &sent); err != nil || sent.ID == "" {
+			t.Fatalf("%s: %v", text, err)
+		}
+		eventually(t, "the first is captured", func() bool { all, err := n.delivery.Outbox(t.Context()); return err == nil && len(all) == 1 })
+		files := func() (found int) {
+			for _, pattern := range []string{"attachments=*", "submitted=*"} {
+				all, _ := filepath.Glob(filepath.Join(p.dir, "blobs", "*", pattern))
+				found += len(all)
+			}
+			return found
+		}
+		if files() != 1 {
+			t.Fatalf("%d files are stored", files())
+		}
+		p.must("teams", "delete", "Acme", "--yes")
+		eventually(t, "the key is refused", func() bool { status, _ := n.ask(key, http.MethodGet, "/domains", ""); return status == 401 })
+		eventually(t, "its domain is free", func() bool {
+			status, _ := n.ask(other, http.MethodPost, "/domains", `{"name":"acme.example"}`)
+			return status == 201
+		})
+		eventually(t, "its rows and files are gone", func() bool {
+			return files() == 0 && n.count(`SELECT COUNT(*) FROM emails`) == 0 && n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0
+		})
+		if status, text := n.ask(other, http.MethodPost, "/emails", hello); status != 200 {
+			t.Errorf("another team: %d %s", status, text)
+		}
+	})
+}
+
+// Mail that a deleted team handed in before is not sent, although its jobs are still there and due.
+func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		p.must("teams", "create", "Operator")
+		key := p.must("keys", "create", "--team", "Acme")
+		p.vars["POSTRIDER_ROLES"] = "api"
+		accepting := p.start()
+		if status, text := accepting.ask(key, http.MethodPost, "/emails", hello); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+		later := strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1)
+		if status, text := accepting.ask(key, http.MethodPost, "/emails", later); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+		accepting.due("emails.release")
+		p.must("teams", "delete", "Acme", "--yes")
+		accepting.end()
+		// Nobody erases anything: only the mark keeps the mail back.
+		p.vars["POSTRIDER_ROLES"] = "delivery,jobs"
+		n := p.start(func(n *node) {
+			err := n.db.Update(t.Context(), func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `DELETE FROM jobs WHERE kind = 'teams.erase'`)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "the jobs end", func() bool { return n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0 })
+		if all, err := n.delivery.Outbox(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("%d messages were sent, %v", len(all), err)
+		}
+		if found := n.count(`SELECT COUNT(*) FROM email_events WHERE type NOT IN ('queued', 'scheduled')`); found > 0 {
+			t.Errorf("%d events of a team that is no more", found)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// place is where a test's node and the commands beside it keep what they have.
+type place struct {
+	t    *testing.T
+	vars map[string]string
+	dir  string
+}
+
+// eachPlace runs f with an SQLite file and with PostgreSQL.
+func eachPlace(t *testing.T, f func(t *testing.T, p *place)) {
+	t.Helper()
+	for _, engine := range []string{"sqlite", "postgres"} {
+		t.Run(engine, func(t *testing.T) {
+			p := &place{t: t, dir: filepath.Join(t.TempDir(), "data")}
+			p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
+			if engine == "postgres" {
+				p.vars["POSTRIDER_DATABASE_URL"] = dbtest.PostgresURL(t)
+			}
+			f(t, p)
+		})
+	}
+}
+
+// command runs a command as the program would.
+func (p *place) command(args ...string) (out, errOut string, code int) {
+	var o, e bytes.Buffer
+	code = Main(args, func(name string) string { return p.vars[name] }, &o, &e)
+	return o.String(), e.String(), code
+}
+
+// must runs a command that succeeds, and returns what it printed.
+func (p *place) must(args ...string) string {
+	p.t.Helper()
+	out, errOut, code := p.command(args...)
+	if code != 0 {
+		p.t.Fatalf("postrider %q: exit code %d\n%s%s", args, code, out, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// refused runs a command that must fail and say so.
+func (p *place) refused(say string, args ...string) {
+	p.t.Helper()
+	if out, errOut, code := p.command(args...); code == 0 || !strings.Contains(errOut, say) || out != "" {
+		p.t.Errorf("postrider %q: exit code %d, printed %q, and said %q; want %q", args, code, out, errOut, say)
+	}
+}
+
+// config is the configuration of the node here, for development unless the place says otherwise.
+func (p *place) config() config.Config {
+	p.t.Helper()
+	e := &env{getenv: func(name string) string { return p.vars[name] }, out: io.Discard, errOut: io.Discard}
+	defaults := maps.Clone(devDefaults)
+	maps.Copy(defaults, map[string]string{"http_listen": "127.0.0.1:0", "smtp_submit_listen": "127.0.0.1:0",
+		"roles": "api,delivery,jobs,submission"})
+	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), nil, defaults)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// started is a node that runs.
+type started struct {
+	*node
+	t   *testing.T
+	url string
+	end func() // called again, it does nothing
+}
+
+// start runs a node until the test ends. before is called before it begins its work.
+func (p *place) start(before ...func(n *node)) *started {
+	p.t.Helper()
+	c := p.config()
+	l, err := net.Listen("tcp", c.HTTPListen)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c.PublicURL = "http://" + l.Addr().String()
+	n, err := newNode(p.t.Context(), c, newLogger(c, io.Discard), false)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := n.listenSubmission(); err != nil {
+		p.t.Fatal(err)
+	}
+	n.serveOutbox()
+	for _, f := range before {
+		f(n)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx, l) }()
+	end := sync.OnceFunc(func() {
+		stop()
+		if err := <-ended; err != nil {
+			p.t.Errorf("the node ended with %v", err)
+		}
+		n.close()
+	})
+	p.t.Cleanup(end)
+	return &started{n, p.t, c.PublicURL, end}
+}
+
+// ask makes a request to the API and returns its status and body.
+func (n *started) ask(key, method, path, body string) (int, string) {
+	n.t.Helper()
+	r, err := http.NewRequestWithContext(n.t.Context(), method, n.url+path, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// eventually waits for a condition that another goroutine brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not happen: %s", what)
+		}
+	}
+}
+
+// count is the number that a query finds.
+func (n *started) count(query string, args ...any) (found int) {
+	n.t.Helper()
+	if err := n.db.QueryRow(n.t.Context(), query, args...).Scan(&found); err != nil {
+		n.t.Fatal(err)
+	}
+	return found
+}

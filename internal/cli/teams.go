@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+const listStep = 100 // rows that a list reads at once
+
+const teamsUsage = `use one of
+  postrider teams create NAME [--email ADDRESS]
+  postrider teams list
+  postrider teams rename TEAM NAME
+  postrider teams suspend TEAM
+  postrider teams resume TEAM
+  postrider teams limit TEAM --rate N      (requests a second; 0: as configured)
+  postrider teams delete TEAM --yes
+TEAM is an id or an exact name; names with spaces are given in quotes`
+
+const keysUsage = `use one of
+  postrider keys create --team TEAM [--email ADDRESS] [--name NAME] [--sending]
+  postrider keys list --team TEAM
+  postrider keys delete --team TEAM ID
+TEAM is an id or an exact name; names with spaces are given in quotes`
+
+// action is what a verb does, beside whatever node is running.
+type action = func(ctx context.Context, e *env, n *node, words []string) error
+
+// verb is a command of a command, such as create of teams.
+type verb struct {
+	name  string
+	words int // that it takes besides flags
+	// define adds its flags and returns what it does once they are read.
+	define func(flags *flag.FlagSet) action
+}
+
+// runVerb reads the words and flags of a verb, and runs it.
+func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, args []string) error {
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		fmt.Fprintln(e.out, usage)
+		return nil
+	}
+	i := slices.IndexFunc(verbs, func(v verb) bool { return v.name == args[0] })
+	if i < 0 {
+		return errors.New(usage)
+	}
+	v := verbs[i]
+	flags := flag.NewFlagSet(command+" "+v.name, flag.ContinueOnError)
+	run := v.define(flags)
+	c, words, err := e.loadWords(flags, args[1:], v.words)
+	if errors.Is(err, errWords) {
+		return fmt.Errorf("%w; %s", err, usage)
+	}
+	if err != nil {
+		return err
+	}
+	n, err := newCommandNode(ctx, c, e)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	return run(ctx, e, n, words)
+}
+
+var errWords = errors.New("wrong number of words")
+
+// loadWords reads words before or behind the flags. Flags behind a word that follows flags would be taken for words by package flag: they
+// are refused with everything else that is one too many.
+func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
+	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		words, args = append(words, args[0]), args[1:]
+	}
+	flags.SetOutput(e.errOut)
+	c, err = config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv})
+	if err != nil {
+		return c, nil, err
+	}
+	words = append(words, flags.Args()...)
+	if len(words) != count {
+		return c, nil, fmt.Errorf("%w: %d and not %d (%q)", errWords, len(words), count, words)
+	}
+	return c, words, nil
+}
+
+// manageTeams is what the operator does with teams.
+func manageTeams(ctx context.Context, e *env, args []string) error {
+	return runVerb(ctx, e, "teams", teamsUsage, []verb{
+		{"create", 1, createTeam},
+		{"list", 0, noFlags(listTeams)},
+		{"rename", 2, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
+			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.Rename(ctx, t.ID, words[1]) })
+		})},
+		{"suspend", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
+			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetSuspended(ctx, t.ID, true) })
+		})},
+		{"resume", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
+			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetSuspended(ctx, t.ID, false) })
+		})},
+		{"limit", 1, limitTeam},
+		{"delete", 1, deleteTeam},
+	}, args)
+}
+
+func noFlags(run action) func(*flag.FlagSet) action {
+	return func(*flag.FlagSet) action { return run }
+}
+
+func (n *node) withTeam(ctx context.Context, idOrName string, do func(t teams.Team) error) error {
+	t, err := n.teams.Find(ctx, idOrName)
+	if err != nil {
+		return err
+	}
+	return do(t)
+}
+
+func createTeam(flags *flag.FlagSet) action {
+	email := flags.String("email", "", "address of the team's owner")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		t, err := n.teams.Create(ctx, words[0], *email)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.out, t.ID)
+		return err
+	}
+}
+
+func limitTeam(flags *flag.FlagSet) action {
+	rate := flags.Int("rate", -1, "requests a second; 0: as configured")
+	return func(ctx context.Context, _ *env, n *node, words []string) error {
+		if *rate < 0 {
+			return errors.New("give the rate: --rate N, in requests a second, or 0 for that of the configuration")
+		}
+		return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetRateLimit(ctx, t.ID, *rate) })
+	}
+}
+
+func deleteTeam(flags *flag.FlagSet) action {
+	yes := flags.Bool("yes", false, "delete it, with all that belongs to it")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		return n.withTeam(ctx, words[0], func(t teams.Team) error {
+			// Without it, mail for the operator would come to whichever team is the oldest then.
+			operator, err := n.teams.Operator(ctx, n.c.OperatorTeam)
+			if err != nil && fault.KindOf(err) != fault.NotFound {
+				return err
+			}
+			if operator.ID == t.ID {
+				return fmt.Errorf("the team %s (%s) is the operator's: set operator_team to another one first", t.Name, t.ID)
+			}
+			if !*yes {
+				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all else; say --yes to do it", t.Name, t.ID)
+			}
+			if err := n.teams.Delete(ctx, n.queue, t.ID); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(e.out, "deleted %s; what belongs to it is taken away by a node with the role jobs\n", t.ID)
+			return err
+		})
+	}
+}
+
+func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
+	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "id\tname\towner\trate\tstate\tcreated")
+	for after := ""; ; {
+		all, err := n.teams.List(ctx, after, listStep)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			return w.Flush()
+		}
+		for _, t := range all {
+			rate, state := "configured", "active"
+			if t.RateLimit > 0 {
+				rate = fmt.Sprintf("%d/s", t.RateLimit)
+			}
+			if t.Suspended {
+				state = "suspended"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, orDash(t.Email), rate, state, t.CreatedAt.Format("2006-01-02 15:04:05"))
+		}
+		after = all[len(all)-1].ID
+	}
+}
+
+// manageKeys is what the operator does with API keys: the first one, and emergencies.
+func manageKeys(ctx context.Context, e *env, args []string) error {
+	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys}, {"delete", 1, deleteKey}}, args)
+}
+
+const teamFlag = "the team, by its id or its exact name"
+
+var errNoTeam = errors.New("say whose key: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
+
+func createKey(flags *flag.FlagSet) action {
+	team := flags.String("team", "", teamFlag+"; one is made when no team has the name")
+	email := flags.String("email", "", "address of the team's owner, when the team is made")
+	name := flags.String("name", "command line", "name of the key")
+	sending := flags.Bool("sending", false, "the key may only send")
+	return func(ctx context.Context, e *env, n *node, _ []string) error {
+		if *team == "" {
+			return errNoTeam
+		}
+		key := teams.NewKey{Name: *name, Permission: teams.FullAccess}
+		if *sending {
+			key.Permission = teams.SendingAccess
+		}
+		_, token, err := n.teams.CreateKeyFor(ctx, *team, *email, key)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.out, token)
+		return err
+	}
+}
+
+func listKeys(flags *flag.FlagSet) action {
+	team := flags.String("team", "", teamFlag)
+	return func(ctx context.Context, e *env, n *node, _ []string) error {
+		if *team == "" {
+			return errNoTeam
+		}
+		return n.withTeam(ctx, *team, func(t teams.Team) error {
+			w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "id\tname\tkey\tpermission\tdomain\tcreated\tlast used")
+			for p := (page.Page{Limit: listStep}); ; {
+				all, more, err := n.teams.ListKeys(ctx, t.ID, p)
+				if err != nil {
+					return err
+				}
+				for _, k := range all {
+					used := "-"
+					if !k.LastUsedAt.IsZero() {
+						used = k.LastUsedAt.Format("2006-01-02 15:04:05")
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, orDash(k.Hint), k.Permission, orDash(k.DomainID),
+						k.CreatedAt.Format("2006-01-02 15:04:05"), used)
+				}
+				if !more {
+					return w.Flush()
+				}
+				p.After = all[len(all)-1].ID
+			}
+		})
+	}
+}
+
+func deleteKey(flags *flag.FlagSet) action {
+	team := flags.String("team", "", teamFlag)
+	return func(ctx context.Context, _ *env, n *node, words []string) error {
+		if *team == "" {
+			return errNoTeam
+		}
+		return n.withTeam(ctx, *team, func(t teams.Team) error { return n.teams.DeleteKey(ctx, t.ID, strings.ToLower(words[0])) })
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

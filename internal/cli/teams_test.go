@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/smtp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t"}`
+
+// A key is of the team that is named, whichever teams there are.
+func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		first := p.must("keys", "create", "--team", "A", "--email", "owner@a.example")
+		n := p.start()
+		second := p.must("keys", "create", "--team", "B")
+		again := p.must("keys", "create", "--team", "A", "--name", "another", "--email", "Owner@a.example")
+		if status, body := n.ask(first, http.MethodPost, "/emails", hello); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		for key, want := range map[string]int{first: 1, second: 0, again: 1} {
+			var list struct{ Data []struct{ ID string } }
+			_, body := n.ask(key, http.MethodGet, "/emails", "")
+			if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Data) != want {
+				t.Errorf("a key sees %d emails and not %d: %s", len(list.Data), want, body)
+			}
+		}
+		if teams := p.must("teams", "list"); strings.Count(teams, "\n") != 2 || !strings.Contains(teams, "owner@a.example") {
+			t.Errorf("teams:\n%s", teams)
+		}
+		if keys := p.must("keys", "list", "--team", "B"); strings.Count(keys, "\n") != 1 || !strings.Contains(keys, second[:11]) {
+			t.Errorf("B's keys:\n%s", keys)
+		}
+		p.refused("say whose key", "keys", "create")
+		p.refused("say whose key", "keys", "list")
+		p.refused("exists, with owner@a.example as its owner's address", "keys", "create", "--team", "A", "--email", "other@a.example")
+	})
+}
+
+// teamOf returns a team's line of the list, with its columns.
+func (p *place) teamOf(name string) (columns []string) {
+	p.t.Helper()
+	for line := range strings.Lines(p.must("teams", "list")) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == name {
+			columns = f
+		}
+	}
+	return columns
+}
+
+// Teams are named by id or exact name, and what is not understood has no effect.
+func TestTeamsCommand(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		operator, acme := p.must("teams", "create", "Operator"), p.must("teams", "create", "Acme", "--email", "owner@acme.example")
+		twin := p.must("teams", "create", "--email", "Owner@Twin.example", "Acme")
+		p.refused(acme+", "+twin, "keys", "create", "--team", "Acme")
+		p.refused(acme+", "+twin, "teams", "suspend", "Acme")
+		key := p.must("keys", "create", "--team", strings.ToUpper(twin), "--name", "by id")
+		if keys := p.must("keys", "list", "--team", twin); !strings.Contains(keys, key[:11]) {
+			t.Errorf("the twin's keys:\n%s", keys)
+		}
+		p.must("teams", "rename", twin, "Twin")
+		p.must("teams", "limit", "Twin", "--rate", "7")
+		p.must("teams", "suspend", "Twin")
+		if got := fmt.Sprint(p.teamOf("Twin")[:5]); got != "["+twin+" Twin owner@twin.example 7/s suspended]" {
+			t.Errorf("the list shows %s", got)
+		}
+		before := p.must("teams", "list")
+		for _, x := range []struct {
+			say  string
+			args []string
+		}{
+			{"use one of", []string{"teams"}},
+			{"use one of", []string{"teams", "nonsense"}},
+			{"use one of", []string{"keys", "nonsense"}},
+			{"wrong number of words", []string{"teams", "create"}},
+			{"wrong number of words", []string{"teams", "create", "Two", "words"}},
+			{"wrong number of words", []string{"teams", "create", "--email", "a@b.example", "X", "--email", "c@d.example"}},
+			{"wrong number of words", []string{"keys", "create", "Acme"}},
+			{"wrong number of words", []string{"teams", "delete", "--yes"}},
+			{"flag provided but not defined", []string{"teams", "create", "X", "--limit", "5"}},
+			{"Missing `name`", []string{"teams", "create", " "}},
+			{"at most 100 characters", []string{"teams", "create", strings.Repeat("x", 101)}},
+			{"no control characters", []string{"teams", "create", "a\nb"}},
+			{"must not look like an id", []string{"teams", "create", acme}},
+			{"must not look like an id", []string{"teams", "rename", "Twin", acme}},
+			{"owner's address must be", []string{"teams", "create", "X", "--email", "nobody"}},
+			{"owner's address must be", []string{"keys", "create", "--team", "X", "--email", "nobody"}},
+			{"at most 50 characters", []string{"keys", "create", "--team", "X", "--name", strings.Repeat("x", 51)}},
+			{"no team with the name", []string{"keys", "list", "--team", "acme"}},
+			{"no team with the id", []string{"keys", "create", "--team", "01990000-0000-7000-8000-000000000001"}},
+			{"API key not found", []string{"keys", "delete", "--team", "Operator", "01990000-0000-7000-8000-000000000001"}},
+			{"give the rate", []string{"teams", "limit", "Twin"}},
+			{"invalid value", []string{"teams", "limit", "Twin", "--rate", "many"}},
+			{"must be a number", []string{"teams", "limit", "Twin", "--rate", "99999999999"}},
+			{"say --yes", []string{"teams", "delete", "Twin"}},
+			{"is the operator's", []string{"teams", "delete", operator, "--yes"}},
+			{"is the operator's", []string{"teams", "delete", twin, "--yes", "--operator-team", twin}},
+			{"unexpected", []string{"migrate", "now", "--log-level", "debug"}},
+			{"use: postrider jobs retry ID", []string{"jobs", "retry"}},
+		} {
+			_, errOut, code := p.command(x.args...)
+			if code == 0 || !strings.Contains(errOut, x.say) {
+				t.Errorf("postrider %q: exit code %d, said %q; want %q", x.args, code, errOut, x.say)
+			}
+		}
+		if after := p.must("teams", "list"); after != before {
+			t.Errorf("refused commands changed\n%s\nto\n%s", before, after)
+		}
+		p.must("teams", "resume", "Twin")
+		p.must("teams", "limit", "--rate", "0", "Twin")
+		if got := fmt.Sprint(p.teamOf("Twin")[3:5]); got != "[configured active]" {
+			t.Errorf("the list shows %s", got)
+		}
+		p.must("teams", "delete", "Twin", "--yes")
+		p.refused("no team with the name", "keys", "list", "--team", "Twin")
+		p.refused("no team with the id", "teams", "resume", twin)
+	})
+}
+
+// soon reports whether what a command changed is noticed by the running node before it would look again by itself. A hint may be
+// lost, so change and undo are repeated.
+func soon(t *testing.T, change, undo func(), noticed func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 10 {
+		change()
+		for start := time.Now(); time.Since(start) < 2*time.Second; <-tick.C {
+			if noticed() {
+				return
+			}
+		}
+		undo()
+	}
+	t.Error("the node does not hear of it")
+}
+
+// submit hands in a message by SMTP and returns what was refused.
+func (n *started) submit(key string) error {
+	c, err := smtp.Dial(n.port(portSubmit))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Auth(smtp.PlainAuth("", "postrider", key, "127.0.0.1")); err != nil {
+		return err
+	}
+	return c.Mail("a@resend.dev")
+}
+
+// A command beside the node suspends a team, and the node knows at once: over HTTP, over SMTP, and for mail that waits for its time.
+func TestSuspendAndResume(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		n := p.start()
+		if err := n.submit(key); err != nil {
+			t.Fatal(err)
+		}
+		var sent struct{ ID string }
+		at := time.Now().Add(time.Hour).Format(time.RFC3339)
+		_, body := n.ask(key, http.MethodPost, "/emails", strings.Replace(hello, "{", `{"scheduled_at":"`+at+`",`, 1))
+		if err := json.Unmarshal([]byte(body), &sent); err != nil || sent.ID == "" {
+			t.Fatalf("%s: %v", body, err)
+		}
+		suspend, resume := func() { p.must("teams", "suspend", "Acme") }, func() { p.must("teams", "resume", "Acme") }
+		refused := func() bool {
+			status, _ := n.ask(key, http.MethodGet, "/domains", "")
+			return status == http.StatusForbidden
+		}
+		soon(t, suspend, resume, refused)
+		if err := n.submit(key); err == nil || !strings.HasPrefix(err.Error(), "550") {
+			t.Errorf("SMTP submission of a suspended team: %v", err)
+		}
+		if status, body := n.ask(other, http.MethodGet, "/domains", ""); status != 200 {
+			t.Errorf("another team: %d %s", status, body)
+		}
+		// The time of the scheduled email comes.
+		n.due("emails.release")
+		var state string
+		eventually(t, "the scheduled email fails", func() bool {
+			if err := n.db.QueryRow(t.Context(), `SELECT last_event FROM emails WHERE id = $1`, sent.ID).Scan(&state); err != nil {
+				t.Fatal(err)
+			}
+			return state == "failed"
+		})
+		if n.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND data LIKE '%account_suspended%'`, sent.ID) != 1 {
+			t.Error("the timeline does not say why")
+		}
+		soon(t, resume, suspend, func() bool { return !refused() })
+		if err := n.submit(key); err != nil {
+			t.Errorf("SMTP submission when resumed: %v", err)
+		}
+
+		keys := strings.Fields(p.must("keys", "list", "--team", "Acme"))
+		id := keys[8] // the first of the line below the heading, in which a name has two words
+		if len(id) != 36 {
+			t.Fatalf("%q is no id: %q", id, keys)
+		}
+		gone := func() bool {
+			status, _ := n.ask(key, http.MethodGet, "/domains", "")
+			return status == http.StatusUnauthorized
+		}
+		p.must("keys", "delete", "--team", "Acme", id)
+		eventually(t, "the key is unknown", gone)
+	})
+}
+
+// due makes the jobs of a kind due, and lets the node know.
+func (n *started) due(kind string) {
+	n.t.Helper()
+	var lane, dedupe string
+	if err := n.db.QueryRow(n.t.Context(), `SELECT lane, dedupe FROM jobs WHERE kind = $1`, kind).Scan(&lane, &dedupe); err != nil {
+		n.t.Fatal(err)
+	}
+	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error {
+		_, err := n.queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
+		return err
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}

@@ -1,0 +1,24 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+const eraseRows = 200 // in one transaction
+
+// EraseTeam takes away the domains and claims of a team. Their names are free then. Nobody is told: the team is no more.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for _, table := range []string{"domain_claims", "domains"} {
+		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+			s.changed(tx, teamID)
+			return tx.Exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT id FROM `+table+` WHERE team_id = $1 LIMIT $2)`, teamID, eraseRows)
+		})
+		if err != nil {
+			return fmt.Errorf("erase the %s of team %s: %w", table, teamID, err)
+		}
+	}
+	return nil
+}

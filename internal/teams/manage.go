@@ -1,0 +1,156 @@
+package teams
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+const (
+	maxTeamName = 100 // characters
+	maxSameName = 20  // teams of one name that an error lists
+	// MaxRate is the greatest rate that a team can be given, in requests a second.
+	MaxRate = math.MaxInt32
+)
+
+// newTeam checks what is given and makes the team of it.
+func newTeam(name, email string) (t Team, err error) {
+	t = Team{ID: id.New(), CreatedAt: db.Now()}
+	if t.Name, err = checkTeamName(name); err != nil {
+		return t, err
+	}
+	t.Email, err = checkEmail(email)
+	return t, err
+}
+
+func checkTeamName(name string) (string, error) {
+	if name = strings.TrimSpace(name); name == "" {
+		return "", fault.MissingField("name")
+	}
+	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxTeamName ||
+		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return "", fault.Invalidf("name", "The name of a team must have at most %d characters and no control characters.", maxTeamName)
+	}
+	if id.Valid(name) {
+		return "", fault.Invalidf("name", "The name of a team must not look like an id: %s could mean another team.", name)
+	}
+	return name, nil
+}
+
+func checkEmail(email string) (string, error) {
+	if email = strings.TrimSpace(email); email == "" {
+		return "", nil
+	}
+	a, err := message.ParseAddress(email)
+	if err != nil {
+		return "", fault.Invalidf("email", "The owner's address must be one such as owner@example.com: %s.", err).Because(err)
+	}
+	return strings.ToLower(a.Addr()), nil
+}
+
+// Create makes a team. Names need not be unique, but one that is shared finds no team; email may be empty.
+func (s *Service) Create(ctx context.Context, name, email string) (Team, error) {
+	t, err := newTeam(name, email)
+	if err != nil {
+		return Team{}, err
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error { insertTeam(ctx, tx, &t); return nil })
+	return t, err
+}
+
+// Find returns the team with an id or an exact name. A name that several teams have is refused with their ids.
+func (s *Service) Find(ctx context.Context, idOrName string) (Team, error) {
+	return find(ctx, s.d.Reader, idOrName)
+}
+
+func find(ctx context.Context, r db.Reader, idOrName string) (Team, error) {
+	if idOrName = strings.TrimSpace(idOrName); idOrName == "" {
+		return Team{}, fault.MissingField("team")
+	}
+	if !utf8.ValidString(idOrName) || strings.IndexByte(idOrName, 0) >= 0 {
+		return Team{}, fault.Invalidf("team", "The name of a team must be UTF-8 text.")
+	}
+	if id.Valid(idOrName) {
+		t, err := getTeam(ctx, r, strings.ToLower(idOrName))
+		if fault.KindOf(err) == fault.NotFound && err != nil {
+			err = fault.NotFoundf("There is no team with the id %s.", idOrName)
+		}
+		return t, err
+	}
+	named, err := teamsNamed(ctx, r, idOrName, maxSameName)
+	switch {
+	case err != nil:
+		return Team{}, fmt.Errorf("look for a team by its name: %w", err)
+	case len(named) == 0:
+		return Team{}, fault.NotFoundf("There is no team with the name %q.", idOrName)
+	case len(named) > 1:
+		var ids []string
+		for _, t := range named {
+			ids = append(ids, t.ID)
+		}
+		return Team{}, fault.Invalidf("team", "Several teams have the name %q: %s. Give the id of one.", idOrName, strings.Join(ids, ", "))
+	}
+	return named[0], nil
+}
+
+// Get returns a team.
+func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
+	return getTeam(ctx, s.d.Reader, teamID)
+}
+
+// List returns at most limit teams in the order in which they were made, from the one after an id.
+func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, error) {
+	return listTeams(ctx, s.d.Reader, after, limit)
+}
+
+// Operator returns the team that the operator's duties fall to: the one that the configuration names, or with none the one that was
+// made first.
+func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
+	if configured != "" {
+		return getTeam(ctx, s.d.Reader, strings.ToLower(configured))
+	}
+	return oldestTeam(ctx, s.d.Reader)
+}
+
+// Rename gives a team another name.
+func (s *Service) Rename(ctx context.Context, teamID, name string) error {
+	name, err := checkTeamName(name)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, teamID, "name", name)
+}
+
+// SetSuspended takes a team's right to make requests, to submit mail, and to have scheduled mail sent; or gives it back. What was
+// accepted for immediate delivery is delivered.
+func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended bool) error {
+	return s.change(ctx, teamID, "suspended", suspended)
+}
+
+// SetRateLimit gives a team a rate of its own, in requests a second; 0 takes the configuration's.
+func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
+	if perSecond < 0 || perSecond > MaxRate {
+		return fault.Invalidf("rate", "The rate must be a number of requests a second from 1 to %d, or 0 for the one of the configuration.",
+			MaxRate)
+	}
+	return s.change(ctx, teamID, "rate_limit", perSecond)
+}
+
+func (s *Service) change(ctx context.Context, teamID, column string, value any) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		s.changed(tx, teamID)
+		return setTeam(ctx, tx, teamID, column, value)
+	})
+}
+
+// changed makes every node look again at the team and its keys, once the transaction is on disk.
+func (s *Service) changed(tx *db.Tx, teamID string) {
+	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
+}

@@ -1,0 +1,58 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+const eraseRows = 500 // in one transaction
+
+// EraseTeam takes away the endpoints of a team and all that they were told. They count as deleted first, so that nothing more is told.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	err := s.eraseEndpoints(ctx, teamID)
+	if err == nil {
+		// No index finds the messages of a team: all are gone through once, in steps.
+		err = s.p.DB.WalkIDs(ctx, "webhook_messages", func(tx *db.Tx, after, upTo string) error {
+			_, err := tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo, teamID)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("erase the webhooks of team %s: %w", teamID, err)
+	}
+	return nil
+}
+
+func (s *Service) eraseEndpoints(ctx context.Context, teamID string) error {
+	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `UPDATE webhooks SET status = 'deleted' WHERE team_id = $1`, teamID)
+		s.known.changed(tx, teamID)
+		return nil
+	})
+	for err == nil {
+		var id string
+		err = s.p.DB.QueryRow(ctx, `SELECT id FROM webhooks WHERE team_id = $1 ORDER BY id LIMIT 1`, teamID).Scan(&id)
+		if errors.Is(err, db.ErrNoRows) {
+			return nil
+		}
+		for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
+			if err != nil {
+				return err
+			}
+			err = s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+				return tx.Exec(ctx, `DELETE FROM `+table+` WHERE webhook_id = $1 AND team_id = $2 AND message_id IN
+					(SELECT message_id FROM `+table+` WHERE webhook_id = $1 ORDER BY message_id LIMIT $3)`, id, teamID, eraseRows)
+			})
+		}
+		if err == nil {
+			err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+				tx.Queue(ctx, `DELETE FROM webhooks WHERE id = $1 AND team_id = $2`, id, teamID)
+				return nil
+			})
+		}
+	}
+	return err
+}

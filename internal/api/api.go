@@ -81,7 +81,7 @@ type Options struct {
 	RateLimit        int            // requests a second of a team without a limit of its own; 0 is none
 	Limits           *teams.Limiter // counts them, for all faces together; nil is one of its own
 	RequireUserAgent bool           // refuse requests without one
-	// Heartbeat is the time between signs of life of a stream, at each of which its key is looked at again; 0 is 15 seconds.
+	// Heartbeat is the time between signs of life of a stream; 0 is 15 seconds.
 	Heartbeat time.Duration
 	BodyMax   int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
 	Ready     func(ctx context.Context) error // says whether the node can serve

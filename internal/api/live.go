@@ -47,14 +47,12 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	every := cmp.Or(a.Heartbeat, heartbeat)
-	for looked := time.Now(); ; {
+	for {
 		all, err := tail.Next(r.Context(), every)
-		// A key that was deleted meanwhile shows nothing more, however busy the stream is.
-		if time.Since(looked) >= every {
-			if a.mayListen(rec, r) != nil {
-				return
-			}
-			looked = time.Now()
+		// A key that was deleted meanwhile shows nothing more, nor does one of a team that was suspended or deleted. To ask costs a
+		// look into memory, which is emptied when any of that happens.
+		if a.mayListen(rec, r) != nil {
+			return
 		}
 		switch {
 		case errors.Is(err, live.ErrClosed), r.Context().Err() != nil:

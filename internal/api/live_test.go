@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +12,10 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/suppressions"
 )
 
 // watch opens a stream and returns a function that reads its next block of lines.
@@ -98,37 +101,73 @@ func TestListenIsNotLogged(t *testing.T) {
 	}
 }
 
-// A stream ends soon after its key was deleted, also when there is always something to show.
-func TestListenWithADeletedKey(t *testing.T) {
+// A stream ends when its key is deleted, or its team suspended or deleted; it does not wait for a sign of life to be due, and shows
+// nothing of what happens after.
+func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{Heartbeat: 20 * time.Millisecond})
-	s := httptest.NewServer(f)
-	defer s.Close()
-	defer f.Services.Live.Close()
-	made := f.do(t, "POST /api-keys\n\n"+`{"name":"short-lived"}`)
-	var key struct{ ID, Token string }
-	if err := json.Unmarshal(made.Body.Bytes(), &key); err != nil {
-		t.Fatal(err)
-	}
-	f.keys["short-lived"] = key.Token
-	_, next := f.watch(t, s, "", "short-lived", "")
-	next()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for next() != "" {
-		}
-	}()
-	f.do(t, "DELETE /api-keys/"+key.ID)
-	for i := 0; ; i++ {
-		select {
-		case <-ended:
-			if i > 3000 {
-				t.Error("the stream went on")
+	for what, end := range map[string]func(t *testing.T, f *office, keyID string){
+		"key deleted": func(t *testing.T, f *office, keyID string) { f.do(t, "DELETE /api-keys/"+keyID) },
+		"team suspended": func(t *testing.T, f *office, _ string) {
+			if err := f.Services.Teams.SetSuspended(t.Context(), f.team.ID, true); err != nil {
+				t.Error(err)
 			}
-			return
-		default:
-			f.do(t, "POST /suppressions\n\n"+fmt.Sprintf(`{"email":"a%d@example.net"}`, i))
-		}
+		},
+		"team deleted": func(t *testing.T, f *office, _ string) {
+			if err := f.Services.Teams.Delete(t.Context(), jobs.NewQueue(f.d), f.team.ID); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+				f := newOffice(t, d, Options{Heartbeat: time.Hour})
+				s := httptest.NewServer(f)
+				defer s.Close()
+				defer f.Services.Live.Close()
+				made := f.do(t, "POST /api-keys\n\n"+`{"name":"short-lived"}`)
+				var key struct{ ID, Token string }
+				if err := json.Unmarshal(made.Body.Bytes(), &key); err != nil {
+					t.Fatal(err)
+				}
+				f.keys["short-lived"] = key.Token
+				_, next := f.watch(t, s, "", "short-lived", "")
+				next()
+				_, others := f.watch(t, s, "", "other", "")
+				others()
+				end(t, f, key.ID)
+				ended := make(chan string)
+				go func() {
+					shown := ""
+					for block := next(); block != ""; block = next() {
+						shown += block
+					}
+					ended <- shown
+				}()
+				err := d.Update(t.Context(), func(tx *db.Tx) error {
+					return f.hall.Record(t.Context(), tx, events.Event{TeamID: f.team.ID, Type: events.SuppressionAdded,
+						Data: suppressions.Suppression{ID: id.New(), TeamID: f.team.ID, Address: "late@example.net"}})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case shown := <-ended:
+					if strings.Contains(shown, "event:") {
+						t.Errorf("it showed %q", shown)
+					}
+				case <-time.After(20 * time.Second):
+					t.Error("the stream goes on")
+				}
+				f.do(t, "POST /suppressions\nAuthorization: other\n\n"+`{"email":"b@example.net"}`)
+				got := others()
+				for got == ": still there\n" {
+					got = others()
+				}
+				if !strings.Contains(got, "b@example.net") {
+					t.Errorf("the other team sees %q", got)
+				}
+			})
+		})
 	}
 }

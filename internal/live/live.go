@@ -32,6 +32,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 const (
@@ -72,11 +73,27 @@ type Service struct {
 	tails   map[string][]*Tail
 }
 
-// New returns the service. Register it as a listener of the hallway, and run it.
+// New returns the service. Register it as a listener of the hallway, and run it. Make it after the service of teams: that must hear of a
+// change before the tails do, whose readers ask it.
 func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{}, tails: map[string][]*Tail{}}
 	d.OnHint(hintTopic, s.hint)
+	d.OnHint(teams.HintTopic, func(string) { s.look() })
 	return s
+}
+
+// look has every tail return to who reads it, who must ask again whether it may be read: a team or a key has changed.
+func (s *Service) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.tails {
+		for _, t := range all {
+			select {
+			case t.changed <- struct{}{}:
+			default:
+			}
+		}
+	}
 }
 
 // hint wakes the tails of a team that has something new, or notes that a team is watched.
@@ -190,7 +207,8 @@ func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 // Open begins a tail of a team's events of some types, or of all with none. After is the id of the last message that an interrupted tail
 // showed, or empty. Close the tail.
 func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
-	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), seen: map[string]time.Time{}}
+	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		seen: map[string]time.Time{}}
 	s.mu.Lock()
 	full := len(s.tails[teamID]) >= tailsMax
 	if !full {

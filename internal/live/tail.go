@@ -17,10 +17,11 @@ var ErrClosed = errors.New("the node stops")
 
 // Tail shows the events of a team. It is for one goroutine.
 type Tail struct {
-	s     *Service
-	team  string
-	types []events.Type
-	wake  chan struct{}
+	s       *Service
+	team    string
+	types   []events.Type
+	wake    chan struct{} // something new is there
+	changed chan struct{} // a team or a key has changed
 
 	from    string               // the least id that matters
 	seen    map[string]time.Time // messages shown, with the times of their ids
@@ -63,7 +64,8 @@ func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err 
 // Missed reports whether events may have been missed before this tail went on.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages, in the order of their ids. It returns none when nothing came for as long as idle.
+// Next waits for messages, in the order of their ids. It returns none when nothing came for as long as idle, and when a team or a key has
+// changed. Whether what it returns may still be shown is for the caller to ask, each time.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()
@@ -85,6 +87,9 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 			again.Stop()
 			return nil, ErrClosed
 		case <-over.C:
+			again.Stop()
+			return nil, nil
+		case <-t.changed:
 			again.Stop()
 			return nil, nil
 		case <-t.wake:

@@ -224,13 +224,18 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
 		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, Ready: n.ready, Observe: n.observe})
+	development := onlyLoopback(n.mux)
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
-		for _, prefix := range []string{"/download/", "/shared", "/dev/"} {
+		for _, prefix := range []string{"/download/", "/shared"} {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				n.mux.ServeHTTP(w, r)
 				return
 			}
+		}
+		if strings.HasPrefix(r.URL.Path, "/dev/") {
+			development.ServeHTTP(w, r)
+			return
 		}
 		rest.ServeHTTP(w, r)
 	})

@@ -198,8 +198,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 		level = slog.LevelInfo
 	}
 	if a.Log.Enabled(r.Context(), level) {
-		args := []any{"request_id", w.id, "method", r.Method, "path", r.URL.Path, "status", w.status, "duration", took,
-			"user_agent", r.UserAgent()}
+		args := []any{"request_id", w.id, "method", r.Method, "path", requestlog.Veil(r.URL.Path), "status", w.status,
+			"duration", took, "user_agent", requestlog.Veil(r.UserAgent())}
 		if w.principal.TeamID != "" {
 			args = append(args, "team", w.principal.TeamID)
 		}

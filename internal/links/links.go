@@ -105,7 +105,8 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case fault.Forbidden:
 		status, text = http.StatusForbidden, err.Error()
 	default:
-		l.log.Error("could not serve a link", "path", r.URL.Path, "error", err)
+		// Not the path: it has the token, which opens what it stands for to whoever reads the log.
+		l.log.Error("could not serve a link", "link", r.Pattern, "error", err)
 	}
 	w.Header().Set("X-Robots-Tag", "noindex")
 	http.Error(w, text, status)

@@ -24,7 +24,7 @@ const nameMax = 500
 var errTooLong = errors.New("the body is too long")
 
 // Redact returns a body as the log keeps it: JSON without spaces, with the contents of attachments and the values of members whose
-// names are those of secrets replaced, at any depth, and long strings cut. What is longer than 64 KB even so becomes an object that
+// names are those of secrets replaced, at any depth, secrets within texts veiled (see [Veil]), and long strings cut. What is longer than 64 KB even so becomes an object that
 // says so. longest is how many octets of a string are kept. It returns "" for a body that is empty or is not JSON.
 //
 // The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case; a name of more than 500 octets
@@ -148,6 +148,9 @@ func (r *redactor) skip() error {
 func (r *redactor) scalar(raw jsontext.Value) error {
 	if raw.Kind() != '"' && len(raw) > stringMax {
 		return errTooLong
+	}
+	if raw.Kind() == '"' {
+		raw = veil(raw)
 	}
 	r.out = append(r.out, raw...)
 	return nil

@@ -28,6 +28,8 @@ func TestRedact(t *testing.T) {
 		"long name":            {`{"` + strings.Repeat("n", 300) + `token":"x"}`, `{"` + strings.Repeat("n", 300) + `token":"[redacted]"}`},
 		"name that is cut":     {`{"` + strings.Repeat("n", 2*stringMax) + `token":"x"}`, `{"` + strings.Repeat("n", stringMax) + `… [16389 more bytes]":"[redacted]"}`},
 		"headers":              {`{"headers":{"Authorization":"Bearer x","X-Auth-Token":"y","X-A":"z"}}`, `{"headers":{"Authorization":"[redacted]","X-Auth-Token":"[redacted]","X-A":"z"}}`},
+		"a link":               {`{"url":"https://m.example/shared?token=x","raw":{"download_url":"https://m.example/?token=y"}}`, `{"url":"https://m.example/shared?token=[redacted]","raw":{"download_url":"https://m.example/?token=[redacted]"}}`},
+		"a key as a name":      {`{"re_12345678_abc":"re_12345678_abc"}`, `{"re_12345678_[redacted]":"re_12345678_[redacted]"}`},
 		"twice the same name":  {`{"token":"a","token":"b"}`, `{"token":"[redacted]","token":"[redacted]"}`},
 		"no UTF-8":             {"{\"a\":\"\xff\"}", `{"a":"�"}`},
 		"a long string is cut": {`{"html":"` + long + `","b":1}`, `{"html":"` + long[:stringMax] + `… [16384 more bytes]","b":1}`},
@@ -42,9 +44,51 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// What opens something by itself is in no text that is kept, whatever the member is called, and however its encoder writes it.
+func TestVeil(t *testing.T) {
+	token := strings.Repeat("aB3-_", 10)
+	for give, want := range map[string]string{
+		"":       "",
+		"a text": "a text",
+		"https://m.example/shared?token=" + token:                "https://m.example/shared?token=[redacted]",
+		"https://m.example/shared?a=b&token=x&c=d#e":             "https://m.example/shared?a=b&token=[redacted]&c=d#e",
+		`https:\/\/m.example\/shared?a=1\u0026token=x\u0026b=2`:  `https:\/\/m.example\/shared?a=1\u0026token=[redacted]\u0026b=2`,
+		`<a href=\"https://m.example/?a=1&amp;token=x+y\">z</a>`: `<a href=\"https://m.example/?a=1&amp;token=[redacted]\">z</a>`,
+		`?token=ab\u002bcd\/ef more`:                             "?token=[redacted] more",
+		"https://m.example/download/" + token:                    "https://m.example/download/[redacted]",
+		`https:\/\/m.example\/download\/raw\/` + token + `","`:   `https:\/\/m.example\/download\/raw\/[redacted]","`,
+		"/download/received/" + token + "?a":                     "/download/received/[redacted]?a",
+		"/download/guide and /download/received":                 "/download/guide and /download/received",
+		"/download/" + token[:30] + "… [20 more bytes]":          "/download/[redacted]… [20 more bytes]",
+		"key re_12345678_" + token[:3] + "xyz!":                  "key re_12345678_[redacted]!",
+		"/api-keys/re_12345678_ABCdefGHI":                        "/api-keys/re_12345678_[redacted]",
+		"more_12345678_x, pre_12345678_x, re_1234_5678_x":        "more_12345678_x, pre_12345678_x, re_1234_5678_x",
+		`whsec_ab+/cd\/e== and whsec_`:                           "whsec_[redacted] and whsec_",
+		"https://user:pass@host.example/p@th":                    "https://[redacted]@host.example/p@th",
+		`https:\/\/user@host.example\/`:                          `https:\/\/[redacted]@host.example\/`,
+		"write to https://host.example or a@b.example":           "write to https://host.example or a@b.example",
+		"mailto:a@b.example, 12:30":                              "mailto:a@b.example, 12:30",
+		"https://b.s3.example/f?X-Amz-Signature=1f&X-Amz-Security-Token=x&X-Amz-Date=2": "https://b.s3.example/f?X-Amz-Signature=[redacted]&" +
+			"X-Amz-Security-Token=[redacted]&X-Amz-Date=2",
+		"https://a.blob.example/f?sv=1&sig=x%3D": "https://a.blob.example/f?sv=1&sig=[redacted]",
+		"?design=1&token&token=&x=token=2":       "?design=1&token&token=&x=token=2",
+		"class=x token=y":                        "class=x token=y",
+		`\`:                                      `\`,
+		`://\`:                                   `://\`,
+		`?token=a\u00`:                           `?token=[redacted]\u00`,
+	} {
+		if got := Veil(give); got != want {
+			t.Errorf("%s\nbecomes %s\nand not %s", give, got, want)
+		}
+		if again := Veil(Veil(give)); again != Veil(give) {
+			t.Errorf("%s\nbecomes %s\nand then %s", give, Veil(give), again)
+		}
+	}
+}
+
 func FuzzRedact(f *testing.F) {
 	for _, seed := range []string{`{"attachments":[{"content":"YQ=="}],"token":"s3cr3t"}`, `[{"a":{"secret":["s3cr3t"]}}]`, `{"password":"s3cr3t","a":"\ud800"}`,
-		`{`, `{"a":"\u00e4"}`} {
+		`{`, `{"a":"\u00e4"}`, `{"url":"https://u:p@m.example/?token=\u0026sig=x re_12345678_s3cr3t whsec_s3cr3t"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-// No secret reaches the database: bodies are redacted before they are written. What waits is bounded by [queueBytes]. Bodies
+// No secret reaches the database: bodies are redacted before they are written, and so are the path and the user agent. What waits is bounded by [queueBytes]. Bodies
 // that are not JSON are not kept.
 //
 // # When it fails

@@ -59,7 +59,7 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 // once rather than copied: of most of them little is left.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{ID: id.New(), TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
-		Endpoint: text(r.Path, pathMax), Status: r.Status, UserAgent: text(r.UserAgent, agentMax), Duration: r.Duration, CreatedAt: db.Now()}
+		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: db.Now()}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {
 		longest = briefMax

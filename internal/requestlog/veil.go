@@ -1,0 +1,204 @@
+package requestlog
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// veiled stands in a text where a secret was.
+const veiled = "[redacted]"
+
+// linkTokenMin is the least length of the token of a download link: it ends with a code of 22 characters.
+const linkTokenMin = 22
+
+// Veil takes out of a text what opens something by itself: tokens of download and shared links, passwords and signatures in URLs, API keys
+// but for the part that may be shown, and signing secrets. The text may be the source of a JSON string.
+func Veil(s string) string { return string(veil([]byte(s))) }
+
+// span is a part of a text, from the one place to before the other.
+type span struct{ from, to int }
+
+// veil is [Veil] of a text that it does not change. A text without secrets is returned itself.
+func veil(text []byte) []byte {
+	var all []span
+	all = parameters(text, all)
+	all = userInfos(text, all)
+	all = downloads(text, all)
+	all = apiKeys(text, all)
+	all = signingSecrets(text, all)
+	if len(all) == 0 {
+		return text
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.from - b.from })
+	out := make([]byte, 0, len(text)+len(all)*len(veiled))
+	done := 0
+	for _, s := range all {
+		if s.from < done {
+			done = max(done, s.to) // Within another, or overlapping its end.
+			continue
+		}
+		out = append(append(out, text[done:s.from]...), veiled...)
+		done = s.to
+	}
+	return append(out, text[done:]...)
+}
+
+// parameters finds the values of parameters of URLs whose names are those of secrets.
+func parameters(text []byte, all []span) []span {
+	for at := 0; ; at++ {
+		i := bytes.IndexByte(text[at:], '=')
+		if i < 0 {
+			return all
+		}
+		at += i
+		name := at
+		for name > 0 && nameMax > at-name && (isToken(text[name-1]) || text[name-1] == '.') {
+			name--
+		}
+		// An ampersand may be written as in HTML, &amp;, or escaped, \u0026.
+		if name == at || name == 0 || strings.IndexByte(`?&;#\`, text[name-1]) < 0 || !secretParameter(text[name:at]) {
+			continue
+		}
+		if to := run(text, at+1, func(c byte) bool { return strings.IndexByte("&\"'<>#", c) < 0 && c > ' ' }); to > at+1 {
+			all, at = append(all, span{at + 1, to}), to-1
+		}
+	}
+}
+
+func secretParameter(name []byte) bool {
+	lower := strings.ToLower(string(name))
+	return secret(lower) || lower == "sig" || lower == "u0026sig"
+}
+
+// userInfos finds the user and password in front of the host of URLs.
+func userInfos(text []byte, all []span) []span {
+	for at := 0; ; {
+		i := bytes.IndexByte(text[at:], ':')
+		if i < 0 {
+			return all
+		}
+		at += i + 1
+		from := at
+		for range 2 {
+			c, n := char(text, from)
+			if c != '/' {
+				from = -1
+				break
+			}
+			from += n
+		}
+		if from < 0 {
+			continue
+		}
+		to := run(text, from, func(c byte) bool { return strings.IndexByte("/?#\"'<>", c) < 0 && c > ' ' })
+		if end := bytes.LastIndexByte(text[from:to], '@'); end > 0 {
+			all = append(all, span{from, from + end})
+		}
+		at = to
+	}
+}
+
+// downloads finds the tokens of download links, which stand in the path.
+func downloads(text []byte, all []span) []span {
+	word := []byte("download")
+	for at := 0; ; {
+		i := bytes.Index(text[at:], word)
+		if i < 0 {
+			return all
+		}
+		at += i + len(word)
+		c, n := char(text, at)
+		if c != '/' {
+			continue
+		}
+		from := at + n
+		for _, sort := range []string{"received", "raw"} {
+			if rest, ok := bytes.CutPrefix(text[from:], []byte(sort)); ok {
+				if c, n := char(rest, 0); c == '/' {
+					from += len(sort) + n
+				}
+			}
+		}
+		if to := run(text, from, isToken); to-from >= linkTokenMin {
+			all, at = append(all, span{from, to}), to
+		}
+	}
+}
+
+// apiKeys finds the secret part of API keys: re_, 8 characters that may be shown, "_", and the rest.
+func apiKeys(text []byte, all []span) []span {
+	const shown = 8
+	word := []byte("re_")
+	for at := 0; ; {
+		i := bytes.Index(text[at:], word)
+		if i < 0 {
+			return all
+		}
+		begin := at + i
+		at = begin + len(word)
+		middle := at + shown
+		if begin > 0 && isAlnum(text[begin-1]) || middle >= len(text) || text[middle] != '_' ||
+			bytes.ContainsFunc(text[at:middle], func(r rune) bool { return r > 0x7f || !isAlnum(byte(r)) }) {
+			continue
+		}
+		if to := run(text, middle+1, isAlnum); to > middle+1 {
+			all, at = append(all, span{middle + 1, to}), to
+		}
+	}
+}
+
+// signingSecrets finds the secrets by which webhooks are signed.
+func signingSecrets(text []byte, all []span) []span {
+	word := []byte("whsec_")
+	for at := 0; ; {
+		i := bytes.Index(text[at:], word)
+		if i < 0 {
+			return all
+		}
+		at += i + len(word)
+		if to := run(text, at, func(c byte) bool { return isAlnum(c) || strings.IndexByte("+/=-_", c) >= 0 }); to > at {
+			all, at = append(all, span{at, to}), to
+		}
+	}
+}
+
+// run returns where a run of characters that are ok ends. It begins at a place and may be empty.
+func run(text []byte, at int, ok func(c byte) bool) int {
+	for at < len(text) {
+		c, n := char(text, at)
+		if !ok(c) {
+			break
+		}
+		at += n
+	}
+	return at
+}
+
+// char returns the character at a place and how many octets its source takes: one, or those of an escape of JSON. Parts of what is
+// not ASCII count as characters of their own; an escaped quote, a control character and the end are 0.
+func char(text []byte, at int) (c byte, n int) {
+	if at >= len(text) {
+		return 0, 0
+	}
+	if text[at] != '\\' || at+1 == len(text) {
+		return text[at], 1
+	}
+	switch text[at+1] {
+	case '/', '\\':
+		return text[at+1], 2
+	case 'u':
+		if at+6 <= len(text) {
+			if r, err := strconv.ParseUint(string(text[at+2:at+6]), 16, 16); err == nil {
+				return byte(min(r, 0xff)), 6
+			}
+		}
+	}
+	return 0, 2
+}
+
+func isAlnum(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// isToken reports whether a character may stand in a signed token and in the name of a parameter.
+func isToken(c byte) bool { return isAlnum(c) || c == '-' || c == '_' }

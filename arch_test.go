@@ -26,6 +26,7 @@ var floors = [][]string{
 	{"internal/db"},
 	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule", "internal/fair", "internal/fault",
 		"internal/id"},
+	{"internal/private"},
 }
 
 // resources may use those named after them.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/postrider/postrider/internal/private"
 )
 
 const (
@@ -48,6 +50,9 @@ func openFolder(root string) (*Store, error) {
 // the same folder, so only what is old goes.
 func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {
+		return err
+	}
+	if err := private.Mend(f.root); err != nil {
 		return err
 	}
 	for i := range shards {
@@ -96,7 +101,7 @@ func mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil
+	return private.Mend(dir)
 }
 
 func (f *folder) path(key string) string {

@@ -36,6 +36,7 @@ import (
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/notices"
+	"github.com/postrider/postrider/internal/private"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -98,8 +99,8 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 			n.close()
 		}
 	}()
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return n, fmt.Errorf("make data_dir: %w", err)
+	if err := prepareFolder(c, log); err != nil {
+		return n, err
 	}
 	if c.DatabaseURL == "" {
 		if err := n.lockFolder(); err != nil {
@@ -129,6 +130,25 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 		return n, fmt.Errorf("read dns_servers: %w", err)
 	}
 	return n, n.build(keys, resolve.NewCached(dns, 50_000))
+}
+
+// prepareFolder makes data_dir, and sees to it that nobody else can read what is in it. What others could read until now is said: they may
+// have.
+func prepareFolder(c config.Config, log *slog.Logger) error {
+	for _, name := range []string{"", "postrider.db", "secret.key", "dev.key", "lock"} {
+		path := filepath.Join(c.DataDir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("others could read or change this until now; what it holds may be known to them", "path", path,
+				"mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+		}
+		if err := private.Mend(path); err != nil {
+			return fmt.Errorf("prepare data_dir: %w", err)
+		}
+	}
+	if err := private.Dir(c.DataDir); err != nil {
+		return fmt.Errorf("prepare data_dir: %w", err)
+	}
+	return nil
 }
 
 // checkOperator refuses a configuration by which mail for the operator would come to nobody.

@@ -98,7 +98,7 @@ func (p *place) start(before ...func(n *node)) *started {
 		p.t.Fatal(err)
 	}
 	c.PublicURL = "http://" + l.Addr().String()
-	n, err := newNode(p.t.Context(), c, newLogger(c, io.Discard), false)
+	n, err := newNode(p.t.Context(), c, newLogger(c, io.Discard), measured{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -55,7 +55,11 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDB(ctx, c, newLogger(c, e.errOut), false)
+	log := newLogger(c, e.errOut)
+	if err := prepareFolder(c, log); err != nil {
+		return err
+	}
+	d, err := openDB(ctx, c, log, false)
 	if err != nil {
 		return err
 	}
@@ -74,7 +78,10 @@ func migrate(ctx context.Context, e *env, args []string) error {
 // the command changes when this one is closed.
 func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error) {
 	n := &node{c: c, log: newLogger(c, e.errOut)}
-	var err error
+	err := prepareFolder(c, n.log)
+	if err != nil {
+		return nil, err
+	}
 	if n.db, err = openDB(ctx, c, n.log, true); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
+
+	"github.com/postrider/postrider/internal/private"
 )
 
 const (
@@ -62,8 +64,8 @@ type pendingUpdate struct {
 
 func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	path := strings.TrimPrefix(o.URL, "sqlite://")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the database: %w", err)
+	if err := prepareFile(path); err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", path, err)
 	}
 	open := func(extra ...string) (*sql.DB, error) {
 		q := url.Values{}
@@ -102,6 +104,23 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	}
 	go s.run()
 	return s, nil
+}
+
+// prepareFile makes the file, which SQLite would make for all to read, and mends those of an earlier run. SQLite gives its other files
+// the mode of the first. The folder may be anybody's: only one that is made here is made private.
+func prepareFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make the folder of the database: %w", err)
+	}
+	if err := private.File(path); err != nil {
+		return err
+	}
+	for _, more := range []string{"-wal", "-shm", "-journal"} {
+		if err := private.Mend(path + more); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *sqliteDB) name() string { return "sqlite" }

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Whatever a node and the commands beside it leave in data_dir, nobody else can read, also where the folder was there before and open to
+// all.
+func TestDataIsPrivate(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(os.Mkdir(p.dir, 0o755))
+		must(os.Chmod(p.dir, 0o755)) // whatever the umask is
+		check := func(when string) {
+			t.Helper()
+			seen := 0
+			err := filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {
+				if err != nil {
+					return err
+				}
+				info, err := e.Info()
+				if err != nil {
+					return err
+				}
+				if seen++; info.Mode().Perm()&0o077 != 0 {
+					t.Errorf("%s, %s has mode %v", when, strings.TrimPrefix(path, p.dir), info.Mode())
+				}
+				return nil
+			})
+			if err != nil || seen < 2 && p.vars["POSTRIDER_DATABASE_URL"] == "" {
+				t.Errorf("%d files, %v", seen, err)
+			}
+		}
+		key := p.must("keys", "create", "--team", "Acme")
+		check("after a command")
+		n := p.start()
+		email := strings.TrimSuffix(hello, "}") + `,"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`
+		if status, body := n.ask(key, http.MethodPost, "/emails", email); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		eventually(t, "the email is captured", func() bool { all, err := n.delivery.Outbox(t.Context()); return err == nil && len(all) == 1 })
+		check("while the node runs")
+
+		// A former version, or a copy, left everything open.
+		open := func() {
+			t.Helper()
+			must(filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {
+				if err != nil {
+					return err
+				}
+				mode := os.FileMode(0o644)
+				if e.IsDir() {
+					mode = 0o755
+				}
+				if strings.Contains(e.Name(), "=") {
+					return nil // a blob, in a folder that is closed again
+				}
+				return os.Chmod(path, mode)
+			}))
+		}
+		open()
+		p.must("teams", "list")
+		for _, name := range []string{"", "postrider.db", "postrider.db-wal", "postrider.db-shm", "secret.key"} {
+			info, err := os.Stat(filepath.Join(p.dir, name))
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("after a command, %q has mode %v", name, info.Mode())
+			}
+		}
+		n.end()
+		open()
+		p.start()
+		check("after a new start")
+	})
+}

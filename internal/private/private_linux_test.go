@@ -1,0 +1,40 @@
+package private
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The file of somebody else cannot be mended, and the error says what to do.
+func TestCannotBeMended(t *testing.T) {
+	t.Parallel()
+	const nobody = 65534
+	path := "/etc/passwd" // others can read it, and only root can change that
+	if os.Getuid() == 0 {
+		path = filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for dir := filepath.Dir(path); strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, which is nobody for files, ends with this function
+		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
+		failed <- Mend(path)
+	}()
+	if err := <-failed; err == nil || !strings.HasSuffix(err.Error(), "run `chmod go= "+path+"` as its owner") {
+		t.Errorf("it says %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -81,7 +82,7 @@ func (g *Guard) Fetch(ctx context.Context, text string, maxBytes int64) (body []
 	req.Header.Set("User-Agent", "Postrider")
 	resp, err := g.fetch.Do(req)
 	if err != nil {
-		return nil, "", fmt.Errorf("fetch: %w", err)
+		return nil, "", fmt.Errorf("fetch %s: %w", u.Host, withoutURL(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -95,6 +96,15 @@ func (g *Guard) Fetch(ctx context.Context, text string, maxBytes int64) (body []
 		return nil, "", fmt.Errorf("fetch %s: %w", u.Host, err)
 	}
 	return body, resp.Header.Get("Content-Type"), nil
+}
+
+// withoutURL takes the URL out of an error of package http: its path and query may be all that keeps strangers from the
+// file, and errors are logged.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // limited caps the bodies of all responses.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -144,8 +145,12 @@ func TestFetchFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if body, _, err := here().Fetch(t.Context(), srv.URL+tt.path, tt.max); !tt.want(err) || body != nil {
+			body, _, err := here().Fetch(t.Context(), srv.URL+tt.path, tt.max)
+			if !tt.want(err) || body != nil {
 				t.Errorf("Fetch = %.20q, %v", body, err)
+			}
+			if strings.Contains(fmt.Sprint(err), tt.path) { // which may have a signature in it, and errors are logged
+				t.Errorf("the error names the path: %v", err)
 			}
 		})
 	}

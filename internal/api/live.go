@@ -49,8 +49,8 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 	every := cmp.Or(a.Heartbeat, heartbeat)
 	for {
 		all, err := tail.Next(r.Context(), every)
-		// A key that was deleted meanwhile shows nothing more, nor does one of a team that was suspended or deleted. To ask costs a
-		// look into memory, which is emptied when any of that happens.
+		// A key that was deleted meanwhile shows nothing more, nor does one of a team that was suspended or deleted. To
+		// ask costs a look into memory, which is emptied when any of that happens.
 		if a.mayListen(rec, r) != nil {
 			return
 		}

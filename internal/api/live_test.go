@@ -101,8 +101,8 @@ func TestListenIsNotLogged(t *testing.T) {
 	}
 }
 
-// A stream ends when its key is deleted, or its team suspended or deleted; it does not wait for a sign of life to be due, and shows
-// nothing of what happens after.
+// A stream ends when its key is deleted, or its team suspended or deleted; it does not wait for a sign of life to be
+// due, and shows nothing of what happens after.
 func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, f *office, keyID string){

@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// What opens something by itself is neither in the request log nor in the log of the program: links, keys, signing secrets.
+// What opens something by itself is neither in the request log nor in the log of the program: links, keys, signing
+// secrets.
 func TestLogsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -86,7 +86,8 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 	}
 }
 
-// Whatever table there is whose rows belong to teams: of a deleted team nothing is left in it, and of another team nothing is gone.
+// Whatever table there is whose rows belong to teams: of a deleted team nothing is left in it, and of another team
+// nothing is gone.
 func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {
@@ -137,8 +138,8 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	})
 }
 
-// From the instant of its deletion nobody is the team: its key is refused, its mail is not sent, and its domain can be had again. Its
-// files are taken away.
+// From the instant of its deletion nobody is the team: its key is refused, its mail is not sent, and its domain can be
+// had again. Its files are taken away.
 func TestDeletedTeam(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {

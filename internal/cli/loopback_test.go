@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Pages of development are shown at names of this machine only: a page elsewhere whose name leads here sees none of them.
+// Pages of development are shown at names of this machine only: a page elsewhere whose name leads here sees none of
+// them.
 func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {

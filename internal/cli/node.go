@@ -132,8 +132,8 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 	return n, n.build(keys, resolve.NewCached(dns, 50_000))
 }
 
-// prepareFolder makes data_dir, and sees to it that nobody else can read what is in it. What others could read until now is said: they may
-// have.
+// prepareFolder makes data_dir, and sees to it that nobody else can read what is in it. What others could read until
+// now is said: they may have.
 func prepareFolder(c config.Config, log *slog.Logger) error {
 	for _, name := range []string{"", "postrider.db", "secret.key", "dev.key", "lock"} {
 		path := filepath.Join(c.DataDir, name)

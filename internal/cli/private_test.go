@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Whatever a node and the commands beside it leave in data_dir, nobody else can read, also where the folder was there before and open to
-// all.
+// Whatever a node and the commands beside it leave in data_dir, nobody else can read, also where the folder was there
+// before and open to all.
 func TestDataIsPrivate(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// load reads the configuration together with a command's own flags. Words that are neither flags nor their values are refused: the flags
-// behind them would not be read.
+// load reads the configuration together with a command's own flags. Words that are neither flags nor their values are
+// refused: the flags behind them would not be read.
 func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
 	flags.SetOutput(e.errOut)
 	c, err := config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
@@ -74,8 +74,8 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	return err
 }
 
-// newCommandNode builds what a command beside a running node needs: SQLite takes a second process for a moment. The node hears of what
-// the command changes when this one is closed.
+// newCommandNode builds what a command beside a running node needs: SQLite takes a second process for a moment. The
+// node hears of what the command changes when this one is closed.
 func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error) {
 	n := &node{c: c, log: newLogger(c, e.errOut)}
 	err := prepareFolder(c, n.log)

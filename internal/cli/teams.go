@@ -77,8 +77,8 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 
 var errWords = errors.New("wrong number of words")
 
-// loadWords reads words before or behind the flags. Flags behind a word that follows flags would be taken for words by package flag: they
-// are refused with everything else that is one too many.
+// loadWords reads words before or behind the flags. Flags behind a word that follows flags would be taken for words by
+// package flag: they are refused with everything else that is one too many.
 func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		words, args = append(words, args[0]), args[1:]

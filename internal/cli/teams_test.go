@@ -126,8 +126,8 @@ func TestTeamsCommand(t *testing.T) {
 	})
 }
 
-// soon reports whether what a command changed is noticed by the running node before it would look again by itself. A hint may be
-// lost, so change and undo are repeated.
+// soon reports whether what a command changed is noticed by the running node before it would look again by itself. A
+// hint may be lost, so change and undo are repeated.
 func soon(t *testing.T, change, undo func(), noticed func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -157,7 +157,8 @@ func (n *started) submit(key string) error {
 	return c.Mail("a@resend.dev")
 }
 
-// A command beside the node suspends a team, and the node knows at once: over HTTP, over SMTP, and for mail that waits for its time.
+// A command beside the node suspends a team, and the node knows at once: over HTTP, over SMTP, and for mail that waits
+// for its time.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {

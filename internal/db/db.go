@@ -200,8 +200,8 @@ func IsPostgres(url string) bool {
 // Engine is "sqlite" or "postgres".
 func (d *DB) Engine() string { return d.e.name() }
 
-// Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns. A command may
-// still change something beside that node.
+// Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns. A
+// command may still change something beside that node.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 
 // Close waits for Updates in hand and closes all connections. A process beside a node sends its hints before.
@@ -219,8 +219,8 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, fn)
 }
 
-// Repeat runs step in one transaction after the other until one changes nothing: for work on many rows, of which each transaction takes
-// a bounded part. step returns how many rows it changed.
+// Repeat runs step in one transaction after the other until one changes nothing: for work on many rows, of which each
+// transaction takes a bounded part. step returns how many rows it changed.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {
@@ -239,8 +239,8 @@ func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 
 const walkRows = 2000 // that one step of WalkIDs looks at
 
-// WalkIDs goes through a table whose key is id, in the order of the ids, and calls step with the bounds of each part in a transaction of
-// its own: for rows that no index finds.
+// WalkIDs goes through a table whose key is id, in the order of the ids, and calls step with the bounds of each part in
+// a transaction of its own: for rows that no index finds.
 func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
 	for after := ""; ; {
 		var upTo string
@@ -384,7 +384,8 @@ const (
 	closeTime = 5 * time.Second       // for the hints that are sent at the end
 )
 
-// Run carries hints to and from other processes until ctx ends. The node of an SQLite file only hears: nobody else listens there.
+// Run carries hints to and from other processes until ctx ends. The node of an SQLite file only hears: nobody else
+// listens there.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string

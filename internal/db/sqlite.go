@@ -106,8 +106,8 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	return s, nil
 }
 
-// prepareFile makes the file, which SQLite would make for all to read, and mends those of an earlier run. SQLite gives its other files
-// the mode of the first. The folder may be anybody's: only one that is made here is made private.
+// prepareFile makes the file, which SQLite would make for all to read, and mends those of an earlier run. SQLite gives
+// its other files the mode of the first. The folder may be anybody's: only one that is made here is made private.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -483,7 +483,8 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	})
 }
 
-// listen takes the hints that other processes left. Those from before the node began tell it nothing new, and do no harm.
+// listen takes the hints that other processes left. Those from before the node began tell it nothing new, and do no
+// harm.
 func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)
 	defer tick.Stop()

@@ -9,7 +9,8 @@ import (
 
 const eraseRows = 200 // in one transaction
 
-// EraseTeam takes away the domains and claims of a team. Their names are free then. Nobody is told: the team is no more.
+// EraseTeam takes away the domains and claims of a team. Their names are free then. Nobody is told: the team is no
+// more.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
 		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {

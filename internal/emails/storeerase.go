@@ -17,8 +17,8 @@ const (
 // tables of an email, of which it is the first column of the key. The email itself goes with the last.
 var emailTables = [...]string{"email_attachments", "email_messages", "email_recipients", "email_attempts", "email_events", "email_bodies"}
 
-// EraseTeam takes away the emails of a team with their files and events, and its idempotency keys. Files go before the rows that name
-// them, so that an interruption leaves none behind.
+// EraseTeam takes away the emails of a team with their files and events, and its idempotency keys. Files go before the
+// rows that name them, so that an interruption leaves none behind.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		ids, err := someEmails(ctx, s.d.Reader, teamID)

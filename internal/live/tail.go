@@ -64,8 +64,8 @@ func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err 
 // Missed reports whether events may have been missed before this tail went on.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages, in the order of their ids. It returns none when nothing came for as long as idle, and when a team or a key has
-// changed. Whether what it returns may still be shown is for the caller to ask, each time.
+// Next waits for messages, in the order of their ids. It returns none when nothing came for as long as idle, and when a
+// team or a key has changed. Whether what it returns may still be shown is for the caller to ask, each time.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()

@@ -1,7 +1,8 @@
-// Package private keeps files and folders to their owner: mode 0600 and 0700, whatever the umask and whatever was there before.
+// Package private keeps files and folders to their owner: mode 0600 and 0700, whatever the umask and whatever was there
+// before.
 //
-// What it returns without an error is private. Where a mode cannot be changed, because somebody else owns the file, the error says what
-// to run. It does not look at folders above, at access lists, or at who the owner is.
+// What it returns without an error is private. Where a mode cannot be changed, because somebody else owns the file, the
+// error says what to run. It does not look at folders above, at access lists, or at who the owner is.
 package private
 
 import (

@@ -9,8 +9,8 @@ import (
 
 const eraseEmails = 100 // in one transaction
 
-// EraseTeam takes away what a team received. Teams that received the same message share its file, which goes with the last of them;
-// what an interruption leaves is the sweep's.
+// EraseTeam takes away what a team received. Teams that received the same message share its file, which goes with the
+// last of them; what an interruption leaves is the sweep's.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := someReceived(ctx, s.p.DB.Reader, teamID)

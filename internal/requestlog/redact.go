@@ -23,9 +23,10 @@ const nameMax = 500
 // errTooLong says that even without long strings a body is beyond its bound.
 var errTooLong = errors.New("the body is too long")
 
-// Redact returns a body as the log keeps it: JSON without spaces, with the contents of attachments and the values of members whose
-// names are those of secrets replaced, at any depth, secrets within texts veiled (see [Veil]), and long strings cut. What is longer than 64 KB even so becomes an object that
-// says so. longest is how many octets of a string are kept. It returns "" for a body that is empty or is not JSON.
+// Redact returns a body as the log keeps it: JSON without spaces, with the contents of attachments and the values of
+// members whose names are those of secrets replaced, at any depth, secrets within texts veiled (see [Veil]), and long
+// strings cut. What is longer than 64 KB even so becomes an object that says so. longest is how many octets of a string
+// are kept. It returns "" for a body that is empty or is not JSON.
 //
 // The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case; a name of more than 500 octets
 // counts as one.

@@ -8,8 +8,8 @@
 //
 // # Invariants
 //
-// No secret reaches the database: bodies are redacted before they are written, and so are the path and the user agent. What waits is bounded by [queueBytes]. Bodies
-// that are not JSON are not kept.
+// No secret reaches the database: bodies are redacted before they are written, and so are the path and the user agent.
+// What waits is bounded by [queueBytes]. Bodies that are not JSON are not kept.
 //
 // # When it fails
 //

@@ -13,8 +13,9 @@ const veiled = "[redacted]"
 // linkTokenMin is the least length of the token of a download link: it ends with a code of 22 characters.
 const linkTokenMin = 22
 
-// Veil takes out of a text what opens something by itself: tokens of download and shared links, passwords and signatures in URLs, API keys
-// but for the part that may be shown, and signing secrets. The text may be the source of a JSON string.
+// Veil takes out of a text what opens something by itself: tokens of download and shared links, passwords and
+// signatures in URLs, API keys but for the part that may be shown, and signing secrets. The text may be the source of a
+// JSON string.
 func Veil(s string) string { return string(veil([]byte(s))) }
 
 // span is a part of a text, from the one place to before the other.
@@ -176,8 +177,8 @@ func run(text []byte, at int, ok func(c byte) bool) int {
 	return at
 }
 
-// char returns the character at a place and how many octets its source takes: one, or those of an escape of JSON. Parts of what is
-// not ASCII count as characters of their own; an escaped quote, a control character and the end are 0.
+// char returns the character at a place and how many octets its source takes: one, or those of an escape of JSON. Parts
+// of what is not ASCII count as characters of their own; an escaped quote, a control character and the end are 0.
 func char(text []byte, at int) (c byte, n int) {
 	if at >= len(text) {
 		return 0, 0

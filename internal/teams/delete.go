@@ -17,17 +17,17 @@ const (
 	eraseLease = 15 * time.Minute
 	eraseTime  = 10 * time.Minute // that one attempt takes; what is left then is another attempt's
 	eraseRows  = 500              // in one transaction
-	// settleTime is how long after its deletion a team's row stays: requests, deliveries and received mail that had begun before
-	// may leave rows until they end. They are taken away by a second pass.
+	// settleTime is how long after its deletion a team's row stays: requests, deliveries and received mail that had
+	// begun before may leave rows until they end. They are taken away by a second pass.
 	settleTime = time.Hour
 )
 
-// Eraser takes away what a resource has of a team, in bounded transactions. It may be interrupted and is called again; files go before
-// the rows that name them.
+// Eraser takes away what a resource has of a team, in bounded transactions. It may be interrupted and is called again;
+// files go before the rows that name them.
 type Eraser func(ctx context.Context, teamID string) error
 
-// Delete deletes a team. From its commit on nobody is it: keys, names and ids find nothing, and mail that it handed in is not sent any
-// more, but for what a host is being told at that moment. What belongs to it is taken away by a job.
+// Delete deletes a team. From its commit on nobody is it: keys, names and ids find nothing, and mail that it handed in
+// is not sent any more, but for what a host is being told at that moment. What belongs to it is taken away by a job.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {

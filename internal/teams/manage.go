@@ -110,8 +110,8 @@ func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, er
 	return listTeams(ctx, s.d.Reader, after, limit)
 }
 
-// Operator returns the team that the operator's duties fall to: the one that the configuration names, or with none the one that was
-// made first.
+// Operator returns the team that the operator's duties fall to: the one that the configuration names, or with none the
+// one that was made first.
 func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
 	if configured != "" {
 		return getTeam(ctx, s.d.Reader, strings.ToLower(configured))
@@ -128,8 +128,8 @@ func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	return s.change(ctx, teamID, "name", name)
 }
 
-// SetSuspended takes a team's right to make requests, to submit mail, and to have scheduled mail sent; or gives it back. What was
-// accepted for immediate delivery is delivered.
+// SetSuspended takes a team's right to make requests, to submit mail, and to have scheduled mail sent; or gives it
+// back. What was accepted for immediate delivery is delivered.
 func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended bool) error {
 	return s.change(ctx, teamID, "suspended", suspended)
 }

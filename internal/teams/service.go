@@ -144,8 +144,8 @@ func (s *Service) CreateKey(ctx context.Context, teamID string, n NewKey) (Key, 
 	return s.made(k, n.Token, err)
 }
 
-// CreateKeyFor makes a key for the team with an id or a name. When no team has the name, it is made with it in the same transaction;
-// email is then its owner's address. A team that is there keeps its address, and another one is refused.
+// CreateKeyFor makes a key for the team with an id or a name. When no team has the name, it is made with it in the same
+// transaction; email is then its owner's address. A team that is there keeps its address, and another one is refused.
 func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -233,7 +233,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// EnsureKey makes a key with a given token for the team of that name, unless some team has the token: then it is that team's.
+// EnsureKey makes a key with a given token for the team of that name, unless some team has the token: then it is that
+// team's.
 func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error {
 	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
 		return err

@@ -39,7 +39,8 @@ func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
 }
 
-// teamsNamed returns some of the teams with a name, oldest first. Only the operator asks for names, so no index serves them.
+// teamsNamed returns some of the teams with a name, oldest first. Only the operator asks for names, so no index serves
+// them.
 func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
 	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`, name, limit)
 	return db.Collect(rows, err, scanTeam)

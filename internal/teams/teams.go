@@ -2,20 +2,21 @@
 //
 // # Invariants
 //
-// Every key names its team, and nothing here takes one team for another: a team is found by its id or by its exact name, and a name
-// that two teams have finds neither. A change of a team or of a key holds on this node when its verb returns, and on the others as
-// soon as the hint of it arrives.
+// Every key names its team, and nothing here takes one team for another: a team is found by its id or by its exact
+// name, and a name that two teams have finds neither. A change of a team or of a key holds on this node when its verb
+// returns, and on the others as soon as the hint of it arrives.
 //
 // # Deletion
 //
-// A deleted team is nobody from the commit of [Service.Delete] on: its keys are gone, and no look-up here finds it. What belongs to it
-// is taken away by a job (see [Service.EraseJobs]), and its own row last.
+// A deleted team is nobody from the commit of [Service.Delete] on: its keys are gone, and no look-up here finds it.
+// What belongs to it is taken away by a job (see [Service.EraseJobs]), and its own row last.
 //
 // # When it fails
 //
 // Where a hint is lost, a change is noticed after [cacheFor].
 //
-// The package does not decide who may change a team: its verbs are the operator's, and those of keys are the team's own.
+// The package does not decide who may change a team: its verbs are the operator's, and those of keys are the team's
+// own.
 package teams
 
 import "time"

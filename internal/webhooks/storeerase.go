@@ -10,7 +10,8 @@ import (
 
 const eraseRows = 500 // in one transaction
 
-// EraseTeam takes away the endpoints of a team and all that they were told. They count as deleted first, so that nothing more is told.
+// EraseTeam takes away the endpoints of a team and all that they were told. They count as deleted first, so that
+// nothing more is told.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.eraseEndpoints(ctx, teamID)
 	if err == nil {

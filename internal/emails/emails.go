@@ -61,23 +61,24 @@ var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.Ema
 
 // Limits of one email (API reference section 8.1).
 const (
-	MaxRecipients = 50                      // in each of to, cc and bcc
-	MaxBatch      = 100                     // emails in one request
-	MaxTags       = 75                      //
-	MaxTagLength  = 256                     // characters of a tag's name and of its value
-	MaxSubject    = 998                     // octets
-	MaxAhead      = 30 * 24 * time.Hour     // of scheduled_at
-	maxPast       = time.Minute             // a time that has just gone by means now
-	maxContentID  = 127                     // characters
-	maxFilename   = 255                     // octets
-	maxPath       = 2048                    // octets
-	maxHeaders    = 100                     //
-	maxHeaderSize = 64 << 10                // octets of all custom headers
-	maxName       = 320                     // octets of a display form with its address, beyond which nobody shows it
-	keyLifetime   = 24 * time.Hour          // of an idempotency key
-	shareDefault  = 48 * time.Hour          // also the longest
-	linkLifetime  = time.Hour               // of a download link
-	testDomains   = "example.com, test.com" // recipients there are a mistake
+	MaxRecipients  = 50                      // in each of to, cc and bcc
+	MaxBatch       = 100                     // emails in one request
+	MaxTags        = 75                      //
+	MaxTagLength   = 256                     // characters of a tag's name and of its value
+	MaxAttachments = 100                     // each is a file, and each with a path is fetched
+	MaxHeaders     = 100                     // custom ones
+	MaxSubject     = 998                     // octets
+	MaxAhead       = 30 * 24 * time.Hour     // of scheduled_at
+	maxPast        = time.Minute             // a time that has just gone by means now
+	maxContentID   = 127                     // characters
+	maxFilename    = 255                     // octets
+	maxPath        = 2048                    // octets
+	maxHeaderSize  = 64 << 10                // octets of all custom headers
+	maxName        = 320                     // octets of a display form with its address, beyond which nobody shows it
+	keyLifetime    = 24 * time.Hour          // of an idempotency key
+	shareDefault   = 48 * time.Hour          // also the longest
+	linkLifetime   = time.Hour               // of a download link
+	testDomains    = "example.com, test.com" // recipients there are a mistake
 )
 
 // Tag is a label that a caller gives an email.
@@ -113,6 +114,9 @@ type Send struct {
 	TopicID     string
 	TemplateID  string // id or alias; HasTemplate tells an empty one from none
 	HasTemplate bool
+
+	// Broken is a rule that was found broken already when the request was read. The email is refused for it.
+	Broken error
 }
 
 // Email is a sent email.

@@ -87,6 +87,9 @@ func (s *Service) checkRaw(in Raw) (*draft, error) {
 	if err := checkTags(in.Tags); err != nil {
 		return nil, err
 	}
+	if err := checkFiles(len(d.Attachments)); err != nil {
+		return nil, err
+	}
 	for i, a := range d.Attachments {
 		if message.RefusedExtension(a.Filename) {
 			return nil, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].filename", i), "Files such as `%s` can run as programs "+
@@ -152,7 +155,7 @@ func (d *draft) keepHeaders() {
 	size := 0
 	for _, f := range d.Headers {
 		size += len(f.Name) + len(f.Value)
-		if len(kept) == maxHeaders || size > maxHeaderSize {
+		if len(kept) == MaxHeaders || size > maxHeaderSize {
 			break
 		}
 		if message.CheckField(f.Name, f.Value) == nil && !strings.EqualFold(f.Name, "Message-ID") {

@@ -2,7 +2,6 @@ package emails
 
 import (
 	"fmt"
-	"mime"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,6 +28,9 @@ type recipient struct {
 
 // check applies the rules of one email (API reference section 8). The first rule broken is reported.
 func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
+	if in.Broken != nil {
+		return nil, in.Broken
+	}
 	d := &draft{Send: in}
 	if err := d.checkPresent(); err != nil {
 		return nil, err
@@ -133,8 +135,8 @@ func (d *draft) checkContent() error {
 	if len(d.Subject) > MaxSubject {
 		return fault.Invalidf("subject", "The `subject` field has %d octets; the limit is %d.", len(d.Subject), MaxSubject)
 	}
-	if strings.ContainsAny(d.Subject, "\r\n\x00") {
-		return fault.Invalidf("subject", "The `subject` field must not contain line breaks or NUL characters.")
+	if strings.ContainsAny(d.Subject, "\r\n\x00") || !utf8.ValidString(d.Subject) {
+		return fault.Invalidf("subject", "The `subject` field must be UTF-8 text without line breaks and NUL characters.")
 	}
 	for name, text := range map[string]*string{"html": d.HTML, "text": d.Text} {
 		if text != nil && strings.ContainsRune(*text, 0) {
@@ -148,8 +150,8 @@ func (d *draft) checkContent() error {
 }
 
 func (d *draft) checkHeaders() error {
-	if len(d.Headers) > maxHeaders {
-		return fault.Invalidf("headers", "The `headers` field has %d headers; the limit is %d.", len(d.Headers), maxHeaders)
+	if len(d.Headers) > MaxHeaders {
+		return fault.Invalidf("headers", "The `headers` field has %d headers; the limit is %d.", len(d.Headers), MaxHeaders)
 	}
 	kept := d.Headers[:0:0]
 	size := 0
@@ -189,6 +191,9 @@ func notTagRune(r rune) bool {
 }
 
 func (d *draft) checkAttachments() error {
+	if err := checkFiles(len(d.Attachments)); err != nil {
+		return err
+	}
 	for i := range d.Attachments {
 		a := &d.Attachments[i]
 		field := fmt.Sprintf("attachments[%d]", i)
@@ -207,11 +212,10 @@ func (d *draft) checkAttachments() error {
 		case len(a.Path) > maxPath:
 			return fault.New(fault.BadAttachment, field+".path", "The `path` of an attachment is too long (`%s`).", field)
 		}
-		if a.ContentType != "" {
-			if _, _, err := mime.ParseMediaType(a.ContentType); err != nil || notPrintable(a.ContentType) {
-				return fault.New(fault.BadAttachment, field+".content_type", "The `content_type` of an attachment must be a media type "+
-					"such as application/pdf (`%s`).", field)
-			}
+		// What composing would refuse later is refused now, by the same function.
+		if err := (&message.Attachment{ContentType: a.ContentType}).Check(); err != nil || notPrintable(a.ContentType) {
+			return fault.New(fault.BadAttachment, field+".content_type", "The `content_type` of an attachment must be a media type "+
+				"such as application/pdf (`%s`).", field).Because(err)
 		}
 		if a.Filename == "" && a.Path != "" {
 			a.Filename = fmt.Sprintf("attachment-%d", i)
@@ -219,6 +223,15 @@ func (d *draft) checkAttachments() error {
 		if a.ContentType == "" {
 			a.ContentType = message.TypeByFilename(a.Filename)
 		}
+	}
+	return nil
+}
+
+// checkFiles bounds attachments: each may become a file of its own, or a look elsewhere.
+func checkFiles(n int) error {
+	if n > MaxAttachments {
+		return fault.Invalidf("attachments", "The `attachments` field has %d files; the limit is %d. Send an archive of them instead.",
+			n, MaxAttachments)
 	}
 	return nil
 }

@@ -27,7 +27,11 @@ func (a *Attachment) Check() error {
 	case a.ContentType == "":
 		return nil
 	}
-	if len(a.ContentType) > maxMediaType || strings.ContainsAny(a.ContentType, "\r\n\x00") || formatMediaType(a.ContentType) == "" {
+	formatted := ""
+	if len(a.ContentType) <= maxMediaType && !strings.ContainsAny(a.ContentType, "\r\n\x00") {
+		formatted = formatMediaType(a.ContentType)
+	}
+	if formatted == "" || len("Content-Type: ")+longestPiece(formatted) > maxLine {
 		return &AttachmentError{a.Filename, "The attachment's content type is not a media type; write it as in `application/pdf`."}
 	}
 	return nil

@@ -25,7 +25,8 @@
 //     func (a *API) createThing(ctx context.Context, c *Call, in createThingIn) (thingWire, error). An operation without
 //     input takes [none]. Check nothing that the resource checks itself; ids in paths are read by [Call.ID], other segments by
 //     [Call.Param], pages by [Call.Page] with the default limit or 0 for all, other parameters from [Call.Query].
-//     Times are dbTime, or isoTime where the reference says so; lists are made by listOf; a string or a list is texts.
+//     Times are dbTime, or isoTime where the reference says so; lists of answers are made by listOf. Lists of requests are many, texts
+//     (a string or a list) or named (an object), with their limit; [endpoint] takes no other.
 //     [Call.Status] and [Call.Header] change the answer's head.
 //  3. Give each operation a line in routes.go. A literal segment wins over a parameter wherever it stands.
 //  4. Describe query parameters of a kind of their own in openapi.go.
@@ -110,7 +111,7 @@ func New(o Options) *API {
 	if o.Limits == nil {
 		o.Limits = &teams.Limiter{}
 	}
-	o.BodyMax = min(o.BodyMax, bodiesMax)
+	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
 	a := &API{Options: o, bodies: semaphore.NewWeighted(bodiesMax)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	a.mount(a.operations())
@@ -147,6 +148,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		a.finish(w2, r)
+		if w2.done != nil {
+			w2.done()
+		}
 	}()
 	tidy(r)
 	routed := r
@@ -237,6 +241,7 @@ type recorder struct {
 	keep         bool  // the answer, for the observer
 	streamed     bool
 	body, answer []byte
+	done         func() // gives back the memory of the body; nil when it has none
 }
 
 func (r *recorder) WriteHeader(status int) {

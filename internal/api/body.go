@@ -20,7 +20,8 @@ import (
 
 const (
 	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
-	bodiesMax   = 256 << 20 // octets of large bodies in memory at once
+	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
+	bodyCost    = 3         // octets of memory for one of a body: as it came, decoded, and on its way to the database
 	bodyIsLarge = 256 << 10 // smaller ones are not counted
 
 	bodyWait  = 10 * time.Second // for memory, before the client is asked to come again
@@ -55,11 +56,11 @@ func (a *API) read(w http.ResponseWriter, r *http.Request) (body []byte, done fu
 	}
 	wait, cancel := context.WithTimeout(r.Context(), bodyWait)
 	defer cancel()
-	if err := a.bodies.Acquire(wait, n); err != nil {
+	if err := a.bodies.Acquire(wait, n*bodyCost); err != nil {
 		return nil, done, fault.New(fault.Unavailable, "", "Too many large requests are being carried out. Try again in a moment.").Because(err)
 	}
 	body, err = readLarge(w, src, body, n, r.ContentLength > 0)
-	return body, func() { a.bodies.Release(n) }, a.brokenBody(err)
+	return body, func() { a.bodies.Release(n * bodyCost) }, a.brokenBody(err)
 }
 
 // readLarge reads the rest of a body of at most n octets, exactly so many when the length is known.
@@ -137,7 +138,7 @@ func badBody(err error, contentType string) error {
 		return e
 	}
 	if e, ok := errors.AsType[*json.SemanticError](err); ok && e.JSONKind != 0 {
-		field, want := fieldName(string(e.JSONPointer)), typeName(e.GoType)
+		field, want := fieldName(e.JSONPointer), typeName(e.GoType)
 		if field == "" {
 			return fault.Invalidf("", "The request body must be %s, not %s.", want, kindName(e.JSONKind)).Because(err)
 		}
@@ -156,8 +157,15 @@ func badBody(err error, contentType string) error {
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }
 
+// pointerMax is how many octets of a pointer are shown: the names in it are the caller's, and may be as long as the body.
+const pointerMax = 300
+
 // fieldName is a JSON pointer as people write it: /to/2 is to[2].
-func fieldName(pointer string) string {
+func fieldName(p jsontext.Pointer) string {
+	pointer := string(p)
+	if len(pointer) > pointerMax {
+		pointer = strings.ToValidUTF8(pointer[:pointerMax], "") + "…"
+	}
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if _, err := strconv.Atoi(part); err == nil {

@@ -16,19 +16,21 @@ import (
 )
 
 type bodyIn struct {
-	Text   string      `json:"text"`
-	Number int         `json:"number"`
-	Float  float64     `json:"float"`
-	Flag   *bool       `json:"flag"`
-	To     texts       `json:"to"`
-	Opt    opt[string] `json:"opt"`
-	File   content     `json:"file"`
-	Fields fields      `json:"headers"`
-	Nested []struct {
-		Tag struct {
-			Name string `json:"name"`
-		} `json:"tag"`
-	} `json:"nested"`
+	Text   string                  `json:"text"`
+	Number int                     `json:"number"`
+	Float  float64                 `json:"float"`
+	Flag   *bool                   `json:"flag"`
+	To     texts[maxRecipients]    `json:"to"`
+	Opt    opt[string]             `json:"opt"`
+	File   content                 `json:"file"`
+	Fields fields                  `json:"headers"`
+	Nested many[nestedIn, maxTags] `json:"nested"`
+}
+
+type nestedIn struct {
+	Tag struct {
+		Name string `json:"name"`
+	} `json:"tag"`
 }
 
 func TestDecode(t *testing.T) {
@@ -49,9 +51,9 @@ func TestDecode(t *testing.T) {
 		{"bytes that are no UTF-8", "{\"text\":\"a\xffb\"}", bodyIn{Text: "a\ufffdb"}},
 		{"half a surrogate pair", `{"text":"a\ud800b"}`, bodyIn{Text: "a\ufffdb"}},
 		{"a whole one", `{"text":"\ud83d\ude00"}`, bodyIn{Text: "😀"}},
-		{"one text", `{"to":"a"}`, bodyIn{To: texts{"a"}}},
+		{"one text", `{"to":"a"}`, bodyIn{To: texts[maxRecipients]{"a"}}},
 		{"an empty text", `{"to":""}`, bodyIn{}},
-		{"texts", `{"to":["a","b"]}`, bodyIn{To: texts{"a", "b"}}},
+		{"texts", `{"to":["a","b"]}`, bodyIn{To: texts[maxRecipients]{"a", "b"}}},
 		{"optional null", `{"opt":null}`, bodyIn{Opt: opt[string]{given: true}}},
 		{"optional value", `{"opt":"x"}`, bodyIn{Opt: opt[string]{given: true, value: new("x")}}},
 		{"base64", `{"file":"aGk="}`, bodyIn{File: content{true, []byte("hi")}}},

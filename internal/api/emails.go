@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,7 @@ type fields []message.Field
 
 // UnmarshalJSONFrom reads the fields in the order in which they stand.
 func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	*f = (*f)[:0]
 	if d.PeekKind() == 'n' {
 		return d.SkipValue()
 	}
@@ -30,25 +33,32 @@ func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	for d.PeekKind() != '}' {
+	for n := 0; d.PeekKind() != '}'; n++ {
+		if n == emails.MaxHeaders {
+			return tooMany(d, n)
+		}
 		name, err := d.ReadToken()
 		if err != nil {
 			return err
 		}
-		key := strings.Clone(name.String())
+		key := name.String()
+		if len(key) > pointerMax {
+			return fault.Invalidf("headers", "The `headers` field has a name of %d octets, which is too long.", len(key))
+		}
 		switch d.PeekKind() {
 		case '"', '0', 't', 'f':
 			value, err := d.ReadToken()
 			if err != nil {
 				return err
 			}
-			*f = append(*f, message.Field{Name: key, Value: strings.Clone(value.String())})
+			*f = append(*f, message.Field{Name: key, Value: value.String()})
 		case 'n':
 			if err := d.SkipValue(); err != nil {
 				return err
 			}
 		default:
-			return fault.Invalidf("headers."+key, "The value of a header must be a string (`headers.%s`).", key)
+			field := fieldName(d.StackPointer())
+			return fault.Invalidf(field, "The value of a header must be a string (`%s`).", field)
 		}
 	}
 	_, err := d.ReadToken()
@@ -57,8 +67,10 @@ func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 // Schema describes the object in the document.
 func (fields) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: "object", AdditionalProperties: &huma.Schema{Type: "string"}}
+	return &huma.Schema{Type: huma.TypeObject, MaxProperties: new(emails.MaxHeaders), AdditionalProperties: &huma.Schema{Type: huma.TypeString}}
 }
+
+func (*fields) elements() []reflect.Type { return nil }
 
 type attachmentIn struct {
 	Content         content `json:"content,omitzero" doc:"The file; either this or path."`
@@ -75,26 +87,26 @@ type tagIn struct {
 }
 
 type templateIn struct {
-	ID        string         `json:"id" doc:"Id or alias of a published template."`
-	Variables map[string]any `json:"variables,omitzero"`
+	ID        string                              `json:"id" doc:"Id or alias of a published template."`
+	Variables named[jsontext.Value, maxVariables] `json:"variables,omitzero"`
 }
 
 type sendEmailIn struct {
-	From        string         `json:"from" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain."`
-	To          texts          `json:"to" doc:"1 to 50 recipients."`
-	Cc          texts          `json:"cc,omitzero" doc:"At most 50."`
-	Bcc         texts          `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
-	ReplyTo     texts          `json:"reply_to,omitzero"`
-	ReplyToOld  texts          `json:"replyTo,omitzero" doc:"Older name of reply_to."`
-	Subject     string         `json:"subject" maxLength:"998"`
-	HTML        *string        `json:"html,omitzero"`
-	Text        *string        `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Template    *templateIn    `json:"template,omitzero"`
-	Headers     fields         `json:"headers,omitzero" doc:"Custom header fields."`
-	Attachments []attachmentIn `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
-	Tags        []tagIn        `json:"tags,omitzero" maxItems:"75"`
-	ScheduledAt string         `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
-	TopicID     string         `json:"topic_id,omitzero"`
+	From        string                             `json:"from" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain."`
+	To          texts[maxRecipients]               `json:"to" doc:"1 to 50 recipients."`
+	Cc          texts[maxRecipients]               `json:"cc,omitzero" doc:"At most 50."`
+	Bcc         texts[maxRecipients]               `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
+	ReplyTo     texts[maxRecipients]               `json:"reply_to,omitzero"`
+	ReplyToOld  texts[maxRecipients]               `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	Subject     string                             `json:"subject" maxLength:"998"`
+	HTML        *string                            `json:"html,omitzero"`
+	Text        *string                            `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Template    *templateIn                        `json:"template,omitzero"`
+	Headers     fields                             `json:"headers,omitzero" doc:"Custom header fields."`
+	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
+	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
+	ScheduledAt string                             `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
+	TopicID     string                             `json:"topic_id,omitzero"`
 }
 
 func (in *sendEmailIn) send() emails.Send {
@@ -126,24 +138,79 @@ type emailID struct {
 }
 
 func (a *API) sendEmail(ctx context.Context, c *Call, in sendEmailIn) (emailID, error) {
-	key, err := c.Idempotency("POST /emails")
+	email := in.send()
+	key, err := c.Idempotency("POST /emails", "", email)
 	if err != nil {
 		return emailID{}, err
 	}
-	id, err := a.Services.Emails.Send(ctx, c.Principal, in.send(), key)
+	id, err := a.Services.Emails.Send(ctx, c.Principal, email, key)
 	return emailID{id}, err
 }
 
 // batchIn is a list of emails; another kind of body is told so.
-type batchIn []sendEmailIn
+type batchIn struct {
+	emails []sendEmailIn
+	broken []error // of each email, what is wrong with how it is written; nil for nothing
+}
 
-// UnmarshalJSONFrom reads the list.
+// UnmarshalJSONFrom reads the list. An email that breaks a rule already while it is read is passed over: of a permissive batch, the others
+// are accepted.
 func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)
 	}
-	return json.UnmarshalDecode(d, (*[]sendEmailIn)(b))
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for depth := d.StackDepth(); d.PeekKind() != ']'; {
+		n := len(b.emails)
+		if n == emails.MaxBatch {
+			return b.countOn(d)
+		}
+		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
+		err := json.UnmarshalDecode(d, &b.emails[n])
+		if files := b.emails[n].Attachments; len(files) > 1 {
+			b.emails[n].Attachments = slices.Clone(files[:1]) // a batch takes none: one is enough to say so
+		}
+		if e, ok := errors.AsType[*fault.Error](err); ok {
+			b.broken[n], err = e, skipTo(d, depth)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
 }
+
+// countOn counts the emails that are too many.
+func (b *batchIn) countOn(d *jsontext.Decoder) error {
+	n := len(b.emails)
+	for ; d.PeekKind() != ']'; n++ {
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+	}
+	return emails.BadBatchSize(n)
+}
+
+// skipTo reads on to the end of the value that the decoder is in at a depth.
+func skipTo(d *jsontext.Decoder, depth int) error {
+	for d.StackDepth() > depth {
+		if _, err := d.ReadToken(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Schema describes the list in the document.
+func (batchIn) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, MinItems: new(1), MaxItems: new(emails.MaxBatch),
+		Items: r.Schema(reflect.TypeFor[sendEmailIn](), true, "")}
+}
+
+func (*batchIn) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[sendEmailIn]()} }
 
 type batchOut struct {
 	Data   []emailID            `json:"data"`
@@ -155,13 +222,16 @@ func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, err
 	if !slices.Contains([]string{"", "strict", "permissive"}, mode) {
 		return batchOut{}, invalidChoice("x-batch-validation", "strict", "permissive")
 	}
-	key, err := c.Idempotency("POST /emails/batch", mode)
+	all := make([]emails.Send, len(in.emails))
+	for i := range in.emails {
+		if all[i] = in.emails[i].send(); in.broken[i] != nil && mode != "permissive" {
+			return batchOut{}, in.broken[i]
+		}
+		all[i].Broken = in.broken[i]
+	}
+	key, err := c.Idempotency("POST /emails/batch", mode, all...)
 	if err != nil {
 		return batchOut{}, err
-	}
-	all := make([]emails.Send, len(in))
-	for i := range in {
-		all[i] = in[i].send()
 	}
 	b, err := a.Services.Emails.SendBatch(ctx, c.Principal, all, mode == "permissive", key)
 	out := batchOut{Data: []emailID{}}

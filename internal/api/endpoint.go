@@ -2,10 +2,7 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -65,9 +62,12 @@ type Call struct {
 	query   url.Values
 }
 
-// endpoint makes an operation of a function.
+// endpoint makes an operation of a function. It panics when In has a list or a map without a limit.
 func endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error)) bound {
 	b := bound{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out]()}
+	if at := unbounded(b.in, b.in.String()); at != "" {
+		panic("api: " + at + " has no limit: make it a type of bounded.go")
+	}
 	takesBody := b.takesBody()
 	b.call = func(ctx context.Context, c *Call) (any, error) {
 		var in In
@@ -100,13 +100,12 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 		return
 	}
 	if o.takesBody() {
-		body, done, err := a.read(w, r)
-		defer done()
-		if err != nil {
+		var err error
+		if c.body, w.done, err = a.read(w, r); err != nil {
 			a.fail(w, r, err)
 			return
 		}
-		c.body, w.body = body, body
+		w.body = c.body
 	}
 	out, err := o.call(r.Context(), c)
 	if err != nil {
@@ -180,7 +179,7 @@ func (c *Call) Page(deflt int) (page.Page, error) {
 	if q.Has("after") && q.Has("before") {
 		return p, fault.Invalidf("after", "The `after` and `before` parameters cannot be used together.")
 	}
-	for _, name := range []string{"after", "before"} {
+	for _, name := range [...]string{"after", "before"} {
 		if q.Has(name) && !id.Valid(q.Get(name)) {
 			return p, fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.", name)
 		}
@@ -188,24 +187,15 @@ func (c *Call) Page(deflt int) (page.Page, error) {
 	return p, nil
 }
 
-// Idempotency is the request's key for an operation, with a hash of its body in which the order of members does not count.
-func (c *Call) Idempotency(scope string, more ...string) (emails.Idempotency, error) {
+// Idempotency is the request's key for an operation that sends emails in a mode.
+func (c *Call) Idempotency(scope, mode string, all ...emails.Send) (emails.Idempotency, error) {
 	if _, given := c.Request.Header["Idempotency-Key"]; !given {
 		return emails.Idempotency{}, nil
 	}
 	key := c.Request.Header.Get("Idempotency-Key")
-	if key == "" || utf8.RuneCountInString(key) > 256 || !utf8.ValidString(key) {
-		return emails.Idempotency{}, fault.New(fault.BadIdempotencyKey, "Idempotency-Key", "The idempotency key must have 1 to 256 characters.")
+	if key == "" || utf8.RuneCountInString(key) > 256 || !isText(key) {
+		return emails.Idempotency{}, fault.New(fault.BadIdempotencyKey, "Idempotency-Key",
+			"The idempotency key must have 1 to 256 characters.")
 	}
-	canonical := jsontext.Value(append([]byte(nil), c.body...))
-	if err := canonical.Canonicalize(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-		canonical = c.body
-	}
-	h := sha256.New()
-	h.Write(canonical)
-	for _, m := range more {
-		h.Write([]byte{0})
-		io.WriteString(h, m)
-	}
-	return emails.Idempotency{Scope: scope, Key: key, Hash: hex.EncodeToString(h.Sum(nil))}, nil
+	return emails.Idempotency{Scope: scope, Key: key, Hash: emails.Digest(mode, all...)}, nil
 }

@@ -63,6 +63,9 @@ type docSchema struct {
 	Required             []string             `json:"required"`
 	Items                *docSchema           `json:"items"`
 	AdditionalProperties any                  `json:"additionalProperties"`
+	OneOf                []docSchema          `json:"oneOf"`
+	MaxItems             int                  `json:"maxItems"`
+	MaxProperties        int                  `json:"maxProperties"`
 }
 
 type docContent map[string]struct {
@@ -100,7 +103,11 @@ type openAPIDoc struct {
 
 func readDoc(t *testing.T) (openAPIDoc, string) {
 	t.Helper()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	return readDocOf(t, newOffice(t, dbtest.SQLite(t), Options{}))
+}
+
+func readDocOf(t *testing.T, f *office) (openAPIDoc, string) {
+	t.Helper()
 	w := f.do(t, "GET /openapi.json\nAuthorization: -")
 	var doc openAPIDoc
 	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != 200 {

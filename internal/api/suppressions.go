@@ -12,12 +12,12 @@ type addSuppressionIn struct {
 }
 
 type addSuppressionsIn struct {
-	Emails []string `json:"emails" doc:"1 to 100 addresses." minItems:"1" maxItems:"100"`
+	Emails many[string, maxSuppressions] `json:"emails" doc:"1 to 100 addresses." minItems:"1"`
 }
 
 type removeSuppressionsIn struct {
-	Emails []string `json:"emails,omitzero" doc:"1 to 100 addresses; either these or ids." maxItems:"100"`
-	IDs    []string `json:"ids,omitzero" doc:"1 to 100 ids." maxItems:"100"`
+	Emails many[string, maxSuppressions] `json:"emails,omitzero" doc:"1 to 100 addresses; either these or ids."`
+	IDs    many[string, maxSuppressions] `json:"ids,omitzero" doc:"1 to 100 ids."`
 }
 
 type suppressionWire struct {

@@ -12,14 +12,14 @@ import (
 )
 
 type createWebhookIn struct {
-	Endpoint string `json:"endpoint" doc:"URL that events are posted to; https." maxLength:"2048"`
-	Events   texts  `json:"events" doc:"Event types, such as email.delivered."`
+	Endpoint string               `json:"endpoint" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Events   texts[maxEventTypes] `json:"events" doc:"Event types, such as email.delivered."`
 }
 
 type updateWebhookIn struct {
-	Endpoint *string `json:"endpoint,omitzero" doc:"URL that events are posted to; https." maxLength:"2048"`
-	Events   texts   `json:"events,omitzero" doc:"Event types; they replace those before."`
-	Status   *string `json:"status,omitzero" enum:"enabled,disabled"`
+	Endpoint *string              `json:"endpoint,omitzero" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Events   texts[maxEventTypes] `json:"events,omitzero" doc:"Event types; they replace those before."`
+	Status   *string              `json:"status,omitzero" enum:"enabled,disabled"`
 }
 
 type recoverWebhookIn struct {

@@ -1,9 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"encoding/base64"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -70,39 +70,6 @@ func (isoTime) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Format: "date-time", Examples: []any{"2026-04-08T00:11:13.110Z"}}
 }
 
-// texts is a string or a list of strings. An empty string is absent, as is null.
-type texts []string
-
-// UnmarshalJSONFrom reads either form.
-func (t *texts) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	switch d.PeekKind() {
-	case '"':
-	case '[', 'n':
-		return json.UnmarshalDecode(d, (*[]string)(t))
-	default:
-		// What stands there is skipped first: then the decoder points at it.
-		kind := d.PeekKind()
-		if err := d.SkipValue(); err != nil {
-			return err
-		}
-		field := fieldName(string(d.StackPointer()))
-		return fault.Invalidf(field, "The `%s` field must be a string or an array of strings, not %s.", field, kindName(kind))
-	}
-	var one string
-	if err := json.UnmarshalDecode(d, &one); err != nil {
-		return err
-	}
-	if *t = nil; one != "" {
-		*t = texts{one}
-	}
-	return nil
-}
-
-// Schema describes both forms in the document.
-func (texts) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{{Type: "string"}, {Type: "array", Items: &huma.Schema{Type: "string"}}}}
-}
-
 // content is the bytes of a file in any of the forms that clients use: base64, Node's Buffer, a list of numbers.
 type content struct {
 	given bool
@@ -111,12 +78,39 @@ type content struct {
 
 // UnmarshalJSONFrom reads any of the forms.
 func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '{' {
+		return c.plain(d)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	*c = content{}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if name.String() != "data" {
+			err = d.SkipValue()
+		} else {
+			err = c.plain(d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+// plain reads any of the forms but a Buffer: one within another is none.
+func (c *content) plain(d *jsontext.Decoder) error {
 	switch d.PeekKind() {
 	case 'n':
 		return d.SkipValue()
 	case '"':
-		var text string
-		if err := json.UnmarshalDecode(d, &text); err != nil {
+		text, err := d.ReadValue()
+		if err != nil {
 			return err
 		}
 		c.given = true
@@ -127,15 +121,6 @@ func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	case '[':
 		c.given = true
 		return c.numbers(d)
-	case '{':
-		var buffer struct {
-			Data content `json:"data"`
-		}
-		if err := json.UnmarshalDecode(d, &buffer); err != nil {
-			return err
-		}
-		*c = buffer.Data
-		return nil
 	}
 	if err := d.SkipValue(); err != nil {
 		return err
@@ -145,35 +130,66 @@ func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 // badContent names the attachment at fault: the decoder has just read its content.
 func badContent(d *jsontext.Decoder, what string) *fault.Error {
-	field := fieldName(string(d.StackPointer()))
+	field := fieldName(d.StackPointer())
 	return fault.New(fault.BadAttachment, field, "The `%s` field %s.", field, what)
 }
 
-func (c *content) decodeBase64(text string) (err error) {
-	if i := strings.Index(text, ";base64,"); i >= 0 && strings.HasPrefix(text, "data:") {
+// decodeBase64 decodes a JSON string. What is decoded is all that it makes, unless the string has escapes.
+func (c *content) decodeBase64(quoted jsontext.Value) error {
+	text := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		var err error
+		if text, err = jsontext.AppendUnquote(nil, quoted); err != nil {
+			return err
+		}
+	}
+	if i := bytes.Index(text, []byte(";base64,")); i >= 0 && bytes.HasPrefix(text, []byte("data:")) {
 		text = text[i+len(";base64,"):]
 	}
-	enc := base64.StdEncoding
-	if strings.ContainsAny(text, "-_") {
-		enc = base64.URLEncoding
+	if bytes.ContainsAny(text, " \t\r\n") {
+		text = withoutSpace(text)
 	}
-	if strings.ContainsAny(text, " \t\r\n") {
-		text = strings.Join(strings.Fields(text), "")
+	enc := base64.RawStdEncoding
+	if bytes.ContainsAny(text, "-_") {
+		enc = base64.RawURLEncoding
 	}
-	c.bytes, err = enc.WithPadding(base64.NoPadding).DecodeString(strings.TrimRight(text, "="))
+	text = bytes.TrimRight(text, "=")
+	c.bytes = make([]byte, enc.DecodedLen(len(text)))
+	n, err := enc.Decode(c.bytes, text)
+	c.bytes = c.bytes[:n]
 	return err
+}
+
+func withoutSpace(text []byte) []byte {
+	kept := make([]byte, 0, len(text))
+	for _, b := range text {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			kept = append(kept, b)
+		}
+	}
+	return kept
 }
 
 func (c *content) numbers(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
+	c.bytes = c.bytes[:0]
 	for d.PeekKind() != ']' {
-		var n float64
-		if err := json.UnmarshalDecode(d, &n); err != nil {
+		if d.PeekKind() != '0' {
+			var n float64
+			if err := json.UnmarshalDecode(d, &n); err != nil { // says what is wrong, but for null, which is 0
+				return err
+			}
+			c.bytes = append(c.bytes, 0)
+			continue
+		}
+		number, err := d.ReadToken()
+		if err != nil {
 			return err
 		}
-		if n < 0 || n > 255 || n != float64(byte(n)) {
+		n, err := number.Float()
+		if err != nil || n < 0 || n > 255 || n != float64(byte(n)) {
 			return badContent(d, "must be a byte from 0 to 255")
 		}
 		c.bytes = append(c.bytes, byte(n))
@@ -181,6 +197,8 @@ func (c *content) numbers(d *jsontext.Decoder) error {
 	_, err := d.ReadToken()
 	return err
 }
+
+func (*content) elements() []reflect.Type { return nil }
 
 // Schema describes the forms in the document.
 func (content) Schema(huma.Registry) *huma.Schema {
@@ -199,6 +217,8 @@ func (o *opt[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	o.given = true
 	return json.UnmarshalDecode(d, &o.value)
 }
+
+func (*opt[T]) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
 // Schema is the value's own.
 func (opt[T]) Schema(r huma.Registry) *huma.Schema {

@@ -98,7 +98,7 @@ type BatchError struct {
 // one those are accepted that keep the rules.
 func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, permissive bool, key Idempotency) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
-		return Batch{}, fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, len(in))
+		return Batch{}, BadBatchSize(len(in))
 	}
 	r, err := s.once(ctx, p, key, func(a *answer) error {
 		var drafts []*draft
@@ -121,6 +121,11 @@ func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, p
 		return s.accept(ctx, p, drafts, a)
 	})
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
+}
+
+// BadBatchSize refuses a batch of n emails.
+func BadBatchSize(n int) error {
+	return fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, n)
 }
 
 // sender checks that the key may send as the draft's From, and returns the sending domain.

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// place is where in a body something stands: names of members, and [] for an element of a list.
+type place []string
+
+// last is the name that an error gives the place, "" for the body itself.
+func (p place) last() string {
+	if len(p) == 0 {
+		return ""
+	}
+	return p[len(p)-1]
+}
+
+// body is a body in which text stands at the place; at the place of a member it stands as often as repeat says.
+func (p place) body(text string, repeat int) string {
+	if len(p) == 0 {
+		return text
+	}
+	inner := p[:len(p)-1]
+	if p.last() == "[]" {
+		return inner.body("["+text+"]", 1)
+	}
+	member := fmt.Sprintf("%q:%s", p.last(), text)
+	return inner.body("{"+strings.TrimSuffix(strings.Repeat(member+",", repeat), ",")+"}", 1)
+}
+
+// docList is a list, or an object whose members have any name, in the body of an operation.
+type docList struct {
+	place
+	schema docSchema
+	isMap  bool
+}
+
+// lists finds them all in a schema of the document.
+func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
+	if len(at) > 8 {
+		return nil
+	}
+	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+		return doc.lists(doc.Components.Schemas[name], at)
+	}
+	for _, one := range s.OneOf {
+		all = append(all, doc.lists(one, at)...)
+	}
+	if s.Items != nil {
+		all = append(all, docList{at, s, false})
+		all = append(all, doc.lists(*s.Items, append(at[:len(at):len(at)], "[]"))...)
+	}
+	if open := s.AdditionalProperties; open != nil && open != false {
+		all = append(all, docList{at, s, true})
+	}
+	for name, p := range s.Properties {
+		all = append(all, doc.lists(p, append(at[:len(at):len(at)], name))...)
+	}
+	return all
+}
+
+// resolve follows a reference.
+func (doc *openAPIDoc) resolve(s docSchema) docSchema {
+	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+		return doc.Components.Schemas[name]
+	}
+	return s
+}
+
+// list is the text of n elements as small as they may be.
+func (doc *openAPIDoc) list(l docList, n int) string {
+	var b strings.Builder
+	if l.isMap {
+		b.WriteByte('{')
+		for i := range n {
+			fmt.Fprintf(&b, `"%x":"",`, i)
+		}
+		return strings.TrimSuffix(b.String(), ",") + "}"
+	}
+	element := map[any]string{"string": `""`, "integer": `0`, "object": `{}`}[doc.resolve(*l.schema.Items).Type]
+	if element == "" {
+		panic(fmt.Sprintf("elements of type %v", doc.resolve(*l.schema.Items).Type))
+	}
+	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+}
+
+// allocated is how many octets a request makes the program allocate, with its answer.
+func (f *office) allocated(t *testing.T, method, path, key, body string) (uint64, *httptest.ResponseRecorder) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://postrider.test"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", id.New())
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+f.keys[key])
+	}
+	w := httptest.NewRecorder()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f.ServeHTTP(w, r)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, w
+}
+
+const (
+	elements = 1_000_000
+	// multiple is how many octets may be allocated, over the whole of a request, for one of its body; small is what a request takes anyway.
+	multiple = 8
+	small    = 512 << 10
+)
+
+func withIDs(path string) string { return pathParam.ReplaceAllString(path, id.New()) }
+
+// Every list of every operation that the document has is refused with a million elements, by its name, and none of the elements that are
+// too many takes memory; as a member that an operation does not know it is passed over as cheaply. Within its limit, it may stand as
+// often as a body has room.
+func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
+	f := newOffice(t, dbtest.SQLite(t), Options{})
+	doc, _ := readDocOf(t, f)
+	found := map[string][]docList{}
+	names := map[string]docList{}
+	for _, o := range f.ops {
+		d := doc.Paths[o.path][strings.ToLower(o.method)]
+		if d.RequestBody == nil {
+			continue
+		}
+		for _, l := range doc.lists(d.RequestBody.Content["application/json"].Schema, nil) {
+			name := o.method + " " + o.path + " " + strings.Join(l.place, ".")
+			found[o.method+" "+o.path] = append(found[o.method+" "+o.path], l)
+			names[l.last()] = l
+			if l.last() != "content" && l.schema.MaxItems+l.schema.MaxProperties == 0 {
+				t.Errorf("%s: the document has no limit", name)
+			}
+		}
+	}
+	unknown := ""
+	for name, l := range names {
+		unknown += fmt.Sprintf(`,"x%s":%s`, name, doc.list(l, elements/len(names)))
+	}
+	unknown = "{" + unknown[1:] + "}"
+	total := 0
+	for _, o := range f.ops {
+		for _, l := range found[o.method+" "+o.path] {
+			total++
+			many := l.body(doc.list(l, elements), 1)
+			for key, allowed := range map[string]bool{"full": true, "sending": o.access == sending, "": false} {
+				n, w := f.allocated(t, o.method, withIDs(o.path), key, many)
+				name := fmt.Sprintf("%s %s %v with the key %q", o.method, o.path, l.place, key)
+				if n > uint64(multiple*len(many)+small) {
+					t.Errorf("%s: %d octets were allocated for a body of %d", name, n, len(many))
+				}
+				want := map[bool]int{true: 422, false: 401}[allowed]
+				if w.Code != want || allowed && l.last() != "content" && !strings.Contains(w.Body.String(), l.last()) {
+					t.Errorf("%s: %d %.300s", name, w.Code, w.Body)
+				}
+			}
+			if len(l.place) == 0 {
+				continue
+			}
+			full := doc.list(l, max(l.schema.MaxItems, l.schema.MaxProperties, 100))
+			again := l.body(full, elements/len(full)+1)
+			if n, w := f.allocated(t, o.method, withIDs(o.path), "full", again); n > uint64(multiple*len(again)+small) || w.Code >= 500 {
+				t.Errorf("%s %s %v again and again: %d octets for a body of %d; %d %.300s", o.method, o.path, l.place, n, len(again), w.Code, w.Body)
+			}
+		}
+		if n, w := f.allocated(t, o.method, withIDs(o.path), "full", unknown); n > uint64(multiple*len(unknown)+small) || w.Code >= 500 {
+			t.Errorf("%s %s with unknown lists: %d octets for a body of %d; %d %.300s", o.method, o.path, n, len(unknown), w.Code, w.Body)
+		}
+	}
+	if total < 25 {
+		t.Errorf("only %d lists were found", total)
+	}
+}
+
+// Other bodies that could make much of little: none takes more memory than a small multiple of it. An error about a name that is as long
+// as the body copies it a few times.
+func TestHostileBodiesAreCheap(t *testing.T) {
+	f := newOffice(t, dbtest.SQLite(t), Options{})
+	const n = 300_000
+	for name, body := range map[string]string{
+		"members that nobody knows":   `{"x":{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}}`,
+		"names that nobody knows":     `{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}`,
+		"escaped names":               `{` + strings.TrimSuffix(strings.Repeat(`"\u0061":0,`, n), ",") + `}`,
+		"deep lists":                  `{"x":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`,
+		"too deep lists":              `{"x":` + strings.Repeat("[", n),
+		"a subject again and again":   `{` + strings.TrimSuffix(strings.Repeat(`"subject":"ab",`, n), ",") + `}`,
+		"an html again and again":     `{` + strings.TrimSuffix(strings.Repeat(`"html":"ab",`, n), ",") + `}`,
+		"templates":                   `{` + strings.TrimSuffix(strings.Repeat(`"template":null,"template":{},`, n/2), ",") + `}`,
+		"a recipient again and again": `{` + strings.TrimSuffix(strings.Repeat(`"to":"",`, n), ",") + `}`,
+		"base64 in words":             `{"attachments":[{"content":"` + strings.Repeat("A ", n) + `"}]}`,
+		"base64 in escaped words":     `{"attachments":[{"content":"` + strings.Repeat(`A\n`, n) + `"}]}`,
+		"buffers in buffers":          `{"attachments":[{"content":` + strings.Repeat(`{"data":`, 9000) + `""` + strings.Repeat(`}`, 9000) + `}]}`,
+		"a buffer's members":          `{"attachments":[{"content":{` + strings.TrimSuffix(strings.Repeat(`"ab":0,`, n), ",") + `}}]}`,
+		"a file as numbers":           `{"attachments":[{"content":[` + strings.TrimSuffix(strings.Repeat(`0,`, n), ",") + `]}]}`,
+		"a header's long name":        `{"headers":{"` + strings.Repeat("a", n) + `":[]}}`,
+		"a long name of a variable":   `{"template":{"variables":{"` + strings.Repeat("a", n) + `":1}}}`,
+		"values of variables":         `{"template":{"id":"x","variables":{"a":[` + strings.TrimSuffix(strings.Repeat(`[],`, n), ",") + `]}}}`,
+		"an empty email":              `{}` + strings.Repeat(" ", n),
+		"zeros":                       `{"subject":` + strings.Repeat("0", n) + `}`,
+	} {
+		for _, path := range []string{"/emails", "/emails/batch"} {
+			text := body
+			if path == "/emails/batch" {
+				text = "[" + body + "]"
+			}
+			took, w := f.allocated(t, http.MethodPost, path, "full", text)
+			if took > uint64(3*multiple/2*len(text)+small) || w.Code < 400 || w.Code >= 500 || w.Body.Len() > 4000 {
+				t.Errorf("%s, %s: %d octets for a body of %d; %d %.300s (%d)", path, name, took, len(text), w.Code, w.Body, w.Body.Len())
+			}
+		}
+	}
+}
+
+// In a permissive batch, an email with a list that is too long is passed over like any other that breaks a rule.
+func TestBatchWithALongList(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
+	good := `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t"}`
+	body := `[` + good + `,{"to":["x"` + strings.Repeat(`,"x"`, 50) + `],"tags":[{"name":"a","value":{}}]},` + good + `]`
+	var got batchOut
+	w := f.do(t, "POST /emails/batch\nX-Batch-Validation: permissive\n\n"+body)
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || len(got.Data) != 2 || len(*got.Errors) != 1 || (*got.Errors)[0].Index != 1 {
+		t.Errorf("permissive: %d %s, error %v", w.Code, w.Body, err)
+	}
+	if w := f.do(t, "POST /emails/batch\n\n"+body); w.Code != 422 || !strings.Contains(w.Body.String(), "`[1].to` field has more than 50 items") {
+		t.Errorf("strict: %d %s", w.Code, w.Body)
+	}
+	for _, mode := range []string{"strict", "permissive"} {
+		w := f.do(t, "POST /emails/batch\nX-Batch-Validation: "+mode+"\n\n["+strings.Repeat("{},", 2999)+"{}]")
+		if want := "A batch must have 1 to 100 emails; this one has 3000."; w.Code != 422 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", mode, w.Code, w.Body)
+		}
+	}
+}
+
+// The memory that a large body and what is made of it hold is no more than is set aside for it.
+func TestLargeBodiesCostWhatIsSetAside(t *testing.T) {
+	var held uint64
+	f := newRoute(t, Options{}, func(_ context.Context, c *Call, in sendEmailIn) (int, error) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		held = m.HeapAlloc
+		return len(in.send().Attachments) + len(c.body), nil
+	})
+	var before runtime.MemStats
+	for name, body := range map[string]string{"html": `{"html":"` + strings.Repeat("x", 16<<20) + `"}`,
+		"a file": `{"attachments":[{"content":"` + strings.Repeat("x", 16<<20) + `"}]}`} {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		if _, w := f.allocated(t, http.MethodPost, "/test", "full", body); w.Code != 200 {
+			t.Fatalf("%s: %d %s", name, w.Code, w.Body)
+		}
+		if held-before.HeapAlloc > uint64(bodyCost*len(body)) {
+			t.Errorf("%s: %d octets are held for a body of %d", name, held-before.HeapAlloc, len(body))
+		}
+	}
+}
+
+// A request type with a list, a map or anything else that has no limit makes no operation.
+func TestRequestTypesAreBounded(t *testing.T) {
+	t.Parallel()
+	type tags struct {
+		Names []string `json:"names"`
+	}
+	for _, in := range []any{[]string{}, map[string]int{}, struct{ A any }{}, struct{ A *tags }{}, many[tags, maxTags]{}, named[[]int, maxTags]{},
+		opt[[]string]{}, struct{ A [2]int }{}, struct{ A bytes.Buffer }{}} {
+		if unbounded(reflect.TypeOf(in), "in") == "" {
+			t.Errorf("%T counts as bounded", in)
+		}
+	}
+	for _, in := range []any{none{}, sendEmailIn{}, batchIn{}, many[tagIn, maxTags]{}, opt[string]{}, jsontext.Value{}} {
+		if at := unbounded(reflect.TypeOf(in), "in"); at != "" {
+			t.Errorf("%T counts as unbounded: %s", in, at)
+		}
+	}
+}

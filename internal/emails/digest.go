@@ -1,0 +1,78 @@
+package emails
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// Digest is a hash of emails and of how they are to be accepted, for [Idempotency]. Two requests that ask for the same have the same,
+// whatever the order of their members and whatever else they say. It copies nothing, however large they are.
+func Digest(mode string, all ...Send) string {
+	h := sha256.New()
+	w := digester{bufio.NewWriterSize(h, 512)}
+	w.texts(mode)
+	for i := range all {
+		w.send(&all[i])
+	}
+	w.Flush() // a hash takes everything
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// digester writes values so that different lists of them never give the same octets: each begins with its length.
+type digester struct{ *bufio.Writer }
+
+func (w digester) number(n int) {
+	w.WriteString(strconv.Itoa(n))
+	w.WriteByte(' ')
+}
+
+func (w digester) texts(all ...string) {
+	w.number(len(all))
+	for _, s := range all {
+		w.number(len(s))
+		w.WriteString(s)
+	}
+}
+
+func (w digester) optional(s *string) {
+	if s == nil {
+		w.number(-1)
+		return
+	}
+	w.texts(*s)
+}
+
+func (w digester) send(s *Send) {
+	w.texts(s.From, s.Subject, s.ScheduledAt, s.TopicID, s.TemplateID, strconv.FormatBool(s.HasTemplate))
+	w.texts(s.To...)
+	w.texts(s.Cc...)
+	w.texts(s.Bcc...)
+	w.texts(s.ReplyTo...)
+	w.optional(s.HTML)
+	w.optional(s.Text)
+	headers := slices.SortedStableFunc(slices.Values(s.Headers), func(a, b message.Field) int { return cmp.Compare(a.Name, b.Name) })
+	w.number(len(headers))
+	for _, f := range headers {
+		w.texts(f.Name, f.Value)
+	}
+	w.number(len(s.Tags))
+	for _, t := range s.Tags {
+		w.texts(t.Name, t.Value)
+	}
+	w.number(len(s.Attachments))
+	for i := range s.Attachments {
+		f := &s.Attachments[i]
+		w.texts(f.Filename, f.ContentType, f.ContentID, f.Path, strconv.FormatBool(f.HasContent))
+		w.number(len(f.Content))
+		w.Write(f.Content)
+	}
+	if s.Broken != nil {
+		w.texts(s.Broken.Error())
+	}
+}

@@ -95,12 +95,12 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 			return
 		}
 	}
-	if err := checkURL(r.URL); err != nil {
+	var err error
+	if c.query, err = readURL(r.URL); err != nil {
 		a.fail(w, r, err)
 		return
 	}
 	if o.takesBody() {
-		var err error
 		if c.body, w.done, err = a.read(w, r); err != nil {
 			a.fail(w, r, err)
 			return
@@ -120,18 +120,42 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 	write(w, c.Status, answer)
 }
 
-// checkURL refuses what no text of a database can be, before it gets there.
-func checkURL(u *url.URL) error {
+// Bounds of a query. Those of what an operation does with a parameter are its own.
+const (
+	maxParameters = 1000
+	maxParameter  = 8 << 10 // octets of a value: a hundred ids are less than 4,000
+)
+
+// readURL reads the query and refuses what no text of a database can be, before it gets there: in the path and in every parameter,
+// whether an operation heeds it or not.
+func readURL(u *url.URL) (url.Values, error) {
 	if !isText(u.Path) {
-		return fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")
+		return nil, fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")
 	}
 	if u.RawQuery == "" {
-		return nil
+		return nil, nil
 	}
-	if query, err := url.QueryUnescape(u.RawQuery); err == nil && !isText(query) {
-		return fault.Invalidf("", "The query must be UTF-8 text without NUL characters.")
+	if strings.Count(u.RawQuery, "&") >= maxParameters {
+		return nil, fault.Invalidf("", "The query has more than %d parameters.", maxParameters)
 	}
-	return nil
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fault.Invalidf("", "The query cannot be read: write a percent sign as %%25 and a semicolon as %%3B.").Because(err)
+	}
+	for name, values := range q {
+		if len(name) > maxParameter || !isText(name) {
+			return nil, fault.Invalidf("", "The names of parameters must be short UTF-8 text without NUL characters.")
+		}
+		for _, v := range values {
+			switch {
+			case !isText(v):
+				return nil, fault.Invalidf(name, "The `%s` parameter must be UTF-8 text without NUL characters.", name)
+			case len(v) > maxParameter:
+				return nil, fault.Invalidf(name, "The `%s` parameter is longer than %d octets.", name, maxParameter)
+			}
+		}
+	}
+	return q, nil
 }
 
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
@@ -158,12 +182,7 @@ func (c *Call) ID(name string) (string, error) {
 }
 
 // Query has the parameters of the query. What is not among an operation's own is ignored.
-func (c *Call) Query() url.Values {
-	if c.query == nil {
-		c.query = c.Request.URL.Query()
-	}
-	return c.query
-}
+func (c *Call) Query() url.Values { return c.query }
 
 // Page reads the cursor and the limit. With no limit given there is the default; 0 means all.
 func (c *Call) Page(deflt int) (page.Page, error) {

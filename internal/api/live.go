@@ -83,12 +83,16 @@ func (a *API) openTail(w *recorder, r *http.Request) (*live.Tail, error) {
 	if w.principal.Permission != teams.FullAccess {
 		return nil, fault.New(fault.Restricted, "", "This API key is restricted to only send emails. Use a key with full access.")
 	}
-	if err := checkURL(r.URL); err != nil {
+	query, err := readURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	names, err := listed(query, "events")
+	if err != nil {
 		return nil, err
 	}
 	var types []events.Type
-	if names := listed(r.URL.Query(), "events"); len(names) > 0 {
-		var err error
+	if len(names) > 0 {
 		if types, err = webhooks.CheckEvents(names); err != nil {
 			return nil, err
 		}

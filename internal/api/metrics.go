@@ -28,7 +28,6 @@ var (
 
 const (
 	maxPeriods = 10_000
-	maxIDs     = 100
 	week       = 7 * 24 * time.Hour
 )
 
@@ -153,16 +152,23 @@ func (in *metricsIn) data(counts []metrics.Count) []map[string]any {
 	return data
 }
 
+// maxListed is how many different items a list parameter may have.
+const maxListed = 100
+
 // listed reads a list parameter: with commas, repeated, or both.
-func listed(q url.Values, name string) (all []string) {
+func listed(q url.Values, name string) (all []string, err error) {
 	for _, v := range q[name] {
 		for x := range strings.SplitSeq(v, ",") {
-			if x = strings.TrimSpace(x); x != "" && !slices.Contains(all, x) {
-				all = append(all, x)
+			if x = strings.TrimSpace(x); x == "" || slices.Contains(all, x) {
+				continue
 			}
+			if len(all) == maxListed {
+				return nil, fault.Invalidf(name, "The `%s` parameter takes at most %d items.", name, maxListed)
+			}
+			all = append(all, x)
 		}
 	}
-	return all
+	return all, nil
 }
 
 func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
@@ -175,7 +181,10 @@ func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
 			return in, fault.Invalidf("timezone", "The `timezone` parameter must be an IANA zone such as `America/New_York`.")
 		}
 	}
-	if in.metrics = listed(q, "metrics"); len(in.metrics) == 0 {
+	if in.metrics, err = listed(q, "metrics"); err != nil {
+		return in, err
+	}
+	if len(in.metrics) == 0 {
 		in.metrics = append(slices.Clone(counted), rateNames...)
 	}
 	for _, m := range in.metrics {
@@ -189,8 +198,10 @@ func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
 	return in, in.readSpan(q, now)
 }
 
-func (in *metricsIn) readDimensions(q url.Values) error {
-	in.dimensions = listed(q, "dimensions")
+func (in *metricsIn) readDimensions(q url.Values) (err error) {
+	if in.dimensions, err = listed(q, "dimensions"); err != nil {
+		return err
+	}
 	for _, d := range in.dimensions {
 		switch d {
 		case "period":
@@ -206,9 +217,8 @@ func (in *metricsIn) readDimensions(q url.Values) error {
 		}
 	}
 	for name, dst := range map[string]*[]string{"domain_id": &in.DomainIDs, "email_id": &in.EmailIDs, "broadcast_id": &in.BroadcastIDs} {
-		*dst = listed(q, name)
-		if len(*dst) > maxIDs {
-			return fault.Invalidf(name, "The `%s` parameter takes at most %d ids.", name, maxIDs)
+		if *dst, err = listed(q, name); err != nil {
+			return err
 		}
 		for i, x := range *dst {
 			if !id.Valid(x) {

@@ -102,6 +102,13 @@ func (f Filter) check() error {
 	if !slices.Contains(methods, f.Method) {
 		return fault.Invalidf("method", "The `method` parameter must be one of GET, POST, PUT, PATCH, DELETE and OPTIONS.")
 	}
+	// Nothing longer is stored, and engines bound the patterns that they compare with.
+	if len(f.Endpoint) > pathMax {
+		return fault.Invalidf("endpoint", "The `endpoint` parameter is longer than %d octets.", pathMax)
+	}
+	if len(f.UserAgent) > agentMax {
+		return fault.Invalidf("user_agent", "The `user_agent` parameter is longer than %d octets.", agentMax)
+	}
 	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
 		return fault.Invalidf("from", "The `from` parameter must not be after `to`.")
 	}

@@ -1,0 +1,177 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// hostileTexts are texts that databases do not take, as they stand in a URL.
+var hostileTexts = []string{"%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "a%", "%5C", "%25", "_", "'", ";", "%F0%9F", strings.Repeat("_", 40_000),
+	strings.Repeat("%25", 40_000), strings.Repeat("%5C%25", 5_000), strings.Repeat("%00", 100)}
+
+// hostileStrings are the same in JSON, where they stand within quotes.
+var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\xff", "\xed\xa0\x80", "\\ufffe", `\u0001\u007f`, `\\u0000`, `\\`, `%`,
+	strings.Repeat("_", 40_000), strings.Repeat("%", 40_000), strings.Repeat(`\\%`, 20_000)}
+
+// asker asks an office for what must not be answered as a failure of ours.
+type asker struct {
+	*office
+	t     *testing.T
+	asked int
+}
+
+func (k *asker) ask(method, path, query, body string, headers ...string) {
+	k.t.Helper()
+	r, err := http.NewRequestWithContext(k.t.Context(), method, "http://postrider.test/", strings.NewReader(body))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if r.URL.Path, err = url.PathUnescape(path); err != nil {
+		return // net/http refuses it before anybody sees it
+	}
+	r.URL.RawPath, r.URL.RawQuery = path, query
+	r.Header.Set("Authorization", "Bearer "+k.keys["full"])
+	for i := 0; i < len(headers); i += 2 {
+		r.Header[headers[i]] = []string{headers[i+1]}
+	}
+	w := httptest.NewRecorder()
+	k.ServeHTTP(w, r)
+	k.asked++
+	if w.Code >= 500 || strings.Contains(k.log.String(), "level=ERROR") {
+		k.t.Errorf("%s %.200q?%.200q %.200q %.100q: %d %.300s\n%.2000s", method, path, query, body, headers, w.Code, w.Body, k.log)
+	}
+	k.log.Reset()
+}
+
+// strings finds the places of all strings of a body, and of the names of members that its writer chooses.
+func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
+	s = doc.resolve(s)
+	if len(at) > 8 {
+		return nil
+	}
+	for _, one := range s.OneOf {
+		all = append(all, doc.strings(one, at)...)
+	}
+	if s.Type == "string" || fmt.Sprint(s.Type) == "[string null]" {
+		return append(all, at)
+	}
+	if s.Items != nil {
+		all = append(all, doc.strings(*s.Items, append(at[:len(at):len(at)], "[]"))...)
+	}
+	if open := s.AdditionalProperties; open != nil && open != false {
+		all = append(all, append(at[:len(at):len(at)], "X-Any"), append(at[:len(at):len(at)], hostileName))
+	}
+	for name, p := range s.Properties {
+		all = append(all, doc.strings(p, append(at[:len(at):len(at)], name))...)
+	}
+	return all
+}
+
+// hostileName and hostileValue stand where hostile text is put into a body.
+const hostileName, hostileValue = "hostile-name", "hostile-value"
+
+// put puts a value into a body at a place, and returns the body.
+func put(body any, at place, value any) any {
+	if len(at) == 0 {
+		return value
+	}
+	if at[0] == "[]" {
+		list, _ := body.([]any)
+		if len(list) == 0 {
+			list = []any{nil}
+		}
+		list[0] = put(list[0], at[1:], value)
+		return list
+	}
+	object, _ := body.(map[string]any)
+	if object == nil {
+		object = map[string]any{}
+	}
+	object[at[0]] = put(object[at[0]], at[1:], value)
+	return object
+}
+
+// rightBodies are bodies that are right, by operation, so that what is put into them is reached.
+var rightBodies = map[string]string{
+	"POST /emails":       `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
+	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
+	"POST /webhooks":     `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
+	"POST /api-keys":     `{"name":"x"}`,
+}
+
+// Text that a database does not take is never a failure of ours, wherever in a request it stands: in a parameter of a path or a query,
+// whether the operation knows it or not, in a header, or in any string of a body.
+func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		k := &asker{office: newOffice(t, d, Options{}), t: t}
+		doc, _ := readDocOf(t, k.office)
+		k.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
+		for _, o := range k.ops {
+			k.hostilePaths(o)
+			for _, name := range o.query {
+				for _, text := range hostileTexts {
+					k.ask(o.method, withIDs(o.path), name+"="+text, "")
+				}
+			}
+			for _, name := range append([]string{"unknown"}, o.query...) {
+				k.ask(o.method, withIDs(o.path), name+"=%00", "")
+				// What can be read of a query that is broken elsewhere counts too.
+				k.ask(o.method, withIDs(o.path), "%zz&"+name+"=%00", "")
+				k.ask(o.method, withIDs(o.path), "a;b&"+name+"=%ff", "")
+			}
+			k.remember(t) // what is in the request log is written to the database too
+			for _, header := range []string{"Idempotency-Key", "User-Agent", "X-Request-Id", "X-Batch-Validation"} {
+				for _, text := range []string{"\x00", "a\xffb", strings.Repeat("_", 40_000), strings.Repeat("é", 200)} {
+					k.ask(o.method, withIDs(o.path), "", rightBodies[o.method+" "+o.path], header, text)
+				}
+			}
+			k.Observe = nil
+			if content := doc.Paths[o.path][strings.ToLower(o.method)].RequestBody; content != nil {
+				k.hostileBodies(o, doc.strings(content.Content["application/json"].Schema, nil))
+			}
+		}
+		if k.asked < 2500 {
+			t.Errorf("only %d requests", k.asked)
+		}
+	})
+}
+
+func (k *asker) hostilePaths(o op) {
+	params := pathParam.FindAllString(o.path, -1)
+	for _, p := range params {
+		for _, text := range hostileTexts {
+			k.ask(o.method, withIDs(strings.Replace(o.path, p, text, 1)), "", "{}")
+		}
+		k.ask(o.method, withIDs(strings.Replace(o.path, p, "msg_"+strings.ReplaceAll(id.New(), "-", "")+"%00", 1)), "", "{}")
+	}
+}
+
+func (k *asker) hostileBodies(o op, at []place) {
+	for _, p := range at {
+		name := o.method + " " + o.path
+		var body any
+		if right := rightBodies[name]; right != "" {
+			if err := json.Unmarshal([]byte(right), &body); err != nil {
+				k.t.Fatal(err)
+			}
+		}
+		text, err := json.Marshal(put(body, p, hostileValue))
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		for _, hostile := range hostileStrings {
+			k.ask(o.method, withIDs(o.path), "", strings.NewReplacer(hostileName, hostile, hostileValue, hostile).Replace(string(text)))
+		}
+	}
+}

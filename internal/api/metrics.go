@@ -28,7 +28,7 @@ var (
 
 const (
 	maxPeriods = 10_000
-	week       = 7 * 24 * time.Hour
+	slot       = 15 * time.Minute // in every zone, hours begin at a whole number of these since 1970
 )
 
 type metricsOut struct {
@@ -67,7 +67,10 @@ func (a *API) getMetrics(ctx context.Context, c *Call, _ none) (metricsOut, erro
 	}
 	out.Totals = in.row(total)
 	if len(in.dimensions) > 0 {
-		data := in.data(counts)
+		data, err := in.data(ctx, counts)
+		if err != nil {
+			return metricsOut{}, err
+		}
 		out.Data = &data
 	}
 	return out, nil
@@ -103,12 +106,15 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 }
 
 // data is the breakdown. Periods without events are filled in where periods are all that it is by.
-func (in *metricsIn) data(counts []metrics.Count) []map[string]any {
+func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[string]any, error) {
 	type key struct{ period, domain, name, email, broadcast string }
 	rows := map[key]map[string]int{}
 	if in.ByPeriod != nil && len(in.dimensions) == 1 {
-		for t := in.From; t.Before(in.To); t = t.Add(15 * time.Minute) {
-			rows[key{period: in.ByPeriod(t)}] = map[string]int{}
+		for name := range in.periods() {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			rows[key{period: name}] = map[string]int{}
 		}
 	}
 	for _, n := range counts {
@@ -131,6 +137,9 @@ func (in *metricsIn) data(counts []metrics.Count) []map[string]any {
 	})
 	data := make([]map[string]any, 0, len(keys))
 	for _, k := range keys {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		row := map[string]any{}
 		for m, v := range in.row(rows[k]) {
 			row[m] = v
@@ -149,7 +158,7 @@ func (in *metricsIn) data(counts []metrics.Count) []map[string]any {
 		}
 		data = append(data, row)
 	}
-	return data
+	return data, nil
 }
 
 // maxListed is how many different items a list parameter may have.
@@ -252,8 +261,7 @@ func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	if in.From.After(in.To) {
 		return fault.Invalidf("start_date", "The `start_date` parameter must not be after `end_date`.")
 	}
-	length := map[string]time.Duration{"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": week, "monthly": 28 * 24 * time.Hour}[in.granularity]
-	if in.ByPeriod != nil && in.To.Sub(in.From)/length > maxPeriods {
+	if in.ByPeriod != nil && in.countPeriods() > maxPeriods {
 		return fault.Invalidf("granularity", "The span has more than %d periods of this `granularity`.", maxPeriods)
 	}
 	return nil
@@ -267,18 +275,4 @@ func parseDate(name, text string, zone *time.Location) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fault.Invalidf(name, "The `%s` parameter must be an ISO 8601 date or datetime.", name)
-}
-
-// period names the period that a time is in, in the zone asked for. Weeks begin on Monday.
-func (in *metricsIn) period(t time.Time) string {
-	t = t.In(in.zone)
-	switch in.granularity {
-	case "hourly":
-		return t.Truncate(time.Minute).Add(-time.Duration(t.Minute()) * time.Minute).Format("2006-01-02T15:04:05-07:00")
-	case "weekly":
-		return t.AddDate(0, 0, -(int(t.Weekday())+6)%7).Format(time.DateOnly)
-	case "monthly":
-		return t.Format("2006-01") + "-01"
-	}
-	return t.Format(time.DateOnly)
 }

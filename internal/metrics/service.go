@@ -128,6 +128,9 @@ func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row)
 	place := map[Count]int{}
 	var out []Count
 	for _, r := range rows {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		c := Count{DomainID: r.domain, DomainName: names[r.domain], EmailID: r.email, BroadcastID: r.broadcast, Type: r.typ, Detail: r.detail}
 		if q.ByPeriod != nil {
 			if periods[r.slot] == "" {

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"iter"
+	"time"
+)
+
+// Spans are the caller's, and may be of ten thousand years, which no time.Duration holds: periods are counted by the calendar.
+
+// period names the period that a time is in, in the zone asked for. Weeks begin on Monday.
+func (in *metricsIn) period(t time.Time) string {
+	t = t.In(in.zone)
+	switch in.granularity {
+	case "hourly":
+		return t.Truncate(time.Minute).Add(-time.Duration(t.Minute()) * time.Minute).Format("2006-01-02T15:04:05-07:00")
+	case "weekly":
+		return t.AddDate(0, 0, -(int(t.Weekday())+6)%7).Format(time.DateOnly)
+	case "monthly":
+		return t.Format("2006-01") + "-01"
+	}
+	return t.Format(time.DateOnly)
+}
+
+// bounds are the first moment of the span and the last, in the zone; ok is false when there is none in between.
+func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
+	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
+}
+
+// countPeriods says how many periods the span has, in constant time. It may be one more, where a zone skips a day or a part of an hour.
+func (in *metricsIn) countPeriods() int64 {
+	first, last, ok := in.bounds()
+	switch {
+	case !ok:
+		return 0
+	case in.granularity == "hourly":
+		return (hour(last)-hour(first)+3599)/3600 + 1 // Lord Howe's clocks change by half an hour
+	case in.granularity == "weekly":
+		return (monday(last)-monday(first))/7 + 1
+	case in.granularity == "monthly":
+		return int64(last.Year()-first.Year())*12 + int64(last.Month()-first.Month()) + 1
+	}
+	return dayNumber(last) - dayNumber(first) + 1
+}
+
+// hour is when the hour of a time began, in seconds since 1970.
+func hour(t time.Time) int64 { return t.Unix() - int64(t.Minute()*60+t.Second()) }
+
+// dayNumber counts days of the calendar since 1 January 1970.
+func dayNumber(t time.Time) int64 {
+	y, m, d := t.Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
+}
+
+// monday is the number of the day on which the week of a time began.
+func monday(t time.Time) int64 { return dayNumber(t) - int64(t.Weekday()+6)%7 }
+
+// periods are the names of all periods of the span, in order. An hour may come more than once.
+func (in *metricsIn) periods() iter.Seq[string] {
+	first, last, ok := in.bounds()
+	step, from, to := int64(1), dayNumber(first), dayNumber(last)
+	if in.granularity == "weekly" {
+		step, from = 7, monday(first)
+	}
+	return func(yield func(string) bool) {
+		switch {
+		case !ok:
+		case in.granularity == "hourly":
+			for t := first.Truncate(slot); !t.After(last); t = t.Add(slot) {
+				if !yield(in.period(t)) {
+					return
+				}
+			}
+		case in.granularity == "monthly":
+			for m := range int(in.countPeriods()) {
+				if !yield(time.Date(first.Year(), first.Month()+time.Month(m), 1, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)) {
+					return
+				}
+			}
+		default:
+			for n := from; n <= to; n += step {
+				day := time.Unix(n*86400, 0).UTC()
+				if step == 1 && !in.has(day) {
+					continue
+				}
+				if !yield(day.Format(time.DateOnly)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// has reports whether there is such a day in the zone: Samoa went from 29 to 31 December 2011.
+func (in *metricsIn) has(day time.Time) bool {
+	y, m, d := day.Date()
+	return time.Date(y, m, d, 12, 0, 0, 0, in.zone).Day() == d
+}

@@ -88,6 +88,9 @@ func logFilter(q url.Values) (f requestlog.Filter, err error) {
 		if *dst, err = parseDate(name, q.Get(name), time.UTC); err != nil {
 			return f, err
 		}
+		if dst.IsZero() {
+			*dst = dst.Add(time.Microsecond) // the zero time is no bound
+		}
 	}
 	return f, nil
 }

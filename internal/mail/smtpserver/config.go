@@ -29,7 +29,7 @@ type Config struct {
 	MaxCommands   int   // of a connection since its last message; 500
 	MaxErrors     int   // replies 4xx and 5xx of a connection since its last message; 20
 
-	MaxConnections int // in all; 1,000
+	MaxConnections int // in all; 1,000. When all places are taken, who gets nothing done gives its place to a new one
 	MaxPerAddr     int // of one IPv4 address or one IPv6 network of 64 bits; 0 sets no limit
 
 	// ProxyFrom are the proxies that begin each connection with a PROXY header, version 1 or 2. Connections from elsewhere have
@@ -40,7 +40,8 @@ type Config struct {
 	Grace    time.Duration // for messages under way when Serve ends; 30 s
 }
 
-// Timeouts bound how long a client may take. RFC 5321 section 4.5.3.2 asks for no less than the defaults.
+// Timeouts bound how long a client may take. RFC 5321 section 4.5.3.2 asks for no less than the defaults; Crowded is for when
+// places run short.
 type Timeouts struct {
 	Command   time.Duration // to the end of the next command; 5 min
 	Block     time.Duration // to the next piece of a message; 3 min
@@ -49,6 +50,9 @@ type Timeouts struct {
 	Write     time.Duration // to take a reply; 1 min
 	Handshake time.Duration // TLS, and the PROXY header; 1 min
 	Idle      time.Duration // without a message; 30 min
+	// Crowded is how long a client may get nothing done before it may have to give its place to another, and, while three of four
+	// places are taken, how long one that has not handed in a message yet may take for a command; 20 s.
+	Crowded time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -68,5 +72,6 @@ func (c Config) withDefaults() Config {
 	t.Write = cmp.Or(t.Write, time.Minute)
 	t.Handshake = cmp.Or(t.Handshake, time.Minute)
 	t.Idle = cmp.Or(t.Idle, 30*time.Minute)
+	t.Crowded = cmp.Or(t.Crowded, 20*time.Second)
 	return c
 }

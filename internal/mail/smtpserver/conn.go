@@ -23,16 +23,28 @@ const (
 // Errors that end a connection.
 var (
 	errEnding   = errors.New("the server is ending")
+	errCrowded  = errors.New("the connection gives its place to another")
 	errTooLong  = errors.New("the command is too long")
 	errBareLine = errors.New("the command does not end with CRLF")
 )
 
+// waiting is what a connection waits for.
+type waiting int
+
+const (
+	forUs        waiting = iota // nothing of the client's
+	forHandshake                // TLS
+	forCommand
+	forMessage // octets of a message, or chunks
+)
+
 // conn is one client's connection.
 type conn struct {
-	s       *Server
-	ctx     context.Context
-	raw     net.Conn // as accepted: closing it cuts the connection from anywhere
-	claimed netip.Addr
+	s      *Server
+	ctx    context.Context
+	raw    net.Conn   // as accepted: closing it cuts the connection from anywhere
+	placed bool       // it has one of the places; guarded by s.mu
+	addr   netip.Addr // that it is counted for; guarded by s.mu
 
 	nc  net.Conn // what is spoken over: raw, behind a PROXY header, TLS
 	in  *bufio.Reader
@@ -48,7 +60,8 @@ type conn struct {
 	rcpts         int
 
 	commands, errors, failures int       // since the last message; failures of AUTH
-	lastMessage                time.Time // or when the connection began
+	taken                      bool      // a message was
+	lastMessage                time.Time // when, or when the connection began
 	ended                      bool      // no more commands are read
 
 	inMessage bool      // a message is under way
@@ -56,8 +69,18 @@ type conn struct {
 	octets    int64     // of it, as they came
 
 	mu      sync.Mutex
-	waiting bool // for a command
-	ending  bool
+	waiting waiting
+	now     progress // when it began to wait
+	ending  bool     // the server is
+	evicted bool     // another connection has the place
+}
+
+// progress is what a client has got done.
+type progress struct {
+	taken  bool      // a message of its was taken on this connection
+	since  time.Time // when the last one was, or the connection began
+	begun  time.Time // of a message under way, when it began
+	octets int64     // of it
 }
 
 func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
@@ -107,8 +130,8 @@ func (c *conn) open() bool {
 	c.lastMessage = time.Now()
 	c.nc = c.s.unwrap(c.raw)
 	c.peer.Addr, c.peer.Local = addrPort(c.nc.RemoteAddr()), addrPort(c.raw.LocalAddr())
-	if !c.s.claim(c, c.peer.Addr.Addr()) {
-		c.refuse(Refuse(421, "4.7.0", "Too many connections from your address, try again later"))
+	if r := c.s.admit(c, c.peer.Addr.Addr()); r != nil {
+		c.refuse(r)
 		return false
 	}
 	if c.s.c.Implicit {
@@ -123,8 +146,12 @@ func (c *conn) handshake() bool {
 	t := tls.Server(c.nc, c.s.c.TLS)
 	limited, cancel := context.WithTimeout(c.ctx, c.s.c.Timeouts.Handshake)
 	defer cancel()
-	c.nc.SetDeadline(time.Time{})
-	if err := t.HandshakeContext(limited); err != nil {
+	c.nc.SetWriteDeadline(time.Time{})
+	if c.wait(forHandshake, time.Time{}) != nil {
+		return false
+	}
+	err := t.HandshakeContext(limited)
+	if c.waited() != nil || err != nil {
 		c.s.log.Debug("TLS handshake with an SMTP client failed", "client", c.peer.Addr, "error", err)
 		return false
 	}
@@ -139,43 +166,48 @@ type source conn
 
 func (s *source) Read(p []byte) (int, error) {
 	c := (*conn)(s)
-	if err := c.flush(); err != nil {
-		return 0, err
-	}
 	if c.inMessage {
-		c.patience()
+		if err := c.wait(forMessage, c.patience()); err != nil {
+			return 0, err
+		}
 	}
-	n, err := c.nc.Read(p)
+	err := c.flush()
+	n := 0
+	if err == nil {
+		n, err = c.nc.Read(p)
+	}
 	c.octets += int64(n)
+	if c.inMessage {
+		if crowded := c.waited(); crowded != nil {
+			return 0, crowded
+		}
+	}
 	return n, err
 }
 
 // readCommand returns the next command without its line end. The client has so much time for all of it.
 func (c *conn) readCommand() (string, error) {
-	c.mu.Lock()
-	if c.ending && !c.inMessage {
-		c.mu.Unlock()
-		return "", errEnding
-	}
 	until := time.Now().Add(c.s.c.Timeouts.Command)
+	if !c.taken && c.s.crowded() {
+		until = time.Now().Add(min(c.s.c.Timeouts.Command, c.s.c.Timeouts.Crowded))
+	}
 	if idle := c.lastMessage.Add(c.s.c.Timeouts.Idle); idle.Before(until) {
 		until = idle
 	}
-	c.nc.SetReadDeadline(until)
-	c.waiting = !c.inMessage
-	c.mu.Unlock()
-
+	waiting := forCommand
+	if c.inMessage { // Between two chunks.
+		waiting = forMessage
+	}
+	if err := c.wait(waiting, until); err != nil {
+		return "", err
+	}
 	line, err := c.in.ReadSlice('\n')
-
-	c.mu.Lock()
-	c.waiting = false
-	ending := c.ending && !c.inMessage
-	c.mu.Unlock()
+	stopped := c.waited()
 	switch {
+	case errors.Is(stopped, errCrowded), err != nil && stopped != nil:
+		return "", stopped
 	case errors.Is(err, bufio.ErrBufferFull):
 		return "", errTooLong
-	case err != nil && ending:
-		return "", errEnding
 	case err != nil:
 		return "", err
 	case !bytes.HasSuffix(line, []byte("\r\n")):
@@ -184,14 +216,73 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
+// wait notes what the connection waits for from now on, at most until a time. Who needs its place reads this. An error says that
+// the connection has to end instead.
+func (c *conn) wait(w waiting, until time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.stopped(w); err != nil {
+		return err
+	}
+	c.waiting = w
+	c.now = progress{taken: c.taken, since: c.lastMessage, begun: c.received, octets: c.octets}
+	c.nc.SetReadDeadline(until)
+	return nil
+}
+
+// waited notes that the connection waits no more. An error says that it has to end.
+func (c *conn) waited() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting
+	c.waiting = forUs
+	return c.stopped(w)
+}
+
+// stopped says why a connection that waits for w has to end. It is called with the lock held.
+func (c *conn) stopped(w waiting) error {
+	switch {
+	case c.evicted:
+		return errCrowded
+	case c.ending && w == forCommand:
+		return errEnding
+	}
+	return nil
+}
+
 // end lets the connection end once it waits for a command.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
-	if c.waiting {
-		c.nc.SetReadDeadline(time.Unix(1, 0))
+	if c.waiting == forCommand {
+		c.raw.SetReadDeadline(past)
 	}
+}
+
+// past is a deadline that ends what waits.
+var past = time.Unix(1, 0)
+
+// state returns what the connection waits for, and what it has got done.
+func (c *conn) state() (waiting, progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.evicted {
+		return forUs, c.now
+	}
+	return c.waiting, c.now
+}
+
+// evict ends the connection if it still waits for what it was seen to wait for.
+func (c *conn) evict(seen waiting) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.evicted || c.waiting != seen || seen == forUs {
+		return false
+	}
+	c.evicted = true
+	c.raw.SetDeadline(past)
+	return true
 }
 
 // broken answers, as far as somebody listens, to a connection that cannot go on.
@@ -204,6 +295,8 @@ func (c *conn) broken(err error) {
 		c.reply(refusal.Code, refusal.Enhanced, refusal.Text)
 	case errors.Is(err, errEnding):
 		c.reply(421, "4.3.2", c.s.c.Hostname+" is shutting down, try again later")
+	case errors.Is(err, errCrowded):
+		c.reply(421, "4.3.2", "Too many connections, and this one got nothing done for longest; try again later")
 	case errors.Is(err, errTooLong):
 		c.reply(500, "5.5.6", "The line is too long, closing the connection")
 	case errors.Is(err, errBareLine):
@@ -264,7 +357,13 @@ func (c *conn) flush() error {
 	if len(c.out) == 0 {
 		return nil
 	}
-	c.nc.SetWriteDeadline(time.Now().Add(c.s.c.Timeouts.Write))
+	c.mu.Lock()
+	patience := c.s.c.Timeouts.Write
+	if c.evicted {
+		patience = min(patience, time.Second) // It has no place any more.
+	}
+	c.nc.SetWriteDeadline(time.Now().Add(patience))
+	c.mu.Unlock()
 	_, err := c.nc.Write(c.out)
 	if c.out = c.out[:0]; cap(c.out) > 4096 {
 		c.out = nil

@@ -44,15 +44,15 @@ func (c *conn) data(arg string) {
 // beginMessage starts the clock of a message.
 func (c *conn) beginMessage() { c.inMessage, c.received, c.octets = true, time.Now(), 0 }
 
-// patience sets the deadline of the next piece of a message: a client may pause, and may be slow, but not both for long.
-func (c *conn) patience() {
+// patience is until when the next piece of a message must come: a client may pause, and may be slow, but not both for long.
+func (c *conn) patience() time.Time {
 	t := &c.s.c.Timeouts
 	until := time.Now().Add(t.Block)
 	whole := c.received.Add(t.Message + time.Duration(c.octets/t.MinRate)*time.Second)
 	if whole.Before(until) {
 		until = whole
 	}
-	c.nc.SetReadDeadline(until)
+	return until
 }
 
 // finish answers for a message. What is wrong with the message itself, or with the connection, outweighs what the
@@ -69,7 +69,7 @@ func (c *conn) finish(id string, err, read error) {
 	case err != nil:
 		c.fail(err, 451, "4.3.0")
 	default:
-		c.commands, c.errors, c.lastMessage = 0, 0, time.Now()
+		c.commands, c.errors, c.taken, c.lastMessage = 0, 0, true, time.Now()
 		c.reply(250, "2.0.0", "Taken as "+id)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pires/go-proxyproto"
@@ -19,8 +20,10 @@ type Server struct {
 	handler Handler
 	log     *slog.Logger
 
+	taken atomic.Int64 // places of MaxConnections; written with the lock held
+
 	mu     sync.Mutex
-	conns  map[*conn]struct{}
+	conns  map[*conn]struct{} // with those that have no place yet, or gave it up and end
 	byAddr map[netip.Addr]int
 	ending bool
 }
@@ -83,7 +86,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 		wait = 0
 		c := newConn(work, s, nc)
 		if !s.enter(c) {
-			c.refuse(Refuse(421, "4.3.2", "Too many connections, try again later"))
+			c.refuse(tooMany)
 			continue
 		}
 		all.Go(func() {
@@ -93,43 +96,65 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 	}
 }
 
-// enter counts a connection in, if there is room.
+// enter takes note of a connection. Those without a place are few: they are new, or end.
 func (s *Server) enter(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) >= s.c.MaxConnections || s.ending {
+	if len(s.conns) >= 2*s.c.MaxConnections || s.ending {
 		return false
 	}
 	s.conns[c] = struct{}{}
 	return true
 }
 
-// claim counts a connection for its client's address, if there is room.
-func (s *Server) claim(c *conn, a netip.Addr) bool {
-	if s.c.MaxPerAddr == 0 {
-		return true
-	}
-	if a = a.Unmap(); a.Is6() {
-		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr() // One customer of a provider has that many.
-	}
+// Answers to connections for which there is no place.
+var (
+	tooMany      = Refuse(421, "4.3.2", "Too many connections, try again later")
+	tooManyOfOne = Refuse(421, "4.7.0", "Too many connections from your address, try again later")
+)
+
+// admit gives a connection from an address a place, or says why not. The limit of its address counts first, so that who is
+// over it costs nobody else a place.
+func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
+	a = counted(a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byAddr[a] >= s.c.MaxPerAddr {
-		return false
+	switch {
+	case s.c.MaxPerAddr > 0 && s.byAddr[a] >= s.c.MaxPerAddr:
+		return tooManyOfOne
+	case s.ending, s.taken.Load() >= int64(s.c.MaxConnections) && !s.makeRoom():
+		return tooMany
 	}
 	s.byAddr[a]++
-	c.claimed = a
-	return true
+	c.addr, c.placed = a, true
+	s.taken.Add(1)
+	return nil
+}
+
+// counted is what connections from an address are counted by: one customer of a provider has an IPv6 network of 64 bits.
+func counted(a netip.Addr) netip.Addr {
+	if a = a.Unmap(); a.Is6() {
+		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr()
+	}
+	return a
 }
 
 func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if c.claimed.IsValid() {
-		if s.byAddr[c.claimed]--; s.byAddr[c.claimed] == 0 {
-			delete(s.byAddr, c.claimed)
-		}
+	s.vacate(c)
+}
+
+// vacate takes a connection's place from it. It is called with the lock held.
+func (s *Server) vacate(c *conn) {
+	if !c.placed {
+		return
+	}
+	c.placed = false
+	s.taken.Add(-1)
+	if s.byAddr[c.addr]--; s.byAddr[c.addr] == 0 {
+		delete(s.byAddr, c.addr)
 	}
 }
 

@@ -57,7 +57,9 @@ func (c *client) hear() string {
 // ask says lines and wants a reply that begins with want for each, or for the last of them.
 func (c *client) ask(text string, want ...string) {
 	c.t.Helper()
-	io.WriteString(c.nc, text)
+	if text != "" { // A pipe would wait for somebody to read even that.
+		io.WriteString(c.nc, text)
+	}
 	for _, w := range want {
 		if got := c.hear(); !strings.HasPrefix(got, w) {
 			c.t.Fatalf("after %q heard %q, want %s", text, got, w)
@@ -124,11 +126,6 @@ func TestLimitsOfConnections(t *testing.T) {
 		return strings.HasPrefix(d.hear(), "220")
 	})
 
-	addr = serve(t, smtpserver.Config{MaxConnections: 1}, &handler{})
-	a, b = dial(t, addr), dial(t, addr)
-	a.ask("", "220")
-	b.ask("", "421 4.3.2")
-	b.closed()
 }
 
 func TestProxyProtocol(t *testing.T) {

@@ -11,7 +11,8 @@
 //
 // One client costs one goroutine, and its session's methods run there one after another. What it may use is bounded: the
 // connections, in all and of one address; the length of commands and lines, the size and the time of a message; the commands
-// without a message, the errors and the failed passwords of one connection.
+// without a message, the errors and the failed passwords of one connection. Strangers cannot keep others out by holding
+// connections: when all places are taken, those that get nothing done go first (room.go says which).
 //
 // # Failure
 //

@@ -31,7 +31,7 @@ func (n *node) newReceiving(hall *events.Hallway, keys *keyring.Keyring, dns res
 		}
 	}
 	return receiving.New(receiving.Config{Hostname: c.Hostname, Hosts: ownHosts(c), ManagedDomain: c.ManagedDomain,
-		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, PublicURL: c.PublicURL}, p), nil
+		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, Providers: c.FeedbackProviders, PublicURL: c.PublicURL}, p), nil
 }
 
 // ownHosts are the names of this installation's own hosts, at which its operator has addresses.

@@ -163,6 +163,15 @@ func (l *loader) checkAddresses() {
 		}
 		c.FeedbackAddresses[i] = hostName(s)
 	}
+	if len(c.FeedbackProviders) > 0 && !c.CheckAuthentication {
+		l.wrong("feedback_providers", "needs check_authentication: without it no signature is looked at")
+	}
+	for i, s := range c.FeedbackProviders {
+		c.FeedbackProviders[i] = hostName(s)
+		if local, host, ok := strings.Cut(hostName(s), "@"); ok && (local == "" || !domain.MatchString(host)) || !ok && !domain.MatchString(local) {
+			l.wrong("feedback_providers", "%q is neither a domain nor an address; write arf.mail.example.com or staff@example.com", s)
+		}
+	}
 	for _, s := range c.DNSServers {
 		_, errPort := netip.ParseAddrPort(s)
 		_, errAddr := netip.ParseAddr(strings.Trim(s, "[]"))

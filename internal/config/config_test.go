@@ -188,6 +188,9 @@ func TestProblems(t *testing.T) {
 		args       []string
 		want       string
 	}{
+		{"feedback provider", `feedback_providers = ["not a domain"]`, nil, `"not a domain" is neither a domain nor an address`},
+		{"feedback provider's address", `feedback_providers = ["@b.example"]`, nil, `"@b.example" is neither a domain nor an address`},
+		{"feedback without signatures", "feedback_providers = [\"a.example\"]\ncheck_authentication = false", nil, "needs check_authentication"},
 		{"unknown key", "colour = 1", nil, "postrider.toml: unknown setting colour"},
 		{"no TOML", "a = = b", nil, "postrider.toml: "},
 		{"list for a text", `hostname = ["a"]`, nil, "hostname (postrider.toml): must be a single value"},

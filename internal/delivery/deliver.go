@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -76,6 +77,7 @@ func (s *Service) hand(ctx context.Context, t *try, destination string, from dom
 		host = s.c.Hostname
 	}
 	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8}
+	msg = slices.Insert(msg, 0, []byte(emails.FeedbackField+": "+emails.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
 	t.started = db.Now()
 	if s.c.Transport == Capture {
 		out, err := s.outbox.keep(ctx, t.o, env, msg)

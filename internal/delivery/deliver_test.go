@@ -58,6 +58,10 @@ func TestDeliverMany(t *testing.T) {
 			if emailID, ok := emails.ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) || at != "send."+from {
 				t.Errorf("return path %q", m.From)
 			}
+			proof, _, _ := strings.Cut(strings.TrimPrefix(string(m.Data), emails.FeedbackField+": "), "\r\n")
+			if emailID, ok := emails.ParseFeedback(testKeys(t, 1), proof); !ok || !slices.Contains(ids, emailID) || proof[2:] == local[2:] {
+				t.Errorf("the proof for complaints is %q", proof)
+			}
 		}
 		if left := h.jobsLeft(); left != 0 {
 			t.Errorf("%d jobs are left", left)
@@ -219,7 +223,7 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 	}
 	defer r.Close()
 	var b bytes.Buffer
-	if _, err := b.ReadFrom(r); err != nil || b.Len() != all[0].Size || !bytes.HasPrefix(b.Bytes(), []byte("DKIM-Signature:")) {
+	if _, err := b.ReadFrom(r); err != nil || b.Len() != all[0].Size || !bytes.Contains(b.Bytes(), []byte("\r\nDKIM-Signature:")) {
 		t.Errorf("captured %q, %v", b.String(), err)
 	}
 	for _, wrong := range []string{"", "../secret.key", "x"} {

@@ -2,6 +2,7 @@ package emails_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,6 +43,43 @@ func TestReturnPath(t *testing.T) {
 	}
 	if _, ok := emails.ParseReturnPath(testKeys(t, 2), local); ok {
 		t.Error("another installation's return path is taken for ours")
+	}
+}
+
+// The proof for complaints has the form of a return path, and neither serves as the other.
+func TestFeedback(t *testing.T) {
+	t.Parallel()
+	keys, emailID := testKeys(t, 1), id.New()
+	value := emails.Feedback(keys, emailID, "example.net")
+	if got, ok := emails.ParseFeedback(keys, strings.ToUpper(value)); !ok || got != emailID {
+		t.Errorf("%q is of %q, %v", value, got, ok)
+	}
+	if value == emails.Feedback(keys, emailID, "example.com") {
+		t.Error("two destinations share a proof")
+	}
+	for _, forged := range []string{"", "f-", value[2:], "b" + value[1:], "f" + emails.ReturnPath(keys, emailID, "example.net")[1:], value[:10] + "0" + value[11:]} {
+		if _, ok := emails.ParseFeedback(keys, forged); ok {
+			t.Errorf("%q proves something", forged)
+		}
+		if _, ok := emails.ParseReturnPath(keys, forged); ok {
+			t.Errorf("%q is a return path", forged)
+		}
+	}
+}
+
+// Nobody can find a domain whose return path is that of another, without the key.
+func TestHintsAreKeyed(t *testing.T) {
+	t.Parallel()
+	emailID := id.New()
+	hint := func(keys *keyring.Keyring, domain string) string { return emails.ReturnPath(keys, emailID, domain)[26:32] }
+	same := 0
+	for i := range 100 {
+		if domain := fmt.Sprintf("d%d.example", i); hint(testKeys(t, 1), domain) == hint(testKeys(t, 2), domain) {
+			same++
+		}
+	}
+	if same > 5 {
+		t.Errorf("%d of 100 hints do not depend on the key", same)
 	}
 }
 

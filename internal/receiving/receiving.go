@@ -14,8 +14,10 @@
 // commit pays for many. A message that cannot be read as mail is taken and kept like any other: reading decides
 // only what is shown of it. What a received email has beyond the columns of lists is read out of its raw message each time.
 //
-// A report at a return path becomes an event of the email that the signature names, once for each recipient and type. Replies
-// and automatic answers there are taken and dropped.
+// A report at a return path becomes an event of the email that the signature names, once for each recipient and type, and of
+// recipients at the one destination that was written to with this return path. Replies and automatic answers there are taken and
+// dropped. A complaint at an address for complaints becomes one if it quotes such a proof, or comes signed from a provider whom the
+// operator lists; any other is a received email of the operator, and suppresses nobody.
 //
 // # When it fails
 //
@@ -64,6 +66,7 @@ type Config struct {
 	ManagedDomain string   // empty when teams have no names of their own
 	OperatorTeam  string   // id of the team that gets the operator's mail; empty is the oldest team
 	Feedback      []string // addresses at which complaints arrive
+	Providers     []string // domains and addresses whose signed complaints are believed without a proof of ours
 	PublicURL     string   // that download links begin with
 	Memory        int64    // octets that large messages may take at the same time; 0 is a default
 }

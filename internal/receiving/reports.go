@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/report"
 )
 
@@ -61,6 +62,10 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 			}
 			if len(found) == 0 {
 				rest = append(rest, p)
+				if r.Kind == report.Complaint {
+					s.p.Log.Info("a complaint without proof, or about nobody whom it proves anything of, goes to the operator", "id", m.id,
+						"from", m.origin.MailFrom, "message_id", bounded(r.MessageID, 200))
+				}
 			}
 		}
 		all = append(all, found...)
@@ -74,21 +79,22 @@ func (s *Service) readReport(m *incoming) (r report.Report) {
 	return r
 }
 
-// atReturnPath is what a message to an email's return path says of the email's recipients.
+// atReturnPath is what a message to an email's return path says of the email's recipients at the destination that it was sent to
+// with this return path: who knows it has seen what was sent there, and may not speak for the others.
 func (s *Service) atReturnPath(m *incoming, p place, r *report.Report) (all []outcome) {
 	near := s.destined(p)
 	switch r.Kind {
 	case report.Complaint:
-		return s.complaint(p.report, near, r)
+		return complaint(p.report, near, r)
 	case report.Delivery:
 	default:
 		return nil
 	}
 	for i := range r.Recipients {
 		to := &r.Recipients[i]
-		address := match(p.report, near, to.Original, to.Final)
+		address := match(near, to.Original, to.Final)
 		if address == "" {
-			s.p.Log.Info("a report is about somebody whom the email was not sent to", "id", m.id, "email_id", p.report.ID,
+			s.p.Log.Info("a report is about somebody whom it proves nothing of", "id", m.id, "email_id", p.report.ID,
 				"recipient", bounded(to.Final, 320))
 			continue
 		}
@@ -118,16 +124,13 @@ func (s *Service) destined(p place) (near []string) {
 	return near
 }
 
-// match finds a recipient by what a report calls it; when only one can be meant it is that one, whatever it is called.
-func match(e *emails.Reported, near []string, names ...string) string {
+// match finds a recipient of those that a report can speak of by what the report calls it; when only one can be meant it is that
+// one, whatever it is called.
+func match(near []string, names ...string) string {
 	for _, name := range names {
-		if name == "" {
-			continue
-		}
-		for _, to := range e.To {
-			if strings.EqualFold(to.Address, name) {
-				return to.Address
-			}
+		i := slices.IndexFunc(near, func(address string) bool { return strings.EqualFold(address, name) })
+		if i >= 0 {
+			return near[i]
 		}
 	}
 	if len(near) == 1 {
@@ -136,9 +139,10 @@ func match(e *emails.Reported, near []string, names ...string) string {
 	return ""
 }
 
-// complaint is what an abuse report says of an email. Reports that a message is no spam, or about how it was authenticated, say nothing
-// of the recipient's will. Whom the message was written to does not count: another of its recipients may be who complains.
-func (s *Service) complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
+// complaint is what an abuse report says of those recipients of an email whom it can speak of. Reports that a message is no spam, or
+// about how it was authenticated, say nothing of the recipient's will. Whom the message was written to does not count: another of
+// its recipients may be who complains.
+func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
 	switch strings.ToLower(r.Feedback) {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
 		return nil
@@ -147,34 +151,31 @@ func (s *Service) complaint(e *emails.Reported, near []string, r *report.Report)
 	for _, to := range r.Recipients {
 		names = append(names, to.Original, to.Final)
 	}
-	address := match(e, near, names...)
+	address := match(near, names...)
 	if address == "" {
 		return nil
 	}
 	return []outcome{{e, address, events.EmailComplained, &events.Complaint{}}}
 }
 
-// atFeedback is what a message to an address for complaints says of an email: one whose return path stands in the report, or else
-// one that has the Message-ID.
+// atFeedback is what a message to an address for complaints says of an email, if it proves that it may. Whoever was in a
+// conversation knows Message-IDs, so these prove nothing. Two things do:
+//
+//   - the return path, or the value of [emails.FeedbackField], that the email was sent with to a destination. Both are signed, and
+//     who quotes one has seen what was sent there: the report can speak of the recipients at that destination, and of no others;
+//   - that it is signed by a provider whom the operator lists: such a report can speak of all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil
 	}
-	for _, local := range returnPaths(m.body()) {
-		emailID, ok := emails.ParseReturnPath(s.p.Keys, local)
-		if !ok {
-			continue
-		}
-		e, err := s.p.Emails.Reported(ctx, emailID)
-		if err == nil {
-			return s.complaint(&e, s.destined(place{report: &e, local: local}), r), nil
-		}
-		if missing(err) != unknown {
-			return nil, err
+	for _, text := range quoted(m.body(), r) {
+		e, near, err := s.proved(ctx, text)
+		if err != nil || e != nil {
+			return complaint(e, near, r), err
 		}
 	}
 	emailID, ok := emails.FromMessageID(r.MessageID)
-	if !ok {
+	if !ok || !s.fromProvider(m) {
 		return nil, nil
 	}
 	e, err := s.p.Emails.Reported(ctx, emailID)
@@ -184,24 +185,75 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	case err != nil:
 		return nil, nil
 	}
-	var near []string
-	if len(e.To) == 1 {
-		near = []string{e.To[0].Address}
+	var all []string
+	for _, to := range e.To {
+		all = append(all, to.Address)
 	}
-	return s.complaint(&e, near, r), nil
+	return complaint(&e, all, r), nil
 }
 
-// returnPath is how a return path may stand in a text, in any case: 42 characters of base32.
-var returnPath = regexp.MustCompile(`(?i)\bb-[a-z2-7]{42}\b`)
-
-// returnPaths are the texts at the beginning of a report that may be return paths of ours; the signature tells which are.
-func returnPaths(raw []byte) (all []string) {
-	const enough, beginning = 10, 1 << 20
-	raw = raw[:min(len(raw), beginning)]
-	for _, at := range returnPath.FindAllIndex(raw, enough) {
-		if text := strings.ToLower(string(raw[at[0]:at[1]])); !slices.Contains(all, text) {
-			all = append(all, text)
+// proved returns the email that a return path or a proof for complaints is of, and the recipients at its destination. The email is
+// nil when the text is neither.
+func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, near []string, err error) {
+	made := emails.ReturnPath
+	emailID, ok := emails.ParseReturnPath(s.p.Keys, text)
+	if !ok {
+		made = emails.Feedback
+		emailID, ok = emails.ParseFeedback(s.p.Keys, text)
+	}
+	if !ok {
+		return nil, nil, nil
+	}
+	found, err := s.p.Emails.Reported(ctx, emailID)
+	if err != nil {
+		if missing(err) == unknown {
+			err = nil
+		}
+		return nil, nil, err
+	}
+	for _, to := range found.To {
+		if made(s.p.Keys, emailID, to.Domain) == text {
+			near = append(near, to.Address)
 		}
 	}
+	return &found, near, nil
+}
+
+// fromProvider reports whether a message comes from a provider whom the operator lists: its one author is at the listed domain, or
+// is the listed address, and that domain signed it.
+func (s *Service) fromProvider(m *incoming) bool {
+	if m.auth == nil || len(m.parsed.From) != 1 {
+		return false
+	}
+	from := m.parsed.From[0]
+	listed := slices.ContainsFunc(s.c.Providers, func(p string) bool {
+		return strings.EqualFold(p, from.Domain) || strings.EqualFold(p, from.Addr())
+	})
+	return listed && slices.ContainsFunc(m.auth.DKIM, func(v authres.Verdict) bool {
+		return v.Result == "pass" && strings.EqualFold(v.Domain, from.Domain)
+	})
+}
+
+// proof is how a return path, or a proof for complaints, may stand in a text, in any case: 42 characters of base32.
+var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
+
+// quoted are the texts that may be proofs of ours, in lower case: of the header of the message that a report is about, and as they
+// stand at the report's beginning. The signature tells which are.
+func quoted(raw []byte, r *report.Report) (all []string) {
+	const enough, beginning = 10, 1 << 20
+	add := func(text []byte) {
+		for _, at := range proof.FindAllIndex(text, enough) {
+			if found := strings.ToLower(string(text[at[0]:at[1]])); len(all) < 2*enough && !slices.Contains(all, found) {
+				all = append(all, found)
+			}
+		}
+	}
+	for _, f := range r.Original {
+		if strings.EqualFold(f.Name, emails.FeedbackField) || strings.EqualFold(f.Name, "Return-Path") {
+			add([]byte(f.Value[:min(len(f.Value), 1000)]))
+		}
+	}
+	add([]byte(r.MailFrom))
+	add(raw[:min(len(raw), beginning)])
 	return all
 }

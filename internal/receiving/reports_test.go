@@ -5,10 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/receiving"
 )
 
 // returnTo is the address at which reports about an email to a destination arrive.
@@ -133,30 +138,45 @@ Content-Type: message/rfc822
 `
 }
 
+const fbl = "fbl@mx.postrider.test"
+
+// sent is the header with which an email went to a destination, as reports quote it. names are the fields that they show.
+func (w *world) sent(emailID, destination string, names ...string) string {
+	all := map[string]string{
+		"Return-Path":        "<" + w.returnTo(emailID, destination) + ">",
+		emails.FeedbackField: emails.Feedback(w.keys, emailID, destination),
+		"Message-ID":         "<" + emailID + "@acme.example>",
+	}
+	text := ""
+	for _, name := range names {
+		text += name + ": " + all[name] + "\n"
+	}
+	return text + "Subject: Hi\n\nHello.\n"
+}
+
+var complained = []events.Type{events.SuppressionAdded, events.EmailComplained}
+
 func TestComplaints(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		id := w.send(t, "ann@one.example", "bob@one.example", "carl@two.example")
 		single := w.send(t, "dora@one.example")
-		original := func(emailID string) string {
-			return "Message-ID: <" + emailID + "@acme.example>\nSubject: Hi\n\nHello.\n"
-		}
-		through := func(emailID, destination string) string {
-			return "Return-Path: <" + w.returnTo(emailID, destination) + ">\nSubject: Hi\n\nHello.\n"
-		}
-		complained := []events.Type{events.SuppressionAdded, events.EmailComplained}
+		quoted := strings.ReplaceAll(w.sent(single, "one.example", emails.FeedbackField), "-", "=2D")
 		for _, c := range []struct {
 			name, raw, to string
 			want          []events.Type
 			who           string
 		}{
-			{"by recipient and Message-ID", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", original(id)), "fbl@mx.postrider.test", complained, "ann@one.example"},
-			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", original(id)), "fbl@mx.postrider.test", nil, ""},
-			{"by the return path in it", arf("abuse", "", through(id, "two.example")), "fbl@mx.postrider.test", complained, "carl@two.example"},
-			{"by Message-ID of an email to one", arf("fraud", "", original(single)), "fbl@mx.postrider.test", complained, "dora@one.example"},
-			{"at the return path", arf("abuse", "Original-Rcpt-To: bob@one.example\n", "Subject: Hi\n\nx\n"), w.returnTo(id, "one.example"), complained, "bob@one.example"},
-			{"that it is no spam", arf("not-spam", "Original-Rcpt-To: <bob@one.example>\n", original(id)), "fbl@mx.postrider.test", []events.Type{events.EmailReceived}, ""},
-			{"about nobody's message", arf("abuse", "", "Message-ID: <x@y.example>\n\nx\n"), "fbl@mx.postrider.test", []events.Type{events.EmailReceived}, ""},
-			{"a letter", "Subject: Welcome to the loop\n\nHello.\n", "fbl@mx.postrider.test", []events.Type{events.EmailReceived}, ""},
+			{"by recipient and field", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", w.sent(id, "one.example", emails.FeedbackField)), fbl,
+				complained, "ann@one.example"},
+			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", w.sent(id, "one.example", emails.FeedbackField)), fbl, nil, ""},
+			{"by the return path in it", arf("abuse", "", w.sent(id, "two.example", "Return-Path")), fbl, complained, "carl@two.example"},
+			{"by a field that is encoded", strings.Replace(arf("fraud", "", quoted), "Content-Type: message/rfc822",
+				"Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable", 1), fbl, complained, "dora@one.example"},
+			{"at the return path", arf("abuse", "Original-Rcpt-To: bob@one.example\n", "Subject: Hi\n\nx\n"), w.returnTo(id, "one.example"),
+				complained, "bob@one.example"},
+			{"that it is no spam", arf("not-spam", "", w.sent(single, "one.example", "Return-Path")), fbl, []events.Type{events.EmailReceived}, ""},
+			{"about nobody's message", arf("abuse", "", "Message-ID: <x@y.example>\n\nx\n"), fbl, []events.Type{events.EmailReceived}, ""},
+			{"a letter", "Subject: Welcome to the loop\n\nHello.\n", fbl, []events.Type{events.EmailReceived}, ""},
 		} {
 			w.give(t, c.raw, c.to)
 			got := *w.heard.all
@@ -164,6 +184,114 @@ func TestComplaints(t *testing.T) {
 				t.Errorf("%s: events %v, want %v", c.name, types, c.want)
 			} else if c.who != "" && got[1].Recipient != c.who {
 				t.Errorf("%s: about %s, want %s", c.name, got[1].Recipient, c.who)
+			}
+		}
+	})
+}
+
+// Who knows the Message-ID, or what was sent to another destination, makes nobody be suppressed: the operator gets the report.
+func TestForgedReports(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		id := w.send(t, "ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")
+		single := w.send(t, "dora@one.example")
+		names := func(address string) string { return "Original-Rcpt-To: <" + address + ">\n" }
+		token := emails.Feedback(w.keys, id, "one.example")
+		bent := token[:len(token)-5] + map[bool]string{true: "b", false: "a"}[token[len(token)-5] == 'a'] + token[len(token)-4:]
+		operators := []events.Type{events.EmailReceived}
+		for name, c := range map[string]struct {
+			raw, to string
+			want    []events.Type
+		}{
+			"by Message-ID and recipient":        {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")), fbl, operators},
+			"by Message-ID of an email to one":   {arf("abuse", "", w.sent(single, "", "Message-ID")), fbl, operators},
+			"by the field of another host":       {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example", emails.FeedbackField)), fbl, operators},
+			"by the return path of another host": {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example", "Return-Path")), fbl, operators},
+			"by a bent field": {arf("abuse", names("ann@one.example"), emails.FeedbackField+": "+bent+
+				"\nMessage-ID: <"+id+"@acme.example>\n\nx\n"), fbl, operators},
+			"a complaint at another host's return path": {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")),
+				w.returnTo(id, "evil.example"), nil},
+			"a bounce at another host's return path": {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"),
+				w.returnTo(id, "evil.example"), nil},
+			"a delay at another host's return path": {dsn("delayed", "4.4.1", "bob@one.example", "later"), w.returnTo(id, "evil.example"), nil},
+			"a field for a return path":             {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"), "", nil},
+		} {
+			if c.to == "" {
+				if got := w.offer(t, "", token+"@send.acme.example"); got != "550 5.7.1" && got != "550 5.1.1" {
+					t.Errorf("%s: %s", name, got)
+				}
+				continue
+			}
+			w.give(t, c.raw, c.to)
+			if got := w.types(); !slices.Equal(got, c.want) {
+				t.Errorf("%s: events %v, want %v", name, got, c.want)
+			}
+		}
+		for _, address := range []string{"ann@one.example", "bob@one.example", "dora@one.example", "mallory@evil.example"} {
+			if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, address); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("%s is suppressed: %v", address, err)
+			}
+		}
+	})
+}
+
+// A provider whom the operator lists proves by its signature that it may speak of an email.
+func TestProviders(t *testing.T) {
+	key, err := dkim.GenerateEd25519()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := dkim.GenerateEd25519()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := map[string][]string{}
+	for _, domain := range []string{"arf.provider.example", "x.arf.provider.example", "mail.example", "evil.example"} {
+		records["s._domainkey."+domain] = []string{key.Record()}
+	}
+	each(t, func(t *testing.T, w *world) {
+		c, p := config(), w.parts
+		c.Providers = []string{"arf.provider.example", "staff@mail.example"}
+		p.Auth = authres.New("mx.postrider.test", resolve.NetForm{Resolver: resolve.Fake{TXTRecords: records}})
+		for name, one := range map[string]struct {
+			from, signed string
+			key          *dkim.Key
+			want         []events.Type
+		}{
+			"a domain":                {"feedback@arf.provider.example", "arf.provider.example", key, complained},
+			"an address":              {"Staff@mail.example", "mail.example", key, complained},
+			"another mailbox there":   {"mallory@mail.example", "mail.example", key, nil},
+			"a domain below":          {"feedback@x.arf.provider.example", "x.arf.provider.example", key, nil},
+			"signed by another":       {"feedback@arf.provider.example", "evil.example", key, nil},
+			"signed with another key": {"feedback@arf.provider.example", "arf.provider.example", other, nil},
+			"not signed":              {"feedback@arf.provider.example", "", nil, nil},
+			"two authors":             {"feedback@arf.provider.example, mallory@mail.example", "mail.example", key, nil},
+		} {
+			id := w.send(t, "ann@one.example", "bob@two.example")
+			raw := arf("abuse", "Original-Rcpt-To: <bob@two.example>\n", w.sent(id, "", "Message-ID"))
+			raw = crlf(strings.Replace(raw, "feedback@provider.example", one.from, 1))
+			if one.signed != "" {
+				fields, err := dkim.Sign([]byte(raw), time.Now(), dkim.Signer{Domain: one.signed, Selector: "s", Key: one.key})
+				if err != nil {
+					t.Fatal(err)
+				}
+				raw = string(fields) + raw
+			}
+			session, err := w.begin(t, receiving.New(c, p), "", fbl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := session.Data(t.Context(), strings.NewReader(raw)); err != nil {
+				t.Fatal(err)
+			}
+			want := one.want
+			if want == nil {
+				want = []events.Type{events.EmailReceived}
+			} else if _, err := w.suppressed.Remove(t.Context(), w.acme.TeamID, "bob@two.example"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			got := slices.DeleteFunc(w.types(), func(typ events.Type) bool { return typ == events.SuppressionRemoved })
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: events %v, want %v", name, got, want)
 			}
 		}
 	})

@@ -7,8 +7,8 @@
 // of the envelope decide who receives it. From, and whatever else names a sender, is read strictly and must be of one
 // verified domain: all readers see the sender that the signature speaks for. The message is sent octet by octet as it
 // came, but for what must be removed (Bcc, Return-Path, Authentication-Results, the fields that are options of ours)
-// and added (Received, and Date and Message-ID when they are missing; DKIM and the return path at delivery). It is
-// answered 250 only when the email is on disk.
+// and added (Received, and Date and Message-ID when they are missing; DKIM, the proof for complaints and the return
+// path at delivery). It is answered 250 only when the email is on disk.
 //
 // # Failure
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -52,8 +53,11 @@ func (n *node) listenSubmission() error {
 	if !n.has("submission") || n.port(portSubmit) != "" || n.port(portSubmits) != "" {
 		return nil
 	}
-	handler := submission.New(submission.Config{Hostname: c.Hostname, RateLimit: c.RateLimit, MaxSize: int64(c.AttachmentMax)},
-		submission.Parts{Teams: n.teams, Emails: n.emails, Limits: n.limits})
+	handler, err := submission.New(submission.Config{Hostname: c.Hostname, RateLimit: c.RateLimit, MaxSize: int64(c.AttachmentMax),
+		Spool: filepath.Join(c.DataDir, "spool")}, submission.Parts{Teams: n.teams, Emails: n.emails, Limits: n.limits})
+	if err != nil {
+		return err
+	}
 	o := smtpserver.Config{Auth: smtpserver.AuthOverTLS, MaxSize: int64(c.AttachmentMax), MaxRecipients: submission.MaxRecipients,
 		MaxConnections: c.SMTPSubmitConnections, MaxPerAddr: c.SMTPSubmitPerAddress}
 	if c.SMTPSubmitsListen != "" {

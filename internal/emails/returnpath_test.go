@@ -71,7 +71,9 @@ func TestFeedback(t *testing.T) {
 func TestHintsAreKeyed(t *testing.T) {
 	t.Parallel()
 	emailID := id.New()
-	hint := func(keys *keyring.Keyring, domain string) string { return emails.ReturnPath(keys, emailID, domain)[26:32] }
+	hint := func(keys *keyring.Keyring, domain string) string {
+		return emails.ReturnPath(keys, emailID, domain)[26:32]
+	}
 	same := 0
 	for i := range 100 {
 		if domain := fmt.Sprintf("d%d.example", i); hint(testKeys(t, 1), domain) == hint(testKeys(t, 2), domain) {

@@ -15,7 +15,9 @@ import (
 )
 
 // listen serves the world at a port of this machine until the test ends.
-func (w *world) listen(t *testing.T, c smtpserver.Config) string {
+func (w *world) listen(t *testing.T, c smtpserver.Config) string { return serveFor(t, c, w.Service) }
+
+func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -24,7 +26,7 @@ func (w *world) listen(t *testing.T, c smtpserver.Config) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := smtpserver.New(c, w.Service, slog.New(slog.DiscardHandler)).Serve(ctx, l); err != nil {
+		if err := smtpserver.New(c, h, slog.New(slog.DiscardHandler)).Serve(ctx, l); err != nil {
 			t.Error(err)
 		}
 	})

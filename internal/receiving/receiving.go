@@ -33,13 +33,12 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -89,8 +88,7 @@ type Parts struct {
 type Service struct {
 	c      Config
 	p      Parts
-	memory *semaphore.Weighted
-	budget int64
+	memory *fair.Pool // octets, shared among the networks that hand in and the teams that read
 }
 
 // New returns the service.
@@ -98,7 +96,7 @@ func New(c Config, p Parts) *Service {
 	if c.Memory == 0 {
 		c.Memory = memoryDefault
 	}
-	return &Service{c: c, p: p, memory: semaphore.NewWeighted(c.Memory), budget: c.Memory}
+	return &Service{c: c, p: p, memory: fair.New(c.Memory, fair.Greed)}
 }
 
 // Email is a received email.

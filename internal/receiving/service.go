@@ -77,7 +77,11 @@ func texts(p *message.Parsed, format string) (html, text *string) {
 // raw reads the raw message of an email whole. release gives back its memory.
 func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, release func(), err error) {
 	if e.blobKey != "" {
-		return s.load(ctx, e.blobKey, e.Size)
+		raw, release, err = s.load(ctx, e.blobKey, e.Size, "team "+e.TeamID)
+		if errors.Is(err, errNoMemory) {
+			err = fault.New(fault.Unavailable, "", "Too many large emails are being read. Try again in a moment.").Because(err)
+		}
+		return raw, release, err
 	}
 	raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
 	return raw, func() {}, err

@@ -67,7 +67,8 @@ func (c *session) Close() {}
 
 // Data takes the message. It is durable when there is no error.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
-	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, to: distinct(c.to), declared: c.size, at: time.Now()}
+	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinct(c.to), declared: c.size,
+		at: time.Now()}
 	m.trace = c.s.trace(m)
 	err := c.s.take(ctx, m, r)
 	if err == nil {

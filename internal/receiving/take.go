@@ -23,6 +23,7 @@ type incoming struct {
 	id       string
 	origin   Origin
 	client   netip.AddrPort
+	network  netip.Addr // the client's
 	to       []place
 	declared int64 // size by the client's word; 0 when it said nothing
 	at       time.Time
@@ -87,22 +88,29 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 		return err
 	}
 	m.blobKey, m.raw = key, nil
-	if m.raw, m.release, err = s.load(ctx, key, total); err != nil {
+	if m.raw, m.release, err = s.load(ctx, key, total, "network "+m.network.String()); err != nil {
 		s.drop(ctx, key)
 		m.blobKey = ""
+	}
+	if errors.Is(err, errNoMemory) {
+		return smtpserver.Refuse(451, "4.3.2", "Too many large messages at present; try again later")
 	}
 	return err
 }
 
-// load reads a blob of a known size once there is memory for working on it; release gives that back.
-func (s *Service) load(ctx context.Context, key string, size int64) (raw []byte, release func(), err error) {
-	weight := min(size*memoryFactor, s.budget)
+// errNoMemory says that there was no memory for a large message in time.
+var errNoMemory = errors.New("too many large messages are in memory")
+
+// load reads a blob of a known size once there is memory for working on it; release gives that back. owner is for whom: a
+// network or a team, of which none can use up all the memory.
+func (s *Service) load(ctx context.Context, key string, size int64, owner string) (raw []byte, release func(), err error) {
+	weight := size * memoryFactor
 	wait, cancel := context.WithTimeout(ctx, memoryWait)
 	defer cancel()
-	if err := s.memory.Acquire(wait, weight); err != nil {
-		return nil, func() {}, smtpserver.Refuse(451, "4.3.2", "Too many large messages at present; try again later")
+	if err := s.memory.Acquire(wait, owner, weight); err != nil {
+		return nil, func() {}, errNoMemory
 	}
-	release = func() { s.memory.Release(weight) }
+	release = func() { s.memory.Release(owner, weight) }
 	rc, err := s.p.Blobs.Get(ctx, key)
 	if err != nil {
 		release()

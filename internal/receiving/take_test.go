@@ -2,24 +2,32 @@ package receiving_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-smtp"
 
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/receiving"
 )
 
@@ -349,4 +357,59 @@ func TestMemory(t *testing.T) {
 	if n := len(w.list(t, w.acme.TeamID)); n != 5 {
 		t.Errorf("%d emails", n)
 	}
+}
+
+// A network whose large messages use up as much memory as it may leaves some to the others, and to teams that read.
+func TestNetworksShareMemory(t *testing.T) {
+	w := newWorld(t, dbtest.SQLite(t))
+	c, p := config(), w.parts
+	c.Memory = 8 << 20
+	judging := slow{make(chan string, 10), make(chan struct{})}
+	p.Auth = judging
+	addr := serveFor(t, smtpserver.Config{}, receiving.New(c, p))
+	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // it takes 1.5 MB while it is worked on
+	var all sync.WaitGroup
+	hand := func(from string) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		nc, err := d.Dial("tcp", addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		client := smtp.NewClient(nc)
+		defer client.Close()
+		if err := client.SendMail("jo@sender.example", []string{"a@in.acme.example"}, strings.NewReader(large)); err != nil {
+			t.Errorf("from %s: %v", from, err)
+		}
+	}
+	for i := range 6 {
+		all.Go(func() { hand(fmt.Sprintf("127.0.1.%d", i+1)) })
+	}
+	for range 4 { // More of them may not be worked on together.
+		<-judging.begun
+	}
+	all.Go(func() { hand("127.0.2.1") })
+	if from := <-judging.begun; from != "127.0.2.1" {
+		t.Errorf("a message from %s goes first", from)
+	}
+	close(judging.end)
+	all.Wait()
+	if n := len(w.list(t, w.acme.TeamID)); n != 7 {
+		t.Errorf("%d emails", n)
+	}
+}
+
+// slow is a checker that waits.
+type slow struct {
+	begun chan string // with the client's address
+	end   chan struct{}
+}
+
+func (s slow) Check(ctx context.Context, o authres.Origin, _ io.ReaderAt, _ int64) authres.Results {
+	s.begun <- o.Addr.String()
+	select {
+	case <-s.end:
+	case <-ctx.Done():
+	}
+	return authres.Results{DKIM: []authres.Verdict{{Result: "none"}}}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 }
 
 // read reads the message. A large one goes to a file as it comes, so that slow clients hold no memory; once it is whole it waits for a
-// place, so that many cannot fill the memory together. done gives the place back.
+// place, so that many cannot fill the memory together. Teams share the places. done gives the place back.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -53,24 +52,25 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	if _, err := text.ReadFrom(io.LimitReader(r, smallMessage)); err != nil || text.Len() < smallMessage {
 		return text.Bytes(), done, err
 	}
-	spool, err := os.CreateTemp("", "postrider-submission-")
+	spool, err := c.s.spool.file()
 	if err != nil {
 		return nil, done, fmt.Errorf("make a file for a large message: %w", err)
 	}
-	defer os.Remove(spool.Name())
 	defer spool.Close()
 	size, err := io.Copy(spool, io.MultiReader(&text, r))
 	if err != nil {
 		return nil, done, fmt.Errorf("take a large message: %w", err)
 	}
-	select {
-	case c.s.big <- struct{}{}:
-		done = func() { <-c.s.big }
-	case <-ctx.Done():
-		return nil, done, context.Cause(ctx)
-	case <-time.After(placeWait):
+	team := c.who.TeamID
+	wait, cancel := context.WithTimeout(ctx, placeWait)
+	defer cancel()
+	if err := c.s.big.Acquire(wait, team, 1); err != nil {
+		if ctx.Err() != nil {
+			return nil, done, err
+		}
 		return nil, done, smtpserver.Refuse(451, "4.3.2", "Too many large messages at the same time, try again later")
 	}
+	done = func() { c.s.big.Release(team, 1) }
 	raw = make([]byte, size)
 	if _, err := spool.ReadAt(raw, 0); err != nil {
 		return nil, done, fmt.Errorf("read a large message back: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,6 +43,7 @@ type house struct {
 	teams      *teams.Service
 	limits     *teams.Limiter
 	addr       string
+	spool      string // folder for large messages
 	team       teams.Team
 	keyID      string
 	token      string
@@ -100,8 +102,14 @@ func (h *house) listen() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s := submission.New(submission.Config{Hostname: "mx.test", RateLimit: 1000, MaxSize: maxSize}, submission.Parts{Teams: h.teams,
-		Emails: h.emails, Limits: h.limits})
+	if h.spool == "" {
+		h.spool = filepath.Join(h.t.TempDir(), "spool")
+	}
+	s, err := submission.New(submission.Config{Hostname: "mx.test", RateLimit: 1000, MaxSize: maxSize, Spool: h.spool},
+		submission.Parts{Teams: h.teams, Emails: h.emails, Limits: h.limits})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	server := smtpserver.New(smtpserver.Config{Hostname: "mx.test", Auth: smtpserver.AuthInClear, MaxSize: maxSize, MaxErrors: 100,
 		MaxRecipients: submission.MaxRecipients}, s, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -28,6 +28,7 @@ import (
 	"net/netip"
 
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
@@ -47,6 +48,7 @@ type Config struct {
 	Hostname  string // of this node, for trace fields
 	RateLimit int    // messages and requests a second of a team without a limit of its own; 0 is none
 	MaxSize   int64  // octets of a message
+	Spool     string // folder for large messages while they come in; the nodes of a machine may share it
 }
 
 // Parts are the rooms that submission stands on.
@@ -61,12 +63,17 @@ type Service struct {
 	c     Config
 	p     Parts
 	guess teams.Limiter // of wrong passwords, by address
-	big   chan struct{} // places for large messages
+	big   *fair.Pool    // places for large messages, shared among teams
+	spool spool
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
-	return &Service{c: c, p: p, big: make(chan struct{}, bigMessages)}
+// New returns the service. It makes the spool folder, and removes what a process that was killed left there.
+func New(c Config, p Parts) (*Service, error) {
+	spool, err := openSpool(c.Spool)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{c: c, p: p, big: fair.New(bigMessages, fair.Greed), spool: spool}, nil
 }
 
 // Open begins a conversation.

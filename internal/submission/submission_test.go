@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -343,31 +345,85 @@ func TestLargeMessage(t *testing.T) {
 	})
 }
 
+const head = "From: hello@acme.example\nTo: a@one.example\nSubject: Large\n\n"
+
+var large = head + strings.Repeat(strings.Repeat("x", 70)+"\n", 8000)
+
+// half begins a large message that is not at its end.
+func (h *house) half(token string) io.WriteCloser {
+	h.t.Helper()
+	c, err := h.client(token)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := c.Mail("x@elsewhere.example", nil); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := c.Rcpt("a@one.example", nil); err != nil {
+		h.t.Fatal(err)
+	}
+	w, err := c.Data()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, crlf(large)); err != nil {
+		h.t.Fatal(err)
+	}
+	return w
+}
+
 // Clients that are slow with large messages hold nobody up.
 func TestSlowLargeMessages(t *testing.T) {
 	h := newHouse(t, dbtest.SQLite(t))
-	head := "From: hello@acme.example\nTo: a@one.example\nSubject: Large\n\n"
-	large := head + strings.Repeat(strings.Repeat("x", 70)+"\n", 8000)
 	for range 12 {
-		c, err := h.client(h.token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Mail("x@elsewhere.example", nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Rcpt("a@one.example", nil); err != nil {
-			t.Fatal(err)
-		}
-		w, err := c.Data()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, crlf(large)); err != nil { // and nothing after it
-			t.Fatal(err)
-		}
+		h.half(h.token)
 	}
 	if _, err := h.submit(h.token, large, "b@one.example"); err != nil {
 		t.Errorf("behind slow clients: %v", err)
+	}
+}
+
+// Nothing of a message outlives the process: a file of a large one has no name, and what has one was left in the moment before
+// it lost it. Another node that begins on the same folder takes nothing from messages under way.
+func TestSpool(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	names := func() (all []string) {
+		entries, err := os.ReadDir(h.spool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			all = append(all, e.Name())
+		}
+		return all
+	}
+	if info, err := os.Stat(h.spool); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is %v, %v", info.Mode(), err)
+	}
+	under := h.half(h.token)
+	if got := names(); len(got) != 0 {
+		t.Errorf("a message under way has the name %q", got)
+	}
+	left := filepath.Join(h.spool, "message-1234")
+	if err := os.WriteFile(left, []byte(large), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(h.spool, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.listen() // a second node
+	if got := names(); len(got) != 0 {
+		t.Errorf("%q stay", got)
+	}
+	if info, err := os.Stat(h.spool); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is %v, %v", info.Mode(), err)
+	}
+	if err := under.Close(); err != nil {
+		t.Errorf("a message under way: %v", err)
+	}
+	h.mustSubmit(large, "b@one.example")
+	list, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10})
+	if err != nil || len(list) != 2 {
+		t.Errorf("%d emails, %v", len(list), err)
 	}
 }

@@ -46,10 +46,10 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/live"
@@ -98,7 +98,8 @@ type API struct {
 	routes chi.Router
 	ops    []op
 	guess  teams.Limiter // of requests with an unknown key, by address
-	bodies *semaphore.Weighted
+	begun  *fair.Pool    // octets of large bodies, see read
+	bodies *fair.Pool
 	doc    func() []byte
 	docs   func() ([]byte, error)
 }
@@ -112,7 +113,7 @@ func New(o Options) *API {
 		o.Limits = &teams.Limiter{}
 	}
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
-	a := &API{Options: o, bodies: semaphore.NewWeighted(bodiesMax)}
+	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	a.mount(a.operations())
 	return a

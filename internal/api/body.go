@@ -2,97 +2,18 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"mime"
-	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/fault"
 )
-
-const (
-	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
-	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
-	bodyCost    = 3         // octets of memory for one of a body: as it came, decoded, and on its way to the database
-	bodyIsLarge = 256 << 10 // smaller ones are not counted
-
-	bodyWait  = 10 * time.Second // for memory, before the client is asked to come again
-	bodyGrace = 15 * time.Second // for a large body, and bodyPace on top of it
-	bodyPace  = 256 << 10        // octets a second
-)
-
-// read reads the body within its limit. Large bodies wait until there is memory for them, which they keep until done is called,
-// and must come at a pace, so that nobody keeps that memory by sending slowly.
-func (a *API) read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
-	done = func() {}
-	n := r.ContentLength
-	switch {
-	case n == 0 || r.Body == nil:
-		return nil, done, nil
-	case n > a.BodyMax:
-		return nil, done, a.tooLarge()
-	}
-	src := http.MaxBytesReader(w, r.Body, a.BodyMax)
-	if n > 0 && n <= bodyIsLarge {
-		body = make([]byte, n)
-		_, err = io.ReadFull(src, body)
-		return body, done, a.brokenBody(err)
-	}
-	if n < 0 {
-		// Of a body in chunks the length is not known: it counts as large once it is.
-		body, err = io.ReadAll(io.LimitReader(src, bodyIsLarge))
-		if err != nil || len(body) < bodyIsLarge {
-			return body, done, a.brokenBody(err)
-		}
-		n = a.BodyMax
-	}
-	wait, cancel := context.WithTimeout(r.Context(), bodyWait)
-	defer cancel()
-	if err := a.bodies.Acquire(wait, n*bodyCost); err != nil {
-		return nil, done, fault.New(fault.Unavailable, "", "Too many large requests are being carried out. Try again in a moment.").Because(err)
-	}
-	body, err = readLarge(w, src, body, n, r.ContentLength > 0)
-	return body, func() { a.bodies.Release(n * bodyCost) }, a.brokenBody(err)
-}
-
-// readLarge reads the rest of a body of at most n octets, exactly so many when the length is known.
-func readLarge(w http.ResponseWriter, src io.Reader, head []byte, n int64, exact bool) ([]byte, error) {
-	// A writer without deadlines, as in tests, is read without.
-	rc := http.NewResponseController(w)
-	if rc.SetReadDeadline(time.Now().Add(bodyGrace+time.Duration(n/bodyPace)*time.Second)) == nil {
-		defer rc.SetReadDeadline(time.Time{})
-	}
-	if exact {
-		body := make([]byte, n)
-		_, err := io.ReadFull(src, body)
-		return body, err
-	}
-	b := bytes.NewBuffer(head)
-	_, err := b.ReadFrom(src)
-	return b.Bytes(), err
-}
-
-func (a *API) brokenBody(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return a.tooLarge()
-	}
-	return fault.New(fault.Malformed, "", "The request body could not be read to its end: it broke off or came too slowly.").Because(err)
-}
-
-func (a *API) tooLarge() error {
-	return fault.Invalidf("", "The request body is larger than %d bytes. Link to large files instead of attaching them.", a.BodyMax)
-}
 
 // lenient reads JSON as clients send it: what they repeat or misspell is not an error, unknown members are ignored, and null
 // is absent.

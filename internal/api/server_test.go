@@ -284,7 +284,7 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	if !f.bodies.TryAcquire(bodiesMax) {
+	if !f.bodies.TryAcquire("any", bodiesMax) || !f.begun.TryAcquire("any", begunMax) {
 		t.Error("memory of bodies is not given back")
 	}
 }
@@ -294,7 +294,7 @@ func TestTooManyLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
 		large := "POST /test\n\n" + `{"text":"` + strings.Repeat("x", bodyIsLarge) + `"}`
-		if err := f.bodies.Acquire(t.Context(), bodiesMax); err != nil {
+		if err := f.bodies.Acquire(t.Context(), "another", bodiesMax); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -305,7 +305,7 @@ func TestTooManyLargeBodies(t *testing.T) {
 		if w := f.do(t, "POST /test\n\n{\"text\":\"small\"}"); w.Body.String() != "5" {
 			t.Errorf("a small body: %d %s", w.Code, w.Body)
 		}
-		time.AfterFunc(bodyWait/2, func() { f.bodies.Release(bodiesMax) })
+		time.AfterFunc(bodyWait/2, func() { f.bodies.Release("another", bodiesMax) })
 		if w := f.do(t, large); w.Body.String() != strconv.Itoa(bodyIsLarge) {
 			t.Errorf("after waiting: %d %s", w.Code, w.Body)
 		}
@@ -325,42 +325,6 @@ func TestBodyBreaksOff(t *testing.T) {
 		"POST /test\nContent-Length: -\nTransfer-Encoding: chunked\n\n7\r\n{\"text\""} {
 		wantError(t, f.do(t, text), 400, "validation_error")
 	}
-}
-
-// A deadline is set on large bodies alone, grows with their size, and is lifted for what comes after.
-func TestLargeBodiesHaveADeadline(t *testing.T) {
-	t.Parallel()
-	f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
-	for _, n := range []int{10, bodyIsLarge + 1, 20 * bodyPace} {
-		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/test", strings.NewReader(`{"text":"`+strings.Repeat("x", n)+`"}`))
-		r.Header.Set("Authorization", "Bearer "+f.keys["full"])
-		start := time.Now()
-		f.ServeHTTP(w, r)
-		if w.Body.String() != strconv.Itoa(n) {
-			t.Errorf("%d: %s", n, w.Body)
-		}
-		if n <= bodyIsLarge {
-			if len(w.set) != 0 {
-				t.Errorf("%d octets: deadlines %v", n, w.set)
-			}
-			continue
-		}
-		want := bodyGrace + time.Duration(n/bodyPace)*time.Second
-		if len(w.set) != 2 || w.set[0].Sub(start) < want || w.set[0].Sub(start) > want+30*time.Second || !w.set[1].IsZero() {
-			t.Errorf("%d octets: deadlines %v, want one after %v and then none", n, w.set, want)
-		}
-	}
-}
-
-type deadlines struct {
-	*httptest.ResponseRecorder
-	set []time.Time
-}
-
-func (d *deadlines) SetReadDeadline(at time.Time) error {
-	d.set = append(d.set, at)
-	return nil
 }
 
 // Operations without input do not wait for a body.

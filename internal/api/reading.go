@@ -1,0 +1,183 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/postrider/postrider/internal/fair"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// What a body may take. Memory is taken for what comes, not for what is announced: nothing is counted up to bodyIsLarge; who has
+// sent that much gets memory for an eighth of the body, out of a pool of its own; who has sent the eighth gets memory for all of
+// it. Who waits for memory so never holds any of the pool that it waits for, and requests cannot block each other for ever. Teams
+// share both pools, and a body must come at a pace, or the request ends.
+const (
+	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
+	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
+	bodiesGreed = 3         // of a team for them: what stays free is room for another's largest body
+	bodyCost    = 3         // octets of memory for one of a body: as it came, decoded, and on its way to the database
+	begunMax    = 64 << 20  // and of those of which less than an eighth has come
+	bodyIsLarge = 256 << 10 // smaller ones are not counted
+	bodyEighth  = 8
+
+	bodyWait  = 10 * time.Second // for memory, before the client is asked to come again
+	bodyGrace = 15 * time.Second // for a body, and bodyPace on top of it for what has come
+	bodyPace  = 256 << 10        // octets a second
+	bodyPause = 10 * time.Second // between two pieces
+)
+
+// read reads the body within its limit. Large bodies wait until there is memory for them, which they keep until done is called.
+func (a *API) read(w *recorder, r *http.Request) (body []byte, done func(), err error) {
+	n := r.ContentLength
+	switch {
+	case n == 0 || r.Body == nil:
+		return nil, func() {}, nil
+	case n > a.BodyMax:
+		return nil, func() {}, a.tooLarge()
+	}
+	b := &incomingBody{a: a, team: w.principal.TeamID, known: n > 0, src: paced{r: http.MaxBytesReader(w, r.Body, a.BodyMax),
+		rc: http.NewResponseController(w), start: time.Now()}}
+	if !b.known {
+		n = a.BodyMax
+	}
+	if err = b.read(r.Context(), n); err == nil {
+		b.src.lift() // After an error the server reads on for a while, to find the next request, and must not do so for ever.
+	}
+	return b.octets, b.release, a.brokenBody(err)
+}
+
+// incomingBody is a body that is being read.
+type incomingBody struct {
+	a      *API
+	team   string
+	known  bool // the length is
+	src    paced
+	octets []byte
+	free   func() // gives back its memory; nil when it has none
+}
+
+// read reads a body of n octets, or of at most so many when the length is not known.
+func (b *incomingBody) read(ctx context.Context, n int64) error {
+	for _, step := range []struct {
+		size, cost int64
+		pool       *fair.Pool
+	}{{min(n, bodyIsLarge), 0, nil}, {n / bodyEighth, 1, b.a.begun}, {n, bodyCost, b.a.bodies}} {
+		if int64(len(b.octets)) >= step.size {
+			continue
+		}
+		if step.pool != nil {
+			if err := b.reserve(ctx, step.pool, step.size*step.cost); err != nil {
+				return err
+			}
+		}
+		if err := b.fill(int(step.size)); err != nil || b.src.ended {
+			return err
+		}
+	}
+	if b.known {
+		return nil
+	}
+	// As large as it may be: it must end here.
+	_, err := io.ReadFull(&b.src, make([]byte, 1))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// reserve takes memory for size octets in the place of what the body has. The client's clock stands still meanwhile.
+func (b *incomingBody) reserve(ctx context.Context, pool *fair.Pool, size int64) error {
+	began := time.Now()
+	wait, cancel := context.WithTimeout(ctx, bodyWait)
+	defer cancel()
+	if err := pool.Acquire(wait, b.team, size); err != nil {
+		return fault.New(fault.Unavailable, "", "Too many large requests are being carried out. Try again in a moment.").Because(err)
+	}
+	b.src.start = b.src.start.Add(time.Since(began))
+	b.release()
+	b.free = func() { pool.Release(b.team, size) }
+	return nil
+}
+
+// release gives the body's memory back.
+func (b *incomingBody) release() {
+	if free := b.free; free != nil {
+		b.free = nil
+		free()
+	}
+}
+
+// fill reads until there are size octets, or to the end of a body whose length is not known.
+func (b *incomingBody) fill(size int) error {
+	for len(b.octets) < size {
+		if len(b.octets) == cap(b.octets) {
+			next := size
+			if !b.known {
+				next = min(max(2*cap(b.octets), 4<<10), size)
+			}
+			b.octets = append(make([]byte, 0, next), b.octets...)
+		}
+		n, err := b.src.Read(b.octets[len(b.octets):min(cap(b.octets), size)])
+		b.octets = b.octets[:len(b.octets)+n]
+		switch {
+		case errors.Is(err, io.EOF) && !b.known:
+			b.src.ended = true
+			return nil
+		case errors.Is(err, io.EOF) && len(b.octets) < size:
+			return io.ErrUnexpectedEOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		}
+	}
+	return nil
+}
+
+// paced is a body that must come at a pace: a client may pause, and may be slow, but neither for long. Where the connection has no
+// deadlines, as in tests, there is no pace.
+type paced struct {
+	r     io.Reader
+	rc    *http.ResponseController
+	start time.Time
+	count int64
+	set   time.Time // the deadline
+	ended bool
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	until := time.Now().Add(bodyPause)
+	if whole := p.start.Add(bodyGrace + time.Duration(p.count)*time.Second/bodyPace); whole.Before(until) {
+		until = whole
+	}
+	if until.Sub(p.set) > time.Second { // Not for each of many small pieces.
+		p.rc.SetReadDeadline(until)
+		p.set = until
+	}
+	n, err := p.r.Read(b)
+	p.count += int64(n)
+	return n, err
+}
+
+// lift takes the deadline off, for what comes next on the connection.
+func (p *paced) lift() { p.rc.SetReadDeadline(time.Time{}) }
+
+func (a *API) brokenBody(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return a.tooLarge()
+	}
+	return fault.New(fault.Malformed, "", "The request body could not be read to its end: it broke off or came too slowly.").Because(err)
+}
+
+func (a *API) tooLarge() error {
+	return fault.Invalidf("", "The request body is larger than %d bytes. Link to large files instead of attaching them.", a.BodyMax)
+}

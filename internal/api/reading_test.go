@@ -1,0 +1,209 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/fair"
+)
+
+// pipes is a listener of connections in memory, on which a synctest bubble's clock counts.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Memory for four bodies of 4 MB, and for eight beginnings of them.
+const (
+	begunTest  = 4 << 20
+	bodiesTest = 16 << 20 * bodyCost
+)
+
+// pipeServer serves an office in memory.
+type pipeServer struct {
+	*office
+	p *pipes
+}
+
+func newPipeServer(t *testing.T) (*pipeServer, func()) {
+	f := newRoute(t, Options{BodyMax: 8 << 20}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
+	f.begun, f.bodies = fair.New(begunTest, fair.Greed), fair.New(bodiesTest, bodiesGreed)
+	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil}
+	go server.Serve(p)
+	return &pipeServer{f, p}, func() {
+		server.Close()
+		time.Sleep(time.Second) // The server lingers over connections that it closes.
+	}
+}
+
+// begin sends the head of a request, and its body in pieces with pauses after each, until it stops or the connection is closed.
+// Only so many octets of it are sent.
+func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.Duration) net.Conn {
+	here, there := net.Pipe()
+	s.p.conns <- there
+	go func() {
+		fmt.Fprintf(here, "POST /test HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n",
+			s.keys[key], len(body))
+		for rest := body[:sent]; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
+			if _, err := here.Write(rest[:min(piece, len(rest))]); err != nil {
+				return
+			}
+			time.Sleep(pause)
+		}
+	}()
+	return here
+}
+
+// text is a body of so many octets.
+func text(n int) []byte {
+	const frame = len(`{"text":""}`)
+	return []byte(`{"text":"` + strings.Repeat("x", n-frame) + `"}`)
+}
+
+// answer is the status and the body of a response.
+func answer(c net.Conn) (int, string, error) {
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return r.StatusCode, string(b), err
+}
+
+// Requests that announce large bodies and send little keep no memory from others, nor from other requests of their team, and end
+// soon.
+func TestAnnouncedBodies(t *testing.T) {
+	const length = 4 << 20
+	body := text(length)
+	for _, c := range []struct {
+		sent int  // octets
+		own  bool // the team itself has memory left
+	}{{1, true}, {bodyIsLarge + 1, false}, {length/bodyEighth + 1, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, stop := newPipeServer(t)
+			defer stop()
+			start := time.Now()
+			var ended sync.WaitGroup
+			for range 20 {
+				hostile := s.begin("full", body, c.sent, c.sent, 0)
+				ended.Go(func() {
+					defer hostile.Close()
+					if status, said, err := answer(hostile); status != 400 && status != 503 {
+						t.Errorf("after %v: %d %s %v", time.Since(start), status, said, err)
+					}
+				})
+			}
+			synctest.Wait()
+			keys := []string{"other"}
+			if c.own {
+				keys = append(keys, "full")
+			}
+			for _, key := range keys {
+				nc := s.begin(key, body, length, length, 0)
+				status, said, err := answer(nc)
+				if want := strconv.Itoa(length - len(`{"text":""}`)); said != want || status != 200 {
+					t.Errorf("%d octets sent: %s: %d %s %v, want %s", c.sent, key, status, said, err, want)
+				}
+				if waited := time.Since(start); waited != 0 {
+					t.Errorf("%d octets sent: %s waited %v", c.sent, key, waited)
+				}
+				nc.Close()
+			}
+			ended.Wait()
+			if took := time.Since(start); took > 3*bodyPause {
+				t.Errorf("%d octets sent: the last ends after %v", c.sent, took)
+			}
+			stop()
+			synctest.Wait()
+			if !s.bodies.TryAcquire("any", bodiesTest) || !s.begun.TryAcquire("any", begunTest) {
+				t.Error("memory of bodies is not given back")
+			}
+		})
+	}
+}
+
+// A body that drips is cut off, small or large; one that comes at the pace is not.
+func TestPaceOfBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newPipeServer(t)
+		defer func() {
+			stop()
+			time.Sleep(2 * time.Minute) // The clients look now and then whether they may go on.
+		}()
+		drip := func(length, piece int, every time.Duration) (status int, took time.Duration) {
+			start := time.Now()
+			nc := s.begin("full", text(length), length, piece, every)
+			defer nc.Close()
+			status, _, _ = answer(nc)
+			return status, time.Since(start)
+		}
+		for _, c := range []struct {
+			length, piece int
+			every         time.Duration
+			status        int
+			least, most   time.Duration
+		}{
+			{100_000, 1, time.Second, 400, bodyGrace, bodyGrace + time.Second},
+			{100_000, 1, time.Minute, 400, bodyPause, bodyPause},
+			{8 << 20, bodyPace / 2, time.Second, 400, 20 * time.Second, 32 * time.Second},
+			{8 << 20, bodyPace, time.Second, 200, 31 * time.Second, 31 * time.Second},
+			{100_000, 20_000, 2 * time.Second, 200, 8 * time.Second, 8 * time.Second},
+		} {
+			if status, took := drip(c.length, c.piece, c.every); status != c.status || took < c.least || took > c.most {
+				t.Errorf("%d octets in pieces of %d every %v: %d after %v, want %d after %v to %v", c.length, c.piece, c.every, status, took,
+					c.status, c.least, c.most)
+			}
+		}
+	})
+}
+
+// The deadline is lifted for what comes after a body.
+func TestDeadlineOfBodiesIsLifted(t *testing.T) {
+	t.Parallel()
+	f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
+	for _, n := range []int{100, bodyIsLarge + 1, 20 * bodyPace} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/test", strings.NewReader(string(text(n))))
+		r.Header.Set("Authorization", "Bearer "+f.keys["full"])
+		f.ServeHTTP(w, r)
+		if w.Code != 200 || len(w.set) < 2 || w.set[0].IsZero() || !w.set[len(w.set)-1].IsZero() {
+			t.Errorf("%d octets: %d, deadlines %v", n, w.Code, w.set)
+		}
+	}
+}
+
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}

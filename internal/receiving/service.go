@@ -42,11 +42,11 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 	if err != nil {
 		return e, Content{}, err
 	}
-	raw, release, err := s.raw(ctx, &e)
+	raw, memory, err := s.raw(ctx, &e)
 	if err != nil {
 		return e, Content{}, err
 	}
-	defer release()
+	defer memory.shrink(0)
 	return e, s.content(e.ID, raw, format), nil
 }
 
@@ -74,17 +74,17 @@ func texts(p *message.Parsed, format string) (html, text *string) {
 	return html, text
 }
 
-// raw reads the raw message of an email whole. release gives back its memory.
-func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, release func(), err error) {
-	if e.blobKey != "" {
-		raw, release, err = s.load(ctx, e.blobKey, e.Size, "team "+e.TeamID)
-		if errors.Is(err, errNoMemory) {
-			err = fault.New(fault.Unavailable, "", "Too many large emails are being read. Try again in a moment.").Because(err)
-		}
-		return raw, release, err
+// raw reads the raw message of an email whole. Whoever asked gives its memory back.
+func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserved, err error) {
+	if e.blobKey == "" {
+		raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
+		return raw, nil, err
 	}
-	raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
-	return raw, func() {}, err
+	raw, memory, err = s.load(ctx, e.blobKey, e.Size, "team "+e.TeamID)
+	if errors.Is(err, errNoMemory) {
+		err = fault.New(fault.Unavailable, "", "Too many large emails are being read. Try again in a moment.").Because(err)
+	}
+	return raw, memory, err
 }
 
 // Files returns a page of an email's attachments, in their order in the message. Ids are made in that order too.
@@ -162,18 +162,19 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	if i < 0 {
 		return Download{}, fault.NotFoundf("Attachment not found")
 	}
-	raw, release, err := s.raw(ctx, &e)
+	raw, memory, err := s.raw(ctx, &e)
 	if err != nil {
 		return Download{}, err
 	}
-	defer release() // What follows is small beside the reading, or as large as the attachment alone.
 	files := s.parse(e.ID, raw).Files
 	if i >= len(files) {
+		memory.shrink(0)
 		return Download{}, fmt.Errorf("attachment %d of received email %s is not in its raw message", i, e.ID)
 	}
 	f := e.Files[i]
 	content := files[i].Content
-	return Download{f.Filename, f.ContentType, int64(len(content)), io.NopCloser(bytes.NewReader(content))}, nil
+	memory.shrink(e.Size) // The content is no larger, or is part of the message; whoever has the link may take it slowly.
+	return Download{f.Filename, f.ContentType, int64(len(content)), held{bytes.NewReader(content), memory}}, nil
 }
 
 // OpenRaw opens the raw message that a token of RawURL stands for.

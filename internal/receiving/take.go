@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -31,7 +30,7 @@ type incoming struct {
 
 	raw     []byte // whole, trace first
 	blobKey string // where raw lies too, when it is large
-	release func() // gives back its memory
+	memory  *reserved
 
 	parsed *message.Parsed
 	auth   *authres.Results
@@ -43,8 +42,7 @@ func (m *incoming) body() []byte { return m.raw[len(m.trace):] }
 
 // take reads a message, judges it, and stores what comes of it.
 func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
-	m.release = func() {}
-	defer func() { m.release() }()
+	defer func() { m.memory.shrink(0) }()
 	if err := s.read(ctx, m, r); err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 		return err
 	}
 	m.blobKey, m.raw = key, nil
-	if m.raw, m.release, err = s.load(ctx, key, total, "network "+m.network.String()); err != nil {
+	if m.raw, m.memory, err = s.load(ctx, key, total, "network "+m.network.String()); err != nil {
 		s.drop(ctx, key)
 		m.blobKey = ""
 	}
@@ -96,33 +94,6 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 		return smtpserver.Refuse(451, "4.3.2", "Too many large messages at present; try again later")
 	}
 	return err
-}
-
-// errNoMemory says that there was no memory for a large message in time.
-var errNoMemory = errors.New("too many large messages are in memory")
-
-// load reads a blob of a known size once there is memory for working on it; release gives that back. owner is for whom: a
-// network or a team, of which none can use up all the memory.
-func (s *Service) load(ctx context.Context, key string, size int64, owner string) (raw []byte, release func(), err error) {
-	weight := size * memoryFactor
-	wait, cancel := context.WithTimeout(ctx, memoryWait)
-	defer cancel()
-	if err := s.memory.Acquire(wait, owner, weight); err != nil {
-		return nil, func() {}, errNoMemory
-	}
-	release = func() { s.memory.Release(owner, weight) }
-	rc, err := s.p.Blobs.Get(ctx, key)
-	if err != nil {
-		release()
-		return nil, func() {}, err
-	}
-	defer rc.Close()
-	raw = make([]byte, size)
-	if _, err := io.ReadFull(rc, raw); err != nil {
-		release()
-		return nil, func() {}, fmt.Errorf("read raw message %s: %w", key, err)
-	}
-	return raw, release, nil
 }
 
 // drop removes a blob that no row names, if there is one. If that fails the sweep does it.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/emersion/go-smtp"
@@ -25,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
@@ -412,4 +414,51 @@ func (s slow) Check(ctx context.Context, o authres.Origin, _ io.ReaderAt, _ int6
 	case <-ctx.Done():
 	}
 	return authres.Results{DKIM: []authres.Verdict{{Result: "none"}}}
+}
+
+// Whoever has a link may take an attachment as slowly as they like: what they hold is their team's memory, and not all.
+func TestSlowDownloadsShareMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dbtest.SQLite(t))
+		c := config()
+		c.Memory = 8 << 20
+		s := receiving.New(c, w.parts)
+		file := "MIME-Version: 1.0\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename=a\n\n" +
+			strings.Repeat("x\n", 1<<20/3)
+		w.give(t, file, "a@in.acme.example", "b@other.example")
+		open := func(teamID string) (receiving.Download, error) {
+			e := w.list(t, teamID)[0]
+			link, _ := s.FileURL(teamID, e.ID, e.Files[0].ID, time.Now())
+			return s.OpenFile(t.Context(), token(link))
+		}
+		var all []receiving.Download
+		for {
+			d, err := open(w.acme.TeamID)
+			if err != nil {
+				if fault.KindOf(err) != fault.Unavailable {
+					t.Error(err)
+				}
+				break
+			}
+			all = append(all, d)
+		}
+		if n := len(all); n < 2 || n > 7 {
+			t.Errorf("%d downloads of a megabyte at a time out of 8 MB", n)
+		}
+		start := time.Now()
+		d, err := open(w.other.ID)
+		if err != nil || time.Since(start) != 0 {
+			t.Fatalf("another team waits %v, %v", time.Since(start), err)
+		}
+		all = append(all, d)
+		for _, d := range all {
+			read(t, d)
+		}
+		for range 20 {
+			if d, err = open(w.acme.TeamID); err != nil {
+				t.Fatal(err)
+			}
+			read(t, d)
+		}
+	})
 }

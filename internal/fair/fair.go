@@ -119,6 +119,13 @@ func (p *Pool) Room(owner string) int64 {
 	return room
 }
 
+// Held returns how many places an owner has.
+func (p *Pool) Held(owner string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[owner]
+}
+
 // may says whether the rule lets an owner take n more.
 func (p *Pool) may(owner string, n int64) bool {
 	held := p.held[owner]

@@ -38,7 +38,18 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	d.First = j.Attempt == 1
-	destination := s.group(j.Lane)
+	// Room for the email is taken before any of it is read.
+	size := d.Size
+	if size == 0 {
+		size, err = s.p.Emails.Size(ctx, d.EmailID)
+	}
+	if err == nil {
+		size, err = s.room(ctx, j.TeamID, size)
+	}
+	if err != nil && !errors.Is(err, emails.ErrGone) {
+		return err
+	}
+	defer func() { s.memory.Release(j.TeamID, size) }()
 	o, err := s.p.Emails.Outgoing(ctx, d)
 	if errors.Is(err, emails.ErrGone) || err == nil && (len(o.To) == 0 || o.LastEvent == emails.Canceled) {
 		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
@@ -51,27 +62,79 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		_, err := s.record(ctx, t, simulate(o.To))
 		return err
 	}
-	size := min(o.Size(), memory)
-	if err := s.memory.Acquire(ctx, size); err != nil {
+	from, err := s.p.Domains.Signing(ctx, o.DomainID)
+	if fault.KindOf(err) == fault.NotFound {
+		return s.fail(ctx, t, reasonNoDomain)
+	}
+	if err != nil {
 		return err
 	}
-	defer s.memory.Release(size)
-	msg, from, err := s.prepare(ctx, o)
-	switch {
-	case err == nil:
-	case fault.KindOf(err) == fault.NotFound:
-		return s.fail(ctx, t, reasonNoDomain)
-	case fault.KindOf(err) == fault.Invalid:
+	r := &route{team: j.TeamID}
+	if s.c.Transport != Capture {
+		out, ok, err := s.way(ctx, t, r, from.TLS)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			_, err := s.record(ctx, t, out)
+			return err
+		}
+	}
+	msg, err := s.prepare(ctx, o, from)
+	if fault.KindOf(err) == fault.Invalid {
 		s.p.Log.Warn("an email cannot be made into a message and fails", "email", o.ID, "team", o.TeamID, "error", err)
 		return s.fail(ctx, t, reasonInvalid)
-	default:
+	}
+	if err != nil {
 		return err
 	}
-	return s.hand(ctx, t, destination, from, msg)
+	o.Forget()
+	size = s.keep(j.TeamID, size, msg)
+	return s.hand(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
+// room waits until a team may have so much memory, and returns how much it took.
+func (s *Service) room(ctx context.Context, team string, size int64) (int64, error) {
+	size = min(size, memory)
+	if err := s.memory.Acquire(ctx, team, size); err != nil {
+		return 0, err
+	}
+	return size, nil
+}
+
+// keep gives back what composing a message took beyond the message, where it matters, and returns what is left.
+func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
+	left := int64(0)
+	for _, part := range msg {
+		left += int64(len(part))
+	}
+	if size-left < 1<<20 {
+		return size
+	}
+	s.memory.Release(team, size-left)
+	return left
+}
+
+// way finds the hosts of a try. ok is false when none can be asked at present; then the outcome says why.
+func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, planMax)
+	defer cancel()
+	if r.hops, err = s.plan(limited, t.d.Domain, tls); err != nil {
+		if ctx.Err() != nil {
+			return out, false, context.Cause(ctx)
+		}
+		a := unplanned(err)
+		return outcome{answers: repeat(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
+	}
+	out, silent := s.silence(r, len(t.o.To))
+	return out, !silent, nil
+}
+
+// errLate says that a job waited so long for its turn that its lease might end in the middle of a conversation.
+var errLate = errors.New("no connection came free in time")
+
 // hand gives a message to the transport and records what came of it.
-func (s *Service) hand(ctx context.Context, t *try, destination string, from domains.Signing, msg [][]byte) error {
+func (s *Service) hand(ctx context.Context, t *try, r *route, destination string, from domains.Signing, msg [][]byte) error {
 	host := from.ReturnPathHost
 	if host == "" {
 		host = s.c.Hostname
@@ -87,62 +150,82 @@ func (s *Service) hand(ctx context.Context, t *try, destination string, from dom
 		_, err = s.record(ctx, t, out)
 		return err
 	}
-	// A place is for talking alone: while one message is signed, or waits for the disk, others use the connections.
-	leave, err := s.shape.enter(ctx, destination)
-	if err != nil {
-		return err
-	}
-	t.started = db.Now()
-	out, err := s.talk(ctx, t.d.Domain, env, from.TLS, msg)
-	leave()
-	if err != nil {
-		return err
+	for {
+		news, err := s.seated(ctx, t, r, destination, env, msg)
+		if err != nil {
+			return err
+		}
+		if news == nil {
+			break
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	took := time.Since(t.started)
-	verdicts, err := s.record(ctx, t, out)
+	verdicts, err := s.record(ctx, t, r.out)
 	s.shape.heard(destination, verdicts, took, time.Now())
 	return err
 }
 
-// prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the rest of
-// the program must not wait behind signatures.
-func (s *Service) prepare(ctx context.Context, o *emails.Outgoing) (msg [][]byte, from domains.Signing, err error) {
-	if from, err = s.p.Domains.Signing(ctx, o.DomainID); err != nil {
-		return nil, from, err
+// seated is talk with all that a conversation needs: a seat, of which every team has its share, and then a place at the
+// destination, for which teams have turns. Nobody who has a place waits for anything but the host, so that no team holds
+// another up at a destination because of what it does elsewhere. While a message is signed, or waits for the disk or
+// for others' news of a host, the connections are for others to use.
+func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope, msg [][]byte) (
+	news <-chan struct{}, err error) {
+	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
+		return nil, err
 	}
-	if err := take(ctx, s.preparing); err != nil {
-		return nil, from, err
-	}
-	defer func() { <-s.preparing }()
-	body, err := s.p.Emails.Compose(ctx, o)
+	defer s.pool.seats.Release(r.team, 1)
+	at, err := s.shape.enter(ctx, destination, r.team)
 	if err != nil {
-		return nil, from, err
+		return nil, err
 	}
-	if s.c.Unsigned {
-		return [][]byte{body}, from, nil
+	defer func() { at.leave(news == nil) }()
+	if until, ok := ctx.Deadline(); ok && time.Until(until) < talkMax {
+		return nil, errLate
 	}
-	if err := take(ctx, s.signing); err != nil {
-		return nil, from, err
+	if r.next == 0 {
+		t.started = db.Now()
+		s.prefer(r.hops)
 	}
-	header, err := dkim.Sign(body, time.Now(), from.Signers...)
-	<-s.signing
-	switch {
-	case errors.Is(err, dkim.ErrBadHeader), errors.Is(err, dkim.ErrNoFrom):
-		return nil, from, fault.Invalidf("", "The email cannot be signed: %s", err).Because(err)
-	case err != nil:
-		return nil, from, fmt.Errorf("sign email %s: %w", o.ID, err)
-	}
-	return [][]byte{header, body}, from, nil
+	return s.talk(ctx, r, env, msg)
 }
 
-// take waits for a place.
-func take(ctx context.Context, places chan struct{}) error {
-	select {
-	case places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the rest of
+// the program must not wait behind signatures. Teams have turns at both, as one's messages may be a thousand times as large
+// as another's.
+func (s *Service) prepare(ctx context.Context, o *emails.Outgoing, from domains.Signing) (msg [][]byte, err error) {
+	if err := s.preparing.Enter(ctx, o.TeamID); err != nil {
+		return nil, err
 	}
+	defer s.preparing.Leave(o.TeamID)
+	body, err := s.p.Emails.Compose(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if s.c.Unsigned {
+		return [][]byte{body}, nil
+	}
+	header, err := s.sign(ctx, o.TeamID, body, from)
+	switch {
+	case errors.Is(err, dkim.ErrBadHeader), errors.Is(err, dkim.ErrNoFrom):
+		return nil, fault.Invalidf("", "The email cannot be signed: %s", err).Because(err)
+	case err != nil:
+		return nil, fmt.Errorf("sign email %s: %w", o.ID, err)
+	}
+	return [][]byte{header, body}, nil
+}
+
+func (s *Service) sign(ctx context.Context, team string, body []byte, from domains.Signing) ([]byte, error) {
+	if err := s.signing.Enter(ctx, team); err != nil {
+		return nil, err
+	}
+	defer s.signing.Leave(team)
+	return dkim.Sign(body, time.Now(), from.Signers...)
 }
 
 // fail ends an email that cannot be delivered at all, for a reason of ours. Recipients at other destinations have jobs

@@ -19,9 +19,15 @@
 // Temporary refusals, and hosts that cannot be reached, are tried again by the schedule; after its last wait the email
 // bounces as transient, which suppresses nobody. Only refusals that are the recipient's own and will last suppress; those
 // for our address, reputation, content or size never do. A host that asks for less gets less: its lane is paused and
-// narrowed (shaper), and widens again slowly. An address that cannot be reached is remembered for a moment, so that mail
-// to a dead host does not hold up other mail. A failure of the database is an error of the job and comes back by the
-// job's own schedule; it is never a bounce.
+// narrowed (shaper), and widens again slowly. An address that does not answer is remembered for all destinations that
+// lead to it, and left alone for longer each time (hosts). A failure of the database is an error of the job and comes
+// back by the job's own schedule; it is never a bounce.
+//
+// # Teams
+//
+// No team's mail waits for what another team's hosts do. Teams share memory and seats, which are connections, as package
+// fair says, and have turns at composing, signing, and at a destination. A job takes them in that order and holds
+// nothing that another team may wait for while it waits for its own team's share: a destination's place comes last.
 //
 // # What it does not do
 //
@@ -38,13 +44,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -92,12 +97,16 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is how many octets of messages may be in hand at once. One that is larger by itself goes alone.
-	memory = 256 << 20
-	// lease is longer than the longest wait in a conversation, the ten minutes for the answer to a message.
-	lease = 15 * time.Minute
-	// talkMax leaves time to record what came of it before the lease ends.
+	// memory is how many octets of messages may be in hand at once. One that is larger by itself goes alone. A team may
+	// have as much as stays free, which is room enough for another's largest email.
+	memory      = 256 << 20
+	memoryGreed = 1
+	// lease is for the waits before a conversation and the conversation: a job that has begun to talk should never lose it.
+	lease = 30 * time.Minute
+	// talkMax is longer than the longest wait in a conversation, the ten minutes for the answer to a message.
 	talkMax = 13 * time.Minute
+	// planMax bounds the look-ups for one try.
+	planMax = 2 * time.Minute
 	// ahead is how many jobs of a fast destination are in hand for each connection: while one message is on its way, others
 	// are composed and signed, and outcomes are written. A destination that is not fast gets one each, so that what waits
 	// for it holds little memory.
@@ -126,9 +135,9 @@ type Service struct {
 	shape     *shaper
 	outbox    *outbox
 	guard     *netguard.Guard
-	memory    *semaphore.Weighted
-	preparing chan struct{}
-	signing   chan struct{}
+	memory    *fair.Pool // octets
+	preparing *fair.Turns
+	signing   *fair.Turns
 	ipv6      atomic.Int64 // when IPv6 was last looked for, in seconds, negative when there was none
 }
 
@@ -158,10 +167,14 @@ func New(c Config, p Parts) *Service {
 	if c.AllowPrivate {
 		o.AllowPrefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
-	return &Service{c: c, p: p, pool: newPool(c.MaxConnections, c.ConnectionMessages), hosts: newHosts(),
+	known := newHosts()
+	if c.Transport == Relay {
+		known.silentMax = silentFor // All mail waits for the relay, and no other host is any better.
+	}
+	return &Service{c: c, p: p, pool: newPool(c.MaxConnections, c.ConnectionMessages), hosts: known,
 		shape: newShaper(c.LaneConnections, c.LaneRate), outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
-		memory:    semaphore.NewWeighted(memory),
-		preparing: make(chan struct{}, c.Workers), signing: make(chan struct{}, c.Signers)}
+		memory: fair.New(memory, memoryGreed), preparing: fair.NewTurns(c.Workers, c.Workers/8),
+		signing: fair.NewTurns(c.Signers, 0)}
 }
 
 // Kind is how delivery jobs are worked. All lanes to one destination share its limits; through a relay there is only one

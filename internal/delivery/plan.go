@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/postrider/postrider/internal/domains"
@@ -149,7 +148,7 @@ func (s *Service) prefer(hops []hop) {
 		if !s.pool.has(h.key()) {
 			n++
 		}
-		if _, dead := s.hosts.failed(h.addr, now); dead {
+		if s.hosts.failed(h.addr, now) {
 			n += 1 << 20
 		}
 		rank[h.addr] = n
@@ -188,73 +187,4 @@ func hostOf(addr string) string {
 		return addr
 	}
 	return host
-}
-
-const (
-	deadFor   = 5 * time.Minute  // that an address that failed stands behind others
-	silentFor = 20 * time.Second // that it is not tried at all, so that mail to it does not wait for it each time
-	plainFor  = time.Hour        // that a host's broken TLS is remembered
-	hostsKept = 10_000
-)
-
-// hosts remembers what is wrong with addresses.
-type hosts struct {
-	silent time.Duration
-
-	mu    sync.Mutex
-	dead  map[string]failure
-	plain map[string]time.Time // addresses whose TLS handshake fails, and until when that is believed
-}
-
-// failure is why an address could not be reached, and when.
-type failure struct {
-	at  time.Time
-	why answer
-}
-
-func newHosts() *hosts {
-	return &hosts{silent: silentFor, dead: map[string]failure{}, plain: map[string]time.Time{}}
-}
-
-// failed returns the last failure of an address, unless that is long ago.
-func (h *hosts) failed(addr string, now time.Time) (failure, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f, ok := h.dead[addr]
-	if ok && now.Sub(f.at) > deadFor {
-		delete(h.dead, addr)
-		ok = false
-	}
-	return f, ok
-}
-
-func (h *hosts) fail(addr string, why answer, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.dead) >= hostsKept {
-		clear(h.dead)
-	}
-	h.dead[addr] = failure{now, why}
-}
-
-func (h *hosts) reached(addr string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.dead, addr)
-}
-
-// plainOnly reports whether a host's TLS handshake failed lately.
-func (h *hosts) plainOnly(addr string, now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return now.Before(h.plain[addr])
-}
-
-func (h *hosts) rememberPlain(addr string, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.plain) >= hostsKept {
-		clear(h.plain)
-	}
-	h.plain[addr] = now.Add(plainFor)
 }

@@ -56,7 +56,8 @@ func TestPlan(t *testing.T) {
 			}
 			s.ipv6.Store(known)
 			if c.dead != "" {
-				s.hosts.fail(c.dead, answer{}, time.Now())
+				s.hosts.claim(c.dead, time.Now())
+				s.hosts.arrived(c.dead, silent, answer{}, time.Now())
 			}
 			hops, err := s.plan(t.Context(), c.domain, domains.Opportunistic)
 			if !errors.Is(err, c.err) {
@@ -137,33 +138,5 @@ func TestBounded(t *testing.T) {
 		if got := bounded(c.text, c.limit); got != c.want || len(got) > c.limit {
 			t.Errorf("%q: %q", c.text, got)
 		}
-	}
-}
-
-func TestHosts(t *testing.T) {
-	t.Parallel()
-	h, now := newHosts(), time.Now()
-	h.fail("a", answer{unknown: true}, now)
-	if f, ok := h.failed("a", now.Add(time.Minute)); !ok || !f.why.unknown {
-		t.Error("a failure is forgotten at once")
-	}
-	if _, ok := h.failed("a", now.Add(deadFor+time.Second)); ok {
-		t.Error("a failure is never forgotten")
-	}
-	h.fail("a", answer{}, now)
-	h.reached("a")
-	if _, ok := h.failed("a", now); ok {
-		t.Error("a failure outlives a success")
-	}
-	h.rememberPlain("a", now)
-	if !h.plainOnly("a", now) || h.plainOnly("a", now.Add(plainFor)) || h.plainOnly("b", now) {
-		t.Error("broken TLS is remembered wrongly")
-	}
-	for i := range hostsKept + 5 {
-		h.fail(address(i), answer{}, now)
-		h.rememberPlain(address(i), now)
-	}
-	if len(h.dead) > hostsKept || len(h.plain) > hostsKept {
-		t.Error("memory is unbounded")
 	}
 }

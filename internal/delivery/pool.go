@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
@@ -44,17 +43,22 @@ func (l *link) conversation(host, tls string, kept bool) string {
 
 // pool keeps connections for the messages that follow, and bounds how many there are to all destinations. How many there are
 // to one destination is the shaper's to say.
+//
+// Who talks has a seat, and uses at most one connection at a time. Seats are shared by teams. A connection that is kept
+// belongs to nobody: whoever needs a new one closes the oldest of those when there are too many in all. As there are
+// no more seats than connections, that always makes room at once.
 type pool struct {
+	limit    int // connections
 	messages int // over one connection
-	open     *semaphore.Weighted
+	seats    *fair.Pool
 
-	mu      sync.Mutex
-	idle    map[poolKey][]*link
-	waiting int // for a connection to be closed somewhere
+	mu   sync.Mutex
+	idle map[poolKey][]*link // the first are the oldest; never an empty list
+	open int                 // connections, those that are kept included
 }
 
 func newPool(limit, messages int) *pool {
-	return &pool{messages: messages, open: semaphore.NewWeighted(int64(limit)), idle: map[poolKey][]*link{}}
+	return &pool{limit: limit, messages: messages, seats: fair.New(int64(limit), fair.Greed), idle: map[poolKey][]*link{}}
 }
 
 // has reports whether a connection is kept.
@@ -64,23 +68,8 @@ func (p *pool) has(k poolKey) bool {
 	return len(p.idle[k]) > 0
 }
 
-// get returns a kept connection, the one used last, or a new one.
-func (p *pool) get(ctx context.Context, k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, kept bool, err error) {
-	if l := p.takeIdle(k); l != nil {
-		return l, true, nil
-	}
-	if err := p.room(ctx); err != nil {
-		return nil, false, err
-	}
-	c, err := dial()
-	if err != nil {
-		p.open.Release(1)
-		return nil, false, err
-	}
-	return &link{Conn: c, key: k, opening: c.Transcript()}, false, nil
-}
-
-func (p *pool) takeIdle(k poolKey) *link {
+// get returns a kept connection, the one used last, or nil.
+func (p *pool) get(k poolKey) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.idle[k]
@@ -96,60 +85,70 @@ func (p *pool) takeIdle(k poolKey) *link {
 	return l
 }
 
-// room waits until another connection may be opened. One that is idle elsewhere makes room.
-func (p *pool) room(ctx context.Context) error {
-	if p.open.TryAcquire(1) {
-		return nil
+// dial opens a new connection.
+func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, err error) {
+	p.mu.Lock()
+	p.open++
+	var oldest *link
+	if p.open > p.limit {
+		oldest = p.takeOldest()
 	}
-	p.mu.Lock()
-	p.waiting++
 	p.mu.Unlock()
-	p.closeOldest()
-	err := p.open.Acquire(ctx, 1)
-	p.mu.Lock()
-	p.waiting--
-	p.mu.Unlock()
-	return err
+	if oldest != nil {
+		p.end(oldest)
+	}
+	defer func() {
+		if l == nil { // even when dial panics
+			p.closed()
+		}
+	}()
+	c, err := dial()
+	if err != nil {
+		return nil, err
+	}
+	return &link{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
 // put keeps a connection for the next message, or ends it.
 func (p *pool) put(l *link) {
-	p.mu.Lock()
-	if !l.Usable() || l.Messages() >= p.messages || p.waiting > 0 {
-		p.mu.Unlock()
+	if !l.Usable() || l.Messages() >= p.messages {
 		p.end(l)
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	l.since = time.Now()
 	p.idle[l.key] = append(p.idle[l.key], l)
-	p.mu.Unlock()
 }
 
 func (p *pool) end(l *link) {
 	l.Close()
-	p.open.Release(1)
+	p.closed()
 }
 
-// closeOldest ends the connection that has been idle longest.
-func (p *pool) closeOldest() {
+func (p *pool) closed() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+}
+
+// takeOldest takes out the connection that has been idle longest, or returns nil.
+func (p *pool) takeOldest() *link {
 	var oldest *link
 	for _, all := range p.idle {
 		if oldest == nil || all[0].since.Before(oldest.since) {
 			oldest = all[0]
 		}
 	}
-	if oldest != nil {
-		if all := p.idle[oldest.key]; len(all) == 1 {
-			delete(p.idle, oldest.key)
-		} else {
-			p.idle[oldest.key] = all[1:]
-		}
+	if oldest == nil {
+		return nil
 	}
-	p.mu.Unlock()
-	if oldest != nil {
-		p.end(oldest)
+	if all := p.idle[oldest.key]; len(all) == 1 {
+		delete(p.idle, oldest.key)
+	} else {
+		p.idle[oldest.key] = all[1:]
 	}
+	return oldest
 }
 
 // run ends connections that were idle for too long, and all that are idle at the end.

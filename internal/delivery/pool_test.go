@@ -1,7 +1,7 @@
 package delivery
 
 import (
-	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -17,13 +17,14 @@ func TestPool(t *testing.T) {
 	dial := func() (*smtpclient.Conn, error) { return smtpclient.Dial(t.Context(), mx.Addr, smtpclient.Options{}) }
 	get := func(name string) (*link, bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		l, kept, err := p.get(ctx, poolKey{addr: name}, dial)
+		if l := p.get(poolKey{addr: name}); l != nil {
+			return l, true
+		}
+		l, err := p.dial(poolKey{addr: name}, dial)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return l, kept
+		return l, false
 	}
 	send := func(l *link) {
 		t.Helper()
@@ -61,33 +62,24 @@ func TestPool(t *testing.T) {
 	if p.has(poolKey{addr: "b"}) {
 		t.Error("an idle connection holds up another destination")
 	}
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, _, err := p.get(short, poolKey{addr: "e"}, dial); err == nil {
-		t.Error("a third connection was opened")
+	if _, err := p.dial(poolKey{addr: "e"}, func() (*smtpclient.Conn, error) { return nil, io.ErrUnexpectedEOF }); err == nil {
+		t.Error("a failure to dial is kept secret")
 	}
-	got := make(chan *link)
-	go func() {
-		l, _, err := p.get(context.WithoutCancel(t.Context()), poolKey{addr: "e"}, dial)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- l
+	func() {
+		defer func() { recover() }()
+		p.dial(poolKey{addr: "e"}, func() (*smtpclient.Conn, error) { panic("dial") })
 	}()
-	for waiting := 0; waiting == 0; { // until the other is in line
-		p.mu.Lock()
-		waiting = p.waiting
-		p.mu.Unlock()
-	}
-	p.put(c) // goes to who waits
-	p.put(<-got)
+	p.put(c)
 	p.put(d)
+	if p.open != 2 {
+		t.Errorf("%d connections count as open, want 2", p.open)
+	}
 	p.prune(time.Now().Add(-time.Minute))
 	if !p.has(poolKey{addr: "d"}) {
 		t.Error("a fresh connection was pruned")
 	}
 	p.prune(time.Now().Add(time.Minute))
-	if len(p.idle) != 0 || !p.open.TryAcquire(2) {
-		t.Errorf("connections are lost: %v", p.idle)
+	if len(p.idle) != 0 || p.open != 0 {
+		t.Errorf("connections are lost: %v, %d", p.idle, p.open)
 	}
 }

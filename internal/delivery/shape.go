@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider/internal/fair"
 )
 
 const (
@@ -29,10 +31,9 @@ type shaper struct {
 
 // shape is one destination's.
 type shape struct {
-	allowed int // connections
-	busy    int // that have a place
-	waiting []chan struct{}
-	entered int // jobs in hand, busy or waiting
+	allowed int         // connections
+	places  *fair.Turns // that many, shared by teams
+	entered int         // jobs that have a place or wait for one
 
 	quick    bool // the last conversation was
 	strikes  int  // in a row
@@ -57,7 +58,7 @@ func (s *shaper) of(destination string) *shape {
 				}
 			}
 		}
-		h = &shape{allowed: s.connections, tokens: max(s.rate, 1)}
+		h = &shape{allowed: s.connections, places: fair.NewTurns(s.connections, kept(s.connections)), tokens: max(s.rate, 1)}
 		s.shapes[destination] = h
 	}
 	return h
@@ -93,59 +94,53 @@ func (s *shaper) fill(h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// enter waits for a connection's place. The function that it returns gives the place back.
-func (s *shaper) enter(ctx context.Context, destination string) (leave func(), err error) {
+// kept is how many of a destination's connections are kept for a team that has none: another's messages may stall there,
+// each for as long as the host likes.
+func kept(connections int) int {
+	if connections < 4 {
+		return 0 // it would cost too much
+	}
+	return 1
+}
+
+// place is a team's place at a destination.
+type place struct {
+	s    *shaper
+	h    *shape
+	team string
+}
+
+// enter waits for a connection's place. Teams have turns.
+func (s *shaper) enter(ctx context.Context, destination, team string) (place, error) {
 	s.mu.Lock()
 	h := s.of(destination)
 	h.entered++
 	h.tokens--
-	if h.busy < h.allowed {
-		h.busy++
-		s.mu.Unlock()
-		return func() { s.leave(h) }, nil
-	}
-	turn := make(chan struct{})
-	h.waiting = append(h.waiting, turn)
 	s.mu.Unlock()
-	select {
-	case <-turn:
-		return func() { s.leave(h) }, nil
-	case <-ctx.Done():
-		s.abandon(h, turn)
-		return nil, context.Cause(ctx)
+	if err := h.places.Enter(ctx, team); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		h.entered--
+		return place{}, err
+	}
+	return place{s, h, team}, nil
+}
+
+// leave gives the place back. used says whether a message came out of it: otherwise it does not count against the rate.
+func (p place) leave(used bool) {
+	p.h.places.Leave(p.team)
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.h.entered--
+	if !used {
+		p.h.tokens++
 	}
 }
 
-// abandon takes a waiting turn back, or passes it on when it was just given.
-func (s *shaper) abandon(h *shape, turn chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, w := range h.waiting {
-		if w == turn {
-			h.waiting = append(h.waiting[:i], h.waiting[i+1:]...)
-			h.entered--
-			return
-		}
-	}
-	h.entered--
-	h.pass()
-}
-
-func (s *shaper) leave(h *shape) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.entered--
-	h.pass()
-}
-
-// pass gives a place to who waits, as far as the destination is allowed that many.
-func (h *shape) pass() {
-	h.busy--
-	for h.busy < h.allowed && len(h.waiting) > 0 {
-		h.busy++
-		close(h.waiting[0])
-		h.waiting = h.waiting[1:]
-	}
+// allow changes how many connections there may be.
+func (h *shape) allow(n int) {
+	h.allowed = n
+	h.places.SetLimit(n, kept(n))
 }
 
 // heard takes in how a destination answered.
@@ -181,7 +176,7 @@ func (h *shape) recover(full int) {
 		return
 	}
 	if h.taken++; h.taken >= 2*h.allowed {
-		h.allowed++
+		h.allow(h.allowed + 1)
 		h.taken = 0
 	}
 }
@@ -194,7 +189,7 @@ func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if h.strikes += weight; h.strikes < troubled && hint == 0 {
 		return
 	}
-	h.allowed = max(1, h.allowed/2)
+	h.allow(max(1, h.allowed/2))
 	h.taken = 0
 	h.pause = min(max(2*h.pause, pauseMin, hint), pauseMax)
 	h.until = now.Add(h.pause)

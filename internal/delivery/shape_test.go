@@ -105,12 +105,12 @@ func TestShaperRate(t *testing.T) {
 				}
 				break
 			}
-			leave, err := s.enter(t.Context(), "d")
+			at, err := s.enter(t.Context(), "d", "team")
 			if err != nil {
 				t.Fatal(err)
 			}
 			began++
-			leave()
+			at.leave(true)
 		}
 	}
 	if began < 20 || began > 23 {
@@ -121,27 +121,27 @@ func TestShaperRate(t *testing.T) {
 func TestShaperPlaces(t *testing.T) {
 	t.Parallel()
 	s := newShaper(1, 0)
-	leave, err := s.enter(t.Context(), "d")
+	first, err := s.enter(t.Context(), "d", "team")
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("stopping"))
-	if _, err := s.enter(gone, "d"); err == nil || err.Error() != "stopping" {
+	if _, err := s.enter(gone, "d", "team"); err == nil || err.Error() != "stopping" {
 		t.Errorf("entered a full destination: %v", err)
 	}
-	second := make(chan func())
+	second := make(chan place)
 	go func() {
-		leave, err := s.enter(context.WithoutCancel(t.Context()), "d")
+		at, err := s.enter(context.WithoutCancel(t.Context()), "d", "team")
 		if err != nil {
 			t.Error(err)
 		}
-		second <- leave
+		second <- at
 	}()
-	leave()
-	(<-second)()
+	first.leave(true)
+	(<-second).leave(true)
 	h := s.of("d")
-	if h.busy != 0 || h.entered != 0 || len(h.waiting) != 0 {
+	if h.entered != 0 || !h.places.Unused() {
 		t.Errorf("places are lost: %+v", h)
 	}
 	s.heard("d", took, time.Millisecond, time.Now())

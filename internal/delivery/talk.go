@@ -11,76 +11,145 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// talk tries the hosts of a domain until one has heard the message. It returns an error only when ctx ended before anything
-// came of it.
-func (s *Service) talk(ctx context.Context, domain string, env smtpclient.Envelope, tls string, msg [][]byte) (outcome, error) {
+// route is a message's way through the hosts of its destination.
+type route struct {
+	team   string
+	hops   []hop
+	next   int             // of hops
+	before strings.Builder // what earlier hosts said
+	out    outcome         // of the last
+}
+
+// talk tries the hosts of a route until one has heard the message. It returns an error only when ctx ended before anything
+// came of it. When news is not nil, others find out whether the next host answers: talk is to be called again once that is
+// closed, and holds nothing meanwhile.
+func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
 	defer cancel()
-	hops, err := s.plan(limited, domain, tls)
-	if err != nil {
-		if ctx.Err() != nil {
-			return outcome{}, context.Cause(ctx)
+	for r.next < len(r.hops) {
+		out, news, again := s.say(limited, r.hops[r.next], r.team, env, msg)
+		if news != nil {
+			return news, nil
 		}
-		a := unplanned(err)
-		return outcome{answers: repeat(a, len(env.To)), conversation: "* " + a.reply.Text + "\n"}, nil
-	}
-	var out outcome
-	var before strings.Builder // what earlier hosts said
-	for i, h := range hops {
-		if i > 0 {
-			before.WriteString(out.conversation)
-		}
-		var again bool
-		out, again = s.say(limited, h, env, msg)
 		if ctx.Err() != nil && again {
-			return outcome{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
+		if r.next++; r.next > 1 {
+			r.before.WriteString(r.out.conversation)
+		}
+		r.out = out
 		if !again || limited.Err() != nil {
 			break
 		}
 	}
-	if before.Len() > 0 {
-		out.conversation = before.String() + out.conversation
+	if r.before.Len() > 0 {
+		r.out.conversation = r.before.String() + r.out.conversation
 	}
-	return out, nil
+	return nil, nil
+}
+
+// silence returns the outcome of a route whose hosts are all left alone at present, so that no message need be made.
+func (s *Service) silence(r *route, recipients int) (out outcome, ok bool) {
+	now := time.Now()
+	for _, h := range r.hops {
+		f, ok := s.hosts.silence(h.addr, r.team, now)
+		if !ok || s.pool.has(h.key()) {
+			return outcome{}, false
+		}
+		conversation := out.conversation
+		out = leftAlone(h, f, recipients, now)
+		out.conversation = conversation + out.conversation
+	}
+	return out, true
+}
+
+func leftAlone(h hop, f failure, recipients int, now time.Time) outcome {
+	return outcome{host: h.String(), answers: repeat(f.why, recipients),
+		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h, int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
 // say sends the message over a kept connection to one address, or over a new one. again says that this host did not
-// hear who is written to, so that the next host may be asked.
-func (s *Service) say(ctx context.Context, h hop, env smtpclient.Envelope, msg [][]byte) (out outcome, again bool) {
-	out.host = h.String()
-	if f, ok := s.hosts.failed(h.addr, time.Now()); ok && time.Since(f.at) < s.hosts.silent {
-		out.answers = repeat(f.why, len(env.To))
-		out.conversation = fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", out.host,
-			int(time.Since(f.at).Seconds()), f.why.reply)
-		return out, true
-	}
+// hear who is written to, so that the next host may be asked; news is as in talk.
+func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
+	news <-chan struct{}, again bool) {
 	for {
-		l, kept, err := s.pool.get(ctx, h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h) })
-		if err != nil {
-			e, again := out.broken(err, env, smtpclient.Result{})
-			if e != nil && (e.Stage == smtpclient.StageConnect || e.Stage == smtpclient.StageGreeting && e.Reply == nil) && ctx.Err() == nil {
-				s.hosts.fail(h.addr, out.answers[0], time.Now())
+		l := s.pool.get(h.key())
+		kept := l != nil
+		if now := time.Now(); !kept {
+			if f, ok := s.hosts.silence(h.addr, team, now); ok {
+				return leftAlone(h, f, len(env.To), now), nil, true
 			}
-			return out, again
+			may, news, f := s.hosts.claim(h.addr, now)
+			if news != nil {
+				return out, news, true
+			}
+			if !may {
+				return leftAlone(h, f, len(env.To), now), nil, true
+			}
+			if l, out, again = s.open(ctx, h, team, env); l == nil {
+				return out, nil, again
+			}
 		}
-		result, err := l.Send(ctx, env, msg...)
+		out.host = h.String()
+		result, err := s.send(ctx, l, env, msg)
 		out.tls = describeTLS(l.TLSState())
 		out.conversation = l.conversation(out.host, out.tls, kept)
 		s.pool.put(l)
 		if err == nil {
+			s.hosts.moved(h.addr, team)
 			out.answers = make([]answer, len(env.To))
 			for i := range out.answers {
 				out.answers[i] = decided(result, i)
 			}
-			return out, false
+			return out, nil, false
 		}
 		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
 			continue // The host had closed the kept connection; it heard nothing of this message.
 		}
-		_, again := out.broken(err, env, result)
-		return out, again
+		e, again := out.broken(err, env, result)
+		if e.Timeout() && ctx.Err() == nil {
+			s.hosts.stalled(h.addr, team, out.answers[0], time.Now())
+		}
+		return out, nil, again
 	}
+}
+
+// open opens a connection to an address that was claimed. Without one, the outcome is whole.
+func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.Envelope) (l *link, out outcome, again bool) {
+	what, why := unheard, answer{}
+	defer func() { s.hosts.arrived(h.addr, what, why, time.Now()) }()
+	l, err := s.pool.dial(h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h, team) })
+	if err == nil {
+		what = answered
+		return l, out, false
+	}
+	out.host = h.String()
+	e, again := out.broken(err, env, smtpclient.Result{})
+	switch why = out.answers[0]; {
+	case ctx.Err() != nil:
+	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
+		e.Stage == smtpclient.StageHello && e.Timeout():
+		what = silent
+	case e.Timeout(): // A handshake, which is as the team demands it.
+		what = answered
+		s.hosts.stalled(h.addr, team, why, time.Now())
+	default:
+		what = answered
+	}
+	return nil, out, again
+}
+
+// send is Send. A connection whose sending panics is closed, and none that is lost counts as open.
+func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope, msg [][]byte) (r smtpclient.Result, err error) {
+	done := false
+	defer func() {
+		if !done {
+			s.pool.end(l)
+		}
+	}()
+	r, err = l.Send(ctx, env, msg...)
+	done = true
+	return r, err
 }
 
 // decided is the answer that the result has for recipient i.
@@ -183,12 +252,21 @@ func repeat(a answer, n int) []answer {
 	return all
 }
 
+// hurried is how long a team that holds much of all connections waits for a greeting.
+const hurried = 30 * time.Second
+
 // dial opens a connection. Where encryption is only a bonus and the handshake fails, a plain one must do.
-func (s *Service) dial(ctx context.Context, h hop) (*smtpclient.Conn, error) {
+//
+// A host that has not greeted yet may be slow on purpose, to find out who cannot wait, so a team has patience while it
+// has few connections. One that has many waits for silent hosts at the cost of its other mail.
+func (s *Service) dial(ctx context.Context, h hop, team string) (*smtpclient.Conn, error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, Timeouts: s.c.Timeouts,
 		Dial: s.c.Dial, TranscriptLimit: conversationMax}
 	if s.c.Transport == Relay {
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
+	}
+	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) && (o.Timeouts.Greeting == 0 || o.Timeouts.Greeting > hurried) {
+		o.Timeouts.Greeting = hurried
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
 		o.TLS = smtpclient.TLSNone
@@ -198,9 +276,6 @@ func (s *Service) dial(ctx context.Context, h hop) (*smtpclient.Conn, error) {
 		s.hosts.rememberPlain(h.addr, time.Now())
 		o.TLS = smtpclient.TLSNone
 		c, err = smtpclient.Dial(ctx, h.addr, o)
-	}
-	if err == nil {
-		s.hosts.reached(h.addr)
 	}
 	return c, err
 }

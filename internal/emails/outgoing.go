@@ -29,12 +29,15 @@ type Delivery struct {
 	// known, and the look-up of who is settled is spared.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
+
+	// Size is how many octets of memory composing takes, as [Service.Size] has it; 0 when it is not known.
+	Size int64 `json:"size,omitempty"`
 }
 
 func (d Delivery) encode() string {
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic("emails: a delivery cannot be encoded: " + err.Error()) // two strings and a bool always can
+		panic("emails: a delivery cannot be encoded: " + err.Error()) // strings and numbers always can
 	}
 	return string(text)
 }
@@ -125,14 +128,51 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	return o, nil
 }
 
-// Size estimates how many octets composing and sending the email takes in memory.
-func (o *Outgoing) Size() int64 {
-	n := int64(len(o.body.html)+len(o.body.text)) * 2
-	for _, a := range o.attachments {
-		n += a.Size * 5 / 2
+// memoryFor estimates how many octets composing an email takes in memory, its parts included: texts are encoded once more,
+// and an attachment is there as it is and in base64.
+func memoryFor(texts, attachments int64) int64 { return 2*texts + attachments*5/2 + 1024 }
+
+// memoryForRaw is memoryFor of a message that its caller composed.
+func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
+
+// memory estimates how much of it composing a draft takes.
+func (d *draft) memory() int64 {
+	var texts, files int64
+	for _, text := range []*string{d.HTML, d.Text} {
+		if text != nil {
+			texts += int64(len(*text))
+		}
 	}
-	return n
+	if d.raw != nil {
+		return memoryForRaw(texts, int64(len(d.raw.Header)+len(d.raw.Body)))
+	}
+	for _, a := range d.Attachments {
+		files += int64(len(a.Content))
+	}
+	return memoryFor(texts, files)
 }
+
+// Size estimates how many octets composing and sending an email takes in memory, without reading its content. It returns
+// ErrGone when there is no such email.
+func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
+	z, err := sizeOf(ctx, s.d.Reader, emailID)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, ErrGone
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
+	}
+	switch {
+	case z.parts&isRaw == 0:
+		return memoryFor(z.texts, z.attachments), nil
+	case z.parts&isBlob != 0:
+		return memoryForRaw(z.texts, s.c.MaxSize), nil
+	}
+	return memoryForRaw(z.texts, rawInRow), nil
+}
+
+// Forget lets go of the content, once it is composed.
+func (o *Outgoing) Forget() { o.body, o.attachments = bodies{}, nil }
 
 // MarkSent moves an email on to the state sent, within the transaction of an outcome. It reports whether it was this
 // one that did: of several destinations' outcomes only one is the first.

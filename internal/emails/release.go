@@ -82,7 +82,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 		for i := range fetched {
 			setFetched(ctx, tx, &fetched[i])
 		}
-		all := s.dispatch(ctx, tx, &e, to, blocked)
+		all := s.dispatch(ctx, tx, &e, 0, to, blocked)
 		if e.LastEvent == Scheduled {
 			all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 				Type: events.EmailQueued})

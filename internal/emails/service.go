@@ -254,14 +254,14 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *dr
 	if later {
 		s.q.Insert(ctx, tx, jobs.New{Kind: ReleaseKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID, RunAt: d.at})
 	} else {
-		all = append(all, s.dispatch(ctx, tx, &e, d.recipients, blocked)...)
+		all = append(all, s.dispatch(ctx, tx, &e, d.memory(), d.recipients, blocked)...)
 	}
 	return s.hall.Record(ctx, tx, all...)
 }
 
 // dispatch enters a job for each destination of the recipients that are not suppressed, and returns the events of
-// those that are.
-func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, to []recipient,
+// those that are. Memory is what composing takes; see [Delivery].
+func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
 	var destinations []string
 	at := map[string][]string{}
@@ -277,7 +277,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, to []recipi
 		at[r.Domain] = append(at[r.Domain], r.Addr())
 	}
 	for _, domain := range destinations {
-		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1, To: at[domain]}
+		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1, To: at[domain], Size: memory}
 		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID), TeamID: e.TeamID, Payload: j.encode()})
 	}
 	return skipped

@@ -212,6 +212,20 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	return &e, err
 }
 
+// sizes is how large the content of an email is, in octets.
+type sizes struct {
+	parts              int
+	texts, attachments int64
+}
+
+// sizeOf asks for sizes alone: neither engine reads the texts for it. It is for delivery, which knows no team but the job's.
+func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
+	err = r.QueryRow(ctx, `SELECT b.parts, OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text),
+		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = b.email_id)
+		FROM email_bodies b WHERE b.email_id = $1`, emailID).Scan(&z.parts, &z.texts, &z.attachments)
+	return z, err
+}
+
 func anyScheduled(ctx context.Context, r db.Reader, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM emails e JOIN jobs j ON j.kind = $2 AND j.dedupe = e.id
 		WHERE e.domain_id = $1 AND e.last_event = 'scheduled')`, domainID, ReleaseKind).Scan(&found)

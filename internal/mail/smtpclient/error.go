@@ -73,6 +73,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Timeout reports whether the host did not answer in time.
+func (e *Error) Timeout() bool { return e.Reply == nil && isTimeout(e.Err) }
+
 // refused is a stage that the host's reply ended.
 func refused(stage Stage, r Reply) *Error {
 	return &Error{Stage: stage, Temporary: !r.Permanent(), Reply: &r}

@@ -1,0 +1,218 @@
+package delivery
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	silentFor = 20 * time.Second // that an address is left alone after its first failure; it doubles with each
+	silentMax = 10 * time.Minute
+	deadFor   = 5 * time.Minute  // that an address stands behind others after it was left alone
+	goodFor   = 10 * time.Minute // that an address that answered is trusted to answer again
+	plainFor  = time.Hour        // that a host's broken TLS is remembered
+	hostsKept = 10_000
+	// dialsMax is how many connections may be on their way to an address that answered lately. To one that did not,
+	// or that nobody has asked, it is one: the others wait for what comes of it, and hold no connection meanwhile.
+	dialsMax = 8
+)
+
+// hosts remembers which addresses answer. It is shared by all destinations that lead to an address, however many names
+// they have for it. What one team's messages meet after the greeting is remembered for that team alone, because it may
+// be about the team.
+//
+// An address is left alone for no longer than it has been failing, so one that comes back is found after at most as much
+// time again.
+type hosts struct {
+	silent, silentMax time.Duration
+
+	mu     sync.Mutex
+	known  map[string]*host
+	stalls map[stall]*failure
+	plain  map[string]time.Time // addresses whose TLS handshake fails, and until when that is believed
+}
+
+// host is what is known of one address.
+type host struct {
+	failure
+	reached time.Time     // when it last greeted
+	dialing int           // connections on their way
+	news    chan struct{} // closed when the next of them arrives or fails; nil when nobody waits
+}
+
+// stall is an address that does not answer to the messages of a team.
+type stall struct{ addr, team string }
+
+// failure is why an address does not answer, since when, and how often.
+type failure struct {
+	times int // 0 for none
+	at    time.Time
+	until time.Time // when it is tried again
+	why   answer
+}
+
+func newHosts() *hosts {
+	return &hosts{silent: silentFor, silentMax: silentMax, known: map[string]*host{}, stalls: map[stall]*failure{},
+		plain: map[string]time.Time{}}
+}
+
+// failed reports whether the last failure is still held against an address.
+func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= deadFor }
+
+// again takes in another failure. Those of connections that were under way when the first was seen count once.
+func (f *failure) again(why answer, first, most time.Duration, now time.Time) {
+	if !f.failed(now) {
+		f.times = 0
+	}
+	f.why = why
+	if f.times > 0 && now.Before(f.until) {
+		return
+	}
+	f.at = now
+	f.until = now.Add(min(first<<min(f.times, 20), most))
+	f.times++
+}
+
+// of returns what is known of an address, a new entry if nothing is.
+func (h *hosts) of(addr string, now time.Time) *host {
+	one := h.known[addr]
+	if one == nil {
+		if len(h.known) >= hostsKept {
+			n := 0
+			for a, old := range h.known {
+				// Those that are left alone are worth most, yet half of them go too, or there would be no bound.
+				if n++; old.dialing == 0 && (n%2 == 0 || !now.Before(old.until)) {
+					delete(h.known, a)
+				}
+			}
+		}
+		one = &host{}
+		h.known[addr] = one
+	}
+	return one
+}
+
+// failed reports whether an address failed lately, so that others are tried before it.
+func (h *hosts) failed(addr string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.known[addr]
+	return one != nil && one.failed(now)
+}
+
+// silence returns why an address is left alone at present, for all or for the messages of a team.
+func (h *hosts) silence(addr, team string, now time.Time) (failure, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one := h.known[addr]; one != nil && now.Before(one.until) {
+		return one.failure, true
+	}
+	if len(h.stalls) > 0 {
+		if f := h.stalls[stall{addr, team}]; f != nil && now.Before(f.until) {
+			return *f, true
+		}
+	}
+	return failure{}, false
+}
+
+// claim asks for leave to dial an address. Who may dial says so with arrived, once. When others find out at present
+// whether the address answers, news is closed when they know more; f is the failure because of which it is not worth
+// to wait for them.
+func (h *hosts) claim(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.of(addr, now)
+	if now.Before(one.until) {
+		return false, nil, one.failure
+	}
+	suspect, most := one.failed(now), 1
+	if !suspect && now.Sub(one.reached) < goodFor {
+		most = dialsMax
+	}
+	switch {
+	case one.dialing < most:
+		one.dialing++
+		return true, nil, failure{}
+	case suspect:
+		return false, nil, one.failure
+	}
+	if one.news == nil {
+		one.news = make(chan struct{})
+	}
+	return false, one.news, failure{}
+}
+
+// What came of a connection.
+type arrival uint8
+
+const (
+	unheard  arrival = iota // given up for a reason that is not the address's
+	answered                // it greeted, or refused in words
+	silent                  // it did not
+)
+
+// arrived says what came of a claim. why is the answer of who did not get through.
+func (h *hosts) arrived(addr string, what arrival, why answer, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.of(addr, now)
+	one.dialing--
+	switch what {
+	case answered:
+		one.failure, one.reached = failure{}, now
+	case silent:
+		one.again(why, h.silent, h.silentMax, now)
+	}
+	if one.news != nil {
+		close(one.news)
+		one.news = nil
+	}
+}
+
+// stalled takes in that an address did not answer to a message of a team in time.
+func (h *hosts) stalled(addr, team string, why answer, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := stall{addr, team}
+	f := h.stalls[k]
+	if f == nil {
+		if len(h.stalls) >= hostsKept {
+			for old, f := range h.stalls {
+				if !now.Before(f.until) {
+					delete(h.stalls, old)
+				}
+			}
+		}
+		if len(h.stalls) >= hostsKept {
+			clear(h.stalls)
+		}
+		f = &failure{}
+		h.stalls[k] = f
+	}
+	f.again(why, h.silent, h.silentMax, now)
+}
+
+// moved takes in that an address answered to a message of a team.
+func (h *hosts) moved(addr, team string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.stalls) > 0 {
+		delete(h.stalls, stall{addr, team})
+	}
+}
+
+// plainOnly reports whether a host's TLS handshake failed lately.
+func (h *hosts) plainOnly(addr string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return now.Before(h.plain[addr])
+}
+
+func (h *hosts) rememberPlain(addr string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.plain) >= hostsKept {
+		clear(h.plain)
+	}
+	h.plain[addr] = now.Add(plainFor)
+}

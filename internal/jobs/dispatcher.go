@@ -29,9 +29,10 @@ const (
 // the workers in hand. Only run touches the fields that mu does not guard.
 type dispatcher struct {
 	Kind
-	r    *Runner
-	kick chan struct{}
-	done chan ended
+	r     *Runner
+	exact bool // no limit of a group is exceeded for another owner
+	kick  chan struct{}
+	done  chan share
 
 	mu      sync.Mutex
 	hinted  map[string]int64 // lane -> when something of it is due, as hinted since the last look
@@ -43,6 +44,7 @@ type dispatcher struct {
 	held      map[string]*turns   // by group
 	full      map[string][]string // by owner
 	inHand    map[string]int      // jobs by group
+	shares    map[share]int       // jobs by group and owner
 	freed     map[string]bool     // groups of which fewer are in hand than before; any of them may have freed an owner too
 	total     int                 // jobs
 	workers   *fair.Pool
@@ -50,13 +52,13 @@ type dispatcher struct {
 	scanAt    time.Time
 }
 
-// ended is whose job ended.
-type ended struct{ owner, group string }
+// share is what an owner has in hand of a group.
+type share struct{ owner, group string }
 
 func newDispatcher(r *Runner, k Kind) *dispatcher {
-	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), done: make(chan ended, k.Workers),
+	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), done: make(chan share, k.Workers),
 		hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
-		full: map[string][]string{}, inHand: map[string]int{}, freed: map[string]bool{},
+		full: map[string][]string{}, inHand: map[string]int{}, shares: map[share]int{}, freed: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
@@ -139,13 +141,30 @@ func (k *dispatcher) drainDone() {
 }
 
 // release counts a job as ended.
-func (k *dispatcher) release(e ended) {
+func (k *dispatcher) release(e share) {
 	k.total--
 	k.workers.Release(e.owner, 1)
 	if k.inHand[e.group]--; k.inHand[e.group] <= 0 {
 		delete(k.inHand, e.group)
 	}
+	if k.shares[e]--; k.shares[e] <= 0 {
+		delete(k.shares, e)
+	}
 	k.freed[e.group] = true
+}
+
+// room is how many more jobs of a group an owner may have in hand, when total and own are there already. An owner may
+// have as much as stays free of twice the limit: alone that is the limit, and the next owner finds room at once, in
+// whatever the jobs of the first wait. A limit that is for a time is exact, and so is one of a kind without owners.
+func (k *dispatcher) room(limit int, again time.Time, total, own int) int {
+	if k.exact || !again.IsZero() {
+		return limit - total
+	}
+	free := 2*limit - total
+	if own == 0 {
+		return max(free/2, min(free, 1))
+	}
+	return (free - own) / 2
 }
 
 // refill makes lanes ready of groups and owners in which something became free. Of a group it is as many as may be
@@ -160,9 +179,19 @@ func (k *dispatcher) refill() {
 		if h == nil {
 			continue
 		}
-		limit, _ := k.limit(group)
-		for room := limit - k.inHand[group]; !h.empty() && (room > 0 || k.inHand[group] == 0); room-- {
+		limit, again := k.limit(group)
+		total, planned := k.inHand[group], map[string]int{}
+		for skipped := 0; skipped < len(h.owners); {
+			owner := h.owners[0]
+			if k.inHand[group] > 0 && k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0 {
+				h.owners = append(h.owners[1:], owner)
+				skipped++
+				continue
+			}
 			k.ready.add(h.next())
+			total++
+			planned[owner]++
+			skipped = 0
 		}
 		if h.empty() {
 			delete(k.held, group)
@@ -261,7 +290,7 @@ type ask struct {
 // have more.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-k.total)
-	planned := map[string]int{}
+	planned, shares := map[string]int{}, map[share]int{}
 	for !k.ready.empty() && free > 0 {
 		owner, lane := k.ready.next()
 		workers := int(k.workers.Room(owner))
@@ -272,7 +301,8 @@ func (k *dispatcher) plan() (asks []ask) {
 		delete(k.queued, lane)
 		g := k.Group(lane)
 		limit, at := k.limit(g)
-		room := limit - k.inHand[g] - planned[g]
+		mine := share{owner, g}
+		room := k.room(limit, at, k.inHand[g]+planned[g], k.shares[mine]+shares[mine])
 		if room <= 0 {
 			switch {
 			case !at.IsZero():
@@ -287,6 +317,7 @@ func (k *dispatcher) plan() (asks []ask) {
 		n := min(room, laneTurn, free, workers)
 		k.workers.TryAcquire(owner, int64(n)) // Room says that it can
 		planned[g] += n
+		shares[mine] += n
 		free -= n
 		asks = append(asks, ask{lane, owner, g, n})
 	}
@@ -351,8 +382,9 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		for _, j := range claimed[i] {
 			k.total++
 			k.inHand[a.group]++
+			k.shares[share{a.owner, a.group}]++
 			workers.Go(func() {
-				defer func() { k.done <- ended{a.owner, a.group} }()
+				defer func() { k.done <- share{a.owner, a.group} }()
 				k.r.work(hand, k, j)
 			})
 		}

@@ -240,6 +240,51 @@ func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	})
 }
 
+// However long the jobs of an owner that has a group's limit in hand may take, another's begin.
+func TestOwnersFindRoomInAFullGroup(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		gate, begun := make(chan struct{}), make(chan string, 100)
+		b.r.Handle(jobs.Kind{Name: "k", Workers: 64, PerLane: 4, Group: func(string) string { return "relay" },
+			Owner: func(lane string) string { owner, _, _ := strings.Cut(lane, "/"); return owner },
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				begun <- j.Lane
+				<-gate
+				defer b.saw(j)
+				return b.finish(ctx, j)
+			}})
+		for i := range 20 {
+			b.insert(t, jobs.New{Kind: "k", Lane: fmt.Sprint("many/", i)})
+		}
+		b.start(t)
+		seen := map[string]int{}
+		begin := func(n int) {
+			t.Helper()
+			for range n {
+				select {
+				case lane := <-begun:
+					owner, _, _ := strings.Cut(lane, "/")
+					seen[owner]++
+				case <-time.After(30 * time.Second):
+					t.Fatalf("only %v began", seen)
+				}
+			}
+		}
+		begin(4)
+		for i := range 20 {
+			b.insert(t, jobs.New{Kind: "k", Lane: fmt.Sprint("few/", i)})
+		}
+		begin(2)
+		b.insert(t, jobs.New{Kind: "k", Lane: "third/0"})
+		begin(1)
+		if seen["many"] != 4 || seen["few"] != 2 || seen["third"] != 1 || len(begun) > 0 {
+			t.Errorf("in hand of a group of 4: %v and %d more", seen, len(begun))
+		}
+		close(gate)
+		b.await(t, 41)
+	})
+}
+
 func TestGroupsShareALimit(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -22,13 +22,14 @@ type Kind struct {
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // jobs in hand at most on this node
-	PerLane int // and of one group of lanes; 0 means Workers
+	PerLane int // and of one group of lanes; where it has several owners, up to twice as many. 0 means Workers
 
 	// Group names the group that shares PerLane; nil makes each lane a group.
 	Group func(lane string) string
 
 	// Owner names whose work a lane is, usually its team. Owners share Workers as package fair says, so one owner alone
-	// gets no more than 7/8 of them, and have turns. nil makes each lane an owner of its own.
+	// gets no more than 7/8 of them, and have turns. Within a group each may have in hand what stays free of twice its
+	// limit. nil makes each lane an owner of its own, and PerLane exact.
 	Owner func(lane string) string
 
 	// Limit, when set, says how many jobs of a group may be in hand now, and when to ask again if that is fewer than there
@@ -82,10 +83,13 @@ func (r *Runner) Handle(k Kind) {
 	if k.Group == nil {
 		k.Group = itself
 	}
-	if k.Owner == nil {
+	exact := k.Owner == nil
+	if exact {
 		k.Owner = itself
 	}
-	r.kinds = append(r.kinds, newDispatcher(r, k))
+	d := newDispatcher(r, k)
+	d.exact = exact
+	r.kinds = append(r.kinds, d)
 }
 
 // Run works until ctx ends. Then it claims no more, gives what is in hand its grace, and returns the leases of what is

@@ -117,9 +117,7 @@ func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
 
 // way finds the hosts of a try. ok is false when none can be asked at present; then the outcome says why.
 func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, planMax)
-	defer cancel()
-	if r.hops, err = s.plan(limited, t.d.Domain, tls); err != nil {
+	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}

@@ -138,6 +138,7 @@ type Service struct {
 	memory    *fair.Pool // octets
 	preparing *fair.Turns
 	signing   *fair.Turns
+	hurried   time.Duration
 	ipv6      atomic.Int64 // when IPv6 was last looked for, in seconds, negative when there was none
 }
 
@@ -174,7 +175,7 @@ func New(c Config, p Parts) *Service {
 	return &Service{c: c, p: p, pool: newPool(c.MaxConnections, c.ConnectionMessages), hosts: known,
 		shape: newShaper(c.LaneConnections, c.LaneRate), outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
 		memory: fair.New(memory, memoryGreed), preparing: fair.NewTurns(c.Workers, c.Workers/8),
-		signing: fair.NewTurns(c.Signers, 0)}
+		signing: fair.NewTurns(c.Signers, 0), hurried: hurried}
 }
 
 // Kind is how delivery jobs are worked. All lanes to one destination share its limits; through a relay there is only one

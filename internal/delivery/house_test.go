@@ -45,6 +45,7 @@ type house struct {
 	suppressions *suppressions.Service
 	service      *Service
 	domain       domains.Domain
+	people       *teams.Service
 	by           teams.Principal
 	runner       *jobs.Runner
 
@@ -87,10 +88,10 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 	t.Cleanup(func() { blobs.Close() })
 	h.domains = domains.New(domains.Config{TrustDomains: true, Selector: "rsa", SelectorEd25519: "ed", SandboxDomains: c.SandboxDomains},
 		d, h.queue, hall, keys, dns, log)
-	people := teams.New(d, log, h.domains.Exists)
+	h.people = teams.New(d, log, h.domains.Exists)
 	h.suppressions = suppressions.New(d, hall)
 	h.emails = emails.New(emails.Config{MaxSize: 40 << 20}, emails.Parts{DB: d, Queue: h.queue, Hallway: hall, Blobs: blobs, Keys: keys,
-		Guard: netguard.New(netguard.Options{}), Domains: h.domains, Suppressions: h.suppressions, Teams: people})
+		Guard: netguard.New(netguard.Options{}), Domains: h.domains, Suppressions: h.suppressions, Teams: h.people})
 	hall.Listen(h.emails)
 	hall.Listen(h.suppressions)
 	hall.Listen(h)
@@ -103,7 +104,7 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 	c.AllowPrivate = true
 	h.service = New(c, Parts{DB: d, Queue: h.queue, Hallway: hall, Emails: h.emails, Domains: h.domains, Keys: keys, DNS: dns, Blobs: blobs, Log: log})
 	h.service.hosts.silent = 0
-	team, err := people.Create(ctx, "Team", "owner@sender.dev")
+	team, err := h.people.Create(ctx, "Team", "owner@sender.dev")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +143,34 @@ func (h *house) send(to ...string) string {
 	return h.accept(emails.Send{From: "Sender <hello@" + from + ">", To: to, Subject: "Hello", HTML: &html})
 }
 
+// another is another team, with a sending domain of its own.
+func (h *house) another(domain string) teams.Principal {
+	h.t.Helper()
+	team, err := h.people.Create(h.t.Context(), domain, "owner@"+domain)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.domains.Create(h.t.Context(), team.ID, domains.NewDomain{Name: domain, TLS: domains.Opportunistic}); err != nil {
+		h.t.Fatal(err)
+	}
+	return teams.Principal{TeamID: team.ID, KeyID: "key"}
+}
+
+// flood accepts emails of another team, n in all, to addresses that to names.
+func (h *house) flood(by teams.Principal, sender string, n int, to func(i int) string) {
+	h.t.Helper()
+	text := "Hello"
+	for i := 0; i < n; i += emails.MaxBatch {
+		var batch []emails.Send
+		for k := i; k < min(i+emails.MaxBatch, n); k++ {
+			batch = append(batch, emails.Send{From: "a@" + sender, To: []string{to(k)}, Subject: "Hello", Text: &text})
+		}
+		if _, err := h.emails.SendBatch(h.t.Context(), by, batch, false, emails.Idempotency{}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
 func (h *house) accept(e emails.Send) string {
 	h.t.Helper()
 	emailID, err := h.emails.Send(h.t.Context(), h.by, e, emails.Idempotency{})
@@ -178,6 +207,25 @@ func (h *house) wait(emailID string, types ...events.Type) []string {
 		case <-news:
 		case <-deadline:
 			h.t.Fatalf("after half a minute %q happened, and not %q; attempts: %+v", all, missing, h.attempts(emailID))
+		}
+	}
+}
+
+// await waits until a type of event was recorded so often. It fails the test after a minute.
+func (h *house) await(kind events.Type, n int) {
+	h.t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		h.mu.Lock()
+		news, now := h.news, h.total[kind]
+		h.mu.Unlock()
+		if now >= n {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			h.t.Fatalf("after a minute %d of %d are %s", now, n, kind)
 		}
 	}
 }

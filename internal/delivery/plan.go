@@ -46,6 +46,8 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	if s.c.Transport == Relay {
 		return []hop{{name: hostOf(s.c.RelayAddr), addr: s.c.RelayAddr, mode: mode}}, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, planMax)
+	defer cancel()
 	found, err := resolve.Hosts(ctx, s.p.DNS, domain)
 	if err != nil {
 		return nil, err

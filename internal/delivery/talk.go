@@ -265,8 +265,8 @@ func (s *Service) dial(ctx context.Context, h hop, team string) (*smtpclient.Con
 	if s.c.Transport == Relay {
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}
-	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) && (o.Timeouts.Greeting == 0 || o.Timeouts.Greeting > hurried) {
-		o.Timeouts.Greeting = hurried
+	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) && (o.Timeouts.Greeting == 0 || o.Timeouts.Greeting > s.hurried) {
+		o.Timeouts.Greeting = s.hurried
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
 		o.TLS = smtpclient.TLSNone

@@ -1,0 +1,278 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+)
+
+// gate counts who waits at it until it is opened.
+type gate struct {
+	open chan struct{}
+
+	mu      sync.Mutex
+	waiting int
+	most    int
+	news    chan struct{}
+}
+
+func newGate(t *testing.T) *gate {
+	g := &gate{open: make(chan struct{}), news: make(chan struct{})}
+	t.Cleanup(sync.OnceFunc(func() {
+		select {
+		case <-g.open:
+		default:
+			close(g.open)
+		}
+	}))
+	return g
+}
+
+func (g *gate) step(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting += n
+	g.most = max(g.most, g.waiting)
+	close(g.news)
+	g.news = make(chan struct{})
+}
+
+// pass waits until the gate is open or done is closed.
+func (g *gate) pass(done <-chan struct{}) {
+	g.step(1)
+	defer g.step(-1)
+	select {
+	case <-g.open:
+	case <-done:
+	}
+}
+
+// full waits until that many wait.
+func (g *gate) full(t *testing.T, n int) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		g.mu.Lock()
+		waiting, news := g.waiting, g.news
+		g.mu.Unlock()
+		if waiting >= n {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			t.Fatalf("%d hang, want %d", waiting, n)
+		}
+	}
+}
+
+// hostile is a network with 200 domains, whose hosts are at 40 addresses that all hang at the gate in some way, and a
+// good host of the usual destination.
+func hostile(t *testing.T, way string, g *gate) (n *network, dial func(context.Context, string, string) (net.Conn, error)) {
+	t.Helper()
+	good := smtptest.NewServer(t, smtptest.Config{})
+	n = one(good.Addr)
+	ended := make(chan struct{})
+	addr := ""
+	switch way {
+	case "never greets":
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var open sync.WaitGroup
+		open.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				open.Go(func() {
+					defer c.Close()
+					gone := make(chan struct{})
+					open.Go(func() { io.Copy(io.Discard, c); close(gone) })
+					g.pass(gone)
+				})
+			}
+		})
+		t.Cleanup(func() { l.Close(); open.Wait() })
+		addr = l.Addr().String()
+	case "stalls after the message":
+		addr = smtptest.NewServer(t, smtptest.Config{Data: func(smtptest.Message) string { g.pass(ended); return "" }}).Addr
+	}
+	t.Cleanup(func() { close(ended) })
+	bad := map[string]bool{}
+	for i := range 200 {
+		ip := netip.AddrFrom4([4]byte{10, 1, 0, byte(i % 40)})
+		name := fmt.Sprint("mx", i, ".evil.test")
+		n.dns.MXRecords[domainOf(i)] = []resolve.MX{{Host: name, Pref: 10}}
+		n.dns.AddrRecords[name] = []netip.Addr{ip}
+		key := netip.AddrPortFrom(ip, 25).String()
+		n.hosts[key], n.names[key], bad[key] = addr, name, true
+	}
+	return n, func(ctx context.Context, network, to string) (net.Conn, error) {
+		if bad[to] && addr == "" { // never accepts
+			g.pass(ctx.Done())
+			return nil, context.Cause(ctx)
+		}
+		return n.dial(ctx, network, to)
+	}
+}
+
+func domainOf(i int) string { return fmt.Sprint("d", i%200, ".evil.test") }
+
+// A team whose hosts all hang holds its share, and another team's email goes out while they do.
+func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
+	for _, way := range []string{"never accepts", "never greets", "stalls after the message"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+				g := newGate(t)
+				n, dial := hostile(t, way, g)
+				cfg := n.config(1)
+				cfg.Dial, cfg.Schedule = dial, []time.Duration{time.Hour}
+				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 40, 400, 1
+				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour
+				h := newHouse(t, d, cfg, n.dns)
+				h.service.hurried = time.Hour
+				h.flood(h.another("evil.dev"), "evil.dev", 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
+				h.run()
+				g.full(t, 35) // 7/8 of all connections
+				h.wait(h.send(address(1)), events.EmailDelivered)
+				g.full(t, 35)
+				if g.most > 35 || h.count(events.EmailDelivered) != 1 || h.count(events.EmailDelayed) != 0 {
+					t.Errorf("%d connections hung at once, %d emails were delivered and %d delayed", g.most, h.count(events.EmailDelivered),
+						h.count(events.EmailDelayed))
+				}
+			})
+		})
+	}
+}
+
+// An address that does not answer is found out by one connection for all domains that lead to it.
+func TestSilentHostsAreFoundOutOnce(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	n, _ := hostile(t, "never accepts", g)
+	var mu sync.Mutex
+	dials := map[string]int{}
+	cfg := n.config(1)
+	cfg.Schedule = []time.Duration{time.Hour}
+	cfg.Dial = func(_ context.Context, network, to string) (net.Conn, error) {
+		mu.Lock()
+		dials[to]++
+		mu.Unlock()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: context.DeadlineExceeded}
+	}
+	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
+	h.service.hosts.silent = silentFor
+	h.flood(h.another("evil.dev"), "evil.dev", 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
+	h.run()
+	h.await(events.EmailDelayed, 600)
+	mu.Lock()
+	defer mu.Unlock()
+	for to, times := range dials {
+		if times != 1 {
+			t.Errorf("%s was dialled %d times", to, times)
+		}
+	}
+	if len(dials) != 40 {
+		t.Errorf("%d addresses were dialled, want 40", len(dials))
+	}
+}
+
+// At a destination that stalls for the messages of one team, another team finds a place.
+func TestTeamsShareADestination(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		g := newGate(t)
+		ended := make(chan struct{})
+		mx := smtptest.NewServer(t, smtptest.Config{Data: func(m smtptest.Message) string {
+			if strings.Contains(string(m.Data), "evil.dev") {
+				g.pass(ended)
+			}
+			return ""
+		}})
+		t.Cleanup(func() { close(ended) })
+		n := one(mx.Addr)
+		cfg := n.config(1)
+		cfg.LaneConnections = 4
+		h := newHouse(t, d, cfg, n.dns)
+		h.flood(h.another("evil.dev"), "evil.dev", 100, address)
+		h.run()
+		g.full(t, 3)
+		h.wait(h.send(address(1)), events.EmailDelivered)
+		h.wait(h.send(address(2)), events.EmailDelivered)
+		if g.most != 3 || h.count(events.EmailDelivered) != 2 {
+			t.Errorf("%d places were taken by the other team, %d emails delivered", g.most, h.count(events.EmailDelivered))
+		}
+	})
+}
+
+// A team that has its share of memory in hand waits before its emails are read, and for its own alone.
+func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		mx := smtptest.NewServer(t, smtptest.Config{})
+		n := one(mx.Addr)
+		h := newHouse(t, d, n.config(1), n.dns)
+		evil := h.another("evil.dev")
+		h.flood(evil, "evil.dev", 50, address)
+		// Jobs of before a size was kept in them.
+		if err := h.db.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = REPLACE(payload, '"size"', '"former"') WHERE lane <> ''`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !h.service.memory.TryAcquire(evil.TeamID, memory/2) {
+			t.Fatal("a team may not have half of all")
+		}
+		if room := h.service.memory.Room(h.by.TeamID); room < 64<<20 {
+			t.Errorf("a newcomer finds room for %d octets, and an email may need more", room)
+		}
+		h.run()
+		h.wait(h.send(address(1)), events.EmailDelivered)
+		if n := h.count(events.EmailDelivered); n != 1 {
+			t.Errorf("%d emails were delivered", n)
+		}
+		h.service.memory.Release(evil.TeamID, memory/2)
+		h.await(events.EmailDelivered, 51)
+		if held := h.service.memory.Held(evil.TeamID) + h.service.memory.Held(h.by.TeamID); held != 0 {
+			t.Errorf("%d octets are held for ever", held)
+		}
+	})
+}
+
+// What is known of an email's size beforehand is what its row says.
+func TestSizeIsKnownBefore(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d, Config{}, resolve.Fake{})
+		text := strings.Repeat("ä", 1000)
+		x := h.accept(emails.Send{From: "a@" + from, To: []string{address(1)}, Subject: "x", Text: &text, HTML: &text,
+			Attachments: []emails.Upload{{Filename: "a.bin", Content: make([]byte, 10_000), HasContent: true}}})
+		var payload string
+		if err := d.QueryRow(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`, emails.DeliveryKind).Scan(&payload); err != nil {
+			t.Fatal(err)
+		}
+		job, err := emails.DecodeDelivery(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, err := h.emails.Size(t.Context(), x)
+		if err != nil || size != job.Size || size < 2*4000+25_000 {
+			t.Errorf("size %d by the row, %d by the job, %v", size, job.Size, err)
+		}
+	})
+}

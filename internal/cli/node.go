@@ -264,7 +264,9 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		n.runner.Handle(n.delivery.Kind())
 	}
 	if n.has("jobs") {
-		n.runner.Handle(n.emails.Kind(8))
+		for _, k := range n.emails.Kinds() {
+			n.runner.Handle(k)
+		}
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Handle(told.Kind())
 		n.runner.Handle(hooks.Kind())

@@ -138,7 +138,9 @@ func (w *world) record(t *testing.T, all ...events.Event) {
 func (w *world) release(t *testing.T, done func() bool) {
 	t.Helper()
 	r := jobs.NewRunner(w.d, w.q, slog.New(slog.DiscardHandler), time.Second)
-	r.Handle(w.emails.Kind(4))
+	for _, k := range w.emails.Kinds() {
+		r.Handle(k)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -433,7 +435,7 @@ func TestFetchThatFailsEndsTheEmail(t *testing.T) {
 		// Its first tries fail and wait; they are brought forward.
 		w.release(t, func() bool {
 			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := w.q.Move(t.Context(), tx, emails.ReleaseKind, w.who.TeamID, id, time.Now().Add(-time.Second))
+				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, id, time.Now().Add(-time.Second))
 				return err
 			}); err != nil {
 				t.Fatal(err)

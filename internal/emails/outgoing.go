@@ -152,6 +152,20 @@ func (d *draft) memory() int64 {
 	return memoryFor(texts, files)
 }
 
+// memory estimates how much of it composing an email takes.
+func (e *Email) memory(files []Attachment) int64 {
+	var texts, attached int64
+	for _, text := range []*string{e.HTML, e.Text} {
+		if text != nil {
+			texts += int64(len(*text))
+		}
+	}
+	for _, a := range files {
+		attached += a.Size
+	}
+	return memoryFor(texts, attached)
+}
+
 // Size estimates how many octets composing and sending an email takes in memory, without reading its content. It returns
 // ErrGone when there is no such email.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {

@@ -1,10 +1,10 @@
 package emails
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,24 +16,20 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// ReleaseKind is the kind of the jobs that hand an email to delivery later than at once: at its scheduled time, or when the
-// paths of its attachments are fetched.
+// ReleaseKind is the kind of the jobs that hand a scheduled email to delivery when its time has come.
 const ReleaseKind = "emails.release"
 
-// fetchTries is how often a path is tried before the email fails.
-const fetchTries = 3
-
-// fetchWaits are the waits between those tries.
-var fetchWaits = [fetchTries - 1]time.Duration{10 * time.Second, time.Minute}
-
-// Kind is how release jobs are worked.
-func (s *Service) Kind(workers int) jobs.Kind {
-	return jobs.Kind{Name: ReleaseKind, Handle: s.release, Workers: workers, PerLane: max(1, workers/2), Lease: 10 * time.Minute,
-		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour}}
+// Kinds are how jobs of emails are worked. Their lanes are teams, who share the workers.
+func (s *Service) Kinds() []jobs.Kind {
+	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour}
+	return []jobs.Kind{
+		{Name: ReleaseKind, Handle: s.release, Workers: 8, Schedule: waits},
+		{Name: FetchKind, Handle: s.fetchAndRelease, Workers: fetchersMax, Lease: 2 * fetchTime, Schedule: waits},
+	}
 }
 
-// release fetches what is to be fetched, checks again what may have changed since the email was accepted, and enters the
-// delivery jobs.
+// release checks again what may have changed since the email was accepted, and enters the delivery jobs, or the one
+// that fetches attachments before.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := getEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	var team teams.Team
@@ -53,10 +49,18 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	if reason != "" {
 		return s.fail(ctx, j, &e, reason)
 	}
-	fetched, err := s.fetch(ctx, &e)
+	files, err := attachmentsOf(ctx, s.d.Reader, e.TeamID, e.ID)
 	if err != nil {
-		return s.fetchAgain(ctx, j, &e, err)
+		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
 	}
+	if slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }) {
+		return s.toFetch(ctx, j, &e)
+	}
+	return s.handOver(ctx, j, &e, files, func(*db.Tx) {})
+}
+
+// handOver ends a job and enters the delivery jobs of its email. also is part of the same transaction.
+func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, files []Attachment, also func(*db.Tx)) error {
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
 	if err != nil {
 		return err
@@ -73,22 +77,27 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 		if err := s.q.Finish(ctx, tx, j); err != nil {
 			return err
 		}
-		if e.LastEvent == Scheduled {
-			taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued)
-			if err != nil || taken == nil {
-				return err // Canceled meanwhile: the job ends and nothing is sent.
-			}
+		due, err := s.begin(ctx, tx, e)
+		if err != nil || !due {
+			return err
 		}
-		for i := range fetched {
-			setFetched(ctx, tx, &fetched[i])
-		}
-		all := s.dispatch(ctx, tx, &e, 0, to, blocked)
+		also(tx)
+		all := s.dispatch(ctx, tx, e, e.memory(files), to, blocked)
 		if e.LastEvent == Scheduled {
-			all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
-				Type: events.EmailQueued})
+			all = append(all, queuedNow(e))
 		}
 		return s.hall.Record(ctx, tx, all...)
 	})
+}
+
+// begin moves a scheduled email on. It reports false for one that was canceled meanwhile: then its job ends and nothing
+// is sent.
+func (s *Service) begin(ctx context.Context, tx *db.Tx, e *Email) (due bool, err error) {
+	if e.LastEvent != Scheduled {
+		return true, nil
+	}
+	taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued)
+	return taken != nil, err
 }
 
 // refused says why an email that waited may no longer be sent, or "" when it may.
@@ -127,49 +136,5 @@ func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string)
 		}
 		return s.hall.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
 			BroadcastID: e.BroadcastID, Type: events.EmailFailed, Data: &events.Failed{Reason: reason}})
-	})
-}
-
-// fetch gets the attachments that were given by path and keeps them, so that later tries send the same.
-func (s *Service) fetch(ctx context.Context, e *Email) (fetched []Attachment, err error) {
-	files, err := attachmentsOf(ctx, s.d.Reader, e.TeamID, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	left := s.c.MaxSize
-	for _, a := range files {
-		left -= a.Size / 57 * 78
-	}
-	for _, a := range files {
-		if a.path == "" || a.blobKey != "" {
-			continue
-		}
-		content, contentType, err := s.guard.Fetch(ctx, a.path, max(left, 0)/78*57)
-		if err != nil {
-			return nil, fmt.Errorf("fetch the attachment %s: %w", a.Filename, err)
-		}
-		a.Size, a.blobKey = int64(len(content)), fileKey(e.ID, a.ID)
-		if a.ContentType == "" {
-			a.ContentType = contentType
-		}
-		left -= a.Size / 57 * 78
-		if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(content)); err != nil {
-			return nil, fmt.Errorf("store the attachment %s: %w", a.Filename, err)
-		}
-		fetched = append(fetched, a)
-	}
-	return fetched, nil
-}
-
-// fetchAgain retries an email whose path could not be fetched, and fails it after the last try.
-func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, cause error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if j.Attempt >= fetchTries {
-		return s.fail(ctx, j, e, "attachment_fetch_failed")
-	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
-		return s.q.Retry(ctx, tx, j, tx.Now().Add(fetchWaits[j.Attempt-1]), cause.Error())
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
@@ -43,6 +44,7 @@ type Service struct {
 	suppressions *suppressions.Service
 	teams        *teams.Service
 	running      running
+	fetching     *fair.Pool // octets
 }
 
 // Parts are the rooms that emails stand on.
@@ -64,7 +66,8 @@ func New(c Config, p Parts) *Service {
 		c.TestDomainsRefused = []string{"example.com", "test.com"}
 	}
 	return &Service{c: c, d: p.DB, q: p.Queue, hall: p.Hallway, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
-		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, running: running{m: map[string]bool{}}}
+		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, running: running{m: map[string]bool{}},
+		fetching: fair.New(fetchMemory, 1)}
 }
 
 // Send accepts one email and returns its id.
@@ -250,10 +253,12 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *dr
 		insertAttachment(ctx, tx, &files[i])
 	}
 	all := []events.Event{first}
-	later := !d.at.IsZero() || slices.ContainsFunc(files, func(a Attachment) bool { return a.path != "" })
-	if later {
+	switch {
+	case !d.at.IsZero():
 		s.q.Insert(ctx, tx, jobs.New{Kind: ReleaseKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID, RunAt: d.at})
-	} else {
+	case slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }):
+		s.q.Insert(ctx, tx, fetchJob(&e))
+	default:
 		all = append(all, s.dispatch(ctx, tx, &e, d.memory(), d.recipients, blocked)...)
 	}
 	return s.hall.Record(ctx, tx, all...)

@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
 // ErrTooLarge says that a response is longer than its reader allows.
 var ErrTooLarge = errors.New("response is too large")
+
+// ErrSlow says that a server trickles its response.
+var ErrSlow = errors.New("response comes too slowly")
 
 // Limits of Fetch.
 const (
@@ -67,35 +73,113 @@ func (g *Guard) transport() *http.Transport {
 	}
 }
 
-// Fetch gets what is at a URL: 200 alone is success, in 30 seconds, over at most 3 redirects, in at most maxBytes. The
-// content type is as the server wrote it, possibly empty. Errors: those of CheckURL, ErrRefused, ErrTooLarge,
-// *StatusError, and those of the network.
-func (g *Guard) Fetch(ctx context.Context, text string, maxBytes int64) (body []byte, contentType string, err error) {
+// fetcher is the client of Fetch. Each request has a connection of its own, because the connections to an address are
+// counted as its requests.
+func (g *Guard) fetcher() *http.Client {
+	c := g.Client(fetchTimeout, fetchRedirects, math.MaxInt64-1) // Fetch has its own limit.
+	t := g.transport()
+	t.DialContext = g.dialBounded
+	t.ForceAttemptHTTP2 = false
+	t.DisableKeepAlives = true
+	c.Transport = t
+	return c
+}
+
+// Fetched is content on its way. Who has it closes it.
+type Fetched struct {
+	Type   string // as the server wrote it, possibly empty
+	Length int64  // octets; -1 where the server did not say
+
+	body  io.ReadCloser
+	heard func(error)
+	leave func()
+}
+
+// Read reads on. Beyond the limit of Fetch it returns ErrTooLarge, and ErrSlow from a server that trickles.
+func (f *Fetched) Read(p []byte) (int, error) {
+	n, err := f.body.Read(p)
+	if err != nil {
+		f.heard(err)
+	}
+	return n, err
+}
+
+// Close ends the fetch.
+func (f *Fetched) Close() error {
+	defer f.leave()
+	return f.body.Close()
+}
+
+// Fetch gets what is at a URL: 200 alone is success, in 30 seconds, over at most 3 redirects, in at most maxBytes. Owner
+// is whose URL it is. At one host and at one address an owner has 4 fetches at most, one where it was kept waiting, and
+// all owners 16 together, which they share; who has none waits for its turn until ctx ends. Errors: those of CheckURL,
+// ErrRefused, ErrTooLarge, ErrSlow, ErrBusy, *StatusError, and those of the network.
+func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {
-		return nil, "", fmt.Errorf("URL %w", err)
+		return nil, fmt.Errorf("URL %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	req, err := http.NewRequestWithContext(context.WithValue(ctx, ownerKey{}, owner), http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, "", fmt.Errorf("request %s: %w", u.Host, err)
+		return nil, fmt.Errorf("request %s: %w", u.Host, err)
 	}
+	leave, err := g.places.enter(ctx, "name "+host, owner)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s: %w", u.Host, err)
+	}
+	heard := func(err error) {
+		timeout, ok := errors.AsType[net.Error](err)
+		slow := errors.Is(err, ErrSlow) || ok && timeout.Timeout() && !errors.Is(err, ErrBusy)
+		if slow || errors.Is(err, io.EOF) {
+			g.places.heard("name "+host, owner, slow)
+		}
+	}
+	defer func() {
+		if f == nil {
+			heard(err)
+			leave()
+		}
+	}()
 	req.Header.Set("User-Agent", "Postrider")
 	resp, err := g.fetch.Do(req)
 	if err != nil {
-		return nil, "", fmt.Errorf("fetch %s: %w", u.Host, withoutURL(err))
+		return nil, fmt.Errorf("fetch %s: %w", u.Host, withoutURL(err))
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, "", fmt.Errorf("fetch %s: %w", u.Host, &StatusError{resp.StatusCode})
+		err = &StatusError{resp.StatusCode}
+	} else if resp.ContentLength > maxBytes {
+		err = fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, resp.ContentLength, maxBytes)
 	}
-	if resp.ContentLength > maxBytes {
-		return nil, "", fmt.Errorf("fetch %s: %w: %d bytes, at most %d are taken", u.Host, ErrTooLarge, resp.ContentLength, maxBytes)
-	}
-	body, err = io.ReadAll(&capped{ReadCloser: resp.Body, left: maxBytes})
 	if err != nil {
-		return nil, "", fmt.Errorf("fetch %s: %w", u.Host, err)
+		resp.Body.Close()
+		return nil, fmt.Errorf("fetch %s: %w", u.Host, err)
 	}
-	return body, resp.Header.Get("Content-Type"), nil
+	body := &paced{ReadCloser: resp.Body, since: time.Now()}
+	return &Fetched{Type: resp.Header.Get("Content-Type"), Length: resp.ContentLength, heard: heard, leave: leave,
+		body: &capped{ReadCloser: body, left: maxBytes}}, nil
+}
+
+// A server has to send so much on average, in octets a second, once some time has passed.
+const (
+	leastRate = 4 << 10
+	paceAfter = 10 * time.Second
+)
+
+// paced is a body that has to come at the least rate.
+type paced struct {
+	io.ReadCloser
+	since time.Time
+	n     int64
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	p.n += int64(n)
+	if took := time.Since(p.since); err == nil && took > paceAfter && float64(p.n) < took.Seconds()*leastRate {
+		return n, ErrSlow
+	}
+	return n, err
 }
 
 // withoutURL takes the URL out of an error of package http: its path and query may be all that keeps strangers from the

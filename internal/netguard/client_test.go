@@ -83,6 +83,20 @@ func here() *Guard {
 	return New(Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 }
 
+// all is what Fetch gets, read whole.
+func all(g *Guard, ctx context.Context, url string, limit int64) ([]byte, string, error) {
+	f, err := g.Fetch(ctx, "team", url, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	body, err := io.ReadAll(f)
+	if err != nil {
+		return nil, "", err
+	}
+	return body, f.Type, nil
+}
+
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	srv := site(t)
@@ -100,7 +114,7 @@ func TestFetch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			body, kind, err := here().Fetch(t.Context(), srv.URL+tt.path, tt.max)
+			body, kind, err := all(here(), t.Context(), srv.URL+tt.path, tt.max)
 			if err != nil || string(body) != tt.body || kind != tt.kind {
 				t.Errorf("Fetch = %q, %q, %v; want %q, %q", body, kind, err, tt.body, tt.kind)
 			}
@@ -145,7 +159,7 @@ func TestFetchFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			body, _, err := here().Fetch(t.Context(), srv.URL+tt.path, tt.max)
+			body, _, err := all(here(), t.Context(), srv.URL+tt.path, tt.max)
 			if !tt.want(err) || body != nil {
 				t.Errorf("Fetch = %.20q, %v", body, err)
 			}
@@ -159,12 +173,12 @@ func TestFetchFails(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if _, _, err := here().Fetch(ctx, srv.URL+path, 100); !errors.Is(err, context.DeadlineExceeded) {
+			if _, _, err := all(here(), ctx, srv.URL+path, 100); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Fetch: %v, want the end of the context", err)
 			}
 		})
 	}
-	if _, _, err := here().Fetch(t.Context(), "ftp://example.com/", 100); err == nil || !strings.Contains(err.Error(), "URL must begin") {
+	if _, _, err := all(here(), t.Context(), "ftp://example.com/", 100); err == nil || !strings.Contains(err.Error(), "URL must begin") {
 		t.Errorf("Fetch of ftp: %v", err)
 	}
 }

@@ -7,7 +7,7 @@
 // time and size.
 //
 // Failure: a refused address is ErrRefused, in the chain of what the client returns; a response that is too long is
-// ErrTooLarge. Neither gets better by trying again.
+// ErrTooLarge. Neither gets better by trying again; ErrBusy does.
 //
 // Not here: whether a port is a sensible one (a guess at other people's networks), retries, and networks of one's own
 // that have public addresses or translate them under a prefix of their own: those must be closed by a firewall.
@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -50,9 +49,11 @@ type Options struct {
 
 // Guard judges and dials addresses. It is safe for concurrent use.
 type Guard struct {
-	opt    Options
-	dialer net.Dialer
-	fetch  *http.Client
+	opt     Options
+	dialer  net.Dialer
+	bounded net.Dialer // of fetches: waits for a place at each address
+	fetch   *http.Client
+	places  *places
 }
 
 // New returns a guard.
@@ -63,7 +64,15 @@ func New(opt Options) *Guard {
 		DenySelf:      slices.Clone(opt.DenySelf),
 	}}
 	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control}
-	g.fetch = g.Client(fetchTimeout, fetchRedirects, math.MaxInt64-1) // Fetch has its own limit.
+	g.places = newPlaces()
+	g.bounded = g.dialer
+	g.bounded.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		if err := g.control(ctx, network, address, c); err != nil {
+			return err
+		}
+		return g.takePlace(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has parsed it
+	}
+	g.fetch = g.fetcher()
 	return g
 }
 

@@ -1,0 +1,197 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/netguard"
+)
+
+// FetchKind is the kind of the jobs that fetch what was attached by path, and then hand the email to delivery. They are
+// apart from release jobs, so that scheduled emails do not wait for slow hosts.
+const FetchKind = "emails.fetch"
+
+const (
+	// fetchTries is how often a path is tried before the email fails, once nothing more of it can be had.
+	fetchTries = 3
+	// fetchersMax is how many emails' attachments are fetched at once. Teams share them.
+	fetchersMax = 64
+	// fetchTime bounds one try of an email. What was fetched by then is kept for the next.
+	fetchTime = 5 * time.Minute
+	// busyMax is how long an email waits for hosts that others fetch from.
+	busyMax = 6 * time.Hour
+	// fetchMemory is how many octets of what is fetched may be on their way to the store: a bucket may hold all of a file
+	// in memory until it is there. A team may have as much as stays free.
+	fetchMemory = 128 << 20
+)
+
+// fetchWaits are the waits between those tries.
+var fetchWaits = [fetchTries - 1]time.Duration{10 * time.Second, time.Minute}
+
+// fetchJob is one that fetches for an email and then hands it over.
+func fetchJob(e *Email) jobs.New {
+	return jobs.New{Kind: FetchKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID}
+}
+
+// fetchAndRelease works a fetch job.
+func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
+	e, err := getEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
+	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Queued {
+		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+	}
+	if err != nil {
+		return err
+	}
+	files, err := attachmentsOf(ctx, s.d.Reader, e.TeamID, e.ID)
+	if err != nil {
+		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
+	}
+	fetched, err := s.fetch(ctx, &e, files)
+	if err != nil {
+		return s.fetchAgain(ctx, j, &e, fetched, err)
+	}
+	return s.handOver(ctx, j, &e, files, func(tx *db.Tx) {
+		for _, a := range fetched {
+			setFetched(ctx, tx, a)
+		}
+	})
+}
+
+// unfetched reports whether the attachment's path is still to be fetched.
+func (a *Attachment) unfetched() bool { return a.path != "" && a.blobKey == "" }
+
+// fetch gets the attachments that were given by path and keeps them, so that later tries send the same. A path that
+// stands there twice is fetched once. It returns those of files that it fetched, also when another fails.
+func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetched []*Attachment, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	left := s.c.MaxSize
+	same := map[string]*Attachment{} // by path
+	for i := range files {
+		left -= files[i].Size / 57 * 78
+		if files[i].path != "" && files[i].blobKey != "" {
+			same[files[i].path] = &files[i]
+		}
+	}
+	for i := range files {
+		a := &files[i]
+		if !a.unfetched() {
+			continue
+		}
+		if from := same[a.path]; from != nil {
+			err = s.copyFetched(ctx, a, from, max(left, 0)/78*57)
+		} else {
+			err = s.fetchOne(ctx, a, max(left, 0)/78*57)
+		}
+		if err != nil {
+			return fetched, fmt.Errorf("fetch the attachment %s: %w", a.Filename, err)
+		}
+		left -= a.Size / 57 * 78
+		same[a.path] = a
+		fetched = append(fetched, a)
+	}
+	return fetched, nil
+}
+
+// fetchOne fetches an attachment into the store.
+func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) error {
+	f, err := s.guard.Fetch(ctx, a.TeamID, a.path, limit)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size := limit
+	if f.Length >= 0 {
+		size = f.Length
+	}
+	if err := s.fetching.Acquire(ctx, a.TeamID, size); err != nil {
+		return fmt.Errorf("%w: %w", netguard.ErrBusy, err)
+	}
+	defer s.fetching.Release(a.TeamID, size)
+	if a.ContentType == "" {
+		a.ContentType = f.Type
+	}
+	return s.storeFetched(ctx, a, f)
+}
+
+// copyFetched takes what the same path gave to another attachment.
+func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit int64) error {
+	if from.Size > limit {
+		return fmt.Errorf("%w: %d bytes, at most %d are taken", netguard.ErrTooLarge, from.Size, limit)
+	}
+	if err := s.fetching.Acquire(ctx, a.TeamID, from.Size); err != nil {
+		return fmt.Errorf("%w: %w", netguard.ErrBusy, err)
+	}
+	defer s.fetching.Release(a.TeamID, from.Size)
+	r, err := s.blobs.Get(ctx, from.blobKey)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if a.ContentType == "" {
+		a.ContentType = from.ContentType
+	}
+	return s.storeFetched(ctx, a, r)
+}
+
+func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Reader) error {
+	key := fileKey(a.EmailID, a.ID)
+	n, err := s.blobs.Put(ctx, key, content)
+	if err != nil {
+		return err
+	}
+	a.Size, a.blobKey = n, key
+	return nil
+}
+
+// fetchAgain keeps what was fetched and retries an email whose paths could not all be, and fails it after the last try.
+// That others fetch from a host is not held against the email.
+func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	wait := fetchWaits[min(j.Attempt, len(fetchWaits))-1]
+	last := j.Attempt >= fetchTries && len(fetched) == 0
+	if errors.Is(cause, netguard.ErrBusy) {
+		last = db.Now().Sub(j.CreatedAt) > busyMax
+	}
+	if last {
+		return s.fail(ctx, j, e, "attachment_fetch_failed")
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		for _, a := range fetched {
+			setFetched(ctx, tx, a)
+		}
+		return s.q.Retry(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), cause.Error())
+	})
+}
+
+// toFetch ends a release job and enters the one that fetches.
+func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := s.q.Finish(ctx, tx, j); err != nil {
+			return err
+		}
+		due, err := s.begin(ctx, tx, e)
+		if err != nil || !due {
+			return err
+		}
+		s.q.Insert(ctx, tx, fetchJob(e))
+		if e.LastEvent != Scheduled {
+			return nil
+		}
+		return s.hall.Record(ctx, tx, queuedNow(e))
+	})
+}
+
+// queuedNow is the event of a scheduled email whose time has come.
+func queuedNow(e *Email) events.Event {
+	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID, Type: events.EmailQueued}
+}

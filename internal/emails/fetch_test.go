@@ -1,0 +1,249 @@
+package emails_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// files is an HTTP host that counts requests, in all and at once, and holds those below /slow until it is closed.
+type files struct {
+	mu             sync.Mutex
+	asked          map[string]int
+	inHand, most   int
+	came, released chan struct{}
+}
+
+func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.asked[r.URL.Path]++
+	f.inHand++
+	f.most = max(f.most, f.inHand)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.inHand--
+		f.mu.Unlock()
+	}()
+	f.came <- struct{}{}
+	switch r.URL.Path {
+	case "/slow":
+		select {
+		case <-f.released:
+		case <-r.Context().Done():
+		}
+	case "/gone":
+		http.NotFound(w, r)
+		return
+	}
+	fmt.Fprint(w, "content")
+}
+
+// hosts starts files at n addresses of this machine and returns the URLs that lead there.
+func (f *files) hosts(t *testing.T, n int) (urls []string) {
+	t.Helper()
+	f.asked, f.came, f.released = map[string]int{}, make(chan struct{}, 10_000), make(chan struct{})
+	for i := range n {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: f}}
+		s.Start()
+		t.Cleanup(s.Close)
+		urls = append(urls, s.URL)
+	}
+	t.Cleanup(func() { close(f.released) })
+	return urls
+}
+
+// another is another team that may send from a domain.
+func (w *world) another(t *testing.T, domain string) teams.Principal {
+	t.Helper()
+	team, err := w.teams.Create(t.Context(), domain, "owner@"+domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.domains.Create(t.Context(), team.ID, domains.NewDomain{Name: domain}); err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := w.teams.CreateKey(t.Context(), team.ID, teams.NewKey{Name: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := w.teams.Authenticate(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who
+}
+
+// run works jobs until the test ends.
+func (w *world) run(t *testing.T) {
+	t.Helper()
+	r := jobs.NewRunner(w.d, w.q, slog.New(slog.DiscardHandler), time.Millisecond)
+	for _, k := range w.emails.Kinds() {
+		r.Handle(k)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// until polls for a condition of the database.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after half a minute: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (w *world) handedOver(t *testing.T, teamID string) int {
+	t.Helper()
+	return w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, teamID)
+}
+
+// A team whose attachments come from slow hosts holds its share of what fetches, and of one host a few places. Others'
+// attachments are fetched, and its own email that needs none goes out at its time.
+func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var slow files
+		urls := slow.hosts(t, 14)
+		evil := w.another(t, "evil.example")
+		for i := range 140 {
+			e := hello(fmt.Sprintf("a%d@one.example", i))
+			e.From = "a@evil.example"
+			e.Attachments = []emails.Upload{{Path: urls[i%14] + "/slow"}}
+			if _, err := w.emails.Send(t.Context(), evil, e, emails.Idempotency{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.run(t)
+		deadline := time.After(30 * time.Second)
+		for i := range 30 {
+			select {
+			case <-slow.came:
+			case <-deadline:
+				t.Fatalf("only %d fetches have begun", i)
+			}
+		}
+		var good files
+		e := hello("b@two.example")
+		e.Attachments = []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
+		w.send(t, e)
+		until(t, "the other team's attachment is not fetched", func() bool { return w.handedOver(t, w.who.TeamID) == 1 })
+
+		e = hello("c@three.example")
+		e.From, e.ScheduledAt = "a@evil.example", time.Now().Add(time.Hour).Format(time.RFC3339)
+		later, err := w.emails.Send(t.Context(), evil, e, emails.Idempotency{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.emails.Reschedule(t.Context(), evil.TeamID, later, time.Now().Format(time.RFC3339)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a scheduled email waits for others' attachments", func() bool { return w.handedOver(t, evil.TeamID) == 1 })
+		slow.mu.Lock()
+		defer slow.mu.Unlock()
+		if slow.inHand != slow.most || slow.most > 56 {
+			t.Errorf("%d fetches are in hand and %d were, of 64", slow.inHand, slow.most)
+		}
+	})
+}
+
+func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var one files
+		url := one.hosts(t, 1)[0]
+		for i := range 30 {
+			e := hello(fmt.Sprintf("a%d@one.example", i))
+			e.Attachments = []emails.Upload{{Path: url + "/slow"}}
+			w.send(t, e)
+		}
+		w.run(t)
+		for range 4 {
+			<-one.came
+		}
+		var good files // at the same address, and another host by its port alone
+		other := w.another(t, "other.example")
+		e := hello("b@two.example")
+		e.From, e.Attachments = "a@other.example", []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
+		if _, err := w.emails.Send(t.Context(), other, e, emails.Idempotency{}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "another team does not get at the host", func() bool { return w.handedOver(t, other.TeamID) == 1 })
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		if one.most != 4 {
+			t.Errorf("%d fetches at once from one host, want 4", one.most)
+		}
+	})
+}
+
+func TestWhatIsFetchedIsKept(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var host files
+		url := host.hosts(t, 1)[0]
+		e := hello("a@one.example")
+		for range 20 {
+			e.Attachments = append(e.Attachments, emails.Upload{Path: url + "/same"})
+		}
+		twice := w.send(t, e)
+		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
+		fails := w.send(t, e)
+		// A job of before fetching had its own kind.
+		e.Attachments = []emails.Upload{{Path: url + "/old"}}
+		old := w.send(t, e)
+		if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET kind = 'emails.release' WHERE dedupe = $1`, old)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.run(t)
+		until(t, "an email that fails to fetch goes on", func() bool {
+			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, fails, time.Now().Add(-time.Second))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return w.state(t, fails) == emails.Failed
+		})
+		until(t, "not all were handed over", func() bool { return w.handedOver(t, w.who.TeamID) == 2 })
+		host.mu.Lock()
+		defer host.mu.Unlock()
+		if host.asked["/same"] != 1 || host.asked["/first"] != 1 || host.asked["/gone"] < 3 || host.asked["/old"] != 1 {
+			t.Errorf("asked for %v", host.asked)
+		}
+		o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: twice, Domain: "one.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := w.emails.Compose(t.Context(), o)
+		if err != nil || len(raw) < 20*len("Y29udGVudA==") {
+			t.Errorf("composed %d octets, %v", len(raw), err)
+		}
+	})
+}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // table is a table whose rows belong to teams, with the kinds of its columns.
@@ -51,7 +54,17 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	if len(owned) < 20 {
 		t.Fatalf("%d tables have a team", len(owned))
 	}
+	// What others refer to comes first, so that it is there when they are filled.
+	slices.SortStableFunc(owned, func(a, b table) int { return order(a) - order(b) })
 	return owned
+}
+
+// order is 0 for the tables that foreign keys lead to.
+func order(x table) int {
+	if x.name == "domains" {
+		return 0
+	}
+	return 1
 }
 
 // fill enters rows of a team, n in each table. What rows name of each other has the same name in all tables.
@@ -69,7 +82,7 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 				value = false
 			case kind == "bytea":
 				value = []byte{}
-			case name == "id" || name == "email_id" || name == "webhook_id" || name == "message_id":
+			case name == "id" || name == "email_id" || name == "domain_id" || name == "webhook_id" || name == "message_id":
 				value = fmt.Sprintf("%s-%03d", teamID, i)
 			case kind == "text":
 				value = fmt.Sprintf("%s-%s-%d", teamID, name, i)
@@ -116,19 +129,35 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := p.start()
 		p.must("teams", "delete", "Gone", "--yes")
+		// The node does not run: its recurring work would take away rows that are no true ones.
+		n, err := newNode(t.Context(), c, newLogger(c, t.Output()), measured{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.close()
+		var j jobs.Job
+		err = n.db.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, teams.EraseKind).
+			Scan(&j.ID, &j.Attempt, &j.Payload)
+		if err == nil {
+			err = n.teams.EraseJobs(n.queue, n.erasers...).Handle(t.Context(), j)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		left := func(team string) (total int, where string) {
 			for _, x := range tables {
-				if found := n.count(`SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`, ids[team]); found > 0 {
+				var found int
+				err := n.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`, ids[team]).Scan(&found)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if found > 0 {
 					total, where = total+found, where+" "+x.name
 				}
 			}
 			return total, where
 		}
-		eventually(t, "the job ends", func() bool {
-			return n.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'teams.erase' AND last_error <> ''`) == 1
-		})
 		if total, where := left("gone"); total > 0 {
 			t.Errorf("%d rows of the deleted team are left in%s: give their owner an EraseTeam, and name it in node.build", total, where)
 		}

@@ -59,6 +59,7 @@ type node struct {
 	receiving *receiving.Service
 	logs      *requestlog.Service
 	live      *live.Service
+	erasers   []teams.Eraser // of deleted teams
 	handler   http.Handler
 	mux       *http.ServeMux
 	lock      *os.File
@@ -260,6 +261,9 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		rest.ServeHTTP(w, r)
 	})
 
+	// Jobs go first, so that nothing more is begun, and counters after the events that they count.
+	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
+		n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -271,9 +275,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		n.runner.Handle(told.Kind())
 		n.runner.Handle(hooks.Kind())
 		n.runner.Handle(hooks.RecoverJobs())
-		// Jobs go first, so that nothing more is begun, and counters after the events that they count.
-		n.runner.Handle(n.teams.EraseJobs(n.queue, n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
-			n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam))
+		n.runner.Handle(n.teams.EraseJobs(n.queue, n.erasers...))
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.Roll})

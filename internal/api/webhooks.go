@@ -36,6 +36,7 @@ type WebhookItem struct {
 	DisabledReason *string  `json:"disabled_reason" doc:"Why it was disabled for failing; null when it was not."`
 	DisabledAt     dbTime   `json:"disabled_at" nullable:"true"`
 	FailingSince   dbTime   `json:"failing_since" nullable:"true" doc:"Since when every attempt failed, as far as is known; null while it works."`
+	FullSince      dbTime   `json:"full_since" nullable:"true" doc:"Since when too many events wait for it, so that new ones are recorded as failed; null while it takes them."`
 }
 
 type webhookWire struct {
@@ -52,7 +53,7 @@ type webhookSecret struct {
 
 func webhookToItem(e webhooks.Endpoint) WebhookItem {
 	w := WebhookItem{e.ID, e.URL, nil, string(e.Status), dbTime(e.CreatedAt), orNull(e.DisabledReason), dbTime(e.DisabledAt),
-		dbTime(e.FailingSince)}
+		dbTime(e.FailingSince), dbTime(e.FullSince)}
 	for _, t := range e.Events {
 		w.Events = append(w.Events, string(t))
 	}
@@ -142,7 +143,7 @@ type webhookEventWire struct {
 type webhookAttemptItem struct {
 	ID         string  `json:"id"`
 	Code       int     `json:"http_status_code" doc:"0 when there was no answer."`
-	Response   string  `json:"response" doc:"The body of the answer, at most 64 KB."`
+	Response   string  `json:"response" doc:"The beginning of the answer's body: 1 KB, or 256 octets of a success."`
 	Status     string  `json:"status" enum:"success,failed"`
 	Error      *string `json:"error" doc:"Why it failed; null when it did not."`
 	SentAt     isoTime `json:"sent_at"`

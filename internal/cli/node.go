@@ -273,8 +273,9 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 		}
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Handle(told.Kind())
-		n.runner.Handle(hooks.Kind())
-		n.runner.Handle(hooks.RecoverJobs())
+		for _, k := range hooks.Kinds() {
+			n.runner.Handle(k)
+		}
 		n.runner.Handle(n.teams.EraseJobs(n.queue, n.erasers...))
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})

@@ -81,6 +81,23 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	return g.dialer.DialContext(ctx, network, address)
 }
 
+// DialAdmitted is DialContext with one more judge: admit is asked for each address that is allowed and about to be
+// connected to, and its error refuses that address.
+func (g *Guard) DialAdmitted(ctx context.Context, network, address string, admit func(netip.AddrPort) error) (net.Conn, error) {
+	d := g.dialer
+	d.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		if err := g.control(ctx, network, address, c); err != nil {
+			return err
+		}
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("%w: %s", ErrRefused, address)
+		}
+		return admit(to)
+	}
+	return d.DialContext(ctx, network, address)
+}
+
 // control is called with the address that a socket is about to connect to, once for each that is tried.
 func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {

@@ -4,7 +4,8 @@
 // A notice is a job, entered in the transaction that gives reason for it, so that it is neither lost nor sent for nothing. The job
 // sends an ordinary email in the name of the operator's team, once however often it runs: its id is the idempotency key. Without
 // a sender in the configuration, or for a team without an address, the notice is logged and not sent. When the email is refused,
-// because the sender's domain is not verified, say, that is logged too: a notice is no reason to try for ever.
+// because the sender's domain is not verified, say, that is logged too: a notice is no reason to try for ever. A node sends
+// a team perDay notices in a day at most, whatever it has a thousand of; the rest is logged.
 //
 // The package does not decide what is worth a notice.
 package notices
@@ -14,6 +15,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -34,6 +37,9 @@ type Config struct {
 	OperatorTeam string // id of the team in whose name notices are sent; empty is the oldest team
 }
 
+// perDay is how many notices a node sends a team within 24 hours.
+const perDay = 20
+
 // Service sends notices.
 type Service struct {
 	c      Config
@@ -42,11 +48,14 @@ type Service struct {
 	emails *emails.Service
 	teams  *teams.Service
 	log    *slog.Logger
+
+	mu   sync.Mutex
+	sent map[string][]time.Time // by team, within the last day
 }
 
 // New returns the service.
 func New(c Config, d *db.DB, q *jobs.Queue, e *emails.Service, t *teams.Service, log *slog.Logger) *Service {
-	return &Service{c, d, q, e, t, log}
+	return &Service{c: c, d: d, q: q, emails: e, teams: t, log: log, sent: map[string][]time.Time{}}
 }
 
 // notice is the payload of a job.
@@ -98,6 +107,10 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 		log.Warn("a notice is not sent: the team has no address")
 		return nil
 	}
+	if !s.may(team.ID, time.Now()) {
+		log.Warn("a notice is not sent: the team has had enough of them today")
+		return nil
+	}
 	operator, err := s.teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
 		return fmt.Errorf("find the operator's team: %w", err)
@@ -109,4 +122,21 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 		return nil
 	}
 	return err
+}
+
+// may reports whether a team may have one more notice, and counts it.
+func (s *Service) may(teamID string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for team, all := range s.sent {
+		all = slices.DeleteFunc(all, func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
+		if s.sent[team] = all; len(all) == 0 {
+			delete(s.sent, team)
+		}
+	}
+	if len(s.sent[teamID]) >= perDay {
+		return false
+	}
+	s.sent[teamID] = append(s.sent[teamID], now)
+	return true
 }

@@ -93,6 +93,22 @@ func TestNotices(t *testing.T) {
 		if list, _, err = mail.List(ctx, operator.ID, page.Page{}); err != nil || len(list) != 1 {
 			t.Errorf("%d emails were sent, %v", len(list), err)
 		}
+
+		other, err := all.Create(ctx, "Other", "owner@other.example")
+		must(t, err)
+		s := notices.New(notices.Config{From: from}, d, q, mail, all, log)
+		must(t, d.Update(ctx, func(tx *db.Tx) error {
+			for range 30 {
+				must(t, s.Tell(ctx, tx, reachable.ID, "It fails again", "Look at it."))
+			}
+			return s.Tell(ctx, tx, other.ID, "It fails, too", "Look at it.")
+		}))
+		runAll(t, d, q, log, s.Kind(), 31)
+		list, _, err = mail.List(ctx, operator.ID, page.Page{Limit: 100})
+		must(t, err)
+		if len(list) != 1+20+1 || !out.has("the team has had enough of them today") {
+			t.Errorf("of 30 notices to a team and one to another, %d were sent", len(list)-1)
+		}
 	})
 }
 
@@ -112,9 +128,15 @@ func waiting(t *testing.T, d *db.DB) (n int) {
 // run works one job.
 func run(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind) {
 	t.Helper()
+	runAll(t, d, q, log, k, 1)
+}
+
+// runAll works n jobs.
+func runAll(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind, n int) {
+	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
-	handle, worked := k.Handle, make(chan error, 10)
+	handle, worked := k.Handle, make(chan error, n)
 	k.Handle = func(ctx context.Context, j jobs.Job) error {
 		err := handle(ctx, j)
 		worked <- err
@@ -124,11 +146,13 @@ func run(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind) {
 	r.Handle(k)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	select {
-	case err := <-worked:
-		must(t, err)
-	case <-ctx.Done():
-		t.Error("the job was not worked")
+	for range n {
+		select {
+		case err := <-worked:
+			must(t, err)
+		case <-ctx.Done():
+			t.Error("not all jobs were worked")
+		}
 	}
 	stop()
 	<-ended

@@ -93,7 +93,7 @@ func TestBadReceivers(t *testing.T) {
 		m := h.becomes(t, e, c.state)
 		all := h.attempts(t, e, m)
 		if len(all) != 1 || all[0].Code != c.code || !strings.Contains(all[0].Error, c.why) || (c.why == "") != (all[0].Error == "") ||
-			len(all[0].Response) > 64<<10 || all[0].Duration > 5*time.Second {
+			len(all[0].Response) > 1<<10 || all[0].Duration > 5*time.Second {
 			t.Errorf("a receiver that %s: %d attempts, %+.300v", c.name, len(all), all)
 		}
 		must(t, h.Delete(t.Context(), h.who.TeamID, e.ID))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,44 +25,46 @@ const (
 	recordTime  = time.Minute
 )
 
-// newClient returns the client of all attempts. It speaks HTTP/1.1: over a shared HTTP/2 connection one that has died
-// would hold up every message of its endpoint.
-func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
-	return &http.Client{
-		Timeout: timeout,
-		Transport: &http.Transport{
-			DialContext:            guard.DialContext,
-			TLSHandshakeTimeout:    10 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10,
-			MaxIdleConns:           1000,
-			MaxIdleConnsPerHost:    perEndpoint,
-			IdleConnTimeout:        30 * time.Second,
-			DisableCompression:     true, // what is kept is what was sent
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+// Kinds are the kinds of jobs that the package works: deliveries, recoveries, events that many endpoints are told, and the
+// measuring of what waits.
+func (s *Service) Kinds() []jobs.Kind {
+	return []jobs.Kind{s.deliveries(), s.recoveries(), s.fanouts(), s.backlogs()}
 }
 
-// Kind has the jobs that deliver. An endpoint that fails gets few workers, so that many of them leave enough for others.
-// Errors of ours never end a delivery: only its own schedule does.
-func (s *Service) Kind() jobs.Kind {
-	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Limit: s.health.limit, Lease: lease,
-		Schedule: slices.Repeat([]time.Duration{30 * time.Second}, 10_000)}
+// deliveries has the jobs that deliver. Teams share the workers, and an endpoint gets as many of them as its answers deserve; see
+// [health]. Errors of ours never end a delivery: only its own schedule does.
+func (s *Service) deliveries() jobs.Kind {
+	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint, Owner: laneTeam,
+		Limit: s.health.limit, Lease: lease, Schedule: slices.Repeat([]time.Duration{30 * time.Second}, 10_000)}
 }
+
+// lane is the lane of the deliveries to an endpoint.
+func lane(teamID, endpointID string) string { return teamID + "|" + endpointID }
+
+// laneTeam is the team of a lane. A lane that was entered by a release before has the endpoint alone, which then stands for
+// its team.
+func laneTeam(lane string) string {
+	team, _, _ := strings.Cut(lane, "|")
+	return team
+}
+
+// laneEndpoint is the endpoint of a lane.
+func laneEndpoint(lane string) string { return lane[strings.LastIndexByte(lane, '|')+1:] }
 
 // handle delivers the messages of a job, in order, until one must wait.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if id, ok := strings.CutPrefix(j.Payload, replayMark); ok {
 		return s.replayOne(ctx, j, id)
 	}
-	e, err := s.known.one(ctx, j.TeamID, j.Lane)
+	endpoint := laneEndpoint(j.Lane)
+	e, err := s.known.one(ctx, j.TeamID, endpoint)
 	if err != nil {
 		return err
 	}
 	if e == nil || e.Status != Enabled {
 		return s.drop(ctx, j, e)
 	}
-	open, held, err := openMessages(ctx, s.p.DB.Reader, j.TeamID, j.Lane, strings.Split(j.Payload, ","))
+	open, held, err := openMessages(ctx, s.p.DB.Reader, j.TeamID, endpoint, strings.Split(j.Payload, ","))
 	switch {
 	case err != nil:
 		return err
@@ -96,11 +99,21 @@ func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 	})
 }
 
-// drop ends a job of an endpoint that is deleted or disabled: what is open has failed.
+// giveBack has a job tried again soon, without an attempt: too many of the team's requests are at the endpoint's address.
+func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
+	wait := jobs.Jitter(s.health.crowded(laneEndpoint(j.Lane)))
+	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
+		return s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(wait), errCrowded.Error())
+	})
+}
+
+// drop ends a job of an endpoint that is deleted or disabled: what is open has failed. However it answered before, the rest of its
+// jobs need not wait for it.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
+	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if e != nil {
-			failOpen(ctx, tx, j.TeamID, j.Lane, strings.Split(j.Payload, ","))
+			failOpen(ctx, tx, j.TeamID, e.ID, strings.Split(j.Payload, ","))
 		}
 		return s.p.Queue.Finish(ctx, tx, j)
 	})
@@ -117,11 +130,14 @@ type openMessage struct {
 // attempt makes one try and records it. It reports whether the job goes on to its next message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage, last bool) (on bool, err error) {
 	a, err := s.post(ctx, e, m.ID, m.Payload)
-	if err != nil {
+	switch {
+	case errors.Is(err, errCrowded):
+		return false, s.giveBack(ctx, j)
+	case err != nil:
 		return false, err
 	}
 	v := judge(a, s.c.Schedule, m.Tries+1)
-	s.health.note(e.ID, v.state == Success)
+	s.health.note(e.ID, v.state == Success, a)
 	if v.state == Attempting {
 		v.wait = jobs.Jitter(v.wait)
 	}
@@ -150,7 +166,8 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	})
 }
 
-// post makes the request. What comes of it is an answer; an error says that the node is stopping, so that nothing is known.
+// post makes the request. What comes of it is an answer; an error says that no request was made ([errCrowded]), or that the node is
+// stopping, so that nothing is known.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = db.Now()
 	keys := make([][]byte, 1, 2)
@@ -164,7 +181,7 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 		}
 		keys = append(keys, old)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, strings.NewReader(payload))
+	r, err := http.NewRequestWithContext(withTeam(ctx, e.TeamID), http.MethodPost, e.URL, strings.NewReader(payload))
 	if err != nil {
 		return a, fmt.Errorf("make the request to webhook %s: %w", e.ID, err)
 	}
@@ -174,20 +191,44 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	start := time.Now()
 	resp, err := s.client.Do(r)
 	if err == nil {
-		var body []byte
 		a.code, a.retryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
-		body, err = io.ReadAll(io.LimitReader(resp.Body, responseMax))
+		a.body, err = beginning(resp)
 		resp.Body.Close()
-		a.body = kept(string(body))
 	}
 	a.took = time.Since(start)
-	if err != nil {
-		if ctx.Err() != nil && a.code == 0 {
-			return a, context.Cause(ctx)
-		}
-		a.err = explain(err)
+	switch {
+	case err == nil:
+	case errors.Is(err, errCrowded):
+		return a, errCrowded
+	case ctx.Err() != nil && a.code == 0:
+		return a, context.Cause(ctx)
+	default:
+		a.err, a.late = explain(err), isTimeout(err)
 	}
 	return a, nil
+}
+
+// beginning reads an answer's body and returns as much of it as is kept. What follows is read too, within limits, because only then
+// can the connection be used again.
+func beginning(resp *http.Response) (string, error) {
+	most := failureMax
+	if resp.StatusCode/100 == 2 {
+		most = successMax
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)))
+	if err == nil {
+		_, err = io.CopyN(io.Discard, resp.Body, readMax)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	text := kept(string(body))
+	return strings.ToValidUTF8(text[:min(len(text), most)], ""), err
+}
+
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
 }
 
 // kept is text as a database takes it.

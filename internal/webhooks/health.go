@@ -10,42 +10,118 @@ import (
 )
 
 const (
-	failingRow   = 3 // failures in a row after which an endpoint gets fewer workers
-	failingLanes = 2 // workers that it gets then
-	warnAfter    = 5 // the team is warned after a fifth of the time after which the endpoint is disabled
+	firstAttempts = 4           // at the same time, at an endpoint of which nothing is known yet
+	quick         = time.Second // an endpoint that answers within that gets perEndpoint attempts at the same time
+	slowAttempts  = 2           // at the slowest
+	failingRow    = 3           // failures in a row after which an endpoint gets fewer attempts, or rests if it is silent
+	failingLanes  = 2           // attempts that it gets then
+	restPart      = 3           // the first rest of a silent endpoint is this part of the time that an attempt has
+	restMax       = 5 * time.Minute
+	crowdedFirst  = time.Second // the same for one whose address has too many requests
+	crowdedMax    = 16 * time.Second
+	healthMax     = 100_000 // endpoints remembered
+	warnAfter     = 5       // the team is warned after a fifth of the time after which the endpoint is disabled
 )
 
-// health counts failures in a row on this node, so that endpoints that are dead or slow hold few workers. It starts anew with
-// the process: then a dead endpoint holds its full share of workers for one timeout.
+// health says how many attempts may run at an endpoint on this node, so that endpoints that are dead or slow hold few workers:
+//
+//   - few until it has answered;
+//   - while it answers, as many as there can be in a second, within bounds;
+//   - two when it fails;
+//   - none for a while when it does not answer in time again and again, then one, and so on with rests that grow, until it answers.
+//     What waits for it meanwhile is not tried and loses nothing of its schedule.
+//
+// It starts anew with the process.
 type health struct {
-	mu       sync.Mutex
-	failures map[string]int
+	timeout time.Duration // of an attempt
+
+	mu  sync.Mutex
+	all map[string]*condition
 }
 
-// limit says how many attempts may run at an endpoint.
+// condition is what is known of an endpoint.
+type condition struct {
+	mean     time.Duration // of how long attempts take, the last ones above all
+	failures int           // in a row
+	silent   int           // of these, in a row, those without an answer in time
+	rest     time.Duration // the last one, 0 while it answers
+	crowd    time.Duration // the last rest for crowding, 0 since it got through
+	until    time.Time     // of a rest
+}
+
+// limit says how many attempts may run at an endpoint, and when to ask again if that is none.
 func (h *health) limit(endpointID string) (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.failures[endpointID] < failingRow {
-		return perEndpoint, time.Time{}
+	c := h.all[endpointID]
+	switch {
+	case c == nil:
+		return firstAttempts, time.Time{}
+	case time.Now().Before(c.until):
+		return 0, c.until
+	case c.rest > 0 || c.crowd > 0:
+		return 1, time.Time{}
+	case c.failures >= failingRow:
+		return failingLanes, time.Time{}
 	}
-	return failingLanes, time.Time{}
+	return int(min(max(perEndpoint*quick/max(c.mean, 1), slowAttempts), perEndpoint)), time.Time{}
 }
 
-func (h *health) note(endpointID string, success bool) {
+func (h *health) of(endpointID string) *condition {
+	c := h.all[endpointID]
+	if c == nil {
+		if h.all == nil || len(h.all) >= healthMax {
+			h.all = map[string]*condition{}
+		}
+		c = &condition{}
+		h.all[endpointID] = c
+	}
+	return c
+}
+
+// note takes in what came of an attempt.
+func (h *health) note(endpointID string, success bool, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case success:
-		delete(h.failures, endpointID)
-	case h.failures == nil:
-		h.failures = map[string]int{endpointID: 1}
-	default:
-		h.failures[endpointID]++
+	c := h.of(endpointID)
+	if c.mean == 0 || success && c.failures > 0 {
+		c.mean = a.took
+	}
+	c.mean += (a.took - c.mean) / 4
+	c.crowd = 0
+	if success {
+		c.failures, c.silent, c.rest, c.until = 0, 0, 0, time.Time{}
+		return
+	}
+	c.failures++
+	if !a.late {
+		c.silent, c.rest = 0, 0
+		return
+	}
+	now := time.Now()
+	if c.silent++; c.silent >= failingRow && !now.Before(c.until) { // those that began before the rest do not make it longer
+		c.rest = min(max(2*c.rest, h.timeout/restPart), restMax)
+		c.until = now.Add(c.rest)
 	}
 }
 
-func (h *health) forget(endpointID string) { h.note(endpointID, true) }
+// crowded notes that an attempt could not be made for want of connections, and says how long the endpoint rests for it.
+func (h *health) crowded(endpointID string) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c, now := h.of(endpointID), time.Now()
+	if !now.Before(c.until) {
+		c.crowd = min(max(2*c.crowd, crowdedFirst), crowdedMax)
+		c.until = now.Add(c.crowd)
+	}
+	return c.until.Sub(now)
+}
+
+func (h *health) forget(endpointID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, endpointID)
+}
 
 // judged records what an attempt says about its endpoint: since when it fails, and whether that is the end of it.
 func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) error {
@@ -56,14 +132,14 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 		// its deliveries are asked.
 		if !e.FailingSince.IsZero() && (e.warned || now.Sub(e.FailingSince) > time.Minute) {
 			markWorking(ctx, tx, e)
-			s.known.changed(tx, e.TeamID)
 		}
 		return nil
 	case v.gone:
 		return s.disable(ctx, tx, e, "The endpoint answered 410 Gone.")
 	case e.FailingSince.IsZero():
+		// What is remembered need not know at once: the mark stays as it is when it is made again, and to read a thousand endpoints
+		// anew because each of them began to fail would cost more.
 		markFailing(ctx, tx, e)
-		s.known.changed(tx, e.TeamID)
 		return nil
 	}
 	failing := now.Sub(e.FailingSince)

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ type Message struct {
 type Attempt struct {
 	ID        string // atmpt_...
 	Code      int    // of the answer; 0 when there was none
-	Response  string // body of the answer, at most 64 KB
+	Response  string // the beginning of the answer's body, at most 1 KB
 	Error     string // why it failed; empty when it did not
 	StartedAt time.Time
 	Duration  time.Duration
@@ -94,7 +95,8 @@ const (
 const replayMark = "replay:"
 
 // Replay makes one more attempt at a message, whatever became of it: the same id and bytes, signed anew. It runs beside the
-// schedule and does not change it, but for one thing: when it succeeds, nothing is left to be tried.
+// schedule and does not change it, but for one thing: when it succeeds, nothing is left to be tried. While one waits or is made,
+// another would be the same.
 func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -107,7 +109,11 @@ func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID stri
 		if err := mustBeEnabled(&e); err != nil {
 			return err
 		}
-		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: endpointID, TeamID: teamID, Payload: replayMark + messageID})
+		if !e.FullSince.IsZero() {
+			return fault.New(fault.TooFast, "", "Too many events wait for this webhook. Try again when they have been delivered.")
+		}
+		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(teamID, endpointID), TeamID: teamID, Dedupe: endpointID + "/" + messageID,
+			Payload: replayMark + messageID})
 		return nil
 	})
 }
@@ -121,11 +127,12 @@ func mustBeEnabled(e *Endpoint) error {
 
 // replayOne makes the attempt. When the endpoint was disabled meanwhile, there is none.
 func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) error {
-	e, err := s.known.one(ctx, j.TeamID, j.Lane)
+	endpoint := laneEndpoint(j.Lane)
+	e, err := s.known.one(ctx, j.TeamID, endpoint)
 	if err != nil {
 		return err
 	}
-	m, err := getMessage(ctx, s.p.DB.Reader, j.TeamID, j.Lane, messageID)
+	m, err := getMessage(ctx, s.p.DB.Reader, j.TeamID, endpoint, messageID)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
@@ -133,11 +140,14 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
 	}
 	a, err := s.post(ctx, e, m.ID, m.Payload)
-	if err != nil {
+	switch {
+	case errors.Is(err, errCrowded):
+		return s.giveBack(ctx, j)
+	case err != nil:
 		return err
 	}
 	v := judge(a, nil, 1)
-	s.health.note(e.ID, v.state == Success)
+	s.health.note(e.ID, v.state == Success, a)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -152,6 +162,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 			}
 		}
 		insertAttempt(ctx, tx, &d, a, v.reason)
+		trimAttempts(ctx, tx, &d)
 		return s.judged(ctx, tx, e, v)
 	})
 }
@@ -163,7 +174,7 @@ func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
 	if err != nil || len(next) == 0 {
 		return err
 	}
-	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: d.EndpointID, TeamID: d.TeamID, Payload: strings.Join(next, ",")})
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(d.TeamID, d.EndpointID), TeamID: d.TeamID, Payload: strings.Join(next, ",")})
 	return nil
 }
 
@@ -194,60 +205,97 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 		if err := mustBeEnabled(&e); err != nil {
 			return err
 		}
-		payload, err := json.Marshal(recovery{endpointID, firstAt(since), firstAt(tx.Now().Add(time.Second))})
-		if err != nil {
-			return fmt.Errorf("encode a recovery: %w", err)
-		}
-		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: RecoverKind, TeamID: teamID, Dedupe: endpointID, Payload: string(payload)})
-		return nil
+		return s.enterRecovery(ctx, tx, teamID, &recovery{endpointID, firstAt(since), firstAt(tx.Now().Add(time.Second))})
 	})
 }
 
 // firstAt is an id that is not after any message of a time, and after all of those before it.
 func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
-// RecoverJobs has the jobs of [Service.Recover].
-func (s *Service) RecoverJobs() jobs.Kind {
-	return jobs.Kind{Name: RecoverKind, Handle: s.recoverAll, Workers: 2, Lease: 15 * time.Minute,
+// recoveries has the jobs of [Service.Recover]: one of a team at a time.
+func (s *Service) recoveries() jobs.Kind {
+	return jobs.Kind{Name: RecoverKind, Handle: s.recoverSome, Workers: 4, PerLane: 1, Lease: 15 * time.Minute,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
-const batch = 200 // rows in one transaction of a recovery or of the sweep
+const (
+	batch          = 100             // rows in one transaction of a recovery or of the sweep
+	recoverStretch = 5_000           // messages before a recovery lets the next of its team go on
+	recoverWait    = 2 * time.Second // when enough waits for the endpoint already
+	sweepStretch   = 50              // transactions at one endpoint before the others have their turn
+)
 
-// recoverAll goes through the failed messages, a batch to a transaction. A crash begins anew with what has still failed.
-func (s *Service) recoverAll(ctx context.Context, j jobs.Job) error {
+// recoverSome goes through some of the failed messages, a batch to a transaction, and leaves the rest to another job. A crash begins
+// anew with what has still failed. It fills up half of what may wait for the endpoint: new messages need room, too.
+func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
 		return fmt.Errorf("read a recovery: %w", err)
 	}
-	for done := false; !done; {
-		err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
-			e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
-			if err != nil && fault.KindOf(err) != fault.NotFound {
-				return err
-			}
-			var all []failedMessage
-			if err == nil && e.Status == Enabled {
-				if all, err = failedMessages(ctx, tx.Reader, j.TeamID, &r, batch); err != nil {
-					return err
-				}
-			}
-			var out outbox
-			for _, m := range all {
-				reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
-				out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
-				r.From = m.ID + "0" // just after it
-			}
-			out.insert(ctx, tx, s.p.Queue)
-			if done = len(all) < batch; done {
-				return s.p.Queue.Finish(ctx, tx, j)
-			}
-			return nil
+	most := max(1, s.c.EndpointMax/2)
+	waiting, err := waitingUpTo(ctx, s.p.DB.Reader, j.TeamID, r.Endpoint, most)
+	if err != nil {
+		return err
+	}
+	if waiting == most {
+		return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+			return s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(recoverWait), "enough waits for the endpoint already")
+		})
+	}
+	for left, done := min(most-waiting, recoverStretch), false; !done; left -= batch {
+		var next recovery
+		err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+			next = r
+			done, err = s.recoverBatch(ctx, tx, j, &next, left)
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("recover what failed at webhook %s: %w", r.Endpoint, err)
 		}
+		r = next
 	}
+	return nil
+}
+
+// recoverBatch reopens some failed messages, at most left. It ends the job with the last of them, or leaves what follows to a new
+// one: the payload of a job says where it begins.
+func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery, left int) (done bool, err error) {
+	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return false, err
+	}
+	limit := min(left, batch)
+	var all []failedMessage
+	if err == nil && e.Status == Enabled {
+		if all, err = failedMessages(ctx, tx.Reader, j.TeamID, r, limit); err != nil {
+			return false, err
+		}
+	}
+	var out outbox
+	for _, m := range all {
+		reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
+		out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
+		r.From = m.ID + "0" // just after it
+	}
+	s.insert(ctx, tx, &out)
+	switch {
+	case len(all) < limit:
+		return true, s.p.Queue.Finish(ctx, tx, j)
+	case limit < left:
+		return false, nil
+	}
+	if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
+		return false, err
+	}
+	return true, s.enterRecovery(ctx, tx, j.TeamID, r)
+}
+
+func (s *Service) enterRecovery(ctx context.Context, tx *db.Tx, teamID string, r *recovery) error {
+	payload, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a recovery: %w", err)
+	}
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: RecoverKind, Lane: teamID, TeamID: teamID, Dedupe: r.Endpoint, Payload: string(payload)})
 	return nil
 }
 
@@ -255,43 +303,59 @@ func (s *Service) recoverAll(ctx context.Context, j jobs.Job) error {
 // a transaction of its own.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := firstAt(time.Now().Add(-s.c.Retention))
+	for more := true; more; {
+		var err error
+		if more, err = s.sweepRound(ctx, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepRound removes some rows of each endpoint, and some messages, so that nobody waits for the end of one that has millions. It
+// reports whether there may be more.
+func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, e := range all {
 			cut := before
 			if e.Status == deleted {
 				cut = messagePrefix + "g" // after all
 			}
-			if err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) }); err != nil {
-				return fmt.Errorf("sweep webhook %s: %w", e.ID, err)
+			left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) })
+			if err != nil {
+				return false, fmt.Errorf("sweep webhook %s: %w", e.ID, err)
 			}
+			more = more || left
 			last = e.ID
 		}
 		if len(all) < batch {
 			break
 		}
 	}
-	err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepMessages(ctx, tx, before, batch) })
+	left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepMessages(ctx, tx, before, batch) })
 	if err != nil {
-		return fmt.Errorf("sweep messages of webhooks: %w", err)
+		return false, fmt.Errorf("sweep messages of webhooks: %w", err)
 	}
-	return nil
+	return more || left, nil
 }
 
-func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) error {
-	for {
+// repeat works until nothing is left, for a stretch. It reports whether there may be more.
+func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) (more bool, err error) {
+	for range sweepStretch {
 		var n int64
 		err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
 			n, err = do(tx)
 			return err
 		})
 		if err != nil || n == 0 {
-			return err
+			return false, err
 		}
 	}
+	return true, nil
 }
 
 func newAttemptID() string { return attemptPrefix + strings.ReplaceAll(id.New(), "-", "") }

@@ -89,6 +89,14 @@ func newHouse(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options)
 	return h
 }
 
+// again is the same house with another configuration of webhooks, as after a restart.
+func (h *house) again(t testing.TB, c webhooks.Config) *house {
+	t.Helper()
+	fresh := newHouse(t, h.d, c, loopbackOnly)
+	fresh.who = h.who
+	return fresh
+}
+
 // loopback is a house that may call receivers on this machine, at work.
 func loopback(t testing.TB, d *db.DB) *house {
 	h := newHouse(t, d, config(), netguard.Options{AllowLoopback: true})
@@ -100,8 +108,9 @@ func loopback(t testing.TB, d *db.DB) *house {
 func (h *house) run(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := jobs.NewRunner(h.d, h.queue, slog.New(slog.DiscardHandler), 2*time.Second)
-	r.Handle(h.Kind())
-	r.Handle(h.RecoverJobs())
+	for _, k := range h.Kinds() {
+		r.Handle(k)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -123,9 +132,10 @@ func must(t testing.TB, err error) {
 
 // request is what a receiver was sent.
 type request struct {
-	head http.Header
-	body string
-	at   time.Time
+	head       http.Header
+	path, from string
+	body       string
+	at         time.Time
 }
 
 func (r request) id() string { return r.head.Get("Svix-Id") }
@@ -148,7 +158,7 @@ func receive(t testing.TB, answer func(n int, w http.ResponseWriter, r *http.Req
 		}
 		x.mu.Lock()
 		n := len(x.got)
-		x.got = append(x.got, request{r.Header, string(body), time.Now()})
+		x.got = append(x.got, request{r.Header, r.URL.Path, r.RemoteAddr, string(body), time.Now()})
 		x.mu.Unlock()
 		if answer != nil {
 			answer(n, w, r)

@@ -13,6 +13,7 @@ type answer struct {
 	body       string // bounded
 	retryAfter string // the header, as it came
 	err        string // why there was no answer, or why it was not read to its end; "" when it was
+	late       bool   // there was no whole answer in time
 	at         time.Time
 	took       time.Duration
 }

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -17,14 +18,14 @@ const (
 
 // known remembers the endpoints of teams, so that an event of a team without any costs a look-up in memory.
 //
-// What a transaction reads is remembered only once that transaction is on disk, and only if no endpoint of any team changed
+// What a transaction reads is remembered only once that transaction is on disk, and only if no endpoint of the team changed
 // since before it read: otherwise a change could be overwritten by what was true before it.
 type known struct {
 	d   *db.DB
 	ttl time.Duration
 
 	mu    sync.Mutex
-	epoch int
+	epoch [256]int // by a hash of the team
 	teams map[string]remembered
 }
 
@@ -41,7 +42,7 @@ func (k *known) start(d *db.DB) {
 	d.OnHint(hintTopic, func(teamID string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.epoch++
+		k.epoch[bucket(teamID)]++
 		delete(k.teams, teamID)
 	})
 }
@@ -52,17 +53,24 @@ func (k *known) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
+// bucket is the place of a team's epoch. Teams that share one only read more often.
+func bucket(teamID string) byte {
+	h := fnv.New32a()
+	h.Write([]byte(teamID))
+	return byte(h.Sum32())
+}
+
 func (k *known) look(teamID string) (endpoints []*Endpoint, epoch int, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, ok := k.teams[teamID]
-	return r.endpoints, k.epoch, ok && time.Now().Before(r.until)
+	return r.endpoints, k.epoch[bucket(teamID)], ok && time.Now().Before(r.until)
 }
 
 func (k *known) keep(teamID string, endpoints []*Endpoint, epoch int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if epoch != k.epoch {
+	if epoch != k.epoch[bucket(teamID)] {
 		return
 	}
 	if len(k.teams) >= knownMax {

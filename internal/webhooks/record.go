@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// Kind is the kind of the jobs that deliver. Its lane is the endpoint; its payload the messages of one chain, in order.
+// Kind is the kind of the jobs that deliver. Its lane is the team and the endpoint; its payload the messages of one chain, in order.
 const Kind = "webhook"
 
 // perJob is how many messages one job delivers at most: each may take the whole timeout.
@@ -53,13 +53,27 @@ func (o *outbox) add(k outboxKey, messageID string) {
 	o.lists[k] = append(o.lists[k], messageID)
 }
 
-// insert enters the jobs. Messages of a chain that come together go in one job: they would only wait for each other.
-func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) {
+// enter enters the delivery of a message to an endpoint. At one that is full it has failed.
+func (o *outbox) enter(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
+	if !x.FullSince.IsZero() {
+		insertDelivery(ctx, tx, x.ID, m, Failed)
+		return
+	}
+	insertDelivery(ctx, tx, x.ID, m, Pending)
+	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
+}
+
+// insert enters the jobs and says how many of each team. Messages of a chain that come together go in one job: they would only wait
+// for each other.
+func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
+	n := map[string]int{}
 	for _, k := range o.keys {
 		for part := range slices.Chunk(o.lists[k], perJob) {
-			q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: k.endpoint, TeamID: k.team, Payload: strings.Join(part, ",")})
+			q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(k.team, k.endpoint), TeamID: k.team, Payload: strings.Join(part, ",")})
+			n[k.team]++
 		}
 	}
+	return n
 }
 
 // Recorded enters a message for each event that an endpoint wants. The hallway calls it for every event, so for teams without
@@ -68,6 +82,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	var endpoints []*Endpoint
 	var team string
 	var out outbox
+	direct := 0
 	w := writer{s: s}
 	for i := range all {
 		e := &all[i]
@@ -81,7 +96,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			}
 			team = e.TeamID
 		}
-		if !slices.ContainsFunc(endpoints, func(x *Endpoint) bool { return x.wants(e.Type) }) {
+		told := wanting(endpoints, e.Type)
+		if len(told) == 0 {
 			continue
 		}
 		body, chain, err := w.payload(ctx, tx, e)
@@ -93,13 +109,16 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		m := entry{messageID(e.ID), e.TeamID, e.Type, body, chain, e.At}
 		insertMessage(ctx, tx, &m)
-		for _, x := range endpoints {
-			if x.wants(e.Type) {
-				insertDelivery(ctx, tx, x.ID, &m)
-				out.add(outboxKey{e.TeamID, x.ID, chain}, m.ID)
+		if direct += len(told); len(told) > directMax || len(told) > directFew && direct > directAll {
+			if err := s.enterFanout(ctx, tx, &m); err != nil {
+				return err
 			}
+			continue
+		}
+		for _, x := range told {
+			out.enter(ctx, tx, x, &m)
 		}
 	}
-	out.insert(ctx, tx, s.p.Queue)
+	s.insert(ctx, tx, &out)
 	return nil
 }

@@ -24,6 +24,7 @@ type Service struct {
 	p      Parts
 	known  known
 	health health
+	recent entered
 	client *http.Client
 }
 
@@ -32,11 +33,18 @@ func New(c Config, p Parts) *Service {
 	if c.Workers == 0 {
 		c.Workers = 1024
 	}
+	if c.EndpointMax == 0 {
+		c.EndpointMax = endpointMax
+	}
+	if c.TeamMax == 0 {
+		c.TeamMax = teamMax
+	}
 	if c.Timeout == 0 {
 		c.Timeout = timeout
 	}
 	s := &Service{c: c, p: p, client: newClient(p.Guard, c.Timeout)}
 	s.known.start(p.DB)
+	s.health.timeout = c.Timeout
 	if p.Notify == nil {
 		s.p.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
 			p.Log.Warn(subject, "team", teamID, "text", text)
@@ -177,6 +185,7 @@ func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 		e.Status, e.DisabledAt = deleted, tx.Now()
 		saveEndpoint(ctx, tx, &e)
 		s.known.changed(tx, teamID)
+		tx.AfterCommit(func() { s.health.forget(e.ID) })
 		return nil
 	})
 }

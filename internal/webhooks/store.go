@@ -14,15 +14,16 @@ import (
 )
 
 const endpointColumns = `id, team_id, url, events, status, secret, old_secret, old_until, failing_since, warned,
-	disabled_reason, disabled_at, created_at`
+	disabled_reason, disabled_at, created_at, full_since, full_told`
 
 func scanEndpoint(r db.Row) (e Endpoint, err error) {
 	var types, status string
-	var oldUntil, failing, disabledAt, created int64
+	var oldUntil, failing, disabledAt, created, full, told int64
 	err = r.Scan(&e.ID, &e.TeamID, &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil, &failing, &e.warned,
-		&e.DisabledReason, &disabledAt, &created)
+		&e.DisabledReason, &disabledAt, &created, &full, &told)
 	e.Events, e.Status = splitTypes(types), Status(status)
 	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt), db.Time(created)
+	e.FullSince, e.fullTold = db.Time(full), db.Time(told)
 	return e, err
 }
 
@@ -37,7 +38,7 @@ func splitTypes(text string) (all []events.Type) {
 }
 
 func insertEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9)`,
+	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0)`,
 		e.ID, e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false, e.CreatedAt.UnixMicro())
 }
 
@@ -99,6 +100,57 @@ func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint
 		return nil, fmt.Errorf("read the webhooks of team %s: %w", teamID, err)
 	}
 	return all, nil
+}
+
+// endpointsAfter returns at most limit endpoints of a team after one, in the order of their ids.
+func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]*Endpoint, error) {
+	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		teamID, after, limit)
+	all, err := db.Collect(rows, err, func(r db.Row) (*Endpoint, error) {
+		e, err := scanEndpoint(r)
+		return &e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read webhooks of team %s: %w", teamID, err)
+	}
+	return all, nil
+}
+
+const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 GROUP BY lane`
+
+// waitingJobs counts the jobs that wait for each endpoint of a team, by the index of lanes alone.
+func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]int, error) {
+	waiting := map[string]int{}
+	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g is after all hexadecimal digits
+	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
+		var name string
+		var n int
+		err = r.Scan(&name, &n)
+		waiting[laneEndpoint(name)] = n
+		return x, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count what waits for the webhooks of team %s: %w", teamID, err)
+	}
+	return waiting, nil
+}
+
+// waitingUpTo counts the jobs that wait for an endpoint, up to most.
+func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 LIMIT $3) x`, Kind,
+		lane(teamID, endpointID), most).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count what waits for webhook %s: %w", endpointID, err)
+	}
+	return n, nil
+}
+
+func markFull(ctx context.Context, tx *db.Tx, e *Endpoint) {
+	tx.Queue(ctx, `UPDATE webhooks SET full_since = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, db.Micros(e.FullSince))
+}
+
+func markFullTold(ctx context.Context, tx *db.Tx, e *Endpoint) {
+	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, tx.Now().UnixMicro())
 }
 
 // markFailing notes when an endpoint began to fail; one that is noted already stays.

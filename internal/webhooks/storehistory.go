@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/page"
 )
 
@@ -18,18 +19,59 @@ func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
 		m.ID, m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
 }
 
-func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry) {
+// insertDelivery enters a delivery that is pending, or failed without an attempt.
+func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry, state State) {
+	finished := int64(0)
+	if state == Failed {
+		finished = tx.Now().UnixMicro()
+	}
 	tx.Queue(ctx, `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at, finished_at)
-		VALUES ($1, $2, $3, $4, 'pending', 0, 0, 0)`, endpointID, m.ID, m.TeamID, m.chain)
+		VALUES ($1, $2, $3, $4, $5, 0, 0, $6)`, endpointID, m.ID, m.TeamID, m.chain, string(state), finished)
+}
+
+func insertFanout(ctx context.Context, tx *db.Tx, m *entry) {
+	tx.Queue(ctx, `INSERT INTO webhook_fanouts (team_id, chain, message_id, type, after, created_at) VALUES ($1, $2, $3, $4, '', $5)`,
+		m.TeamID, m.chain, m.ID, string(m.Type), m.at.UnixMicro())
+}
+
+// getFanout returns how far the fan-out of a message has come, or nil when it is done.
+func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string) (*fanout, error) {
+	f := fanout{entry: entry{ID: messageID, TeamID: teamID, chain: chain}}
+	var kind string
+	var at int64
+	err := r.QueryRow(ctx, `SELECT type, after, created_at FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3`,
+		teamID, chain, messageID).Scan(&kind, &f.after, &at)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	f.Type, f.at = events.Type(kind), db.Time(at)
+	return &f, err
+}
+
+// advanceFanout notes the last endpoint for which a message is entered. When another attempt of the job did meanwhile, the
+// transaction fails.
+func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
+	tx.QueueOne(ctx, fanoutLost(f, j), `UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
+		AND after = $4`, f.TeamID, f.chain, f.ID, f.after, last)
+}
+
+func deleteFanout(ctx context.Context, tx *db.Tx, f *fanout, j jobs.Job) {
+	tx.QueueOne(ctx, fanoutLost(f, j), `DELETE FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3 AND after = $4`,
+		f.TeamID, f.chain, f.ID, f.after)
+}
+
+func fanoutLost(f *fanout, j jobs.Job) error {
+	return fmt.Errorf("enter %s for endpoints, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
 // openMessages returns those of a job's messages that are open, in order. held is when an earlier message of their chain is tried
-// next, 0 when that is now, and -1 when there is none. Whether a message is open is asked here and not in the SQL: PostgreSQL would take
+// next, 0 when that is now or it is still to be entered for the endpoint, and -1 when there is none. Whether a message is open is asked here and not in the SQL: PostgreSQL would take
 // the index of open ones for the best way to it, and walk through a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
 	list, args := db.In([]any{endpointID, teamID, ids[0]}, ids)
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
-			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')), -1)
+			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')),
+			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1 LIMIT 1), -1)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
 		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id IN `+list+` ORDER BY d.message_id`, args...)
 	held = -1
@@ -100,6 +142,13 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason 
 	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error, started_at, duration)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, d.EndpointID, d.MessageID, newAttemptID(), d.TeamID, a.code, a.body, reason,
 		a.at.UnixMicro(), a.took.Microseconds())
+}
+
+// trimAttempts removes the oldest attempts at a message beyond those that are kept.
+func trimAttempts(ctx context.Context, tx *db.Tx, d *settled) {
+	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
+		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
+		d.EndpointID, d.MessageID, d.TeamID, attemptsMax)
 }
 
 type failedMessage struct{ ID, chain string }

@@ -8,24 +8,27 @@
 //	                                                     └────── the schedule ◄── failure ┴► failed, after the last try
 //
 // [Service.Recorded] hears of events in the transaction that records them, makes the payload, and enters it once with one
-// delivery for each endpoint. So an event that happened is told, whatever dies in between, and nothing is told that did not
-// happen. A message has one id at all endpoints, and one text: the bytes that were stored are signed and sent at every attempt.
+// delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So an event that happened is told,
+// whatever dies in between, and nothing is told that did not happen. A message has one id at all endpoints, and one text: the bytes that were stored are signed and sent at every attempt.
 //
 // # Invariants
 //
 // Delivery is at least once: a crash between a receiver's answer and our commit sends a message again, with the same id.
 // Messages of one email (or domain, contact, suppressed address) reach an endpoint in the order in which they were recorded:
 // a later one waits until those before it have succeeded or failed for good. Other messages of the endpoint go on
-// meanwhile, and endpoints never wait for each other: each is a lane of its own, and one that fails is given few workers.
+// meanwhile, and endpoints never wait for each other: each is a lane of its own, and one that fails or is slow is given few
+// workers (health.go). Teams share the workers, as package fair says, and each has a bound on its connections to one address
+// (client.go) and on what waits (backlog.go).
 //
 // No transaction is open while the network is used. What a receiver answers is data, and [judge] alone decides what follows
 // from it. Addresses are judged by netguard when they are dialled; redirects are not followed; an answer is read for
-// 15 seconds and up to 64 KB, whatever it sends.
+// 15 seconds and up to 64 KB, whatever it sends, and its first KB is kept.
 //
 // # What can go wrong
 //
 // An endpoint that answers 410, or that only fails for long (Config.DisableAfter), is disabled, and the team is told. What
-// waits for a disabled endpoint fails when it comes due; [Service.Recover] brings back what failed. A change that another
+// waits for a disabled endpoint fails when it comes due, and what is new for one that is full fails at once; [Service.Recover]
+// brings back what failed. A change that another
 // node made to an endpoint is noticed here by a hint, or within seconds when the hint is lost; on the node that made it, it
 // counts before the change is answered.
 //
@@ -52,7 +55,10 @@ import (
 // Limits of webhooks.
 const (
 	timeout      = 15 * time.Second // of an attempt, from the look-up of the name to the last byte of the answer
-	responseMax  = 64 << 10         // octets kept of an answer
+	failureMax   = 1 << 10          // octets kept of the answer to an attempt that failed
+	successMax   = 256              // and to one that did not
+	readMax      = 64 << 10         // octets read after those
+	attemptsMax  = 100              // attempts at a message that are kept, when replays make them many
 	rotationTime = 24 * time.Hour   // for which the secret before signs too
 	secretSize   = 32               // octets
 	maxPerTeam   = 1000             // endpoints
@@ -87,11 +93,13 @@ type Endpoint struct {
 	DisabledReason string // empty unless it was disabled for failing
 	DisabledAt     time.Time
 	FailingSince   time.Time // zero while it works; a success clears it
+	FullSince      time.Time // zero while new messages are taken; see backlog.go
 	CreatedAt      time.Time
 
 	sealed, sealedOld []byte
 	oldUntil          time.Time
 	warned            bool
+	fullTold          time.Time // when the team was told last that it is full
 }
 
 // wants reports whether the endpoint is to be told of events of a type.
@@ -111,6 +119,8 @@ type Config struct {
 	AllowHTTP    bool            // for development: endpoints need no TLS
 	UserAgent    string
 	Workers      int           // attempts at the same time; 0 means 1,024
+	EndpointMax  int           // jobs that wait for one endpoint, roughly; 0 means 100,000
+	TeamMax      int           // and for all of a team; 0 means 500,000
 	Timeout      time.Duration // of an attempt, from the look-up of the name to the last byte of the answer; 0 means 15 seconds
 }
 

@@ -1,0 +1,167 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// What waits for an endpoint, and for all endpoints of a team, has a bound: otherwise endpoints that answer slowly or never fill the
+// disk. Beyond it an endpoint is full: new messages of it are recorded as failed, so that its history has them and [Service.Recover]
+// brings them back; the team is told; and once a quarter has been worked off it takes messages again.
+//
+// What waits is counted in jobs, each of which has up to perJob messages of one chain, by the index of lanes and never in a
+// transaction that others wait for: whoever enters a good part of the bound has a job measure, which goes on as long as an endpoint
+// is full. So the bound is passed by what comes until then.
+const (
+	endpointMax   = 100_000
+	teamMax       = 500_000
+	measurePart   = 8 // a part of the bound that is entered between two measurements
+	measureEvery  = 10 * time.Second
+	backlogKind   = "webhook.backlog"
+	tellTeam      = time.Hour      // between two notices to a team
+	tellEndpoint  = 24 * time.Hour // and about the same endpoint
+	namedInNotice = 10
+)
+
+// entered counts jobs by team since the last measurement that this node asked for.
+type entered struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// add counts n jobs of a transaction, once it is on disk, and reports whether it is time to measure.
+func (c *entered) add(tx *db.Tx, teamID string, n, step int) bool {
+	c.mu.Lock()
+	due := c.n[teamID]+n >= step
+	c.mu.Unlock()
+	tx.AfterCommit(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case due:
+			delete(c.n, teamID)
+		case c.n == nil || len(c.n) >= knownMax:
+			c.n = map[string]int{teamID: n}
+		default:
+			c.n[teamID] += n
+		}
+	})
+	return due
+}
+
+// insert enters the jobs of an outbox, and has what waits measured when that has become a good deal.
+func (s *Service) insert(ctx context.Context, tx *db.Tx, o *outbox) {
+	step := max(1, min(s.c.EndpointMax, s.c.TeamMax)/measurePart)
+	for team, n := range o.insert(ctx, tx, s.p.Queue) {
+		if s.recent.add(tx, team, n, step) {
+			s.p.Queue.Insert(ctx, tx, jobs.New{Kind: backlogKind, Lane: team, TeamID: team, Dedupe: team})
+		}
+	}
+}
+
+// backlogs has the jobs that measure what waits.
+func (s *Service) backlogs() jobs.Kind {
+	return jobs.Kind{Name: backlogKind, Handle: s.measure, Workers: 4, PerLane: 1, Lease: lease,
+		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
+}
+
+// measure finds out which endpoints of a team are full. It comes back while one is.
+func (s *Service) measure(ctx context.Context, j jobs.Job) error {
+	all, err := teamEndpoints(ctx, s.p.DB.Reader, j.TeamID)
+	if err != nil {
+		return err
+	}
+	waiting, err := waitingJobs(ctx, s.p.DB.Reader, j.TeamID)
+	if err != nil {
+		return err
+	}
+	was := map[string]bool{}
+	for _, e := range all {
+		was[e.ID] = !e.FullSince.IsZero()
+	}
+	now := overfull(waiting, was, s.c.EndpointMax, s.c.TeamMax)
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		full := false
+		for _, e := range all {
+			if now[e.ID] != was[e.ID] {
+				e.FullSince = db.Time(0)
+				if now[e.ID] {
+					e.FullSince = tx.Now()
+				}
+				markFull(ctx, tx, e)
+				s.known.changed(tx, j.TeamID)
+			}
+			full = full || now[e.ID]
+		}
+		if !full {
+			return s.p.Queue.Finish(ctx, tx, j)
+		}
+		if err := s.tellFull(ctx, tx, j.TeamID, all); err != nil {
+			return err
+		}
+		return s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(measureEvery), "more waits than may")
+	})
+}
+
+// overfull says which endpoints are full: those for which as many jobs wait as may for one, and, when as many wait as may for a
+// team, those that have at least an equal share of them. An endpoint that was full stays so until a quarter has gone.
+func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
+	less := func(n int, yes bool) int {
+		if yes {
+			return n - n/4
+		}
+		return n
+	}
+	total, any := 0, false
+	for _, n := range waiting {
+		total += n
+	}
+	for _, full := range was {
+		any = any || full
+	}
+	team := total >= less(teamMax, any)
+	now := map[string]bool{}
+	for endpoint, n := range waiting {
+		if n >= less(endpointMax, was[endpoint]) || team && n >= less(teamMax/len(waiting), was[endpoint]) {
+			now[endpoint] = true
+		}
+	}
+	return now
+}
+
+// tellFull tells the team of its endpoints that are full: once a day of each, and once an hour at most.
+func (s *Service) tellFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
+	var urls []string
+	untold := false
+	for _, e := range all {
+		if tx.Now().Sub(e.fullTold) < tellTeam {
+			return nil
+		}
+		if !e.FullSince.IsZero() {
+			urls = append(urls, e.URL)
+			untold = untold || tx.Now().Sub(e.fullTold) >= tellEndpoint
+		}
+	}
+	if !untold {
+		return nil
+	}
+	for _, e := range all {
+		if !e.FullSince.IsZero() {
+			markFullTold(ctx, tx, e)
+		}
+	}
+	more := ""
+	if n := len(urls) - namedInNotice; n > 0 {
+		more = fmt.Sprintf("\nand %d more.\n", n)
+	}
+	return s.p.Notify(ctx, tx, teamID, "Webhook endpoints answer too slowly", fmt.Sprintf("More webhook events wait than may, because these "+
+		"endpoints answer too slowly or not at all:\n\n  %s\n%s\nUntil they have caught up, new events for them are recorded as failed and not "+
+		"delivered. When they work again, recover what failed with POST /webhooks/{id}/recover.\n",
+		strings.Join(urls[:min(len(urls), namedInNotice)], "\n  "), more))
+}

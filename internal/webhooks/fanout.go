@@ -1,0 +1,117 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// An event that up to directMax endpoints want is entered for them in the transaction that records it. For more, that transaction
+// would hold up everybody else's: it enters the message alone and a job, which enters the deliveries bit by bit. So it is with
+// what many events that are recorded together come to, such as those of all recipients of an email.
+//
+// What the job has done stands in the message's row among the fanouts, and each step advances it in the transaction that enters
+// deliveries. So a crash at any moment neither misses an endpoint nor tells it twice. While the row has not come to an endpoint,
+// later messages of the chain wait there ([openMessages]).
+const (
+	directMax   = 10
+	directAll   = 60 // deliveries of all events that are recorded together
+	directFew   = 4  // for so few endpoints, a fan-out would write as much
+	fanoutStep  = 50 // endpoints looked at in one transaction
+	fanoutKind  = "webhook.fanout"
+	fanoutTries = 10_000
+)
+
+// fanout is a message that is still to be entered for endpoints after one.
+type fanout struct {
+	entry
+	after string
+}
+
+// fanoutJob is the payload of its job.
+type fanoutJob struct {
+	Message string `json:"message"`
+	Chain   string `json:"chain"`
+}
+
+// enterFanout has a message entered for all its endpoints by a job of its own.
+func (s *Service) enterFanout(ctx context.Context, tx *db.Tx, m *entry) error {
+	payload, err := json.Marshal(fanoutJob{m.ID, m.chain})
+	if err != nil {
+		return fmt.Errorf("encode the fan-out of %s: %w", m.ID, err)
+	}
+	insertFanout(ctx, tx, m)
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: fanoutKind, Lane: m.TeamID, TeamID: m.TeamID, Payload: string(payload)})
+	return nil
+}
+
+// fanouts has the jobs that enter messages for many endpoints: one of a team at a time, so that its writes never queue up.
+func (s *Service) fanouts() jobs.Kind {
+	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
+		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}
+}
+
+func (s *Service) fanOut(ctx context.Context, j jobs.Job) error {
+	var p fanoutJob
+	if err := json.Unmarshal([]byte(j.Payload), &p); err != nil {
+		return fmt.Errorf("read a fan-out: %w", err)
+	}
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+			done, err = s.fanOutStep(ctx, tx, j, p)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("enter %s for the endpoints of team %s: %w", p.Message, j.TeamID, err)
+		}
+	}
+	return nil
+}
+
+// fanOutStep enters the message for the next endpoints. With the last of them it ends the job.
+func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanoutJob) (done bool, err error) {
+	f, err := getFanout(ctx, tx.Reader, j.TeamID, p.Chain, p.Message)
+	if err != nil {
+		return false, err
+	}
+	if f == nil {
+		return true, s.p.Queue.Finish(ctx, tx, j)
+	}
+	next, err := endpointsAfter(ctx, tx.Reader, j.TeamID, f.after, fanoutStep)
+	if err != nil {
+		return false, err
+	}
+	var out outbox
+	for _, x := range next {
+		if x.wants(f.Type) && !x.CreatedAt.After(f.at) {
+			out.enter(ctx, tx, x, &f.entry)
+		}
+	}
+	s.insert(ctx, tx, &out)
+	if len(next) < fanoutStep {
+		deleteFanout(ctx, tx, f, j)
+		return true, s.p.Queue.Finish(ctx, tx, j)
+	}
+	advanceFanout(ctx, tx, f, next[len(next)-1].ID, j)
+	return false, nil
+}
+
+// wanting returns the endpoints that are to be told of events of a type.
+func wanting(all []*Endpoint, t events.Type) (some []*Endpoint) {
+	for _, x := range all {
+		if x.wants(t) {
+			some = append(some, x)
+		}
+	}
+	return some
+}

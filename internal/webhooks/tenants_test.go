@@ -1,0 +1,373 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/webhooks"
+)
+
+// silence is a receiver that answers nothing until it is released.
+type silence struct {
+	*receiver
+	mu      sync.Mutex
+	in      int // requests that wait
+	most    int
+	release chan struct{}
+}
+
+func silent(t *testing.T) *silence {
+	x := &silence{release: make(chan struct{})}
+	x.receiver = receive(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		x.mu.Lock()
+		x.in++
+		x.most = max(x.most, x.in)
+		x.mu.Unlock()
+		select {
+		case <-x.release:
+		case <-r.Context().Done():
+		}
+		x.mu.Lock()
+		x.in--
+		x.mu.Unlock()
+	})
+	t.Cleanup(x.free)
+	return x
+}
+
+func (x *silence) free() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.release:
+	default:
+		close(x.release)
+	}
+}
+
+func (x *silence) waiting() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.in
+}
+
+// endpoints gives a team n endpoints at paths of a receiver, for suppressions.
+func (h *house) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
+	t.Helper()
+	for i := range n {
+		e, err := h.Create(t.Context(), team, fmt.Sprintf("%s/%d", url, i), []string{"suppression.added", "suppression.removed"})
+		must(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// addresses records n events of a team.
+func (h *house) addresses(t *testing.T, team string, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := h.suppressed.Add(t.Context(), team, []string{fmt.Sprintf("a%d@example.net", i)})
+		must(t, err)
+	}
+}
+
+func (h *house) count(t *testing.T, text string, args ...any) (n int) {
+	t.Helper()
+	must(t, h.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+text, args...).Scan(&n))
+	return n
+}
+
+// A team whose endpoints never answer holds its share of the workers and no more: another team's webhook arrives while all of those
+// attempts hang.
+func TestTeamsShareWorkers(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		c := config()
+		c.Workers, c.Timeout = 32, time.Minute
+		h := newHouse(t, d, c, loopbackOnly)
+		bad, good := silent(t), receive(t, nil)
+		h.endpoints(t, "hostile", bad.URL, 300)
+		e := h.endpoint(t, good.URL)
+		h.addresses(t, "hostile", 5)
+		stop := h.run(t)
+		until(t, "the hostile team holds what it can", func() bool { return bad.waiting() == 28 }) // 7/8 of 32
+		for i := range 20 {
+			h.suppress(t, fmt.Sprintf("b%d@example.net", i))
+			h.becomes(t, e, webhooks.Success)
+		}
+		if n := bad.waiting(); n != 28 || len(good.all()) != 20 {
+			t.Errorf("%d hostile attempts hang, %d webhooks of the good team arrived", n, len(good.all()))
+		}
+		bad.free()
+		stop()
+	})
+}
+
+// One team has at most 64 connections to one address, over all its endpoints. What finds none is no attempt and is made later.
+func TestConnectionsToAnAddress(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		c := config()
+		c.Timeout = time.Minute
+		h := newHouse(t, d, c, loopbackOnly)
+		victim := silent(t)
+		h.endpoints(t, h.who.TeamID, victim.URL, 100)
+		h.addresses(t, h.who.TeamID, 1)
+		other, err := h.Create(t.Context(), "other", victim.URL+"/other", []string{"suppression.added"})
+		must(t, err)
+		h.run(t)
+		until(t, "all connections are held, and some deliveries found none", func() bool {
+			return victim.waiting() == 64 && h.count(t, `jobs WHERE last_error LIKE '%as many connections%'`) > 0
+		})
+		h.addresses(t, "other", 1)
+		until(t, "another team gets in", func() bool { return victim.waiting() == 65 })
+		victim.free()
+		until(t, "all are delivered", func() bool {
+			return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 101
+		})
+		if n := h.count(t, `webhook_attempts`); n != 101 || victim.most != 65 {
+			t.Errorf("%d attempts at 101 messages, %d at once", n, victim.most)
+		}
+		_ = other
+	})
+}
+
+// The transaction that records an event writes a few rows however many endpoints its team has; they are entered in small steps.
+func TestManyEndpoints(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		h := newHouse(t, d, config(), loopbackOnly)
+		x := receive(t, nil)
+		all := h.endpoints(t, h.who.TeamID, x.URL, 120)
+		off := all[7]
+		must(t, h.Update(t.Context(), h.who.TeamID, off.ID, webhooks.Change{Status: new("disabled")}))
+		h.suppress(t, "a@example.net")
+		h.unsuppress(t, "a@example.net")
+		rows := []int{h.count(t, `webhook_messages`), h.count(t, `webhook_fanouts`), h.count(t, `jobs`), h.count(t, `webhook_deliveries`)}
+		if fmt.Sprint(rows) != "[2 2 2 0]" {
+			t.Errorf("two events entered messages, fan-outs, jobs and deliveries %v", rows)
+		}
+		h.endpoints(t, h.who.TeamID, x.URL+"/late", 1)
+		h.run(t)
+		until(t, "all are delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*119 })
+		order := map[string][]string{}
+		for _, r := range x.all() {
+			order[r.path] = append(order[r.path], r.id())
+		}
+		for path, ids := range order {
+			if len(ids) != 2 || !slices.IsSorted(ids) {
+				t.Errorf("at %s came %v", path, ids)
+			}
+		}
+		if len(order) != 119 || h.count(t, `webhook_fanouts`) != 0 || h.count(t, `jobs WHERE kind LIKE 'webhook%'`) != 0 {
+			t.Errorf("%d endpoints were told; %d fan-outs and %d jobs are left", len(order), h.count(t, `webhook_fanouts`),
+				h.count(t, `jobs WHERE kind LIKE 'webhook%'`))
+		}
+	})
+}
+
+// What events that are recorded together write has a bound, too.
+func TestManyEventsAtOnce(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		h := newHouse(t, d, config(), loopbackOnly)
+		x := receive(t, nil)
+		h.endpoints(t, h.who.TeamID, x.URL, 10)
+		var all []events.Event
+		for i := range 50 {
+			all = append(all, events.Event{Type: events.SuppressionAdded, Data: suppressions.Suppression{Address: fmt.Sprintf("a%d@example.net", i)}})
+		}
+		h.happen(t, all...)
+		if n := h.count(t, `webhook_deliveries`); n != 60 {
+			t.Errorf("50 events for 10 endpoints entered %d deliveries at once", n)
+		}
+		h.run(t)
+		until(t, "all are delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 500 })
+	})
+}
+
+// However often the program stops within a fan-out, each endpoint has each message once.
+func TestManyEndpointsThroughRestarts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		h := newHouse(t, d, config(), loopbackOnly)
+		x := silent(t)
+		h.endpoints(t, h.who.TeamID, x.URL, 110)
+		const messages = 6
+		h.addresses(t, h.who.TeamID, messages)
+		for entered := 0; entered < messages*110; {
+			stop := h.run(t)
+			until(t, "more is entered", func() bool {
+				n := h.count(t, `webhook_deliveries`)
+				return n > entered || n == messages*110
+			})
+			stop()
+			entered = h.count(t, `webhook_deliveries`)
+		}
+		if n := h.count(t, `jobs WHERE kind = 'webhook'`); n != messages*110 {
+			t.Errorf("%d jobs for %d deliveries", n, messages*110)
+		}
+	})
+}
+
+// An endpoint for which too much waits takes no new messages: they have failed and can be recovered, and the team is told once.
+func TestFullEndpoint(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		c := config()
+		c.EndpointMax, c.Timeout = 40, time.Minute
+		h := newHouse(t, d, c, loopbackOnly)
+		x := silent(t)
+		start := time.Now()
+		e, beside := h.endpoint(t, x.URL), h.endpoint(t, receive(t, nil).URL)
+		stop := h.run(t)
+		sent := 0
+		until(t, "the endpoint is full", func() bool {
+			sent++
+			h.suppress(t, fmt.Sprintf("a%d@example.net", sent))
+			got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+			must(t, err)
+			return !got.FullSince.IsZero()
+		})
+		if sent < 40 {
+			t.Errorf("it is full with %d messages, may have 40", sent)
+		}
+		h.suppress(t, "last@example.net")
+		m := h.messages(t, e)[0]
+		if m.State != webhooks.Failed || len(h.attempts(t, e, m)) != 0 {
+			t.Errorf("the last message: %+v", m)
+		}
+		if err := h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.TooFast {
+			t.Errorf("a replay at a full endpoint: %v", err)
+		}
+		h.becomes(t, beside, webhooks.Success)
+		until(t, "the team is told", func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.notices) > 0
+		})
+		stop()
+		h.run(t) // another start knows that it is full, and sees when it no longer is
+		h.suppress(t, "more@example.net")
+		if m := h.messages(t, e)[0]; m.State != webhooks.Failed {
+			t.Errorf("after a restart: %+v", m)
+		}
+		x.free()
+		until(t, "it is no longer full", func() bool {
+			got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+			must(t, err)
+			return got.FullSince.IsZero()
+		})
+		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start))
+		until(t, "all is delivered", func() bool {
+			return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*(sent+2)
+		})
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.notices) != 1 || !strings.Contains(h.notices[0], x.URL) {
+			t.Errorf("notices %q", h.notices)
+		}
+	})
+}
+
+// A recovery leaves room for new messages: it fills half of what may wait, and goes on when that has been worked off.
+func TestRecoverInParts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		c := config()
+		h := newHouse(t, d, c, loopbackOnly)
+		x := receive(t, nil)
+		start := time.Now()
+		e := h.endpoint(t, x.URL)
+		h.addresses(t, h.who.TeamID, 350)
+		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE webhook_deliveries SET status = 'failed'`)
+			tx.Queue(t.Context(), `DELETE FROM jobs`)
+			return nil
+		}))
+		c.EndpointMax = 600
+		h = h.again(t, c)
+		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start.Add(-time.Minute)))
+		h.run(t)
+		until(t, "all is delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 350 })
+		if n := len(x.all()); n != 350 {
+			t.Errorf("%d requests for 350 messages", n)
+		}
+	})
+}
+
+// However often a message is replayed, one replay of it waits, and its history stays short.
+func TestReplayFlood(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		h, x := newHouse(t, d, config(), loopbackOnly), receive(t, nil)
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "a@example.net")
+		stop := h.run(t)
+		m := h.becomes(t, e, webhooks.Success)
+		stop()
+		for range 50 {
+			must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID))
+		}
+		if n := h.count(t, `jobs WHERE kind = 'webhook'`); n != 1 {
+			t.Errorf("%d replays of one message wait", n)
+		}
+		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
+			for i := range 150 {
+				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error, started_at,
+					duration) VALUES ($1, $2, $3, $4, 500, '', 'no', 0, 0)`, e.ID, m.ID, fmt.Sprintf("atmpt_%032d", i), h.who.TeamID)
+			}
+			return nil
+		}))
+		h.run(t)
+		until(t, "the replay is made", func() bool { return len(x.all()) == 2 && h.count(t, `jobs WHERE kind = 'webhook'`) == 0 })
+		all, more, err := h.Attempts(t.Context(), h.who.TeamID, e.ID, m.ID, page.Page{Limit: 100})
+		if err != nil || len(all) != 100 || more || all[0].Code != 200 {
+			t.Errorf("%d attempts are kept, more %v, %v", len(all), more, err)
+		}
+	})
+}
+
+// Of an answer the beginning is kept, of a success less; a long one does not cost the connection.
+func TestAnswersKept(t *testing.T) {
+	t.Parallel()
+	c := config()
+	c.Schedule = []time.Duration{time.Millisecond}
+	h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
+	x := receive(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			w.WriteHeader(500)
+		}
+		fmt.Fprint(w, strings.Repeat("ü", 10_000))
+	})
+	e := h.endpoint(t, x.URL)
+	h.suppress(t, "a@example.net")
+	h.run(t)
+	m := h.becomes(t, e, webhooks.Success)
+	all := h.attempts(t, e, m)
+	if len(all) != 2 || all[1].Response != strings.Repeat("ü", 512) || all[0].Response != strings.Repeat("ü", 128) {
+		t.Errorf("%d attempts, %.400v", len(all), all)
+	}
+	if got := x.all(); got[0].from != got[1].from {
+		t.Errorf("the second attempt came over another connection")
+	}
+}

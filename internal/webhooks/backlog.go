@@ -22,7 +22,7 @@ const (
 	endpointMax   = 100_000
 	teamMax       = 500_000
 	measurePart   = 8 // a part of the bound that is entered between two measurements
-	measureEvery  = 10 * time.Second
+	measureEvery  = 5 * time.Second
 	backlogKind   = "webhook.backlog"
 	tellTeam      = time.Hour      // between two notices to a team
 	tellEndpoint  = 24 * time.Hour // and about the same endpoint

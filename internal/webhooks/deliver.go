@@ -181,7 +181,7 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 		}
 		keys = append(keys, old)
 	}
-	r, err := http.NewRequestWithContext(withTeam(ctx, e.TeamID), http.MethodPost, e.URL, strings.NewReader(payload))
+	r, err := http.NewRequestWithContext(forTeam(ctx, e.TeamID), http.MethodPost, e.URL, strings.NewReader(payload))
 	if err != nil {
 		return a, fmt.Errorf("make the request to webhook %s: %w", e.ID, err)
 	}

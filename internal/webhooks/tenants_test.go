@@ -145,6 +145,24 @@ func TestConnectionsToAnAddress(t *testing.T) {
 	})
 }
 
+// Jobs that a release before entered, in the lane of the endpoint alone, are worked.
+func TestLanesOfTheReleaseBefore(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		h, x := newHouse(t, d, config(), loopbackOnly), receive(t, nil)
+		e := h.endpoint(t, x.URL)
+		h.suppress(t, "a@example.net")
+		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE jobs SET lane = $1 WHERE kind = 'webhook'`, e.ID)
+			return nil
+		}))
+		h.suppress(t, "b@example.net")
+		h.run(t)
+		until(t, "both are delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2 })
+	})
+}
+
 // The transaction that records an event writes a few rows however many endpoints its team has; they are entered in small steps.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
@@ -209,7 +227,7 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 		h := newHouse(t, d, config(), loopbackOnly)
 		x := silent(t)
 		h.endpoints(t, h.who.TeamID, x.URL, 110)
-		const messages = 6
+		const messages = 3
 		h.addresses(t, h.who.TeamID, messages)
 		for entered := 0; entered < messages*110; {
 			stop := h.run(t)
@@ -222,6 +240,13 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 		}
 		if n := h.count(t, `jobs WHERE kind = 'webhook'`); n != messages*110 {
 			t.Errorf("%d jobs for %d deliveries", n, messages*110)
+		}
+		if d.Engine() == "postgres" { // which says what was entered together
+			var n int
+			must(t, d.QueryRow(t.Context(), `SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM webhook_deliveries GROUP BY xmin) x`).Scan(&n))
+			if n > 50 {
+				t.Errorf("%d deliveries were entered in one transaction", n)
+			}
 		}
 	})
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// What a body may take. Memory is taken for what comes, not for what is announced: nothing is counted up to bodyIsLarge; who has
-// sent that much gets memory for an eighth of the body, out of a pool of its own; who has sent the eighth gets memory for all of
-// it. Who waits for memory so never holds any of the pool that it waits for, and requests cannot block each other for ever. Teams
-// share both pools, and a body must come at a pace, or the request ends.
+// What a body may take. Memory is taken for what comes, not for what is announced: nothing is counted up to
+// bodyIsLarge; who has sent that much gets memory for an eighth of the body, out of a pool of its own; who has sent
+// the eighth gets memory for all of it. Who waits for memory so never holds any of the pool that it waits for, and
+// requests cannot block each other for ever. Teams share both pools, and a body must come at a pace, or the request
+// ends.
 const (
 	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
 	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
@@ -30,7 +31,8 @@ const (
 	bodyPause = 10 * time.Second // between two pieces
 )
 
-// read reads the body within its limit. Large bodies wait until there is memory for them, which they keep until done is called.
+// read reads the body within its limit. Large bodies wait until there is memory for them, which they keep until done
+// is called.
 func (a *API) read(w *recorder, r *http.Request) (body []byte, done func(), err error) {
 	n := r.ContentLength
 	switch {
@@ -136,8 +138,8 @@ func (b *incomingBody) fill(size int) error {
 	return nil
 }
 
-// paced is a body that must come at a pace: a client may pause, and may be slow, but neither for long. Where the connection has no
-// deadlines, as in tests, there is no pace.
+// paced is a body that must come at a pace: a client may pause, and may be slow, but neither for long. Where the
+// connection has no deadlines, as in tests, there is no pace.
 type paced struct {
 	r     io.Reader
 	rc    *http.ResponseController

@@ -61,8 +61,8 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 	}
 }
 
-// begin sends the head of a request, and its body in pieces with pauses after each, until it stops or the connection is closed.
-// Only so many octets of it are sent.
+// begin sends the head of a request, and its body in pieces with pauses after each, until it stops or the connection
+// is closed. Only so many octets of it are sent.
 func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.Duration) net.Conn {
 	here, there := net.Pipe()
 	s.p.conns <- there
@@ -96,8 +96,8 @@ func answer(c net.Conn) (int, string, error) {
 	return r.StatusCode, string(b), err
 }
 
-// Requests that announce large bodies and send little keep no memory from others, nor from other requests of their team, and end
-// soon.
+// Requests that announce large bodies and send little keep no memory from others, nor from other requests of their
+// team, and end soon.
 func TestAnnouncedBodies(t *testing.T) {
 	const length = 4 << 20
 	body := text(length)

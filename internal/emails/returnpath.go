@@ -10,13 +10,14 @@ import (
 	"github.com/postrider/postrider/internal/keyring"
 )
 
-// A return path is made for each message and destination (VERP), so that a bounce that comes back later says of which email it
-// is, and proves that its sender has seen what was sent to the destination. Its local part is "b-" and 42 characters of base32 in
-// lower case: the email's id (16 octets), a hint of the destination (2), and a tag (8) that nobody else can make. Hosts may
-// change the case; it does not matter. The hint is keyed too: nobody can choose a domain that has the hint of another.
+// A return path is made for each message and destination (VERP), so that a bounce that comes back later says of which
+// email it is, and proves that its sender has seen what was sent to the destination. Its local part is "b-" and 42
+// characters of base32 in lower case: the email's id (16 octets), a hint of the destination (2), and a tag (8) that
+// nobody else can make. Hosts may change the case; it does not matter. The hint is keyed too: nobody can choose a
+// domain that has the hint of another.
 //
-// The proof of [FeedbackField] has the same form. It is a token of its own, because who is forwarded a message sees its fields and
-// not its return path: what is known to more people shall prove less.
+// The proof of [FeedbackField] has the same form. It is a token of its own, because who is forwarded a message sees
+// its fields and not its return path: what is known to more people shall prove less.
 const (
 	returnPathPrefix  = "b-"
 	returnPathPurpose = "return-path"
@@ -28,9 +29,9 @@ const (
 	tokenSize         = 16 + hintSize + tagSize
 )
 
-// FeedbackField is the name of the field that each message is sent with. A complaint about the message proves by quoting it that
-// whoever complains has the message as it was sent to that destination. No DKIM signature covers it: it differs from one
-// destination to the next, and its tag needs no protection.
+// FeedbackField is the name of the field that each message is sent with. A complaint about the message proves by
+// quoting it that whoever complains has the message as it was sent to that destination. No DKIM signature covers it:
+// it differs from one destination to the next, and its tag needs no protection.
 const FeedbackField = "X-Postrider-Feedback"
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -56,8 +57,8 @@ func Feedback(keys *keyring.Keyring, emailID, destination string) string {
 	return feedbackPrefix + proof(keys, feedbackPurpose, emailID, destination)
 }
 
-// ParseFeedback returns the id of the email that was sent with this value of [FeedbackField]. It reports false for whatever was
-// not made here.
+// ParseFeedback returns the id of the email that was sent with this value of [FeedbackField]. It reports false for
+// whatever was not made here.
 func ParseFeedback(keys *keyring.Keyring, value string) (emailID string, ok bool) {
 	return parseProof(keys, feedbackPurpose, feedbackPrefix, value)
 }

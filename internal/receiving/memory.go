@@ -10,8 +10,8 @@ import (
 // errNoMemory says that there was no memory for a large message in time.
 var errNoMemory = errors.New("too many large messages are in memory")
 
-// load reads a blob of a known size once there is memory for working on it, which whoever asked gives back. owner is for whom: a
-// network or a team, of which none can use up all the memory.
+// load reads a blob of a known size once there is memory for working on it, which whoever asked gives back. owner is
+// for whom: a network or a team, of which none can use up all the memory.
 func (s *Service) load(ctx context.Context, key string, size int64, owner string) ([]byte, *reserved, error) {
 	wait, cancel := context.WithTimeout(ctx, memoryWait)
 	defer cancel()

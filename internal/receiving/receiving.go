@@ -14,10 +14,11 @@
 // commit pays for many. A message that cannot be read as mail is taken and kept like any other: reading decides
 // only what is shown of it. What a received email has beyond the columns of lists is read out of its raw message each time.
 //
-// A report at a return path becomes an event of the email that the signature names, once for each recipient and type, and of
-// recipients at the one destination that was written to with this return path. Replies and automatic answers there are taken and
-// dropped. A complaint at an address for complaints becomes one if it quotes such a proof, or comes signed from a provider whom the
-// operator lists; any other is a received email of the operator, and suppresses nobody.
+// A report at a return path becomes an event of the email that the signature names, once for each recipient and type,
+// and of recipients at the one destination that was written to with this return path. Replies and automatic answers
+// there are taken and dropped. A complaint at an address for complaints becomes one if it quotes such a proof, or
+// comes signed from a provider whom the operator lists; any other is a received email of the operator, and suppresses
+// nobody.
 //
 // # When it fails
 //

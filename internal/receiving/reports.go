@@ -79,8 +79,8 @@ func (s *Service) readReport(m *incoming) (r report.Report) {
 	return r
 }
 
-// atReturnPath is what a message to an email's return path says of the email's recipients at the destination that it was sent to
-// with this return path: who knows it has seen what was sent there, and may not speak for the others.
+// atReturnPath is what a message to an email's return path says of the email's recipients at the destination that it
+// was sent to with this return path: who knows it has seen what was sent there, and may not speak for the others.
 func (s *Service) atReturnPath(m *incoming, p place, r *report.Report) (all []outcome) {
 	near := s.destined(p)
 	switch r.Kind {
@@ -124,8 +124,8 @@ func (s *Service) destined(p place) (near []string) {
 	return near
 }
 
-// match finds a recipient of those that a report can speak of by what the report calls it; when only one can be meant it is that
-// one, whatever it is called.
+// match finds a recipient of those that a report can speak of by what the report calls it; when only one can be meant
+// it is that one, whatever it is called.
 func match(near []string, names ...string) string {
 	for _, name := range names {
 		i := slices.IndexFunc(near, func(address string) bool { return strings.EqualFold(address, name) })
@@ -139,9 +139,9 @@ func match(near []string, names ...string) string {
 	return ""
 }
 
-// complaint is what an abuse report says of those recipients of an email whom it can speak of. Reports that a message is no spam, or
-// about how it was authenticated, say nothing of the recipient's will. Whom the message was written to does not count: another of
-// its recipients may be who complains.
+// complaint is what an abuse report says of those recipients of an email whom it can speak of. Reports that a message
+// is no spam, or about how it was authenticated, say nothing of the recipient's will. Whom the message was written to
+// does not count: another of its recipients may be who complains.
 func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
 	switch strings.ToLower(r.Feedback) {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
@@ -158,11 +158,12 @@ func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
 	return []outcome{{e, address, events.EmailComplained, &events.Complaint{}}}
 }
 
-// atFeedback is what a message to an address for complaints says of an email, if it proves that it may. Whoever was in a
-// conversation knows Message-IDs, so these prove nothing. Two things do:
+// atFeedback is what a message to an address for complaints says of an email, if it proves that it may. Whoever was in
+// a conversation knows Message-IDs, so these prove nothing. Two things do:
 //
-//   - the return path, or the value of [emails.FeedbackField], that the email was sent with to a destination. Both are signed, and
-//     who quotes one has seen what was sent there: the report can speak of the recipients at that destination, and of no others;
+//   - the return path, or the value of [emails.FeedbackField], that the email was sent with to a destination. Both are
+//     signed, and who quotes one has seen what was sent there: the report can speak of the recipients at that
+//     destination, and of no others;
 //   - that it is signed by a provider whom the operator lists: such a report can speak of all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
@@ -192,8 +193,8 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	return complaint(&e, all, r), nil
 }
 
-// proved returns the email that a return path or a proof for complaints is of, and the recipients at its destination. The email is
-// nil when the text is neither.
+// proved returns the email that a return path or a proof for complaints is of, and the recipients at its destination.
+// The email is nil when the text is neither.
 func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, near []string, err error) {
 	made := emails.ReturnPath
 	emailID, ok := emails.ParseReturnPath(s.p.Keys, text)
@@ -219,8 +220,8 @@ func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, 
 	return &found, near, nil
 }
 
-// fromProvider reports whether a message comes from a provider whom the operator lists: its one author is at the listed domain, or
-// is the listed address, and that domain signed it.
+// fromProvider reports whether a message comes from a provider whom the operator lists: its one author is at the
+// listed domain, or is the listed address, and that domain signed it.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false
@@ -237,8 +238,8 @@ func (s *Service) fromProvider(m *incoming) bool {
 // proof is how a return path, or a proof for complaints, may stand in a text, in any case: 42 characters of base32.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quoted are the texts that may be proofs of ours, in lower case: of the header of the message that a report is about, and as they
-// stand at the report's beginning. The signature tells which are.
+// quoted are the texts that may be proofs of ours, in lower case: of the header of the message that a report is about,
+// and as they stand at the report's beginning. The signature tells which are.
 func quoted(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {

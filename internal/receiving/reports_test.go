@@ -140,7 +140,8 @@ Content-Type: message/rfc822
 
 const fbl = "fbl@mx.postrider.test"
 
-// sent is the header with which an email went to a destination, as reports quote it. names are the fields that they show.
+// sent is the header with which an email went to a destination, as reports quote it. names are the fields that they
+// show.
 func (w *world) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + w.returnTo(emailID, destination) + ">",
@@ -189,7 +190,8 @@ func TestComplaints(t *testing.T) {
 	})
 }
 
-// Who knows the Message-ID, or what was sent to another destination, makes nobody be suppressed: the operator gets the report.
+// Who knows the Message-ID, or what was sent to another destination, makes nobody be suppressed: the operator gets the
+// report.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		id := w.send(t, "ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// spool is the folder of the files in which large messages wait until they are whole. A file loses its name as soon as it
-// is open, so that nothing of a message outlives the process, however that ends. What has a name was left in the moment
-// between; any process may remove it, for nobody opens a file by its name.
+// spool is the folder of the files in which large messages wait until they are whole. A file loses its name as soon as
+// it is open, so that nothing of a message outlives the process, however that ends. What has a name was left in the
+// moment between; any process may remove it, for nobody opens a file by its name.
 type spool string
 
 // openSpool makes the folder for its owner alone, and removes what was left there.

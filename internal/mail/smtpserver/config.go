@@ -40,8 +40,8 @@ type Config struct {
 	Grace    time.Duration // for messages under way when Serve ends; 30 s
 }
 
-// Timeouts bound how long a client may take. RFC 5321 section 4.5.3.2 asks for no less than the defaults; Crowded is for when
-// places run short.
+// Timeouts bound how long a client may take. RFC 5321 section 4.5.3.2 asks for no less than the defaults; Crowded is
+// for when places run short.
 type Timeouts struct {
 	Command   time.Duration // to the end of the next command; 5 min
 	Block     time.Duration // to the next piece of a message; 3 min
@@ -50,8 +50,8 @@ type Timeouts struct {
 	Write     time.Duration // to take a reply; 1 min
 	Handshake time.Duration // TLS, and the PROXY header; 1 min
 	Idle      time.Duration // without a message; 30 min
-	// Crowded is how long a client may get nothing done before it may have to give its place to another, and, while three of four
-	// places are taken, how long one that has not handed in a message yet may take for a command; 20 s.
+	// Crowded is how long a client may get nothing done before it may have to give its place to another, and, while
+	// three of four places are taken, how long one that has not handed in a message yet may take for a command; 20 s.
 	Crowded time.Duration
 }
 

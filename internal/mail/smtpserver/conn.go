@@ -216,8 +216,8 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait notes what the connection waits for from now on, at most until a time. Who needs its place reads this. An error says that
-// the connection has to end instead.
+// wait notes what the connection waits for from now on, at most until a time. Who needs its place reads this. An error
+// says that the connection has to end instead.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,7 +44,8 @@ func (c *conn) data(arg string) {
 // beginMessage starts the clock of a message.
 func (c *conn) beginMessage() { c.inMessage, c.received, c.octets = true, time.Now(), 0 }
 
-// patience is until when the next piece of a message must come: a client may pause, and may be slow, but not both for long.
+// patience is until when the next piece of a message must come: a client may pause, and may be slow, but not both for
+// long.
 func (c *conn) patience() time.Time {
 	t := &c.s.c.Timeouts
 	until := time.Now().Add(t.Block)

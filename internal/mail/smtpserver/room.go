@@ -6,8 +6,9 @@ import (
 )
 
 // When all places are taken, a connection that gets nothing done gives its place to a new one, and hears 421. RFC 5321
-// section 4.5.3.2.7 asks a server to wait five minutes for a command. There is such patience with slow hosts while there is
-// room; without room, strangers who say nothing would keep everybody else out for as long. A client that hears 421 tries again.
+// section 4.5.3.2.7 asks a server to wait five minutes for a command. There is such patience with slow hosts while
+// there is room; without room, strangers who say nothing would keep everybody else out for as long. A client that
+// hears 421 tries again.
 //
 // These go, in this order:
 //
@@ -15,10 +16,11 @@ import (
 //  2. who has sent a message for longer than that, at less than crowdedRate times the least rate: the slowest first;
 //  3. who has not handed in a message yet, of the network that has most of such connections: the longest first.
 //
-// What has been handed in whole, and is being worked on, is never cut off. A new connection that finds none of these is refused.
+// What has been handed in whole, and is being worked on, is never cut off. A new connection that finds none of these
+// is refused.
 
-// crowdedRate is by how much faster than Timeouts.MinRate a message must come while others find no place. Keeping the places of
-// a whole listener with messages then costs some thirty megabytes a second.
+// crowdedRate is by how much faster than Timeouts.MinRate a message must come while others find no place. Keeping the
+// places of a whole listener with messages then costs some thirty megabytes a second.
 const crowdedRate = 8
 
 // crowded reports whether places run short: three of four are taken.
@@ -99,6 +101,6 @@ func network(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Network is the address of the client's network, of 24 bits or of 64 in IPv6: who shares places among strangers shares them
-// among networks.
+// Network is the address of the client's network, of 24 bits or of 64 in IPv6: who shares places among strangers
+// shares them among networks.
 func (p Peer) Network() netip.Addr { return network(p.Addr.Addr()) }

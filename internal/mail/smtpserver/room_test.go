@@ -38,7 +38,8 @@ func (c *client) handIn(want string) {
 	c.ask("x\r\n.\r\n", want)
 }
 
-// Silent connections take all places; whoever comes next gets one all the same, and the network that holds most pays for it.
+// Silent connections take all places; whoever comes next gets one all the same, and the network that holds most pays
+// for it.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 20, MaxPerAddr: 5}, h)

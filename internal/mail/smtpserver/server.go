@@ -113,8 +113,8 @@ var (
 	tooManyOfOne = Refuse(421, "4.7.0", "Too many connections from your address, try again later")
 )
 
-// admit gives a connection from an address a place, or says why not. The limit of its address counts first, so that who is
-// over it costs nobody else a place.
+// admit gives a connection from an address a place, or says why not. The limit of its address counts first, so that
+// who is over it costs nobody else a place.
 func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	a = counted(a)
 	s.mu.Lock()
@@ -131,7 +131,8 @@ func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	return nil
 }
 
-// counted is what connections from an address are counted by: one customer of a provider has an IPv6 network of 64 bits.
+// counted is what connections from an address are counted by: one customer of a provider has an IPv6 network of 64
+// bits.
 func counted(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr()

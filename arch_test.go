@@ -24,9 +24,8 @@ var floors = [][]string{
 	{"internal/jobs"},
 	{"internal/page", "internal/db/dbtest"},
 	{"internal/db"},
-	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule", "internal/fair", "internal/fault",
-		"internal/id"},
-	{"internal/private"},
+	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule", "internal/fault", "internal/id"},
+	{"internal/fair", "internal/private"},
 }
 
 // resources may use those named after them.

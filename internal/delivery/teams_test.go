@@ -139,7 +139,11 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+			each := func(t *testing.T, f func(*testing.T, *db.DB)) { f(t, dbtest.SQLite(t)) }
+			if way == "never accepts" {
+				each = dbtest.Each
+			}
+			each(t, func(t *testing.T, d *db.DB) {
 				g := newGate(t)
 				n, dial := hostile(t, way, g)
 				cfg := n.config(1)
@@ -148,7 +152,7 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour
 				h := newHouse(t, d, cfg, n.dns)
 				h.service.hurried = time.Hour
-				h.flood(h.another("evil.dev"), "evil.dev", 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
+				h.flood(h.another("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
 				h.run()
 				g.full(t, 35) // 7/8 of all connections
 				h.wait(h.send(address(1)), events.EmailDelivered)
@@ -179,9 +183,9 @@ func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	}
 	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
 	h.service.hosts.silent = silentFor
-	h.flood(h.another("evil.dev"), "evil.dev", 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
+	h.flood(h.another("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
 	h.run()
-	h.await(events.EmailDelayed, 600)
+	h.await(events.EmailDelayed, 400)
 	mu.Lock()
 	defer mu.Unlock()
 	for to, times := range dials {
@@ -249,8 +253,11 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		}
 		h.service.memory.Release(evil.TeamID, memory/2)
 		h.await(events.EmailDelivered, 51)
-		if held := h.service.memory.Held(evil.TeamID) + h.service.memory.Held(h.by.TeamID); held != 0 {
-			t.Errorf("%d octets are held for ever", held)
+		held := func() int64 { return h.service.memory.Held(evil.TeamID) + h.service.memory.Held(h.by.TeamID) }
+		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) { // once the handlers have returned
+			if time.Now().After(deadline) {
+				t.Fatalf("%d octets are held for ever", held())
+			}
 		}
 	})
 }

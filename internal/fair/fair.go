@@ -54,6 +54,9 @@ func New(capacity, greed int64) *Pool {
 // Acquire takes n places for an owner, and waits until it may. More than the pool has counts as all of it. It returns
 // the cause of ctx when that ends first.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
+	if p.TryAcquire(owner, n) { // nobody waits who could be served: that was seen to when places came back
+		return nil
+	}
 	p.mu.Lock()
 	r := &request{min(n, p.capacity), make(chan struct{})}
 	if len(p.waiting[owner]) == 0 {

@@ -33,6 +33,12 @@ func (s *Service) eraseEndpoints(ctx context.Context, teamID string) error {
 		s.known.changed(tx, teamID)
 		return nil
 	})
+	if err == nil {
+		err = s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+			return tx.Exec(ctx, `DELETE FROM webhook_fanouts WHERE team_id = $1 AND message_id IN
+				(SELECT message_id FROM webhook_fanouts WHERE team_id = $1 ORDER BY chain, message_id LIMIT $2)`, teamID, eraseRows)
+		})
+	}
 	for err == nil {
 		var id string
 		err = s.p.DB.QueryRow(ctx, `SELECT id FROM webhooks WHERE team_id = $1 ORDER BY id LIMIT 1`, teamID).Scan(&id)

@@ -60,9 +60,11 @@ func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]
 	})
 }
 
+const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id LIMIT $2)`
+
 // deleteOld deletes messages with ids before one, of all teams: their time is over, whosever they are.
 func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 LIMIT $2)`, before, limit)
+	return tx.Exec(ctx, deleteOldest, before, limit)
 }
 
 func deleteTails(ctx context.Context, tx *db.Tx, before time.Time) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -104,12 +105,14 @@ func loopback(t testing.TB, d *db.DB) *house {
 	return h
 }
 
-// run works until the test ends.
-func (h *house) run(t testing.TB) (stop func()) {
+// run works until the test ends: jobs of all kinds, or of those that are named.
+func (h *house) run(t testing.TB, kinds ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := jobs.NewRunner(h.d, h.queue, slog.New(slog.DiscardHandler), 2*time.Second)
 	for _, k := range h.Kinds() {
-		r.Handle(k)
+		if len(kinds) == 0 || slices.Contains(kinds, k.Name) {
+			r.Handle(k)
+		}
 	}
 	done := make(chan struct{})
 	go func() {

@@ -30,7 +30,7 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 			time.Sleep(time.Until(last) + time.Second)
 		}
 		h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
-		stop := h.run(t)
+		stop := h.run(t, webhooks.Kind, webhooks.RecoverKind) // each kind looks for work once a minute, which is often in days
 		f(t, h, x)
 		stop()
 	})

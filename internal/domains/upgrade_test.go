@@ -15,7 +15,7 @@ import (
 func upgrade(t *testing.T, d *db.DB, statements ...string) {
 	t.Helper()
 	for _, text := range append([]string{`DROP TABLE domain_names`, `DROP INDEX domains_unproved`,
-		`DELETE FROM migrations WHERE name LIKE '%0015_domain_%'`}, statements...) {
+		`DELETE FROM migrations WHERE name LIKE '%\_domain\_%' ESCAPE '\'`}, statements...) {
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), text)
 			return err

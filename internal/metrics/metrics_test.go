@@ -321,6 +321,42 @@ func TestTooManyEmails(t *testing.T) {
 	}
 }
 
+// A team with more different counters than one step takes is counted in shorter steps, and one that cannot be counted holds
+// up no other.
+func TestRollOfManyCounters(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		from := time.Now().Add(-3 * time.Hour).Truncate(time.Hour)
+		insert := func(team string, over time.Duration) {
+			t.Helper()
+			const n, chunk = 60_000, 1000
+			for done := 0; done < n; done += chunk {
+				var text strings.Builder
+				for i := done; i < done+chunk; i++ {
+					at := from.Add(time.Duration(float64(over) * float64(i) / n))
+					fmt.Fprintf(&text, `, ('%s%09d', '%012d', '%[1]s', 'd%[2]d', '', 'delivered', '', 'a@example.net', '', %[4]d)`, team, i, i, at.UnixMicro())
+				}
+				err := d.Update(t.Context(), func(tx *db.Tx) error {
+					_, err := tx.Exec(t.Context(), `INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
+						recipient, data, created_at) VALUES `+strings.TrimPrefix(text.String(), ","))
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		insert("a", time.Second)
+		insert("b", time.Hour)
+		if err := metrics.New(d).Roll(t.Context()); err == nil || !strings.Contains(err.Error(), "team a") || strings.Contains(err.Error(), "team b") {
+			t.Errorf("Roll returned %v, want an error of team a alone", err)
+		}
+		var counted int
+		if err := d.QueryRow(t.Context(), `SELECT SUM(events) FROM email_counts WHERE team_id = 'b'`).Scan(&counted); err != nil || counted != 60_000 {
+			t.Errorf("%d events of the other team are counted: %v", counted, err)
+		}
+	})
+}
+
 // BenchmarkMillion asks for a month's metrics, by day and domain, when a million events happened in it.
 func BenchmarkMillion(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,15 +14,23 @@ const (
 	lateStep = 200       // late events that one step deals with
 )
 
-// Roll adds the events that are old enough to the counters of every team, and corrects those that late events made wrong.
+// counterGroups are what a counter is of.
+var counterGroups = groups{slot: true, domain: true, broadcast: true}
+
+// Roll adds the events that are old enough to the counters of every team, and corrects those that late events made
+// wrong. What fails for one team is returned once all others have had their turn.
 func (s *Service) Roll(ctx context.Context) error {
+	var failed error
 	for team := ""; ; {
 		var err error
 		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {
-			return err
+			return errors.Join(failed, err)
 		}
 		if err := s.rollTeam(ctx, team, time.Now()); err != nil {
-			return fmt.Errorf("count the events of team %s: %w", team, err)
+			failed = errors.Join(failed, fmt.Errorf("count the events of team %s: %w", team, err))
+		}
+		if ctx.Err() != nil {
+			return failed
 		}
 	}
 }
@@ -48,13 +57,18 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	if err != nil || !ok || first >= target {
 		return false, err
 	}
-	until := min(target, first-first%time.Minute.Microseconds()+rollStep.Microseconds())
-	rows, err := countEvents(ctx, s.d.Reader, teamID, span{first, until}, groups{slot: true, domain: true, broadcast: true}, filters{}, rowsMax+1)
+	began := first - first%time.Minute.Microseconds()
+	until := min(target, began+rollStep.Microseconds())
+	rows, err := countEvents(ctx, s.d.Reader, teamID, span{first, until}, counterGroups, filters{}, rowsMax+1)
+	for err == nil && len(rows) > rowsMax && until-began > 2*time.Minute.Microseconds() {
+		until = began + (until-began)/2
+		rows, err = countEvents(ctx, s.d.Reader, teamID, span{first, until}, counterGroups, filters{}, rowsMax+1)
+	}
 	if err != nil {
 		return false, err
 	}
 	if len(rows) > rowsMax {
-		return false, fmt.Errorf("an hour has more than %d different counters", rowsMax)
+		return false, fmt.Errorf("two minutes have more than %d different counters", rowsMax)
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		ok, err := setState(ctx, tx, teamID, at, until)
@@ -80,7 +94,7 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	var rows []row
 	for _, d := range dirty {
 		part := span{d * slot.Microseconds(), min((d+1)*slot.Microseconds(), at.until)}
-		more, err := countEvents(ctx, s.d.Reader, teamID, part, groups{slot: true, domain: true, broadcast: true}, filters{}, rowsMax)
+		more, err := countEvents(ctx, s.d.Reader, teamID, part, counterGroups, filters{}, rowsMax)
 		if err != nil {
 			return false, err
 		}

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
 )
@@ -34,7 +33,7 @@ type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	room      *semaphore.Weighted // of octets in the queue
+	room      *fair.Pool // of octets in the queue, which teams share
 	wake      chan struct{}
 
 	mu      sync.Mutex
@@ -52,11 +51,11 @@ type waiting struct {
 
 // New returns the service. Entries older than the retention are swept.
 func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
-	return &Service{d: d, log: log, retention: retention, room: semaphore.NewWeighted(queueBytes), wake: make(chan struct{}, 1)}
+	return &Service{d: d, log: log, retention: retention, room: fair.New(queueBytes, fair.Greed), wake: make(chan struct{}, 1)}
 }
 
-// Add remembers a request. It is quick, except that it waits for up to a second when the queue is full. Bodies are redacted at
-// once rather than copied: of most of them little is left.
+// Add remembers a request. It is quick, except that it waits for up to a second when its team has its share of the queue.
+// Bodies are redacted at once rather than copied: of most of them little is left.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{ID: id.New(), TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
 		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: db.Now()}
@@ -66,9 +65,9 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	}
 	e.RequestBody, e.ResponseBody = Redact(r.Body, longest), Redact(r.Answer, longest)
 	w := &waiting{e, int64(overhead + len(e.RequestBody) + len(e.ResponseBody))}
-	if !s.room.TryAcquire(w.weight) {
+	if !s.room.TryAcquire(w.TeamID, w.weight) {
 		limited, cancel := context.WithTimeout(ctx, patience)
-		err := s.room.Acquire(limited, w.weight)
+		err := s.room.Acquire(limited, w.TeamID, w.weight)
 		cancel()
 		if err != nil {
 			s.mu.Lock()
@@ -151,9 +150,8 @@ func (s *Service) Flush(ctx context.Context) error {
 		if err := s.write(ctx, batch); err != nil {
 			return err
 		}
-		var weight int64
 		for _, w := range batch {
-			weight += w.weight
+			s.room.Release(w.TeamID, w.weight)
 		}
 		s.mu.Lock()
 		clear(s.waiting[:len(batch)])
@@ -161,7 +159,6 @@ func (s *Service) Flush(ctx context.Context) error {
 			s.waiting = nil
 		}
 		s.mu.Unlock()
-		s.room.Release(weight)
 	}
 }
 

@@ -135,7 +135,8 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 			return err
 		}
 		for _, p := range parked {
-			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d tries\n  %s\n", p.ID, p.Kind, p.Lane, p.Attempts, p.LastError)
+			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d failures in a row\n  %s\n", p.ID, p.Kind, p.Lane, p.Failures,
+				p.LastError)
 		}
 		after = parked[len(parked)-1].ID
 	}

@@ -188,8 +188,8 @@ func (s *Service) Kind() jobs.Kind {
 		Schedule: errorSchedule()}
 }
 
-// errorSchedule is for failures of ours, such as those of the database. A job's attempts are counted together, tries to
-// deliver and failures of ours, so it is longer than any schedule of deliveries.
+// errorSchedule is for failures of ours in a row, such as those of the database: some fifty hours, as long as any
+// delivery, until an operator has to look.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {

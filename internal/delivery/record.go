@@ -53,17 +53,17 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	})
 }
 
-// next is the wait before a job's next try, and whether there is none. A try that a crash or a stop cut short counts as
-// an attempt, so the attempts alone do not say that a schedule is over: its time must have passed, too. An email that
-// could only seldom be tried ends when half as much time again has passed.
+// next is the wait before a job's next try, and whether there is none. The tries alone do not say that a schedule is
+// over: hosts that were left alone count as tried, so its time must have passed, too. An email that could only seldom be
+// tried ends when half as much time again has passed.
 func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
 		total += d
 	}
 	age := now.Sub(j.CreatedAt)
-	exhausted = j.Attempt > len(schedule) && age >= total*3/4 || age > total*3/2+time.Hour
-	return schedule[min(j.Attempt, len(schedule))-1], exhausted
+	exhausted = j.Tries >= len(schedule) && age >= total*3/4 || age > total*3/2+time.Hour
+	return schedule[min(j.Tries, len(schedule)-1)], exhausted
 }
 
 // attempt is the attempt as it is kept.

@@ -54,6 +54,9 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
 	}
 	fetched, err := s.fetch(ctx, &e, files)
+	if _, ours := errors.AsType[*storeError](err); ours {
+		return err
+	}
 	if err != nil {
 		return s.fetchAgain(ctx, j, &e, fetched, err)
 	}
@@ -132,7 +135,7 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 	defer s.fetching.Release(a.TeamID, from.Size)
 	r, err := s.blobs.Get(ctx, from.blobKey)
 	if err != nil {
-		return err
+		return &storeError{err}
 	}
 	defer r.Close()
 	if a.ContentType == "" {
@@ -141,9 +144,33 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 	return s.storeFetched(ctx, a, r)
 }
 
+// storeError is a failure of our own store, which is not held against an email.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return "store it: " + e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// source notes why reading failed.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (r *source) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
 func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Reader) error {
 	key := fileKey(a.EmailID, a.ID)
-	n, err := s.blobs.Put(ctx, key, content)
+	from := &source{Reader: content}
+	n, err := s.blobs.Put(ctx, key, from)
+	if err != nil && from.err == nil {
+		return &storeError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -152,13 +179,13 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 }
 
 // fetchAgain keeps what was fetched and retries an email whose paths could not all be, and fails it after the last try.
-// That others fetch from a host is not held against the email.
+// That others fetch from a host is not held against the email, and neither is a crash or a failure of ours.
 func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	wait := fetchWaits[min(j.Attempt, len(fetchWaits))-1]
-	last := j.Attempt >= fetchTries && len(fetched) == 0
+	wait := fetchWaits[min(j.Tries, len(fetchWaits)-1)]
+	last := j.Tries+1 >= fetchTries && len(fetched) == 0
 	if errors.Is(cause, netguard.ErrBusy) {
 		last = db.Now().Sub(j.CreatedAt) > busyMax
 	}

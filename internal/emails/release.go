@@ -19,12 +19,13 @@ import (
 // ReleaseKind is the kind of the jobs that hand a scheduled email to delivery when its time has come.
 const ReleaseKind = "emails.release"
 
-// Kinds are how jobs of emails are worked. Their lanes are teams, who share the workers.
+// Kinds are how jobs of emails are worked. Their lanes are teams, who share the workers. Failures of ours end none of
+// them: an email that was accepted waits until the database and the store of files answer again.
 func (s *Service) Kinds() []jobs.Kind {
-	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour}
+	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
-		{Name: ReleaseKind, Handle: s.release, Workers: 8, Schedule: waits},
-		{Name: FetchKind, Handle: s.fetchAndRelease, Workers: fetchersMax, Lease: 2 * fetchTime, Schedule: waits},
+		{Name: ReleaseKind, Handle: s.release, Workers: 8, Schedule: waits, Endless: true},
+		{Name: FetchKind, Handle: s.fetchAndRelease, Workers: fetchersMax, Lease: 2 * fetchTime, Schedule: waits, Endless: true},
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // Cron is work that recurs. Its one job stays in the queue for good: each run moves it to the next time, so whichever
-// node claims it runs it, no two at once, and a tick missed while all nodes were down is made up for once.
+// node claims it runs it, no two at once, and a tick missed while all nodes were down is made up for once. It is never
+// parked.
 type Cron struct {
 	Name  string
 	Every time.Duration
@@ -21,7 +22,8 @@ const cronWait = time.Minute
 // Cron registers recurring work. It is called before Run.
 func (r *Runner) Cron(c Cron) {
 	r.crons = append(r.crons, c)
-	r.Handle(Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Handle: func(ctx context.Context, j Job) error {
+	k := Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Schedule: []time.Duration{cronWait}, Endless: true}
+	k.Handle = func(ctx context.Context, j Job) error {
 		err := c.Run(ctx)
 		next := time.Now().Truncate(c.Every).Add(c.Every)
 		why := ""
@@ -33,7 +35,8 @@ func (r *Runner) Cron(c Cron) {
 			why = err.Error()
 		}
 		return r.d.Update(ctx, func(tx *db.Tx) error { return r.q.Retry(ctx, tx, j, next, why) })
-	}})
+	}
+	r.Handle(k)
 }
 
 // enterCrons gives each cron its job, and brings forward one that an earlier, longer interval put too far off.
@@ -42,6 +45,7 @@ func (r *Runner) enterCrons(ctx context.Context, tx *db.Tx) {
 		kind := "cron." + c.Name
 		next := tx.Now().Truncate(c.Every).Add(c.Every)
 		r.q.Insert(ctx, tx, New{Kind: kind, Dedupe: c.Name, RunAt: next})
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $2 WHERE kind = $1 AND holder = '' AND run_at > $2`, kind, next.UnixMicro())
+		tx.Queue(ctx, `UPDATE jobs SET run_at = $2, parked = $3 WHERE kind = $1 AND holder = '' AND run_at > $2`, kind,
+			next.UnixMicro(), false)
 	}
 }

@@ -338,7 +338,7 @@ func (k *dispatcher) hold(group, owner, lane string) {
 const claimJobs = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $1 AND lane = $2 AND run_at <= $3
 	ORDER BY run_at LIMIT $4%s)
 	UPDATE jobs SET run_at = $5, attempt = attempt + 1, holder = $6 WHERE id IN (SELECT id FROM due)
-	RETURNING id, team_id, payload, attempt, last_error, created_at`
+	RETURNING id, team_id, payload, attempt, tries, failures, last_error, created_at`
 
 // claim takes due jobs of the lanes asked, in one transaction, and starts their handlers.
 func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
@@ -353,7 +353,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 			claimed[i], err = db.Collect(rows, err, func(r db.Row) (Job, error) {
 				j := Job{Kind: k.Name, Lane: a.lane}
 				var created int64
-				err := r.Scan(&j.ID, &j.TeamID, &j.Payload, &j.Attempt, &j.LastError, &created)
+				err := r.Scan(&j.ID, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures, &j.LastError, &created)
 				j.CreatedAt = db.Time(created)
 				return j, err
 			})

@@ -17,15 +17,18 @@
 //	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
 //
 // run_at is the lease: a claim moves it into the future, so a job whose worker died becomes due again by itself.
-// attempt is the fence: a claim adds one, and Finish, Retry and Park say which attempt they speak for, so that a
-// worker that lost its lease changes nothing ([ErrLost]). A node that starts on SQLite releases all leases, because no
+// attempt is the fence: a claim adds one, nothing takes one away, and Finish, Retry and Park say which attempt they
+// speak for, so that a worker that lost its lease changes nothing ([ErrLost]). What a handler may count are tries, which
+// its own Retry adds to: a crash or an error of ours is none. Errors are counted in a row, as failures, and parking
+// goes by these; a try that comes to an end sets them back. A node that starts on SQLite releases all leases, because no
 // other process can hold one; on PostgreSQL nodes watch each other's heartbeat and release those of the dead.
 //
 // # What can go wrong
 //
 // A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint that
 // new work is there may be lost; then the work is found by the next scan. A handler's error is retried by the kind's
-// schedule and then parked, where an operator sees it; nothing is dropped. A clock that steps back by less than an hour
+// schedule and then parked, where an operator sees it; nothing is dropped. Whoever needs a parked job, by Insert or Move,
+// makes it due again. A clock that steps back by less than an hour
 // holds up nothing, because a job that is due at once is entered as due an hour ago.
 //
 // The package knows nothing of email.
@@ -61,7 +64,9 @@ type Job struct {
 	Lane      string
 	TeamID    string
 	Payload   string
-	Attempt   int // 1 for the first
+	Attempt   int // the fence: 1 for the first claim
+	Tries     int // that ended with Retry
+	Failures  int // errors in a row, before this attempt
 	LastError string
 	CreatedAt time.Time
 }
@@ -71,7 +76,7 @@ type New struct {
 	Kind    string
 	Lane    string // "" stands in a lane of its kind's name
 	TeamID  string
-	Dedupe  string // when not empty, a job of the same kind and key that still waits makes this one needless
+	Dedupe  string // when not empty, a job of the same kind and key that is there makes this one needless
 	Payload string
 	RunAt   time.Time
 }
@@ -85,6 +90,10 @@ func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
 	created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9)`
 
+// orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand alone.
+const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
+	run_at = excluded.run_at WHERE jobs.parked`
+
 // Insert adds jobs in the caller's transaction and wakes workers once it is on disk.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	for _, n := range all {
@@ -97,7 +106,7 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 		}
 		text := insertJob
 		if n.Dedupe != "" {
-			text += ` ON CONFLICT DO NOTHING`
+			text += orRevive
 		}
 		tx.Queue(ctx, text, id.New(), n.Kind, n.Lane, n.TeamID, n.Dedupe, n.Payload, runAt.UnixMicro(), false,
 			tx.Now().UnixMicro())
@@ -112,31 +121,39 @@ func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) error {
 	return nil
 }
 
-// Retry makes the job due again at a time.
+// Retry makes the job due again at a time: a try came to its end, and another follows.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
-	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4 WHERE id = $1 AND attempt = $2`,
-		j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, tries = tries + 1, failures = 0
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))
 	q.wake(tx, j.Kind, j.Lane, at)
 	return nil
 }
 
+// fail makes a job due again whose handler failed.
+func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
+	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, failures = failures + 1
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	q.wake(tx, j.Kind, j.Lane, at)
+}
+
 // Park takes the job out of work until an operator retries it.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) error {
-	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
+	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
+		failures = failures + 1 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
 	return nil
 }
 
 // Remove takes a waiting job away by its dedupe key. It reports false when there is none, or a worker has it in hand.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND holder = ''`, kind, dedupe)
+	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe)
 	return n > 0, err
 }
 
-// Move gives a waiting job another time, by its dedupe key. It reports false when there is none, or a worker has it.
+// Move gives a job that waits, or is parked, another time, by its dedupe key. It reports false when there is none, or a
+// worker has it.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3 WHERE kind = $1 AND dedupe = $2 AND holder = '' AND parked = $4`,
-		kind, dedupe, at.UnixMicro(), false)
+	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, parked = $4, failures = CASE WHEN parked THEN 0 ELSE failures END
+		WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
 		q.wake(tx, kind, lane, at)
 	}
@@ -174,23 +191,23 @@ func bounded(s string) string {
 // Parked is a job that gave up.
 type Parked struct {
 	ID, Kind, Lane, TeamID, LastError string
-	Attempts                          int
+	Failures                          int // in a row
 	CreatedAt                         time.Time
 }
 
 // ParkedJobs lists jobs that gave up, oldest first, at most limit of those after the id.
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
-	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, attempt, created_at FROM jobs
+	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
 		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
 	return db.Collect(rows, err, func(r db.Row) (p Parked, err error) {
 		var created int64
-		err = r.Scan(&p.ID, &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Attempts, &created)
+		err = r.Scan(&p.ID, &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Failures, &created)
 		p.CreatedAt = db.Time(created)
 		return p, err
 	})
 }
 
-// Unpark makes a parked job due at once, with all its tries before it again.
+// Unpark makes a parked job due at once. It may fail as often as before until it is parked again.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string
@@ -202,7 +219,7 @@ func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 			return fmt.Errorf("unpark job %s: %w", jobID, err)
 		}
 		at := tx.Now().Add(-slack)
-		tx.Queue(ctx, `UPDATE jobs SET parked = $2, attempt = 0, run_at = $3 WHERE id = $1`, jobID, false, at.UnixMicro())
+		tx.Queue(ctx, `UPDATE jobs SET parked = $2, failures = 0, run_at = $3 WHERE id = $1`, jobID, false, at.UnixMicro())
 		q.wake(tx, kind, lane, at)
 		return nil
 	})

@@ -365,7 +365,7 @@ func TestErrorsAreRetriedThenParked(t *testing.T) {
 			t.Errorf("last errors %q, %q", seen[1].LastError, seen[2].LastError)
 		}
 		parked, err := jobs.ParkedJobs(t.Context(), d.Reader, "", 10)
-		if err != nil || len(parked) != 1 || parked[0].Attempts != 3 || parked[0].LastError != "no luck" {
+		if err != nil || len(parked) != 1 || parked[0].Failures != 3 || parked[0].LastError != "no luck" {
 			t.Fatalf("parked %+v, %v", parked, err)
 		}
 		stats, err := jobs.Stats(t.Context(), d.Reader)
@@ -383,12 +383,108 @@ func TestErrorsAreRetriedThenParked(t *testing.T) {
 		if err := b2.q.Unpark(t.Context(), parked[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		if j := b2.await(t, 1)[0]; j.Attempt != 1 || j.Payload != "p" {
+		if j := b2.await(t, 1)[0]; j.Attempt != 4 || j.Failures != 0 || j.Payload != "p" {
 			t.Errorf("after Unpark ran %+v", j)
 		}
 		stop()
 		if err := b2.q.Unpark(t.Context(), parked[0].ID); err == nil {
 			t.Error("Unpark of a job that is gone reports no error")
+		}
+	})
+}
+
+// Errors count in a row: a try that comes to an end between them sets them back, and what a handler may count are such
+// tries alone. Whoever needs a job that is parked nevertheless makes it due.
+func TestFailuresCountInARow(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		steps := []string{"fail", "fail", "retry", "fail", "fail", "retry", "fail", "fail", "fail", "finish"}
+		wantTries := []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 2}
+		wantFailures := []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0}
+		b.r.Handle(jobs.Kind{Name: "k", Schedule: []time.Duration{time.Millisecond, time.Millisecond}, Handle: func(ctx context.Context, j jobs.Job) error {
+			defer b.saw(j)
+			switch steps[j.Attempt-1] {
+			case "retry":
+				return d.Update(ctx, func(tx *db.Tx) error { return b.q.Retry(ctx, tx, j, tx.Now(), "") })
+			case "finish":
+				return b.finish(ctx, j)
+			}
+			return errors.New("no luck")
+		}})
+		b.insert(t, jobs.New{Kind: "k", Dedupe: "x"})
+		stop := b.start(t)
+		for i, j := range b.await(t, 9) {
+			if j.Attempt != i+1 || j.Tries != wantTries[i] || j.Failures != wantFailures[i] {
+				t.Errorf("attempt %d has %d tries and %d failures, want %d and %d", j.Attempt, j.Tries, j.Failures, wantTries[i], wantFailures[i])
+			}
+		}
+		stop()
+		if parked, err := jobs.ParkedJobs(t.Context(), d.Reader, "", 10); err != nil || len(parked) != 1 {
+			t.Fatalf("after three failures in a row %+v is parked, %v", parked, err)
+		}
+		b2 := newBench(t, d)
+		b2.r.Handle(jobs.Kind{Name: "k", Handle: func(ctx context.Context, j jobs.Job) error {
+			defer b2.saw(j)
+			return b2.finish(ctx, j)
+		}})
+		b2.start(t)
+		b2.insert(t, jobs.New{Kind: "k", Dedupe: "x"})
+		if j := b2.await(t, 1)[0]; j.Attempt != 10 || j.Failures != 0 || j.Tries != 2 {
+			t.Errorf("after Insert ran %+v", j)
+		}
+	})
+}
+
+func TestMoveRevivesAParkedJob(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		b.r.Handle(jobs.Kind{Name: "k", Handle: func(ctx context.Context, j jobs.Job) error {
+			defer b.saw(j)
+			if j.Attempt == 1 {
+				return errors.New("no luck")
+			}
+			return b.finish(ctx, j)
+		}})
+		b.insert(t, jobs.New{Kind: "k", Dedupe: "x"})
+		b.start(t)
+		b.await(t, 1)
+		for moved := false; !moved; {
+			err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
+				moved, err = b.q.Move(t.Context(), tx, "k", "k", "x", tx.Now())
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.await(t, 2)
+	})
+}
+
+// Recurring work that panics comes back, however often.
+func TestCronIsNeverParked(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		newBench(t, d).insert(t, jobs.New{Kind: "cron.c", Dedupe: "c"})
+		for run := range 3 {
+			b := newBench(t, d)
+			b.r.Cron(jobs.Cron{Name: "c", Every: time.Hour, Run: func(context.Context) error {
+				b.saw(jobs.Job{})
+				panic("worse")
+			}})
+			stop := b.start(t)
+			b.await(t, 1)
+			stop()
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				n, err := tx.Exec(t.Context(), `UPDATE jobs SET run_at = 0 WHERE kind = 'cron.c' AND holder = '' AND NOT parked
+					AND failures = $1`, run+1)
+				if err == nil && n != 1 {
+					t.Errorf("after run %d it does not wait for the next", run+1)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -37,7 +37,8 @@ type Kind struct {
 	Limit func(group string) (n int, again time.Time)
 
 	Lease    time.Duration   // how long one attempt may take; 0 means 5 minutes
-	Schedule []time.Duration // waits after errors; after the last the job is parked
+	Schedule []time.Duration // waits after errors in a row; after the last the job is parked
+	Endless  bool            // it is never parked: the last wait of Schedule repeats
 }
 
 // Runner claims due jobs and hands them to their handlers. Register kinds, then Run once.
@@ -167,22 +168,25 @@ func handle(ctx context.Context, h func(context.Context, Job) error, j Job) (err
 	return h(ctx, j)
 }
 
-// retry reschedules a job whose handler failed, or parks it after the last of its tries.
+// retry reschedules a job whose handler failed, or parks it after the last of its waits.
 func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	park := j.Attempt > len(k.Schedule)
+	failures := j.Failures + 1
+	park := !k.Endless && failures > len(k.Schedule)
 	if park {
 		r.log.Error("a job failed for the last time and is parked; see `postrider jobs`", "kind", j.Kind, "job", j.ID,
-			"team", j.TeamID, "attempt", j.Attempt, "error", cause)
+			"team", j.TeamID, "failures", failures, "error", cause)
 	} else {
-		r.log.Warn("a job failed and will be tried again", "kind", j.Kind, "job", j.ID, "attempt", j.Attempt, "error", cause)
+		r.log.Warn("a job failed and will be tried again", "kind", j.Kind, "job", j.ID, "failures", failures, "error", cause)
 	}
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		if park {
 			return r.q.Park(ctx, tx, j, cause.Error())
 		}
-		return r.q.Retry(ctx, tx, j, tx.Now().Add(Jitter(k.Schedule[j.Attempt-1])), cause.Error())
+		wait := k.Schedule[min(failures, len(k.Schedule))-1]
+		r.q.fail(ctx, tx, j, tx.Now().Add(Jitter(wait)), cause.Error())
+		return nil
 	})
 }
 

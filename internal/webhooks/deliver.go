@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ func (s *Service) Kinds() []jobs.Kind {
 // [health]. Errors of ours never end a delivery: only its own schedule does.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint, Owner: laneTeam,
-		Limit: s.health.limit, Lease: lease, Schedule: slices.Repeat([]time.Duration{30 * time.Second}, 10_000)}
+		Limit: s.health.limit, Lease: lease, Schedule: []time.Duration{30 * time.Second}, Endless: true}
 }
 
 // lane is the lane of the deliveries to an endpoint.

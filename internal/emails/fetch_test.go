@@ -2,11 +2,13 @@ package emails_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -245,5 +247,44 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		if err != nil || len(raw) < 20*len("Y29udGVudA==") {
 			t.Errorf("composed %d octets, %v", len(raw), err)
 		}
+	})
+}
+
+// A store of ours that is away ends no email: what was accepted waits for it, however often its host is asked.
+func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var host files
+		e := hello("a@one.example")
+		e.Attachments = []emails.Upload{{Path: host.hosts(t, 1)[0] + "/file"}}
+		id := w.send(t, e)
+		if err := errors.Join(os.Rename(w.folder, w.folder+".away"), os.WriteFile(w.folder, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		due := func() {
+			err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, id, time.Now().Add(-time.Second))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.run(t)
+		until(t, "the host is no longer asked", func() bool {
+			due()
+			host.mu.Lock()
+			defer host.mu.Unlock()
+			return host.asked["/file"] > 5
+		})
+		if state := w.state(t, id); state != emails.Queued {
+			t.Errorf("the email is %s", state)
+		}
+		if err := errors.Join(os.Remove(w.folder), os.Rename(w.folder+".away", w.folder)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the email does not go on", func() bool {
+			due()
+			return w.handedOver(t, w.who.TeamID) == 1
+		})
 	})
 }

@@ -309,6 +309,52 @@ func TestScheduleRescheduleCancel(t *testing.T) {
 	})
 }
 
+// An email that is rescheduled while its release is in hand does not go out: a reschedule that is answered well holds.
+func TestRescheduleDuringRelease(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		release := w.emails.Kinds()[0]
+		for i := range 40 {
+			s := hello("a@one.example")
+			s.ScheduledAt = "in 2 hours"
+			id := w.send(t, s)
+			j := jobs.Job{Kind: emails.ReleaseKind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: id, Attempt: 1}
+			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
+				return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1 RETURNING id`, id,
+					time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			var released error
+			ended := make(chan struct{})
+			work := func() { released = release.Handle(t.Context(), j); close(ended) }
+			if i > 0 { // the first time one after the other
+				go work()
+			}
+			err := w.emails.Reschedule(t.Context(), w.who.TeamID, id, "in 1 hour")
+			if i == 0 {
+				work()
+			}
+			<-ended
+			if released != nil {
+				t.Fatal(released)
+			}
+			want, deliveries, waiting := emails.Queued, 1, 0
+			if err == nil {
+				want, deliveries, waiting = emails.Scheduled, 0, 1
+			} else if fault.KindOf(err) != fault.Invalid {
+				t.Fatal(err)
+			}
+			n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND payload LIKE '%`+id+`%'`)
+			left := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'emails.release' AND holder = '' AND dedupe = '`+id+`' AND run_at > `+
+				fmt.Sprint(time.Now().Add(time.Minute*30).UnixMicro()))
+			if got := w.state(t, id); got != want || n != deliveries || left != waiting {
+				t.Fatalf("after Reschedule returned %v the email is %s, with %d deliveries and %d releases that wait", err, got, n, left)
+			}
+		}
+	})
+}
+
 func TestReleaseChecksAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil  func(t *testing.T, w *world)

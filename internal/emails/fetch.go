@@ -203,10 +203,7 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 // toFetch ends a release job and enters the one that fetches.
 func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := s.q.Finish(ctx, tx, j); err != nil {
-			return err
-		}
-		due, err := s.begin(ctx, tx, e)
+		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {
 			return err
 		}

@@ -29,6 +29,11 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
+// releaseJob hands a scheduled email over at its time.
+func releaseJob(teamID, emailID string, at time.Time) jobs.New {
+	return jobs.New{Kind: ReleaseKind, Lane: teamID, TeamID: teamID, Dedupe: emailID, Payload: emailID, RunAt: at}
+}
+
 // release checks again what may have changed since the email was accepted, and enters the delivery jobs, or the one
 // that fetches attachments before.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
@@ -42,6 +47,9 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	}
 	if err != nil {
 		return err
+	}
+	if e.LastEvent == Scheduled && e.ScheduledAt.After(db.Now()) {
+		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Retry(ctx, tx, j, e.ScheduledAt, "it was rescheduled") })
 	}
 	reason, err := s.refused(ctx, &e, team)
 	if err != nil {
@@ -75,10 +83,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, files []At
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := s.q.Finish(ctx, tx, j); err != nil {
-			return err
-		}
-		due, err := s.begin(ctx, tx, e)
+		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {
 			return err
 		}
@@ -91,14 +96,26 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, files []At
 	})
 }
 
-// begin moves a scheduled email on. It reports false for one that was canceled meanwhile: then its job ends and nothing
-// is sent.
-func (s *Service) begin(ctx context.Context, tx *db.Tx, e *Email) (due bool, err error) {
-	if e.LastEvent != Scheduled {
-		return true, nil
+// begin ends a job and moves a scheduled email on. It reports false for one that was canceled meanwhile, of which nothing
+// is sent, and for one that was rescheduled, whose job comes back at the new time.
+func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
+	if e.LastEvent == Scheduled {
+		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())
+		if err != nil {
+			return false, err
+		}
+		if taken == nil {
+			now, err := getEmail(ctx, tx.Reader, e.TeamID, e.ID)
+			if err != nil && fault.KindOf(err) != fault.NotFound {
+				return false, err
+			}
+			if err == nil && now.LastEvent == Scheduled {
+				return false, s.q.Retry(ctx, tx, j, now.ScheduledAt, "it was rescheduled")
+			}
+			return false, s.q.Finish(ctx, tx, j)
+		}
 	}
-	taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued)
-	return taken != nil, err
+	return true, s.q.Finish(ctx, tx, j)
 }
 
 // refused says why an email that waited may no longer be sent, or "" when it may.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -255,7 +256,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *dr
 	all := []events.Event{first}
 	switch {
 	case !d.at.IsZero():
-		s.q.Insert(ctx, tx, jobs.New{Kind: ReleaseKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID, RunAt: d.at})
+		s.q.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
 	case slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }):
 		s.q.Insert(ctx, tx, fetchJob(&e))
 	default:
@@ -346,7 +347,11 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		if !changed {
 			return s.notScheduled(ctx, tx, teamID, emailID, "rescheduled")
 		}
-		_, err = s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
+		moved, err := s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
+		if err == nil && !moved {
+			// A worker that has the job sees that the time is another one, and should there be no job, here it is.
+			s.q.Insert(ctx, tx, releaseJob(teamID, emailID, at))
+		}
 		return err
 	})
 }
@@ -354,7 +359,7 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 // Cancel ends a scheduled email for good.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled)
+		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)
 		if err != nil {
 			return err
 		}

@@ -198,11 +198,11 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string, at inte
 	return n > 0, err
 }
 
-// takeScheduled moves an email out of the state scheduled. Of Cancel and the release at its time only one succeeds;
-// the other gets nil.
-func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State) (*Email, error) {
+// takeScheduled moves an email out of the state scheduled, one whose time comes until then. Of Cancel and the release at
+// its time only one succeeds; the other gets nil.
+func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
-		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`, emailID, teamID, string(to), rank[to])
+		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <= $5`, emailID, teamID, string(to), rank[to], until)
 	if err != nil || n == 0 {
 		return nil, err
 	}

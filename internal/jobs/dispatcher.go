@@ -21,12 +21,13 @@ const (
 	scanShared = 10 * time.Second     // and when other nodes insert
 	scanPage   = 500
 	errorWait  = time.Second // after a failed claim
+	idleMax    = time.Minute // between two looks of the loop, when nothing happens
 )
 
 // dispatcher hands out the jobs of one kind. It knows which lanes may have something due, and from when: from hints,
 // from its own claims, and from a scan now and then. A lane is in one of four places: among the alarms until something
-// of it may be due; ready; held by its group, which has its limit in hand; or full, because its owner has its share of
-// the workers in hand. Only run touches the fields that mu does not guard.
+// of it may be due; ready; ready but paused, because its owner has its share of the workers in hand; or held by its group,
+// which has its limit in hand. Only run touches the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
@@ -34,49 +35,53 @@ type dispatcher struct {
 	kick  chan struct{}
 	done  chan share
 
-	mu      sync.Mutex
-	hinted  map[string]int64 // lane -> when something of it is due, as hinted since the last look
-	scanNow bool
+	mu     sync.Mutex
+	hinted map[string]int64 // lane -> when something of it is due, as hinted or scanned since the last look
+	look   chan struct{}    // for lanes, at once
 
 	alarms    *alarms
 	ready     turns
-	queued    map[string]bool     // the lanes that are ready, held or full
-	held      map[string]*turns   // by group
-	full      map[string][]string // by owner
-	inHand    map[string]int      // jobs by group
-	shares    map[share]int       // jobs by group and owner
-	freed     map[string]bool     // groups of which fewer are in hand than before; any of them may have freed an owner too
-	total     int                 // jobs
+	queued    map[string]bool   // the lanes that are ready or held
+	held      map[string]*turns // by group
+	inHand    map[string]int    // jobs by group
+	shares    map[share]int     // jobs by group and owner
+	freed     map[string]bool   // groups of which fewer are in hand than before; any of them may have freed an owner too
+	total     int               // jobs
 	workers   *fair.Pool
 	claimedAt time.Time
-	scanAt    time.Time
 }
 
 // share is what an owner has in hand of a group.
 type share struct{ owner, group string }
 
 func newDispatcher(r *Runner, k Kind) *dispatcher {
-	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), done: make(chan share, k.Workers),
+	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		done:   make(chan share, k.Workers),
 		hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
-		full: map[string][]string{}, inHand: map[string]int{}, shares: map[share]int{}, freed: map[string]bool{},
+		inHand: map[string]int{}, shares: map[share]int{}, freed: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
 // hint notes that a lane has something due at a time. It does not block.
 func (k *dispatcher) hint(lane string, at int64) {
 	k.mu.Lock()
-	if old, ok := k.hinted[lane]; !ok || at < old {
-		k.hinted[lane] = at
-	}
+	k.note(lane, at)
 	k.mu.Unlock()
 	k.wake()
 }
 
+// note is hint with the lock held, and without waking the loop.
+func (k *dispatcher) note(lane string, at int64) {
+	if old, ok := k.hinted[lane]; !ok || at < old {
+		k.hinted[lane] = at
+	}
+}
+
 func (k *dispatcher) rescan() {
-	k.mu.Lock()
-	k.scanNow = true
-	k.mu.Unlock()
-	k.wake()
+	select {
+	case k.look <- struct{}{}:
+	default:
+	}
 }
 
 func (k *dispatcher) wake() {
@@ -94,6 +99,9 @@ func (k *dispatcher) run(ctx context.Context) {
 	defer stop(nil)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var scanning sync.WaitGroup
+	defer scanning.Wait()
+	scanning.Go(func() { k.scanAll(ctx) })
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -198,13 +206,9 @@ func (k *dispatcher) refill() {
 		}
 	}
 	clear(k.freed)
-	for owner, lanes := range k.full {
-		if k.workers.Room(owner) == 0 {
-			continue
-		}
-		delete(k.full, owner)
-		for _, lane := range lanes {
-			k.ready.add(owner, lane)
+	for owner := range k.ready.paused {
+		if k.workers.Room(owner) > 0 {
+			k.ready.resume(owner)
 		}
 	}
 }
@@ -225,26 +229,19 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn takes in hints, scans when it is time, claims and starts what is due, and says how long nothing needs to be done.
+// turn takes in hints, claims and starts what is due, and says how long nothing needs to be done.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	k.mu.Lock()
 	var hinted map[string]int64
-	scan := k.scanNow
 	if len(k.hinted) > 0 {
 		hinted, k.hinted = k.hinted, map[string]int64{}
 	}
-	k.scanNow = false
 	k.mu.Unlock()
 	for lane, at := range hinted {
 		k.alarms.set(lane, at)
 	}
-	if scan || !now.Before(k.scanAt) {
-		if err := k.scan(ctx); err != nil {
-			return k.failed(ctx, err)
-		}
-	}
-	wait := time.Until(k.scanAt)
+	wait := idleMax
 	for lane, ok := k.alarms.due(now.UnixMicro()); ok; lane, ok = k.alarms.due(now.UnixMicro()) {
 		k.enqueue(lane)
 	}
@@ -292,12 +289,12 @@ func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-k.total)
 	planned, shares := map[string]int{}, map[share]int{}
 	for !k.ready.empty() && free > 0 {
-		owner, lane := k.ready.next()
-		workers := int(k.workers.Room(owner))
+		workers := int(k.workers.Room(k.ready.owners[0]))
 		if workers == 0 {
-			k.full[owner] = append(append(k.full[owner], lane), k.ready.without(owner)...)
+			k.ready.pause()
 			continue
 		}
+		owner, lane := k.ready.next()
 		delete(k.queued, lane)
 		g := k.Group(lane)
 		limit, at := k.limit(g)
@@ -405,34 +402,57 @@ const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
 
-// scan looks which lanes there are, one step of the index each, however many jobs they hold.
-func (k *dispatcher) scan(ctx context.Context) error {
+// scanAll scans now and then, and when it is asked to, until ctx ends. It runs beside the loop: with a hundred thousand
+// lanes a scan takes a second or more, in which others have their turns.
+func (k *dispatcher) scanAll(ctx context.Context) {
+	every := scanShared
+	if k.r.d.Alone() {
+		every = scanAlone
+	}
+	for ctx.Err() == nil {
+		wait := every
+		if err := k.scan(ctx, time.Now().Add(2*every).UnixMicro()); err != nil {
+			wait = k.failed(ctx, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		case <-k.look:
+		}
+	}
+}
+
+// scan looks which lanes there are, one step of the index each, however many jobs they hold, and hints at those that have
+// something due until a time. The next scan finds the others before they are due.
+func (k *dispatcher) scan(ctx context.Context, until int64) error {
 	last := ""
 	for {
 		rows, err := k.r.d.Query(ctx, scanLanes, k.Name, last, scanPage)
 		n := 0
+		due := map[string]int64{}
 		_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 			var at int64
 			if err := r.Scan(&last, &at); err != nil {
 				return struct{}{}, err
 			}
-			n++
-			if at < never {
-				k.alarms.set(last, at)
+			if n++; at < until {
+				due[last] = at
 			}
 			return struct{}{}, nil
 		})
 		if err != nil {
 			return err
 		}
+		k.mu.Lock()
+		for lane, at := range due {
+			k.note(lane, at)
+		}
+		k.mu.Unlock()
+		if len(due) > 0 {
+			k.wake()
+		}
 		if n < scanPage {
-			break
+			return nil
 		}
 	}
-	every := scanShared
-	if k.r.d.Alone() {
-		every = scanAlone
-	}
-	k.scanAt = time.Now().Add(every)
-	return nil
 }

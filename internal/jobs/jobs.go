@@ -129,6 +129,15 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 	return nil
 }
 
+// Wait is Retry for a job that could not be tried, because of something that is neither its own nor an error of ours: it
+// counts as no try.
+func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
+	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, failures = 0
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	q.wake(tx, j.Kind, j.Lane, at)
+	return nil
+}
+
 // fail makes a job due again whose handler failed.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, failures = failures + 1

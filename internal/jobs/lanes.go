@@ -1,21 +1,19 @@
 package jobs
 
-import (
-	"container/heap"
-	"slices"
-)
+import "container/heap"
 
 // turns is lanes that wait for the same thing, by owner: owners have turns, and so do the lanes of each.
 type turns struct {
-	owners []string            // the next first
+	owners []string            // the next first, without those that are paused
 	lanes  map[string][]string // by owner, the next first; never an empty list
+	paused map[string]bool     // owners whose lanes wait for something else besides
 }
 
 func (t *turns) add(owner, lane string) {
 	if t.lanes == nil {
 		t.lanes = map[string][]string{}
 	}
-	if len(t.lanes[owner]) == 0 {
+	if len(t.lanes[owner]) == 0 && !t.paused[owner] {
 		t.owners = append(t.owners, owner)
 	}
 	t.lanes[owner] = append(t.lanes[owner], lane)
@@ -35,15 +33,21 @@ func (t *turns) next() (owner, lane string) {
 	return owner, lane
 }
 
-// without takes out all lanes of an owner.
-func (t *turns) without(owner string) []string {
-	all, ok := t.lanes[owner]
-	if ok {
-		delete(t.lanes, owner)
-		at := slices.Index(t.owners, owner)
-		t.owners = slices.Delete(t.owners, at, at+1)
+// pause takes the turn from the owner who has it, until resume. It costs nothing however many lanes there are.
+func (t *turns) pause() {
+	if t.paused == nil {
+		t.paused = map[string]bool{}
 	}
-	return all
+	t.paused[t.owners[0]] = true
+	t.owners = t.owners[1:]
+}
+
+// resume gives an owner turns again.
+func (t *turns) resume(owner string) {
+	delete(t.paused, owner)
+	if len(t.lanes[owner]) > 0 {
+		t.owners = append(t.owners, owner)
+	}
 }
 
 func (t *turns) empty() bool { return len(t.owners) == 0 }

@@ -185,9 +185,9 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 		return ctx.Err()
 	}
 	wait := fetchWaits[min(j.Tries, len(fetchWaits)-1)]
-	last := j.Tries+1 >= fetchTries && len(fetched) == 0
+	last, again := j.Tries+1 >= fetchTries && len(fetched) == 0, s.q.Retry
 	if errors.Is(cause, netguard.ErrBusy) {
-		last = db.Now().Sub(j.CreatedAt) > busyMax
+		last, again = db.Now().Sub(j.CreatedAt) > busyMax, s.q.Wait
 	}
 	if last {
 		return s.fail(ctx, j, e, "attachment_fetch_failed")
@@ -196,7 +196,7 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)
 		}
-		return s.q.Retry(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), cause.Error())
+		return again(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), cause.Error())
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 )
@@ -76,7 +77,7 @@ func (g *Guard) transport() *http.Transport {
 // fetcher is the client of Fetch. Each request has a connection of its own, because the connections to an address are
 // counted as its requests.
 func (g *Guard) fetcher() *http.Client {
-	c := g.Client(fetchTimeout, fetchRedirects, math.MaxInt64-1) // Fetch has its own limit.
+	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch has limits of its own, of time too.
 	t := g.transport()
 	t.DialContext = g.dialBounded
 	t.ForceAttemptHTTP2 = false
@@ -91,14 +92,48 @@ type Fetched struct {
 	Length int64  // octets; -1 where the server did not say
 
 	body  io.ReadCloser
+	pace  *paced
+	limit *timeLimit
 	heard func(error)
 	leave func()
 }
 
+// timeLimit ends a fetch that takes longer than fetchTimeout, to its headers and then to the end of the body. Between the
+// two it stands still: who fetches may wait before reading, and the server has no part in that.
+type timeLimit struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+func newTimeLimit(ctx context.Context) *timeLimit {
+	l := &timeLimit{}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	l.timer = time.AfterFunc(fetchTimeout, func() { l.cancel(os.ErrDeadlineExceeded) })
+	return l
+}
+
+// explain returns why a fetch failed: its time, if that is over.
+func (l *timeLimit) explain(err error) error {
+	if err != nil && context.Cause(l.ctx) == os.ErrDeadlineExceeded {
+		return fmt.Errorf("no more within %v: %w", fetchTimeout, os.ErrDeadlineExceeded)
+	}
+	return err
+}
+
+func (l *timeLimit) end() {
+	l.timer.Stop()
+	l.cancel(nil)
+}
+
 // Read reads on. Beyond the limit of Fetch it returns ErrTooLarge, and ErrSlow from a server that trickles.
 func (f *Fetched) Read(p []byte) (int, error) {
+	if f.pace.since.IsZero() {
+		f.pace.since = time.Now()
+		f.limit.timer.Reset(fetchTimeout)
+	}
 	n, err := f.body.Read(p)
-	if err != nil {
+	if err = f.limit.explain(err); err != nil {
 		f.heard(err)
 	}
 	return n, err
@@ -107,10 +142,12 @@ func (f *Fetched) Read(p []byte) (int, error) {
 // Close ends the fetch.
 func (f *Fetched) Close() error {
 	defer f.leave()
+	defer f.limit.end()
 	return f.body.Close()
 }
 
-// Fetch gets what is at a URL: 200 alone is success, in 30 seconds, over at most 3 redirects, in at most maxBytes. Owner
+// Fetch gets what is at a URL: 200 alone is success, in 30 seconds and its body in 30 seconds from the first Read, over
+// at most 3 redirects, in at most maxBytes. Owner
 // is whose URL it is. At one host and at one address an owner has 4 fetches at most, one where it was kept waiting, and
 // all owners 16 together, which they share; who has none waits for its turn until ctx ends. Errors: those of CheckURL,
 // ErrRefused, ErrTooLarge, ErrSlow, ErrBusy, *StatusError, and those of the network.
@@ -120,14 +157,11 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		return nil, fmt.Errorf("URL %w", err)
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	req, err := http.NewRequestWithContext(context.WithValue(ctx, ownerKey{}, owner), http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("request %s: %w", u.Host, err)
-	}
 	leave, err := g.places.enter(ctx, "name "+host, owner)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", u.Host, err)
 	}
+	limit := newTimeLimit(context.WithValue(ctx, ownerKey{}, owner))
 	heard := func(err error) {
 		timeout, ok := errors.AsType[net.Error](err)
 		slow := errors.Is(err, ErrSlow) || ok && timeout.Timeout() && !errors.Is(err, ErrBusy)
@@ -138,13 +172,18 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 	defer func() {
 		if f == nil {
 			heard(err)
+			limit.end()
 			leave()
 		}
 	}()
+	req, err := http.NewRequestWithContext(limit.ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("request %s: %w", u.Host, err)
+	}
 	req.Header.Set("User-Agent", "Postrider")
 	resp, err := g.fetch.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("fetch %s: %w", u.Host, withoutURL(err))
+		return nil, fmt.Errorf("fetch %s: %w", u.Host, limit.explain(withoutURL(err)))
 	}
 	if resp.StatusCode != http.StatusOK {
 		err = &StatusError{resp.StatusCode}
@@ -155,9 +194,10 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		resp.Body.Close()
 		return nil, fmt.Errorf("fetch %s: %w", u.Host, err)
 	}
-	body := &paced{ReadCloser: resp.Body, since: time.Now()}
+	limit.timer.Stop()
+	body := &paced{ReadCloser: resp.Body}
 	return &Fetched{Type: resp.Header.Get("Content-Type"), Length: resp.ContentLength, heard: heard, leave: leave,
-		body: &capped{ReadCloser: body, left: maxBytes}}, nil
+		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
 // A server has to send so much on average, in octets a second, once some time has passed.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -133,5 +134,28 @@ func TestTrickleEnds(t *testing.T) {
 		if !errors.Is(err, ErrSlow) || n > 12 {
 			t.Errorf("%d octets at one a second: %v", n, err)
 		}
+	})
+}
+
+// Who waits between the headers and the body does not spend the server's time.
+func TestTimeStandsStillBetweenHeadersAndBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := newTimeLimit(t.Context())
+		limit.timer.Stop()
+		body := &paced{ReadCloser: trickle{}}
+		f := &Fetched{body: body, pace: body, limit: limit, heard: func(error) {}, leave: func() {}}
+		time.Sleep(time.Hour)
+		if n, err := f.Read(make([]byte, 10)); n != 1 || err != nil {
+			t.Fatalf("the first Read after an hour: %d, %v", n, err)
+		}
+		if took := time.Since(body.since); took != time.Second {
+			t.Errorf("the pace counts from %v ago", took)
+		}
+		time.Sleep(fetchTimeout)
+		synctest.Wait()
+		if _, err := f.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after its time: %v", err)
+		}
+		f.Close()
 	})
 }

@@ -100,8 +100,10 @@ type API struct {
 	guess  teams.Limiter // of requests with an unknown key, by address
 	begun  *fair.Pool    // octets of large bodies, see read
 	bodies *fair.Pool
-	doc    func() []byte
-	docs   func() ([]byte, error)
+
+	mediums *fair.Pool
+	doc     func() []byte
+	docs    func() ([]byte, error)
 }
 
 // New returns the API.
@@ -113,7 +115,8 @@ func New(o Options) *API {
 		o.Limits = &teams.Limiter{}
 	}
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
-	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed)}
+	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
+		mediums: fair.New(mediumsMax, fair.Greed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	a.mount(a.operations())
 	return a

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
@@ -101,7 +102,12 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 		return
 	}
 	if o.takesBody() {
-		if c.body, w.done, err = a.read(w, r); err != nil {
+		began := time.Now()
+		c.body, w.done, err = a.read(w, r)
+		if err == nil && o.access != open && time.Since(began) > slowBody {
+			err = a.still(r)
+		}
+		if err != nil {
 			a.fail(w, r, err)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -16,9 +17,8 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	if a.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+	token := bearer(r)
+	if token == "" {
 		return fault.New(fault.NoCredential, "Authorization", "Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
 	// Behind a proxy, all clients may have one address: those whose key is known are not held up by those who guess.
@@ -51,6 +51,28 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 		return fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.", limit)
 	}
 	return nil
+}
+
+// bearer is the request's token, or "" when it has none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// slowBody is how long a body may take before its key is looked at again.
+const slowBody = time.Second
+
+// still refuses a request whose key was deleted, or whose team was suspended, while its body came in: who hears that it was
+// carried out must be able to rely on it.
+func (a *API) still(r *http.Request) error {
+	p, err := a.Services.Teams.Authenticate(r.Context(), bearer(r))
+	if err == nil && p.Suspended {
+		err = fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+	}
+	return err
 }
 
 // missing answers for a path that no operation has. Who asks is told first whether they may ask.

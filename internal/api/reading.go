@@ -19,11 +19,14 @@ import (
 const (
 	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
 	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
-	bodiesGreed = 3         // of a team for them: what stays free is room for another's largest body
+	bodiesGreed = 1         // of a team for them: what stays free is room for other teams' largest bodies
+	mediumsMax  = 128 << 20 // and for those of at most bodyIsMedium, which do not wait behind larger ones
 	bodyCost    = 3         // octets of memory for one of a body: as it came, decoded, and on its way to the database
 	begunMax    = 64 << 20  // and of those of which less than an eighth has come
 	bodyIsLarge = 256 << 10 // smaller ones are not counted
-	bodyEighth  = 8
+
+	bodyIsMedium = 2 << 20
+	bodyEighth   = 8
 
 	bodyWait  = 10 * time.Second // for memory, before the client is asked to come again
 	bodyGrace = 15 * time.Second // for a body, and bodyPace on top of it for what has come
@@ -64,10 +67,14 @@ type incomingBody struct {
 
 // read reads a body of n octets, or of at most so many when the length is not known.
 func (b *incomingBody) read(ctx context.Context, n int64) error {
+	pool := b.a.bodies
+	if n <= bodyIsMedium {
+		pool = b.a.mediums
+	}
 	for _, step := range []struct {
 		size, cost int64
 		pool       *fair.Pool
-	}{{min(n, bodyIsLarge), 0, nil}, {n / bodyEighth, 1, b.a.begun}, {n, bodyCost, b.a.bodies}} {
+	}{{min(n, bodyIsLarge), 0, nil}, {n / bodyEighth, 1, b.a.begun}, {n, bodyCost, pool}} {
 		if int64(len(b.octets)) >= step.size {
 			continue
 		}

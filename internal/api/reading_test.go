@@ -148,6 +148,41 @@ func TestAnnouncedBodies(t *testing.T) {
 	}
 }
 
+// While others have all the memory for large bodies, one of medium size is read at once.
+func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newPipeServer(t)
+		defer stop()
+		if !s.bodies.TryAcquire("hostile", bodiesTest) || !s.begun.TryAcquire("hostile", begunTest) {
+			t.Fatal("the memory is not free")
+		}
+		start, length := time.Now(), bodyIsMedium
+		nc := s.begin("other", text(length), length, length, 0)
+		defer nc.Close()
+		status, said, err := answer(nc)
+		if want := strconv.Itoa(length - len(`{"text":""}`)); said != want || status != 200 || time.Since(start) != 0 {
+			t.Errorf("after %v: %d %s %v, want %s", time.Since(start), status, said, err, want)
+		}
+	})
+}
+
+// A team that is suspended while a body comes in does not hear that the request was carried out.
+func TestSuspendedDuringABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newPipeServer(t)
+		defer stop()
+		nc := s.begin("full", text(100), 100, 10, time.Second/2)
+		defer nc.Close()
+		time.Sleep(2 * time.Second)
+		if err := s.Services.Teams.SetSuspended(t.Context(), s.team.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		if status, said, err := answer(nc); status != 403 || !strings.Contains(said, "suspended_api_key") {
+			t.Errorf("%d %s %v", status, said, err)
+		}
+	})
+}
+
 // A body that drips is cut off, small or large; one that comes at the pace is not.
 func TestPaceOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -293,7 +293,7 @@ func TestBodies(t *testing.T) {
 func TestTooManyLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
-		large := "POST /test\n\n" + `{"text":"` + strings.Repeat("x", bodyIsLarge) + `"}`
+		large := "POST /test\n\n" + `{"text":"` + strings.Repeat("x", bodyIsMedium) + `"}`
 		if err := f.bodies.Acquire(t.Context(), "another", bodiesMax); err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestTooManyLargeBodies(t *testing.T) {
 			t.Errorf("a small body: %d %s", w.Code, w.Body)
 		}
 		time.AfterFunc(bodyWait/2, func() { f.bodies.Release("another", bodiesMax) })
-		if w := f.do(t, large); w.Body.String() != strconv.Itoa(bodyIsLarge) {
+		if w := f.do(t, large); w.Body.String() != strconv.Itoa(bodyIsMedium) {
 			t.Errorf("after waiting: %d %s", w.Code, w.Body)
 		}
 	})

@@ -52,16 +52,23 @@ func (s *shaper) of(destination string) *shape {
 	h := s.shapes[destination]
 	if h == nil {
 		if len(s.shapes) >= shapesKept {
-			for d, old := range s.shapes {
-				if old.entered == 0 && old.pause == 0 {
-					delete(s.shapes, d)
-				}
-			}
+			s.forget(time.Now())
 		}
 		h = &shape{allowed: s.connections, places: fair.NewTurns(s.connections, kept(s.connections)), tokens: max(s.rate, 1)}
 		s.shapes[destination] = h
 	}
 	return h
+}
+
+// forget drops what is known of destinations that are not busy: all that is of no use any more, and every other of the
+// rest, or there would be no bound, and each new destination would cost a walk over all.
+func (s *shaper) forget(now time.Time) {
+	n := 0
+	for d, old := range s.shapes {
+		if n++; old.entered == 0 && (n%2 == 0 || old.pause == 0 || now.After(old.until.Add(pauseMax))) {
+			delete(s.shapes, d)
+		}
+	}
 }
 
 // limit says how many jobs of a destination may be in hand, and when to ask again if that is for a time.

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -151,5 +152,19 @@ func TestShaperPlaces(t *testing.T) {
 	s.heard("d", took, time.Minute, time.Now())
 	if n, _ := s.limit("d", time.Now()); n != 1 {
 		t.Errorf("%d jobs in hand for a slow destination", n)
+	}
+}
+
+// What is known of destinations is bounded, also when all of them are paused.
+func TestShaperForgets(t *testing.T) {
+	t.Parallel()
+	s, now := newShaper(20, 0), time.Now()
+	for i := range shapesKept + 500 {
+		for range 2 {
+			s.heard(fmt.Sprintf("d%d.example", i), throttled, time.Second, now)
+		}
+	}
+	if n := len(s.shapes); n > shapesKept {
+		t.Errorf("%d destinations are kept, at most %d may be", n, shapesKept)
 	}
 }

@@ -85,10 +85,15 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
+// deleteOfEmails compares the team as selectBefore does.
+func deleteOfEmails(table string) string {
+	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id IN `
+}
+
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, ids []string) error {
 	in, args := db.In([]any{teamID}, ids)
 	for _, table := range emailTables {
-		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE team_id = $1 AND email_id IN `+in, args...); err != nil {
+		if _, err := tx.Exec(ctx, deleteOfEmails(table)+in, args...); err != nil {
 			return err
 		}
 	}

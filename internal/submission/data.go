@@ -30,6 +30,10 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The message may have taken minutes to come: whose key was deleted meanwhile must not hear that it is taken.
+	if err := c.authenticated(ctx); err != nil {
+		return "", err
+	}
 	in, key, err := c.email(raw)
 	if err != nil {
 		return "", err

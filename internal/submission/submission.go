@@ -112,6 +112,17 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 	return nil
 }
 
+// authenticated looks at the key again: it may have been deleted since, or its team suspended.
+func (c *session) authenticated(ctx context.Context) (err error) {
+	if c.who, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
+		return refusal(err)
+	}
+	if c.who.Suspended {
+		return refusal(fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why."))
+	}
+	return nil
+}
+
 // address is what guesses are counted by: a network of 64 bits is one customer's.
 func (c *session) address() string {
 	a := c.peer.Addr.Addr()
@@ -126,11 +137,8 @@ func (c *session) Mail(ctx context.Context, _ string, o smtpserver.MailOptions) 
 	if c.token == "" {
 		return smtpserver.Refuse(530, "5.7.0", "Authentication required: the user name is postrider, the password an API key")
 	}
-	if c.who, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
-		return refusal(err)
-	}
-	if c.who.Suspended {
-		return refusal(fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why."))
+	if err := c.authenticated(ctx); err != nil {
+		return err
 	}
 	limit := cmp.Or(c.who.RateLimit, c.s.c.RateLimit)
 	if limit > 0 {

@@ -415,3 +415,30 @@ func TestSpool(t *testing.T) {
 		t.Errorf("%d emails, %v", len(list), err)
 	}
 }
+
+// Whose key is deleted while a message comes in does not hear that it is taken.
+func TestKeyDeletedDuringAMessage(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d)
+		c, err := h.client(h.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.Mail("a@acme.example", nil), c.Rcpt("b@one.example", nil)); err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.teams.DeleteKey(t.Context(), h.team.ID, h.keyID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, "From: a@acme.example\r\nTo: b@one.example\r\n\r\nHello\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := errors.AsType[*smtp.SMTPError](w.Close()); !ok || e.Code != 535 {
+			t.Errorf("the message is answered with %v", e)
+		}
+	})
+}

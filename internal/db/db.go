@@ -132,6 +132,16 @@ func (t *Tx) Now() time.Time { return t.now }
 // moment. It is empty on SQLite, which has one writer.
 func (t *Tx) SkipLocked() string { return t.lock }
 
+// Serialize makes transactions that name the same thing wait for each other: for a decision that no index makes. On
+// SQLite, which has one writer, they do so in any case.
+func (t *Tx) Serialize(ctx context.Context, name string) error {
+	if t.lock == "" {
+		return nil
+	}
+	_, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, name)
+	return err
+}
+
 // AfterCommit runs f once the transaction is on disk. It is for hints, such as waking a worker: a crash loses it.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 

@@ -369,7 +369,12 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err := saveDomain(ctx, tx, &d); err != nil {
 			return err
 		}
-		if lost, err := s.occupy(ctx, tx, &d); err != nil || len(lost) > 0 {
+		lost, err := s.occupy(ctx, tx, &d)
+		// A name that was lost before is for the next look-up to tell of: nobody has chosen it now.
+		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
+			return !slices.ContainsFunc(added, func(a dnsName) bool { return a.name == n.name })
+		})
+		if err != nil || len(lost) > 0 {
 			return takenOr(err, lost)
 		}
 		s.changed(tx, d.ID)

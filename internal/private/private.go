@@ -20,6 +20,18 @@ func Dir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
+	return own(path, 0o700)
+}
+
+// own gives the owner of a file or folder the rights that the umask may have kept back, and takes those of others away.
+func own(path string, rights fs.FileMode) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&rights != rights && runtime.GOOS != "windows" {
+		err = os.Chmod(path, info.Mode()&^others|rights)
+	}
+	if err != nil {
+		return fmt.Errorf("make %s the owner's: %w", path, err)
+	}
 	return Mend(path)
 }
 
@@ -32,7 +44,7 @@ func File(path string) error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("make a file: %w", err)
 	}
-	return Mend(path)
+	return own(path, 0o600)
 }
 
 // Mend takes the rights of others on a file or folder away, if it is there.

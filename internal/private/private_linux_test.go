@@ -38,3 +38,15 @@ func TestCannotBeMended(t *testing.T) {
 		t.Errorf("it says %v", err)
 	}
 }
+
+// The owner has all rights on what is made, whatever the umask keeps back.
+func TestUmask(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	defer syscall.Umask(syscall.Umask(0o777))
+	if err := Dir(dir); err != nil || mode(t, dir) != 0o700 {
+		t.Errorf("the folder has mode %o, %v", mode(t, dir), err)
+	}
+	if file := filepath.Join(dir, "file"); File(file) != nil || mode(t, file) != 0o600 {
+		t.Errorf("the file has mode %o", mode(t, file))
+	}
+}

@@ -3,6 +3,7 @@ package teams_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -252,4 +253,26 @@ func TestCommandReachesTheNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Commands that come together make one team of a name.
+func TestOneTeamOfANameIsMade(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, _ := office(t, d)
+		for i := range 5 {
+			name := fmt.Sprint("Same", i)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if _, _, err := s.CreateKeyFor(t.Context(), name, "", teams.NewKey{Name: "k"}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if _, err := s.Find(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }

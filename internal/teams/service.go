@@ -159,6 +159,10 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	}
 	var k Key
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		// Two that are made at the same time must not have the same name: nobody could name either.
+		if err := tx.Serialize(ctx, "team "+team); err != nil {
+			return err
+		}
 		t, err := find(ctx, tx.Reader, team)
 		switch {
 		case err == nil && email != "" && email != t.Email:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"mime"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -122,8 +123,10 @@ func checkSenderName(name, domain string) error {
 		return &AddressError{"The display name of a sender must not have `=?`, which begins an encoded word; " +
 			"do not encode it twice or within quotes."}
 	}
+	// Spaces and quotes around the @ hide an address from nobody who looks at it.
+	seen = besideAt.ReplaceAllString(seen, "@")
 	for before, rest, found := strings.Cut(seen, "@"); found; before, rest, found = strings.Cut(rest, "@") {
-		if before == "" || strings.HasSuffix(before, " ") {
+		if before == "" {
 			continue
 		}
 		end := strings.IndexFunc(rest, func(r rune) bool {
@@ -139,6 +142,9 @@ func checkSenderName(name, domain string) error {
 	}
 	return nil
 }
+
+// besideAt is an @ with what may stand around it without making it look like anything else.
+var besideAt = regexp.MustCompile(`[\s"'` + "`" + `]*@[\s"'` + "`" + `]*`)
 
 // turnsText reports whether a character embeds, overrides or isolates a direction of text (UAX 9).
 func turnsText(r rune) bool { return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' }

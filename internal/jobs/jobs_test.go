@@ -435,6 +435,27 @@ func TestFailuresCountInARow(t *testing.T) {
 	})
 }
 
+// What could not be tried counts as no try.
+func TestWaitIsNoTry(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		b.r.Handle(jobs.Kind{Name: "k", Handle: func(ctx context.Context, j jobs.Job) error {
+			defer b.saw(j)
+			if j.Attempt < 4 {
+				return d.Update(ctx, func(tx *db.Tx) error { return b.q.Wait(ctx, tx, j, tx.Now(), "busy") })
+			}
+			return b.finish(ctx, j)
+		}})
+		b.insert(t, jobs.New{Kind: "k"})
+		b.start(t)
+		for _, j := range b.await(t, 4) {
+			if j.Tries != 0 || j.Failures != 0 || j.Attempt > 1 && j.LastError != "busy" {
+				t.Errorf("ran %+v", j)
+			}
+		}
+	})
+}
+
 func TestMoveRevivesAParkedJob(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -2,20 +2,20 @@
 //
 // # Shape
 //
-// routes.go shows every operation on one screen. An operation is a function from a request type to a response type, made into
-// a handler by [endpoint]; its types are the schema in the OpenAPI document too. Each resource has one file with its
-// wire types and its operations, about ten lines each: translate, one call, translate.
+// routes.go shows every operation on one screen. An operation is a function from a request type to a response type,
+// made into a handler by [endpoint]; its types are the schema in the OpenAPI document too. Each resource has one file
+// with its wire types and its operations, about ten lines each: translate, one call, translate.
 //
 // # Invariants
 //
-// Every answer is JSON, every error has the one envelope (errors.go alone turns a fault into status and name), and what is
-// not a fault is a 500 that says nothing and is logged with its cause. Requests are read as real clients send them:
-// doubled and trailing slashes, null for absent, unknown members, empty bodies.
+// Every answer is JSON, every error has the one envelope (errors.go alone turns a fault into status and name), and
+// what is not a fault is a 500 that says nothing and is logged with its cause. Requests are read as real clients send
+// them: doubled and trailing slashes, null for absent, unknown members, empty bodies.
 //
 // # Order
 //
-// User agent, key, team in good standing, rate limit, route, permission, JSON, then the operation's own rules (API reference section
-// 4.2).
+// User agent, key, team in good standing, rate limit, route, permission, JSON, then the operation's own rules (API
+// reference section 4.2).
 //
 // # To add a resource
 //
@@ -175,7 +175,8 @@ func requestID(r *http.Request) string {
 	return given
 }
 
-// tidy makes of a path what clients mean: //emails is /emails and /contacts/ is /contacts. A redirect would turn POST into GET.
+// tidy makes of a path what clients mean: //emails is /emails and /contacts/ is /contacts. A redirect would turn POST
+// into GET.
 func tidy(r *http.Request) {
 	if r.URL.RawPath != "" {
 		r.URL.RawPath = tidyPath(r.URL.RawPath)
@@ -223,7 +224,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	}
 }
 
-// RequestRecord is a request that bore a known key, and its answer. Body and Answer are only lent: who keeps them copies them.
+// RequestRecord is a request that bore a known key, and its answer. Body and Answer are only lent: who keeps them
+// copies them.
 type RequestRecord struct {
 	teams.Principal
 	ID, Method, Path, UserAgent string

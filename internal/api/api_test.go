@@ -45,7 +45,8 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 var update = flag.Bool("update", false, "write what was answered into the scenario files")
 
-// office is an API on an empty database with three teams: one with a full and a sending key, another, and one that is suspended.
+// office is an API on an empty database with three teams: one with a full and a sending key, another, and one that is
+// suspended.
 type office struct {
 	*API
 	d    *db.DB
@@ -160,8 +161,9 @@ func (f *office) remember(t testing.TB) {
 	}
 }
 
-// do sends a request whose head is written as in HTTP, without the version. Host, User-Agent, Authorization and Content-Length are
-// added; a header with the value "-" is left out. The user of Authorization is one of the keys of the office, full by default.
+// do sends a request whose head is written as in HTTP, without the version. Host, User-Agent, Authorization and
+// Content-Length are added; a header with the value "-" is left out. The user of Authorization is one of the keys of
+// the office, full by default.
 func (f *office) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
@@ -242,7 +244,8 @@ func (n *names) hide(text string) string {
 
 func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
 
-// receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns what is answered.
+// receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns
+// what is answered.
 func (f *office) receive(t *testing.T, text string) string {
 	t.Helper()
 	head, message, _ := strings.Cut(text, "\n\n")
@@ -281,9 +284,9 @@ func (f *office) receive(t *testing.T, text string) string {
 //
 //	{"statusCode":401,...}
 //
-// Requests are written as office.do takes them, or begin with RECEIVE as office.receive does. Answers are compared byte for byte, but ids, tokens and times have names: the first
-// id that is seen in a file is <id1>, and may be used so in later requests. Run the test with -update to write the answers
-// into the file, and read the difference.
+// Requests are written as office.do takes them, or begin with RECEIVE as office.receive does. Answers are compared
+// byte for byte, but ids, tokens and times have names: the first id that is seen in a file is <id1>, and may be used
+// so in later requests. Run the test with -update to write the answers into the file, and read the difference.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// lenient reads JSON as clients send it: what they repeat or misspell is not an error, unknown members are ignored, and null
-// is absent.
+// lenient reads JSON as clients send it: what they repeat or misspell is not an error, unknown members are ignored,
+// and null is absent.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // decode reads a body. An empty one is the same as {}.
@@ -35,7 +35,8 @@ func decode(body []byte, contentType string, in any) error {
 	return nil
 }
 
-// hasNUL reports whether a JSON text has an escaped NUL, which PostgreSQL stores in no text. It cannot stand there as it is.
+// hasNUL reports whether a JSON text has an escaped NUL, which PostgreSQL stores in no text. It cannot stand there as
+// it is.
 func hasNUL(body []byte) bool {
 	for rest := body; ; {
 		i := bytes.Index(rest, []byte(`\u0000`))
@@ -78,7 +79,8 @@ func badBody(err error, contentType string) error {
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }
 
-// pointerMax is how many octets of a pointer are shown: the names in it are the caller's, and may be as long as the body.
+// pointerMax is how many octets of a pointer are shown: the names in it are the caller's, and may be as long as the
+// body.
 const pointerMax = 300
 
 // fieldName is a JSON pointer as people write it: /to/2 is to[2].

@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/suppressions"
 )
 
-// A list of a request is bounded while it is decoded: an element of two octets, {}, may take hundreds in memory, so a limit that
-// is looked at afterwards comes too late. The limit is part of the list's type, from which the OpenAPI document has it too, and
-// [endpoint] takes no request type with a list that has none.
+// A list of a request is bounded while it is decoded: an element of two octets, {}, may take hundreds in memory, so a
+// limit that is looked at afterwards comes too late. The limit is part of the list's type, from which the OpenAPI
+// document has it too, and [endpoint] takes no request type with a list that has none.
 
 // limit is how many elements a list may have. Go has no numbers as type parameters, so each limit is a type.
 type limit interface{ max() int }
@@ -43,7 +43,8 @@ func maxOf[L limit]() int {
 // many is a list of at most L elements.
 type many[T any, L limit] []T
 
-// UnmarshalJSONFrom stops at the first element too many. The elements of an earlier member of the same name are overwritten.
+// UnmarshalJSONFrom stops at the first element too many. The elements of an earlier member of the same name are
+// overwritten.
 func (l *many[T, L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return json.UnmarshalDecode(d, (*[]T)(l)) // null, or what is no list
@@ -163,11 +164,12 @@ func tooMany(d *jsontext.Decoder, most int) error {
 	return fault.Invalidf(field, "The `%s` field has more than %d items, which is the limit.", field, most)
 }
 
-// decodesItself is implemented by the request types with a decoder of their own. Such a one keeps at most a bounded number of elements,
-// whatever the body has, and returns the types of these, which are to be bounded themselves.
+// decodesItself is implemented by the request types with a decoder of their own. Such a one keeps at most a bounded
+// number of elements, whatever the body has, and returns the types of these, which are to be bounded themselves.
 type decodesItself interface{ elements() []reflect.Type }
 
-// unbounded returns where in a request type there is something that decoding does not bound, or "" when there is no such thing.
+// unbounded returns where in a request type there is something that decoding does not bound, or "" when there is no
+// such thing.
 func unbounded(t reflect.Type, where string) string {
 	if t == reflect.TypeFor[jsontext.Value]() {
 		return "" // a part of the body as it stands

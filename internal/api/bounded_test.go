@@ -114,16 +114,17 @@ func (f *office) allocated(t *testing.T, method, path, key, body string) (uint64
 
 const (
 	elements = 1_000_000
-	// multiple is how many octets may be allocated, over the whole of a request, for one of its body; small is what a request takes anyway.
+	// multiple is how many octets may be allocated, over the whole of a request, for one of its body; small is what a
+	// request takes anyway.
 	multiple = 10
 	small    = 512 << 10
 )
 
 func withIDs(path string) string { return pathParam.ReplaceAllString(path, id.New()) }
 
-// Every list of every operation that the document has is refused with a million elements, by its name, and none of the elements that are
-// too many takes memory; as a member that an operation does not know it is passed over as cheaply. Within its limit, it may stand as
-// often as a body has room.
+// Every list of every operation that the document has is refused with a million elements, by its name, and none of
+// the elements that are too many takes memory; as a member that an operation does not know it is passed over as
+// cheaply. Within its limit, it may stand as often as a body has room.
 func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	f := newOffice(t, dbtest.SQLite(t), Options{})
 	doc, _ := readDocOf(t, f)
@@ -182,8 +183,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	}
 }
 
-// Other bodies that could make much of little: none takes more memory than a small multiple of it. An error about a name that is as long
-// as the body copies it a few times.
+// Other bodies that could make much of little: none takes more memory than a small multiple of it. An error about a
+// name that is as long as the body copies it a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newOffice(t, dbtest.SQLite(t), Options{})
 	const n = 200_000

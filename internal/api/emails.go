@@ -153,8 +153,8 @@ type batchIn struct {
 	broken []error // of each email, what is wrong with how it is written; nil for nothing
 }
 
-// UnmarshalJSONFrom reads the list. An email that breaks a rule already while it is read is passed over: of a permissive batch, the others
-// are accepted.
+// UnmarshalJSONFrom reads the list. An email that breaks a rule already while it is read is passed over: of a
+// permissive batch, the others are accepted.
 func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)

@@ -132,8 +132,8 @@ const (
 	maxParameter  = 8 << 10 // octets of a value: a hundred ids are less than 4,000
 )
 
-// readURL reads the query and refuses what no text of a database can be, before it gets there: in the path and in every parameter,
-// whether an operation heeds it or not.
+// readURL reads the query and refuses what no text of a database can be, before it gets there: in the path and in
+// every parameter, whether an operation heeds it or not.
 func readURL(u *url.URL) (url.Values, error) {
 	if !isText(u.Path) {
 		return nil, fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")

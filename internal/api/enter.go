@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// enter finds out who asks and whether they may ask now. Once the key is known, w has whose it is, and every answer tells what
-// is left of the rate.
+// enter finds out who asks and whether they may ask now. Once the key is known, w has whose it is, and every answer
+// tells what is left of the rate.
 func (a *API) enter(w *recorder, r *http.Request) error {
 	if a.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
@@ -65,8 +65,8 @@ func bearer(r *http.Request) string {
 // slowBody is how long a body may take before its key is looked at again.
 const slowBody = time.Second
 
-// still refuses a request whose key was deleted, or whose team was suspended, while its body came in: who hears that it was
-// carried out must be able to rely on it.
+// still refuses a request whose key was deleted, or whose team was suspended, while its body came in: who hears that
+// it was carried out must be able to rely on it.
 func (a *API) still(r *http.Request) error {
 	p, err := a.Services.Teams.Authenticate(r.Context(), bearer(r))
 	if err == nil && p.Suspended {

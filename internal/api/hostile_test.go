@@ -109,8 +109,8 @@ var rightBodies = map[string]string{
 	"POST /api-keys":     `{"name":"x"}`,
 }
 
-// Text that a database does not take is never a failure of ours, wherever in a request it stands: in a parameter of a path or a query,
-// whether the operation knows it or not, in a header, or in any string of a body.
+// Text that a database does not take is never a failure of ours, wherever in a request it stands: in a parameter of a
+// path or a query, whether the operation knows it or not, in a header, or in any string of a body.
 func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -21,9 +21,10 @@ const (
 	listenFor = 10 * time.Second // that a reader may take for what is sent at once
 )
 
-// Listen streams a team's events as server-sent events (HTML Living Standard, section 9.2): the id is that of the webhook message, the
-// event its type, and the data its payload. The parameter events chooses types. With Last-Event-ID, a stream goes on where
-// another was interrupted. An event named gap says that some may have been missed meanwhile.
+// Listen streams a team's events as server-sent events (HTML Living Standard, section 9.2): the id is that of the
+// webhook message, the event its type, and the data its payload. The parameter events chooses types. With
+// Last-Event-ID, a stream goes on where another was interrupted. An event named gap says that some may have been
+// missed meanwhile.
 //
 // It is no operation like the others, because it does not end.
 func (a *API) Listen(w http.ResponseWriter, r *http.Request) {

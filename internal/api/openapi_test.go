@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// public are the operations of these resources in the public description of the API that Postrider's follows, without parameters'
-// names, and those of its reference pages.
+// public are the operations of these resources in the public description of the API that Postrider's follows, without
+// parameters' names, and those of its reference pages.
 const public = `
 DELETE /api-keys/{}
 DELETE /domains/{}

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Spans are the caller's, and may be of ten thousand years, which no time.Duration holds: periods are counted by the calendar.
+// Spans are the caller's, and may be of ten thousand years, which no time.Duration holds: periods are counted by the
+// calendar.
 
 // period names the period that a time is in, in the zone asked for. Weeks begin on Monday.
 func (in *metricsIn) period(t time.Time) string {
@@ -26,7 +27,8 @@ func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }
 
-// countPeriods says how many periods the span has, in constant time. It may be one more, where a zone skips a day or a part of an hour.
+// countPeriods says how many periods the span has, in constant time. It may be one more, where a zone skips a day or
+// a part of an hour.
 func (in *metricsIn) countPeriods() int64 {
 	first, last, ok := in.bounds()
 	switch {

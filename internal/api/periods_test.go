@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// Periods are those that the quarters of an hour of the span are in, and there are as many as were counted before they were made.
+// Periods are those that the quarters of an hour of the span are in, and there are as many as were counted before
+// they were made.
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -25,7 +25,8 @@ type suppressionWire struct {
 	SuppressionItem
 }
 
-// SuppressionItem is a suppression in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+// SuppressionItem is a suppression in a list. It is exported because Huma overlooks the fields of embedded types that
+// are not.
 type SuppressionItem struct {
 	ID        string  `json:"id"`
 	Email     string  `json:"email"`

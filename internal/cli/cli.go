@@ -1,8 +1,8 @@
-// Package cli is the commands. It alone reads flags, the environment and signals; it builds every part, runs them in one
-// group, and stops them.
+// Package cli is the commands. It alone reads flags, the environment and signals; it builds every part, runs them in
+// one group, and stops them.
 //
-// Nothing below it knows of configuration: each part is given the few values that concern it. A command returns an error
-// whose text says what to do; Main prints it.
+// Nothing below it knows of configuration: each part is given the few values that concern it. A command returns an
+// error whose text says what to do; Main prints it.
 package cli
 
 import (

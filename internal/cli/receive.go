@@ -65,8 +65,8 @@ func (n *node) listenInbound() error {
 		MaxConnections: n.c.SMTPInConnections, MaxPerAddr: n.c.SMTPInPerAddress}, n.receiving)
 }
 
-// listenInboundDev opens the port for development: the one that is asked for, or else the usual one, or else any, so that
-// several programs can run.
+// listenInboundDev opens the port for development: the one that is asked for, or else the usual one, or else any, so
+// that several programs can run.
 func (n *node) listenInboundDev(addr string) error {
 	if addr != "" {
 		n.c.SMTPInListen = addr
@@ -79,8 +79,8 @@ func (n *node) listenInboundDev(addr string) error {
 	return err
 }
 
-// takenElsewhere are the MX hosts that delivery must not speak to because mail would come back here: none when this node takes mail,
-// so that what one customer writes to another goes the way of all mail. nil leaves it to delivery.
+// takenElsewhere are the MX hosts that delivery must not speak to because mail would come back here: none when this
+// node takes mail, so that what one customer writes to another goes the way of all mail. nil leaves it to delivery.
 func (n *node) takenElsewhere() []string {
 	if n.has("receiving") {
 		return []string{}

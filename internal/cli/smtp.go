@@ -30,8 +30,8 @@ type mailPort struct {
 	server *smtpserver.Server
 }
 
-// listenSMTP opens an SMTP listener that run will serve. setting is where its address came from. The host name, TLS, the
-// trusted proxies and the grace are filled in here; the rest of c is the listener's own.
+// listenSMTP opens an SMTP listener that run will serve. setting is where its address came from. The host name, TLS,
+// the trusted proxies and the grace are filled in here; the rest of c is the listener's own.
 func (n *node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error
 	if c.TLS, err = n.mailTLS(); err != nil {

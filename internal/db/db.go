@@ -9,9 +9,9 @@
 //
 // # Reading and writing
 //
-// A [Reader] has every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil, all that its
-// function did is on disk; when it returns an error, nothing of it is. On SQLite, Updates that wait at the same time
-// share one commit, each in a savepoint of its own, so one fsync pays for all of them. On PostgreSQL each is a
+// A [Reader] has every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil, all that
+// its function did is on disk; when it returns an error, nothing of it is. On SQLite, Updates that wait at the same
+// time share one commit, each in a savepoint of its own, so one fsync pays for all of them. On PostgreSQL each is a
 // transaction, and writes whose result nobody needs travel together (see [Tx.Queue]).
 //
 // The function given to Update may run more than once and runs on the only writer of SQLite: it must touch neither
@@ -119,8 +119,9 @@ func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.w.queue(ctx, sql, args)
 }
 
-// QueueOne is Queue for an UPDATE or a DELETE that must change exactly one row, such as one behind a fence. When there is no such row the
-// transaction fails with the error missing, on PostgreSQL only when the statement's answer comes.
+// QueueOne is Queue for an UPDATE or a DELETE that must change exactly one row, such as one behind a fence. When
+// there is no such row the transaction fails with the error missing, on PostgreSQL only when the statement's answer
+// comes.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
 	t.w.queueOne(ctx, missing, sql, args)
 }
@@ -321,8 +322,8 @@ func In[T any](args []any, values []T) (string, []any) {
 	return b.String(), args
 }
 
-// Values returns "VALUES ($n), ($n+1) ..." for a list of texts, which is a table of one column, and the arguments with the texts
-// appended. The list must not be empty.
+// Values returns "VALUES ($n), ($n+1) ..." for a list of texts, which is a table of one column, and the arguments
+// with the texts appended. The list must not be empty.
 func Values(args []any, texts []string) (string, []any) {
 	var b strings.Builder
 	b.WriteString("VALUES ")

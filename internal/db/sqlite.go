@@ -26,7 +26,8 @@ const (
 	cachedStmt = 400                  // prepared statements kept a handle
 )
 
-// pragmas of both handles, with their reasons. They stand in the DSN, because one sent to a pool reaches one connection.
+// pragmas of both handles, with their reasons. They stand in the DSN, because one sent to a pool reaches one
+// connection.
 var pragmas = []string{
 	"busy_timeout(10000)",      // first: the others may meet a lock of a second process, such as the command line
 	"journal_mode(WAL)",        // readers never wait for the writer
@@ -135,7 +136,8 @@ func (s *sqliteDB) close() {
 	})
 }
 
-// update puts fn in the writer's queue and waits. Once queued it is not abandoned, because its effect could not be known.
+// update puts fn in the writer's queue and waits. Once queued it is not abandoned, because its effect could not be
+// known.
 func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
 	select {

@@ -168,10 +168,10 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 	return err
 }
 
-// seated is talk with all that a conversation needs: a seat, of which every team has its share, and then a place at the
-// destination, for which teams have turns. Nobody who has a place waits for anything but the host, so that no team holds
-// another up at a destination because of what it does elsewhere. While a message is signed, or waits for the disk or
-// for others' news of a host, the connections are for others to use.
+// seated is talk with all that a conversation needs: a seat, of which every team has its share, and then a place at
+// the destination, for which teams have turns. Nobody who has a place waits for anything but the host, so that no
+// team holds another up at a destination because of what it does elsewhere. While a message is signed, or waits for
+// the disk or for others' news of a host, the connections are for others to use.
 func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope, msg [][]byte) (
 	news <-chan struct{}, err error) {
 	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
@@ -193,9 +193,9 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 	return s.talk(ctx, r, env, msg)
 }
 
-// prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the rest of
-// the program must not wait behind signatures. Teams have turns at both, as one's messages may be a thousand times as large
-// as another's.
+// prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the
+// rest of the program must not wait behind signatures. Teams have turns at both, as one's messages may be a thousand
+// times as large as another's.
 func (s *Service) prepare(ctx context.Context, o *emails.Outgoing, from domains.Signing) (msg [][]byte, err error) {
 	if err := s.preparing.Enter(ctx, o.TeamID); err != nil {
 		return nil, err

@@ -2,10 +2,10 @@
 //
 // # One job
 //
-// A job is one email to one destination domain, with all its recipients there who are not settled. It goes
-// plan -> talk -> judge: plan finds the addresses to try, talk speaks SMTP and comes back with an answer for each
-// recipient, judge, which is pure, says what each answer means. Then one transaction ends or reschedules the job, keeps
-// the conversation, and records the events. No transaction is open while the network is used, and what a host answers is
+// A job is one email to one destination domain, with all its recipients there who are not settled. It goes plan ->
+// talk -> judge: plan finds the addresses to try, talk speaks SMTP and comes back with an answer for each recipient,
+// judge, which is pure, says what each answer means. Then one transaction ends or reschedules the job, keeps the
+// conversation, and records the events. No transaction is open while the network is used, and what a host answers is
 // data, not an error.
 //
 // # Guarantees
@@ -16,18 +16,19 @@
 //
 // # Failure
 //
-// Temporary refusals, and hosts that cannot be reached, are tried again by the schedule; after its last wait the email
-// bounces as transient, which suppresses nobody. Only refusals that are the recipient's own and will last suppress; those
-// for our address, reputation, content or size never do. A host that asks for less gets less: its lane is paused and
-// narrowed (shaper), and widens again slowly. An address that does not answer is remembered for all destinations that
-// lead to it, and left alone for longer each time (hosts). A failure of the database is an error of the job and comes
-// back by the job's own schedule; it is never a bounce.
+// Temporary refusals, and hosts that cannot be reached, are tried again by the schedule; after its last wait the
+// email bounces as transient, which suppresses nobody. Only refusals that are the recipient's own and will last
+// suppress; those for our address, reputation, content or size never do. A host that asks for less gets less: its
+// lane is paused and narrowed (shaper), and widens again slowly. An address that does not answer is remembered for
+// all destinations that lead to it, and left alone for longer each time (hosts). A failure of the database is an
+// error of the job and comes back by the job's own schedule; it is never a bounce.
 //
 // # Teams
 //
-// No team's mail waits for what another team's hosts do. Teams share memory and seats, which are connections, as package
-// fair says, and have turns at composing, signing, and at a destination. A job takes them in that order and holds
-// nothing that another team may wait for while it waits for its own team's share: a destination's place comes last.
+// No team's mail waits for what another team's hosts do. Teams share memory and seats, which are connections, as
+// package fair says, and have turns at composing, signing, and at a destination. A job takes them in that order and
+// holds nothing that another team may wait for while it waits for its own team's share: a destination's place comes
+// last.
 //
 // # What it does not do
 //
@@ -101,15 +102,16 @@ const (
 	// have as much as stays free, which is room enough for another's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
-	// lease is for the waits before a conversation and the conversation: a job that has begun to talk should never lose it.
+	// lease is for the waits before a conversation and the conversation: a job that has begun to talk should never
+	// lose it.
 	lease = 30 * time.Minute
 	// talkMax is longer than the longest wait in a conversation, the ten minutes for the answer to a message.
 	talkMax = 13 * time.Minute
 	// planMax bounds the look-ups for one try.
 	planMax = 2 * time.Minute
-	// ahead is how many jobs of a fast destination are in hand for each connection: while one message is on its way, others
-	// are composed and signed, and outcomes are written. A destination that is not fast gets one each, so that what waits
-	// for it holds little memory.
+	// ahead is how many jobs of a fast destination are in hand for each connection: while one message is on its way,
+	// others are composed and signed, and outcomes are written. A destination that is not fast gets one each, so that
+	// what waits for it holds little memory.
 	ahead = 4
 )
 
@@ -178,8 +180,8 @@ func New(c Config, p Parts) *Service {
 		signing: fair.NewTurns(c.Signers, 0), hurried: hurried}
 }
 
-// Kind is how delivery jobs are worked. All lanes to one destination share its limits; through a relay there is only one
-// destination, the relay.
+// Kind is how delivery jobs are worked. All lanes to one destination share its limits; through a relay there is only
+// one destination, the relay.
 func (s *Service) Kind() jobs.Kind {
 	// Jobs in hand mostly wait for a host, which costs next to nothing: were they few, a handful of hosts that stall
 	// would hold up all others.

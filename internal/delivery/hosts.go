@@ -21,8 +21,8 @@ const (
 // they have for it. What one team's messages meet after the greeting is remembered for that team alone, because it may
 // be about the team.
 //
-// An address is left alone for no longer than it has been failing, so one that comes back is found after at most as much
-// time again.
+// An address is left alone for no longer than it has been failing, so one that comes back is found after at most as
+// much time again.
 type hosts struct {
 	silent, silentMax time.Duration
 

@@ -180,8 +180,8 @@ func (h *house) accept(e emails.Send) string {
 	return emailID
 }
 
-// wait returns what happened to an email as "delivered to@example.net", once there is an event of each type that is asked
-// for. It fails the test after half a minute.
+// wait returns what happened to an email as "delivered to@example.net", once there is an event of each type that is
+// asked for. It fails the test after half a minute.
 func (h *house) wait(emailID string, types ...events.Type) []string {
 	h.t.Helper()
 	deadline := time.After(30 * time.Second)

@@ -40,7 +40,8 @@ const (
 	maxPerHost = 4 // of one host
 )
 
-// plan returns the addresses to try for a domain, best first (RFC 5321 section 5.1). tls is the sending domain's setting.
+// plan returns the addresses to try for a domain, best first (RFC 5321 section 5.1). tls is the sending domain's
+// setting.
 func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	mode := s.mode(tls)
 	if s.c.Transport == Relay {
@@ -121,8 +122,8 @@ func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	return all
 }
 
-// hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket asks the kernel and
-// sends nothing. The answer is kept for a minute.
+// hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket asks the kernel
+// and sends nothing. The answer is kept for a minute.
 func (s *Service) hasIPv6(now time.Time) bool {
 	at := now.Unix()
 	if known := s.ipv6.Load(); known != 0 && at-max(known, -known) < 60 {
@@ -138,7 +139,8 @@ func (s *Service) hasIPv6(now time.Time) bool {
 	return true
 }
 
-// prefer puts addresses that failed lately behind the others, and among equals those to which a connection is open first.
+// prefer puts addresses that failed lately behind the others, and among equals those to which a connection is open
+// first.
 func (s *Service) prefer(hops []hop) {
 	if len(hops) < 2 {
 		return
@@ -167,7 +169,8 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		}
 		return smtpclient.TLSOpportunistic
 	}
-	// To a relay on this machine nothing crosses a network. To another, a password is told only to who has proved to be it.
+	// To a relay on this machine nothing crosses a network. To another, a password is told only to who has proved to
+	// be it.
 	opportunistic := s.c.RelayTLS == smtpclient.TLSOpportunistic
 	needed := enforced && (opportunistic || s.c.RelayTLS == smtpclient.TLSNone) || s.c.RelayUsername != "" && opportunistic
 	if needed && !onThisMachine(s.c.RelayAddr) {

@@ -27,8 +27,8 @@ type link struct {
 	since   time.Time
 }
 
-// conversation is what was said about the last message. Over a kept connection the opening is left out: it stands with the
-// first.
+// conversation is what was said about the last message. Over a kept connection the opening is left out: it stands
+// with the first.
 func (l *link) conversation(host, tls string, kept bool) string {
 	all := l.Transcript()
 	rest, ok := strings.CutPrefix(all, l.opening)
@@ -41,8 +41,8 @@ func (l *link) conversation(host, tls string, kept bool) string {
 	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
 }
 
-// pool keeps connections for the messages that follow, and bounds how many there are to all destinations. How many there are
-// to one destination is the shaper's to say.
+// pool keeps connections for the messages that follow, and bounds how many there are to all destinations. How many
+// there are to one destination is the shaper's to say.
 //
 // Who talks has a seat, and uses at most one connection at a time. Seats are shared by teams. A connection that is kept
 // belongs to nobody: whoever needs a new one closes the oldest of those when there are too many in all. As there are

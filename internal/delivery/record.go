@@ -21,7 +21,8 @@ type outcome struct {
 // recordTime bounds recording. What a host has done must be recorded even when the program is stopping.
 const recordTime = time.Minute
 
-// record judges an outcome and, in one transaction, ends or reschedules the job and records what became of each recipient.
+// record judges an outcome and, in one transaction, ends or reschedules the job and records what became of each
+// recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
@@ -54,8 +55,8 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 }
 
 // next is the wait before a job's next try, and whether there is none. The tries alone do not say that a schedule is
-// over: hosts that were left alone count as tried, so its time must have passed, too. An email that could only seldom be
-// tried ends when half as much time again has passed.
+// over: hosts that were left alone count as tried, so its time must have passed, too. An email that could only seldom
+// be tried ends when half as much time again has passed.
 func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
@@ -124,8 +125,8 @@ func bounded(s string, limit int) string {
 	return s[:head] + mark + s[tail:]
 }
 
-// events are what the verdicts say happened. The event sent is recorded once for the email, with its first outcome, at the
-// time when talking began.
+// events are what the verdicts say happened. The event sent is recorded once for the email, with its first outcome,
+// at the time when talking began.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {

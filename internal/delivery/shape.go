@@ -101,8 +101,8 @@ func (s *shaper) fill(h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// kept is how many of a destination's connections are kept for a team that has none: another's messages may stall there,
-// each for as long as the host likes.
+// kept is how many of a destination's connections are kept for a team that has none: another's messages may stall
+// there, each for as long as the host likes.
 func kept(connections int) int {
 	if connections < 4 {
 		return 0 // it would cost too much

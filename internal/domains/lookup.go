@@ -121,8 +121,9 @@ func dkimTag(record, name string) string {
 	return ""
 }
 
-// lookUpCAA asks whether the domain's root says who may make certificates. Where it does, ours must be among them, so that
-// links can be served with TLS; where it does not, there is nothing to install, and what is found does not count.
+// lookUpCAA asks whether the domain's root says who may make certificates. Where it does, ours must be among them, so
+// that links can be served with TLS; where it does not, there is nothing to install, and what is found does not
+// count.
 func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {

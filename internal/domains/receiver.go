@@ -39,8 +39,9 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	return to, nil
 }
 
-// receiverAt finds the host among the domains and among the hosts of return paths. A host that is both, of two teams, is
-// the return path's while its team may send: only rows from before names were entered for their teams can say otherwise.
+// receiverAt finds the host among the domains and among the hosts of return paths. A host that is both, of two teams,
+// is the return path's while its team may send: only rows from before names were entered for their teams can say
+// otherwise.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

@@ -70,7 +70,8 @@ func TestWhatIsAcceptedComposes(t *testing.T) {
 	})
 }
 
-// sendOdd sends an email with each of the texts, and returns those that were accepted. What has attachments goes by itself.
+// sendOdd sends an email with each of the texts, and returns those that were accepted. What has attachments goes by
+// itself.
 func (w *world) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
 	t.Helper()
 	all := make([]emails.Send, len(texts))

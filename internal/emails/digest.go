@@ -11,8 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Digest is a hash of emails and of how they are to be accepted, for [Idempotency]. Two requests that ask for the same have the same,
-// whatever the order of their members and whatever else they say. It copies nothing, however large they are.
+// Digest is a hash of emails and of how they are to be accepted, for [Idempotency]. Two requests that ask for the
+// same have the same, whatever the order of their members and whatever else they say. It copies nothing, however
+// large they are.
 func Digest(mode string, all ...Send) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}

@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// The same emails have the same digest, in whichever order their headers stand, and different ones have different digests.
+// The same emails have the same digest, in whichever order their headers stand, and different ones have different
+// digests.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	fields := func(names ...string) (all []message.Field) {

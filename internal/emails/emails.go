@@ -13,8 +13,8 @@
 //	    │            │         └──────────────┴──► bounced                              any ──► complained
 //	    └► canceled  └► failed, suppressed
 //
-// Each state has a rank, and a state gives way only to one of higher rank, so events may come in any order and twice. An
-// email's state is that of the recipient to whom most has happened; suppressed only when all its recipients are.
+// Each state has a rank, and a state gives way only to one of higher rank, so events may come in any order and twice.
+// An email's state is that of the recipient to whom most has happened; suppressed only when all its recipients are.
 //
 // # What it does not do
 //

@@ -128,8 +128,8 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	return o, nil
 }
 
-// memoryFor estimates how many octets composing an email takes in memory, its parts included: texts are encoded once more,
-// and an attachment is there as it is and in base64.
+// memoryFor estimates how many octets composing an email takes in memory, its parts included: texts are encoded once
+// more, and an attachment is there as it is and in base64.
 func memoryFor(texts, attachments int64) int64 { return 2*texts + attachments*5/2 + 1024 }
 
 // memoryForRaw is memoryFor of a message that its caller composed.
@@ -166,8 +166,8 @@ func (e *Email) memory(files []Attachment) int64 {
 	return memoryFor(texts, attached)
 }
 
-// Size estimates how many octets composing and sending an email takes in memory, without reading its content. It returns
-// ErrGone when there is no such email.
+// Size estimates how many octets composing and sending an email takes in memory, without reading its content. It
+// returns ErrGone when there is no such email.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	z, err := sizeOf(ctx, s.d.Reader, emailID)
 	if errors.Is(err, db.ErrNoRows) {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// Events of an email are found by the email: SQLite would read all events of the team by the index of their times, in its
-// only writer.
+// Events of an email are found by the email: SQLite would read all events of the team by the index of their times, in
+// its only writer.
 func TestEventsAreFoundByTheirEmail(t *testing.T) {
 	d := dbtest.SQLite(t)
 	texts := []string{selectBefore + `($3, $4)`}

@@ -17,8 +17,9 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// A message that its caller composed is kept in a row when it is small, and else as a blob: submitted/<email>. The content of
-// its attachments is not kept a second time: its key is that of the blob, or nothing, with partMark and the file's number.
+// A message that its caller composed is kept in a row when it is small, and else as a blob: submitted/<email>. The
+// content of its attachments is not kept a second time: its key is that of the blob, or nothing, with partMark and
+// the file's number.
 const (
 	rawPrefix = "submitted/"
 	partMark  = "#"
@@ -29,10 +30,12 @@ func rawKey(emailID string) string { return rawPrefix + emailID }
 
 // Raw is a message that its caller has composed. It is sent as it is.
 type Raw struct {
-	// Send has what the message says of itself, for showing and for the rules. To, Cc and Attachments are those of the message;
-	// Bcc and the fields of templates and schedules are not used. Headers that could not be given over the API are left out.
+	// Send has what the message says of itself, for showing and for the rules. To, Cc and Attachments are those of
+	// the message; Bcc and the fields of templates and schedules are not used. Headers that could not be given over
+	// the API are left out.
 	Send
-	// Recipients are those of the envelope, who alone receive it. Who is in neither To nor Cc is shown as a hidden recipient.
+	// Recipients are those of the envelope, who alone receive it. Who is in neither To nor Cc is shown as a hidden
+	// recipient.
 	Recipients []message.Address
 	// Header are the fields of the message, each ended by CRLF, without those that must not be sent, such as Bcc.
 	Header []byte
@@ -50,7 +53,8 @@ type Raw struct {
 	content []byte // the message as it is sent, when it is kept in a row
 }
 
-// SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it returns.
+// SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it
+// returns.
 func (s *Service) SendRaw(ctx context.Context, p teams.Principal, in Raw, key Idempotency) (string, error) {
 	r, err := s.once(ctx, p, key, func(a *answer) error {
 		d, err := s.checkRaw(in)
@@ -65,8 +69,8 @@ func (s *Service) SendRaw(ctx context.Context, p teams.Principal, in Raw, key Id
 	return r.IDs[0], nil
 }
 
-// checkRaw applies the rules of one email as far as they concern a message that is composed already. A subject, a text and
-// recipients in the header may be missing: the message is whole without them.
+// checkRaw applies the rules of one email as far as they concern a message that is composed already. A subject, a
+// text and recipients in the header may be missing: the message is whole without them.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
 	d.HTML, d.Text = shown(d.HTML), shown(d.Text)

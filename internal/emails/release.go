@@ -96,8 +96,8 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, files []At
 	})
 }
 
-// begin ends a job and moves a scheduled email on. It reports false for one that was canceled meanwhile, of which nothing
-// is sent, and for one that was rescheduled, whose job comes back at the new time.
+// begin ends a job and moves a scheduled email on. It reports false for one that was canceled meanwhile, of which
+// nothing is sent, and for one that was rescheduled, whose job comes back at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())

@@ -34,8 +34,8 @@ func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[
 	return teamsOf(ctx, s.d.Reader, teamIDs, emailIDs)
 }
 
-// FromMessageID returns the id of the email that has this Message-ID, if it is of the form of ours: whether there is such
-// an email is another question.
+// FromMessageID returns the id of the email that has this Message-ID, if it is of the form of ours: whether there is
+// such an email is another question.
 func FromMessageID(messageID string) (emailID string, ok bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(messageID), "<"), "@")
 	if !ok || !id.Valid(local) {
@@ -47,8 +47,8 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 // Before is what the recipients of one email were told of until now.
 type Before map[string][]events.Type
 
-// First reports whether an event of this type is the first of its type for a recipient, and counts it. It is false for an address
-// that is no recipient.
+// First reports whether an event of this type is the first of its type for a recipient, and counts it. It is false
+// for an address that is no recipient.
 func (b Before) First(address string, t events.Type) bool {
 	types, known := b[address]
 	if !known || slices.Contains(types, t) {
@@ -58,8 +58,8 @@ func (b Before) First(address string, t events.Type) bool {
 	return true
 }
 
-// ToldBefore returns what was recorded of recipients of an email, within the transaction that is about to record more; another
-// transaction that asks for one of them waits for the end of this one.
+// ToldBefore returns what was recorded of recipients of an email, within the transaction that is about to record
+// more; another transaction that asks for one of them waits for the end of this one.
 func ToldBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {

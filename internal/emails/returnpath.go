@@ -46,8 +46,8 @@ func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	return returnPathPrefix + token
 }
 
-// ParseReturnPath returns the id of the email whose return path has this local part. It reports false for whatever was not
-// made here.
+// ParseReturnPath returns the id of the email whose return path has this local part. It reports false for whatever
+// was not made here.
 func ParseReturnPath(keys *keyring.Keyring, local string) (emailID string, ok bool) {
 	return parseProof(keys, returnPathPurpose, returnPathPrefix, local)
 }

@@ -98,8 +98,8 @@ type BatchError struct {
 	Message string `json:"message"`
 }
 
-// SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a permissive
-// one those are accepted that keep the rules.
+// SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
+// permissive one those are accepted that keep the rules.
 func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, permissive bool, key Idempotency) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
 		return Batch{}, BadBatchSize(len(in))

@@ -198,8 +198,8 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string, at inte
 	return n > 0, err
 }
 
-// takeScheduled moves an email out of the state scheduled, one whose time comes until then. Of Cancel and the release at
-// its time only one succeeds; the other gets nil.
+// takeScheduled moves an email out of the state scheduled, one whose time comes until then. Of Cancel and the release
+// at its time only one succeeds; the other gets nil.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <= $5`, emailID, teamID, string(to), rank[to], until)
@@ -218,7 +218,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf asks for sizes alone: neither engine reads the texts for it. It is for delivery, which knows no team but the job's.
+// sizeOf asks for sizes alone: neither engine reads the texts for it. It is for delivery, which knows no team but the
+// job's.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	err = r.QueryRow(ctx, `SELECT b.parts, OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text),
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = b.email_id)
@@ -378,8 +379,8 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return decodeList[message.Field](text)
 }
 
-// lockRecipients makes other transactions that report on one of the addresses wait for this one. It returns those that are
-// recipients.
+// lockRecipients makes other transactions that report on one of the addresses wait for this one. It returns those
+// that are recipients.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
 	in, args := db.In([]any{emailID, teamID}, slices.Sorted(slices.Values(addresses)))
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address IN `+in+`

@@ -25,9 +25,9 @@ const (
 )
 
 // dispatcher hands out the jobs of one kind. It knows which lanes may have something due, and from when: from hints,
-// from its own claims, and from a scan now and then. A lane is in one of four places: among the alarms until something
-// of it may be due; ready; ready but paused, because its owner has its share of the workers in hand; or held by its group,
-// which has its limit in hand. Only run touches the fields that mu does not guard.
+// from its own claims, and from a scan now and then. A lane is in one of four places: among the alarms until
+// something of it may be due; ready; ready but paused, because its owner has its share of the workers in hand; or
+// held by its group, which has its limit in hand. Only run touches the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
@@ -422,8 +422,8 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 	}
 }
 
-// scan looks which lanes there are, one step of the index each, however many jobs they hold, and hints at those that have
-// something due until a time. The next scan finds the others before they are due.
+// scan looks which lanes there are, one step of the index each, however many jobs they hold, and hints at those that
+// have something due until a time. The next scan finds the others before they are due.
 func (k *dispatcher) scan(ctx context.Context, until int64) error {
 	last := ""
 	for {

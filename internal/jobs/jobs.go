@@ -1,5 +1,5 @@
-// Package jobs is durable work on the database that the work is about: a job is inserted in the transaction that makes it
-// necessary, and finished in the transaction that records its effect.
+// Package jobs is durable work on the database that the work is about: a job is inserted in the transaction that
+// makes it necessary, and finished in the transaction that records its effect.
 //
 // # Words
 //
@@ -18,18 +18,19 @@
 //
 // run_at is the lease: a claim moves it into the future, so a job whose worker died becomes due again by itself.
 // attempt is the fence: a claim adds one, nothing takes one away, and Finish, Retry and Park say which attempt they
-// speak for, so that a worker that lost its lease changes nothing ([ErrLost]). What a handler may count are tries, which
-// its own Retry adds to: a crash or an error of ours is none. Errors are counted in a row, as failures, and parking
-// goes by these; a try that comes to an end sets them back. A node that starts on SQLite releases all leases, because no
-// other process can hold one; on PostgreSQL nodes watch each other's heartbeat and release those of the dead.
+// speak for, so that a worker that lost its lease changes nothing ([ErrLost]). What a handler may count are tries,
+// which its own Retry adds to: a crash or an error of ours is none. Errors are counted in a row, as failures, and
+// parking goes by these; a try that comes to an end sets them back. A node that starts on SQLite releases all leases,
+// because no other process can hold one; on PostgreSQL nodes watch each other's heartbeat and release those of the
+// dead.
 //
 // # What can go wrong
 //
 // A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint that
 // new work is there may be lost; then the work is found by the next scan. A handler's error is retried by the kind's
-// schedule and then parked, where an operator sees it; nothing is dropped. Whoever needs a parked job, by Insert or Move,
-// makes it due again. A clock that steps back by less than an hour
-// holds up nothing, because a job that is due at once is entered as due an hour ago.
+// schedule and then parked, where an operator sees it; nothing is dropped. Whoever needs a parked job, by Insert or
+// Move, makes it due again. A clock that steps back by less than an hour holds up nothing, because a job that is due
+// at once is entered as due an hour ago.
 //
 // The package knows nothing of email.
 package jobs
@@ -114,8 +115,8 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	}
 }
 
-// Finish removes the job: its work is done and recorded in this transaction. When another worker has the job meanwhile, it is the
-// transaction that fails, with ErrLost; so it is with Retry and Park.
+// Finish removes the job: its work is done and recorded in this transaction. When another worker has the job
+// meanwhile, it is the transaction that fails, with ErrLost; so it is with Retry and Park.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) error {
 	tx.QueueOne(ctx, lost("finish", j), `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
 	return nil
@@ -129,8 +130,8 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 	return nil
 }
 
-// Wait is Retry for a job that could not be tried, because of something that is neither its own nor an error of ours: it
-// counts as no try.
+// Wait is Retry for a job that could not be tried, because of something that is neither its own nor an error of ours:
+// it counts as no try.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
 	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))

@@ -200,8 +200,8 @@ const (
 	deadAfter = 12 * time.Second
 )
 
-// watch keeps this node's heart beating and returns the leases of nodes whose heart stands still. Times are this node's own
-// monotonic ones: clocks of different nodes are never compared.
+// watch keeps this node's heart beating and returns the leases of nodes whose heart stands still. Times are this
+// node's own monotonic ones: clocks of different nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	if r.d.Alone() {
 		return

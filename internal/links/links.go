@@ -1,8 +1,8 @@
 // Package links serves what strangers follow: signed downloads and shared emails.
 //
-// Whoever has a link needs no key; the token in it says what it opens, until when, and that we made it. A token that is forged or
-// meant for something else is answered as if there were nothing. Pages are not to be indexed, and an email's HTML is shown
-// in a frame that may run no script and reach no other part of this host.
+// Whoever has a link needs no key; the token in it says what it opens, until when, and that we made it. A token that
+// is forged or meant for something else is answered as if there were nothing. Pages are not to be indexed, and an
+// email's HTML is shown in a frame that may run no script and reach no other part of this host.
 package links
 
 import (

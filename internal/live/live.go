@@ -1,22 +1,24 @@
-// Package live shows a team its events while they happen, as the payloads that webhook endpoints get, for people who develop
-// against them.
+// Package live shows a team its events while they happen, as the payloads that webhook endpoints get, for people who
+// develop against them.
 //
 // # How it works
 //
-// A team is watched while a tail is open and for [lease] after the last one. [Service.Recorded] enters the payloads of a watched
-// team's events in the transaction that records them; for other teams it looks into memory and does nothing. Tails read what was
-// entered: woken by a hint, otherwise every second. So a tail sees what any node records, and one that was interrupted goes on
-// where it was, on any node.
+// A team is watched while a tail is open and for [lease] after the last one. [Service.Recorded] enters the payloads
+// of a watched team's events in the transaction that records them; for other teams it looks into memory and does
+// nothing. Tails read what was entered: woken by a hint, otherwise every second. So a tail sees what any node
+// records, and one that was interrupted goes on where it was, on any node.
 //
 // # Invariants
 //
-// A tail shows each event at least once, and roughly in order: transactions that end in another order than they began are looked for
-// for [overlap]. Nothing is buffered for a slow reader but one batch. On one node, a team has at most [tailsMax] tails.
+// A tail shows each event at least once, and roughly in order: transactions that end in another order than they began
+// are looked for for [overlap]. Nothing is buffered for a slow reader but one batch. On one node, a team has at most
+// [tailsMax] tails.
 //
 // # When it fails
 //
-// A lost hint costs a second. Until other nodes know that a team is watched, which is at most [refresh], what they record is
-// missed; so is what happens after the lease has run out. [Tail.Next] says so when it goes on after a lease that had run out.
+// A lost hint costs a second. Until other nodes know that a team is watched, which is at most [refresh], what they
+// record is missed; so is what happens after the lease has run out. [Tail.Next] says so when it goes on after a lease
+// that had run out.
 //
 // The package delivers nothing and keeps no history: that is for webhooks.
 package live
@@ -204,8 +206,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 // Close ends all tails of this node.
 func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 
-// Open begins a tail of a team's events of some types, or of all with none. After is the id of the last message that an interrupted tail
-// showed, or empty. Close the tail.
+// Open begins a tail of a team's events of some types, or of all with none. After is the id of the last message that
+// an interrupted tail showed, or empty. Close the tail.
 func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
 	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		seen: map[string]time.Time{}}

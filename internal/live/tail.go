@@ -105,7 +105,8 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	}
 }
 
-// take reads what is new. Ids of the last while are read again, because a transaction may end later than one that began after it.
+// take reads what is new. Ids of the last while are read again, because a transaction may end later than one that
+// began after it.
 func (t *Tail) take(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()
 	low := t.from

@@ -181,7 +181,8 @@ func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
 		metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Minute), ByPeriod: hourly})
 }
 
-// Counts are those of a plain recount at any moment, whatever the order in which events came and whenever counters were made.
+// Counts are those of a plain recount at any moment, whatever the order in which events came and whenever counters
+// were made.
 func TestCountsAreTrue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
@@ -321,8 +322,8 @@ func TestTooManyEmails(t *testing.T) {
 	}
 }
 
-// A team with more different counters than one step takes is counted in shorter steps, and one that cannot be counted holds
-// up no other.
+// A team with more different counters than one step takes is counted in shorter steps, and one that cannot be counted
+// holds up no other.
 func TestRollOfManyCounters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		from := time.Now().Add(-3 * time.Hour).Truncate(time.Hour)

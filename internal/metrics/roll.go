@@ -50,8 +50,8 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
-// advance counts the next events up to target, and reports whether there may be more. Counting happens before the transaction: what is
-// that old does not change, but for late events, which are entered.
+// advance counts the next events up to target, and reports whether there may be more. Counting happens before the
+// transaction: what is that old does not change, but for late events, which are entered.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
 	if err != nil || !ok || first >= target {

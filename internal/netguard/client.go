@@ -37,9 +37,9 @@ func (e *StatusError) Error() string {
 }
 
 // Client returns an HTTP client whose connections are all judged. A request ends after timeout, its body included.
-// With redirects 0 a redirect is returned as the response; otherwise at most that many are followed, each to a URL that
-// CheckURL accepts. Reading a body beyond maxBody bytes, after decompression, is ErrTooLarge. Make a client once and keep
-// it: it has a pool of connections of its own.
+// With redirects 0 a redirect is returned as the response; otherwise at most that many are followed, each to a URL
+// that CheckURL accepts. Reading a body beyond maxBody bytes, after decompression, is ErrTooLarge. Make a client once
+// and keep it: it has a pool of connections of its own.
 func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *http.Client {
 	return &http.Client{
 		Timeout:   timeout,
@@ -98,8 +98,8 @@ type Fetched struct {
 	leave func()
 }
 
-// timeLimit ends a fetch that takes longer than fetchTimeout, to its headers and then to the end of the body. Between the
-// two it stands still: who fetches may wait before reading, and the server has no part in that.
+// timeLimit ends a fetch that takes longer than fetchTimeout, to its headers and then to the end of the body. Between
+// the two it stands still: who fetches may wait before reading, and the server has no part in that.
 type timeLimit struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

@@ -1,11 +1,12 @@
-// Package notices writes to teams, by email, what they should know of their account: that a webhook endpoint fails, that it was
-// disabled.
+// Package notices writes to teams, by email, what they should know of their account: that a webhook endpoint fails,
+// that it was disabled.
 //
-// A notice is a job, entered in the transaction that gives reason for it, so that it is neither lost nor sent for nothing. The job
-// sends an ordinary email in the name of the operator's team, once however often it runs: its id is the idempotency key. Without
-// a sender in the configuration, or for a team without an address, the notice is logged and not sent. When the email is refused,
-// because the sender's domain is not verified, say, that is logged too: a notice is no reason to try for ever. A node sends
-// a team perDay notices in a day at most, whatever it has a thousand of; the rest is logged.
+// A notice is a job, entered in the transaction that gives reason for it, so that it is neither lost nor sent for
+// nothing. The job sends an ordinary email in the name of the operator's team, once however often it runs: its id is
+// the idempotency key. Without a sender in the configuration, or for a team without an address, the notice is logged
+// and not sent. When the email is refused, because the sender's domain is not verified, say, that is logged too: a
+// notice is no reason to try for ever. A node sends a team perDay notices in a day at most, whatever it has a
+// thousand of; the rest is logged.
 //
 // The package does not decide what is worth a notice.
 package notices

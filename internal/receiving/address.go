@@ -40,8 +40,8 @@ func distinct(to []place) (all []place) {
 
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ManagedHost is the host below the managed domain at which all mail is the team's; empty when there is no managed domain. Its
-// label is the team's id in base32, so it never changes and needs no table.
+// ManagedHost is the host below the managed domain at which all mail is the team's; empty when there is no managed
+// domain. Its label is the team's id in base32, so it never changes and needs no table.
 func (s *Service) ManagedHost(teamID string) string {
 	u, err := uuid.Parse(teamID)
 	if s.c.ManagedDomain == "" || err != nil {

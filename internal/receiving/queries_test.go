@@ -121,7 +121,8 @@ func TestThreadsByIndex(t *testing.T) {
 	})
 }
 
-// The conversation that began with a sent email is found however long it grew, and however many messages bear one Message-ID.
+// The conversation that began with a sent email is found however long it grew, and however many messages bear one
+// Message-ID.
 func TestLongThreads(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		sent := w.send(t, "jo@sender.example")

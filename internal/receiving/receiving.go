@@ -2,17 +2,18 @@
 //
 // # What is taken
 //
-// A recipient is taken when it is (a) at a verified receiving domain, whatever the local part, (b) the return path of an
-// email that was sent here, which is signed, (c) below the managed domain, where each team has a name, or (d) an address of the
-// operator: postmaster and abuse at the node's own hosts, and the addresses for complaints. Everything else is refused; nothing is
-// ever relayed, and nothing that was taken is bounced.
+// A recipient is taken when it is (a) at a verified receiving domain, whatever the local part, (b) the return path of
+// an email that was sent here, which is signed, (c) below the managed domain, where each team has a name, or (d) an
+// address of the operator: postmaster and abuse at the node's own hosts, and the addresses for complaints. Everything
+// else is refused; nothing is ever relayed, and nothing that was taken is bounced.
 //
 // # Invariants
 //
 // When Data returns without an error, each team that the message is for has it on disk, with its event, in one
-// transaction. A large raw message is a blob that is durable before that transaction; a small one is a row of it, so that one
-// commit pays for many. A message that cannot be read as mail is taken and kept like any other: reading decides
-// only what is shown of it. What a received email has beyond the columns of lists is read out of its raw message each time.
+// transaction. A large raw message is a blob that is durable before that transaction; a small one is a row of it, so
+// that one commit pays for many. A message that cannot be read as mail is taken and kept like any other: reading
+// decides only what is shown of it. What a received email has beyond the columns of lists is read out of its raw
+// message each time.
 //
 // A report at a return path becomes an event of the email that the signature names, once for each recipient and type,
 // and of recipients at the one destination that was written to with this return path. Replies and automatic answers
@@ -22,8 +23,8 @@
 //
 // # When it fails
 //
-// Without space the client is told 452 and with any other trouble of ours 451, and tries again; nothing of the message is kept then
-// but perhaps a blob that no row names, which [Service.Sweep] removes.
+// Without space the client is told 452 and with any other trouble of ours 451, and tries again; nothing of the
+// message is kept then but perhaps a blob that no row names, which [Service.Sweep] removes.
 //
 // # What it does not do
 //

@@ -40,8 +40,8 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// told reads what a message reports, if it came where reports come. rest are the places at which it is a received email: what comes
-// to an address for complaints and is none of ours is for the operator.
+// told reads what a message reports, if it came where reports come. rest are the places at which it is a received
+// email: what comes to an address for complaints and is none of ours is for the operator.
 func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []place, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {

@@ -84,8 +84,8 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return "", err
 }
 
-// trace is the field that a host which takes a message puts before it (RFC 5321 section 4.4), and the return path. The client chose
-// some of what it says, so it is made to fit on its line.
+// trace is the field that a host which takes a message puts before it (RFC 5321 section 4.4), and the return path.
+// The client chose some of what it says, so it is made to fit on its line.
 func (s *Service) trace(m *incoming) string {
 	protocol := "ESMTP"
 	if m.origin.TLS != "" {

@@ -63,8 +63,8 @@ func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 	return nil
 }
 
-// read reads the message whole. What is larger than a row takes goes to a blob as it comes, so that slow clients hold no memory;
-// it is read back once there is memory for it.
+// read reads the message whole. What is larger than a row takes goes to a blob as it comes, so that slow clients hold
+// no memory; it is read back once there is memory for it.
 func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	size := 16 << 10
 	if m.declared > 0 {

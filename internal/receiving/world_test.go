@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// world is receiving with everything below it, and two teams: acme, which sends from acme.example and receives at in.acme.example,
-// and other, which receives at other.example.
+// world is receiving with everything below it, and two teams: acme, which sends from acme.example and receives at
+// in.acme.example, and other, which receives at other.example.
 type world struct {
 	*receiving.Service
 	d          *db.DB

@@ -17,7 +17,8 @@ const removed = `"[redacted]"`
 var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key", "private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
-// nameMax is the longest name that is judged, in octets of JSON. The value of one that is longer is not shown: its end may be cut off.
+// nameMax is the longest name that is judged, in octets of JSON. The value of one that is longer is not shown: its
+// end may be cut off.
 const nameMax = 500
 
 // errTooLong says that even without long strings a body is beyond its bound.
@@ -28,8 +29,8 @@ var errTooLong = errors.New("the body is too long")
 // strings cut. What is longer than 64 KB even so becomes an object that says so. longest is how many octets of a string
 // are kept. It returns "" for a body that is empty or is not JSON.
 //
-// The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case; a name of more than 500 octets
-// counts as one.
+// The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case; a name of more
+// than 500 octets counts as one.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
@@ -157,9 +158,9 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 	return nil
 }
 
-// shorten cuts the strings of a JSON text that are longer than they may be, ahead of everything else: most of a large body is one
-// long string, and to step over it costs a small part of what it costs to read. Of a text that is not JSON it makes another that is
-// not.
+// shorten cuts the strings of a JSON text that are longer than they may be, ahead of everything else: most of a large
+// body is one long string, and to step over it costs a small part of what it costs to read. Of a text that is not
+// JSON it makes another that is not.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
 	copied := 0 // of body

@@ -2,9 +2,9 @@
 //
 // # Life of an entry
 //
-// [Service.Add] takes a request once its client has the answer, and puts it into a queue in memory. [Service.Run] takes secrets
-// and file contents out of the bodies (see [Redact]), bounds them, and writes entries in batches. [Service.Sweep] deletes
-// those that are older than the retention.
+// [Service.Add] takes a request once its client has the answer, and puts it into a queue in memory. [Service.Run]
+// takes secrets and file contents out of the bodies (see [Redact]), bounds them, and writes entries in batches.
+// [Service.Sweep] deletes those that are older than the retention.
 //
 // # Invariants
 //
@@ -13,9 +13,10 @@
 //
 // # When it fails
 //
-// While the database refuses, batches are tried again and the queue grows. When it is full, Add waits for up to [patience]; then the
-// entry is dropped and counted, and Run logs how many were. A clean stop writes everything that waits; a crash loses at most
-// what waits: requests are never slower for the log's sake than patience, and an entry is not worth an fsync of its own.
+// While the database refuses, batches are tried again and the queue grows. When it is full, Add waits for up to
+// [patience]; then the entry is dropped and counted, and Run logs how many were. A clean stop writes everything that
+// waits; a crash loses at most what waits: requests are never slower for the log's sake than patience, and an entry
+// is not worth an fsync of its own.
 //
 // The package does not decide which requests are logged: who calls Add does.
 package requestlog
@@ -33,8 +34,8 @@ import (
 const (
 	bodyMax   = 64 << 10 // of each body, as it is stored
 	stringMax = 16 << 10 // of one string in a body; what is beyond is cut off
-	// briefMax is stringMax of requests that succeeded. What they brought in can be retrieved by itself, and to store each email
-	// twice would double what sending costs the disk.
+	// briefMax is stringMax of requests that succeeded. What they brought in can be retrieved by itself, and to store
+	// each email twice would double what sending costs the disk.
 	briefMax = 1 << 10
 	pathMax  = 1000
 	agentMax = 500

@@ -208,7 +208,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// BenchmarkAdd is what a logged request with a body of 10 KB costs on its own way; BenchmarkWrite is all of it, with the database.
+// BenchmarkAdd is what a logged request with a body of 10 KB costs on its own way; BenchmarkWrite is all of it, with
+// the database.
 func BenchmarkAdd(b *testing.B) { benchAdd(b, false) }
 
 func BenchmarkWrite(b *testing.B) { benchAdd(b, true) }

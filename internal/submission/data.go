@@ -45,8 +45,9 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return id, nil
 }
 
-// read reads the message. A large one goes to a file as it comes, so that slow clients hold no memory; once it is whole it waits for a
-// place, so that many cannot fill the memory together. Teams share the places. done gives the place back.
+// read reads the message. A large one goes to a file as it comes, so that slow clients hold no memory; once it is
+// whole it waits for a place, so that many cannot fill the memory together. Teams share the places. done gives the
+// place back.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -156,8 +157,8 @@ func options(in *emails.Raw, p *message.Parsed) (emails.Idempotency, error) {
 	return key, nil
 }
 
-// hash is of what a message says. Programs that send the same again choose another date, Message-ID and boundaries, and do
-// not mean another message.
+// hash is of what a message says. Programs that send the same again choose another date, Message-ID and boundaries,
+// and do not mean another message.
 func hash(in *emails.Raw) string {
 	h := sha256.New()
 	add := func(kind string, texts ...string) {

@@ -12,14 +12,14 @@
 //
 // # Failure
 //
-// A broken rule is refused with the sentence of the API and a code that says whether trying again may help: 4xx for what is
-// ours or passes, 5xx for what must be changed. A key that was deleted, or a team that was suspended, is noticed with the next
-// message of a connection that is open.
+// A broken rule is refused with the sentence of the API and a code that says whether trying again may help: 4xx for
+// what is ours or passes, 5xx for what must be changed. A key that was deleted, or a team that was suspended, is
+// noticed with the next message of a connection that is open.
 //
 // # What it does not do
 //
-// It relays for nobody without a key, looks at no sender of the envelope (bounces come back to us), and has no schedules,
-// templates and batches.
+// It relays for nobody without a key, looks at no sender of the envelope (bounces come back to us), and has no
+// schedules, templates and batches.
 package submission
 
 import (

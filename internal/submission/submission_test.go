@@ -384,8 +384,8 @@ func TestSlowLargeMessages(t *testing.T) {
 	}
 }
 
-// What a killed process left in the folder is removed at the start of the next. A node that begins on a folder that another
-// uses takes nothing from messages under way.
+// What a killed process left in the folder is removed at the start of the next. A node that begins on a folder that
+// another uses takes nothing from messages under way.
 func TestSpool(t *testing.T) {
 	h := newHouse(t, dbtest.SQLite(t))
 	if info, err := os.Stat(h.spool); err != nil || info.Mode().Perm() != 0o700 {

@@ -286,8 +286,8 @@ func (s *Service) Knows(token string) bool {
 	return ok
 }
 
-// Authenticate returns who bears the token. Tokens are random and looked up by their hash, so the time that it takes tells
-// nothing of any key. Tokens of no key are not remembered: there are too many of them.
+// Authenticate returns who bears the token. Tokens are random and looked up by their hash, so the time that it takes
+// tells nothing of any key. Tokens of no key are not remembered: there are too many of them.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()

@@ -11,13 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// What waits for an endpoint, and for all endpoints of a team, has a bound: otherwise endpoints that answer slowly or never fill the
-// disk. Beyond it an endpoint is full: new messages of it are recorded as failed, so that its history has them and [Service.Recover]
-// brings them back; the team is told; and once a quarter has been worked off it takes messages again.
+// What waits for an endpoint, and for all endpoints of a team, has a bound: otherwise endpoints that answer slowly or
+// never fill the disk. Beyond it an endpoint is full: new messages of it are recorded as failed, so that its history
+// has them and [Service.Recover] brings them back; the team is told; and once a quarter has been worked off it takes
+// messages again.
 //
-// What waits is counted in jobs, each of which has up to perJob messages of one chain, by the index of lanes and never in a
-// transaction that others wait for: whoever enters a good part of the bound has a job measure, which goes on as long as an endpoint
-// is full. So the bound is passed by what comes until then.
+// What waits is counted in jobs, each of which has up to perJob messages of one chain, by the index of lanes and
+// never in a transaction that others wait for: whoever enters a good part of the bound has a job measure, which goes
+// on as long as an endpoint is full. So the bound is passed by what comes until then.
 const (
 	endpointMax   = 100_000
 	teamMax       = 500_000
@@ -109,8 +110,9 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// overfull says which endpoints are full: those for which as many jobs wait as may for one, and, when as many wait as may for a
-// team, those that have at least an equal share of them. An endpoint that was full stays so until a quarter has gone.
+// overfull says which endpoints are full: those for which as many jobs wait as may for one, and, when as many wait as
+// may for a team, those that have at least an equal share of them. An endpoint that was full stays so until a quarter
+// has gone.
 func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
 	less := func(n int, yes bool) int {
 		if yes {

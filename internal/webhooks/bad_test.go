@@ -49,8 +49,8 @@ func forever(c net.Conn, head, more string) {
 	}
 }
 
-// Receivers that stall, talk for ever, redirect or break the protocol cost an attempt, which says why, and no worker: with as few workers
-// as one endpoint may have, a good receiver is still told.
+// Receivers that stall, talk for ever, redirect or break the protocol cost an attempt, which says why, and no worker:
+// with as few workers as one endpoint may have, a good receiver is still told.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	c := config()
@@ -107,8 +107,8 @@ func TestBadReceivers(t *testing.T) {
 	h.becomes(t, e, webhooks.Success)
 }
 
-// An address is judged when it is dialled, whatever was found when the endpoint was made: a name may lead elsewhere at the second
-// look-up.
+// An address is judged when it is dialled, whatever was found when the endpoint was made: a name may lead elsewhere
+// at the second look-up.
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)

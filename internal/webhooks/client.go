@@ -15,9 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 )
 
-// perAddress is how many connections one team's deliveries have to one address at the same time, whatever the names and ports of
-// its endpoints: many endpoints that lead to a stranger's machine must not make this node a flood. A connection carries one
-// request at a time.
+// perAddress is how many connections one team's deliveries have to one address at the same time, whatever the names
+// and ports of its endpoints: many endpoints that lead to a stranger's machine must not make this node a flood. A
+// connection carries one request at a time.
 const perAddress = 64
 
 // errCrowded says that a team has all the connections to an address that it may have.
@@ -42,8 +42,8 @@ func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 	}
 }
 
-// connections has those that are open, by team and address. One counts for the team whose attempt dialled it until it is closed,
-// whoever uses it after that.
+// connections has those that are open, by team and address. One counts for the team whose attempt dialled it until it
+// is closed, whoever uses it after that.
 type connections struct {
 	guard *netguard.Guard
 
@@ -89,8 +89,8 @@ func forTeam(ctx context.Context, teamID string) context.Context {
 	})
 }
 
-// dial connects, unless the team has all its connections to the address in use. The addresses of one name may be tried at the same
-// time.
+// dial connects, unless the team has all its connections to the address in use. The addresses of one name may be
+// tried at the same time.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	team, _ := ctx.Value(teamKey{}).(string)
 	var mu sync.Mutex

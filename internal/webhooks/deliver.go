@@ -24,14 +24,14 @@ const (
 	recordTime  = time.Minute
 )
 
-// Kinds are the kinds of jobs that the package works: deliveries, recoveries, events that many endpoints are told, and the
-// measuring of what waits.
+// Kinds are the kinds of jobs that the package works: deliveries, recoveries, events that many endpoints are told,
+// and the measuring of what waits.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.deliveries(), s.recoveries(), s.fanouts(), s.backlogs()}
 }
 
-// deliveries has the jobs that deliver. Teams share the workers, and an endpoint gets as many of them as its answers deserve; see
-// [health]. Errors of ours never end a delivery: only its own schedule does.
+// deliveries has the jobs that deliver. Teams share the workers, and an endpoint gets as many of them as its answers
+// deserve; see [health]. Errors of ours never end a delivery: only its own schedule does.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint, Owner: laneTeam,
 		Limit: s.health.limit, Lease: lease, Schedule: []time.Duration{30 * time.Second}, Endless: true}
@@ -40,8 +40,8 @@ func (s *Service) deliveries() jobs.Kind {
 // lane is the lane of the deliveries to an endpoint.
 func lane(teamID, endpointID string) string { return teamID + "|" + endpointID }
 
-// laneTeam is the team of a lane. A lane that was entered by a release before has the endpoint alone, which then stands for
-// its team.
+// laneTeam is the team of a lane. A lane that was entered by a release before has the endpoint alone, which then
+// stands for its team.
 func laneTeam(lane string) string {
 	team, _, _ := strings.Cut(lane, "|")
 	return team
@@ -86,8 +86,8 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// hold gives a job back while a message before its own is not settled: until that one's next try, or for a moment when it is
-// in hand.
+// hold gives a job back while a message before its own is not settled: until that one's next try, or for a moment
+// when it is in hand.
 func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
@@ -98,7 +98,8 @@ func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 	})
 }
 
-// giveBack has a job tried again soon, without an attempt: too many of the team's requests are at the endpoint's address.
+// giveBack has a job tried again soon, without an attempt: too many of the team's requests are at the endpoint's
+// address.
 func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	wait := jobs.Jitter(s.health.crowded(laneEndpoint(j.Lane)))
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
@@ -106,8 +107,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop ends a job of an endpoint that is deleted or disabled: what is open has failed. However it answered before, the rest of its
-// jobs need not wait for it.
+// drop ends a job of an endpoint that is deleted or disabled: what is open has failed. However it answered before,
+// the rest of its jobs need not wait for it.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -165,8 +166,8 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	})
 }
 
-// post makes the request. What comes of it is an answer; an error says that no request was made ([errCrowded]), or that the node is
-// stopping, so that nothing is known.
+// post makes the request. What comes of it is an answer; an error says that no request was made ([errCrowded]), or
+// that the node is stopping, so that nothing is known.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = db.Now()
 	keys := make([][]byte, 1, 2)
@@ -207,8 +208,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads an answer's body and returns as much of it as is kept. What follows is read too, within limits, because only then
-// can the connection be used again.
+// beginning reads an answer's body and returns as much of it as is kept. What follows is read too, within limits,
+// because only then can the connection be used again.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {

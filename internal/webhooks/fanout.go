@@ -13,13 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// An event that up to directMax endpoints want is entered for them in the transaction that records it. For more, that transaction
-// would hold up everybody else's: it enters the message alone and a job, which enters the deliveries bit by bit. So it is with
-// what many events that are recorded together come to, such as those of all recipients of an email.
+// An event that up to directMax endpoints want is entered for them in the transaction that records it. For more, that
+// transaction would hold up everybody else's: it enters the message alone and a job, which enters the deliveries bit
+// by bit. So it is with what many events that are recorded together come to, such as those of all recipients of an
+// email.
 //
-// What the job has done stands in the message's row among the fanouts, and each step advances it in the transaction that enters
-// deliveries. So a crash at any moment neither misses an endpoint nor tells it twice. While the row has not come to an endpoint,
-// later messages of the chain wait there ([openMessages]).
+// What the job has done stands in the message's row among the fanouts, and each step advances it in the transaction
+// that enters deliveries. So a crash at any moment neither misses an endpoint nor tells it twice. While the row has
+// not come to an endpoint, later messages of the chain wait there ([openMessages]).
 const (
 	directMax   = 10
 	directAll   = 60 // deliveries of all events that are recorded together
@@ -52,7 +53,8 @@ func (s *Service) enterFanout(ctx context.Context, tx *db.Tx, m *entry) error {
 	return nil
 }
 
-// fanouts has the jobs that enter messages for many endpoints: one of a team at a time, so that its writes never queue up.
+// fanouts has the jobs that enter messages for many endpoints: one of a team at a time, so that its writes never
+// queue up.
 func (s *Service) fanouts() jobs.Kind {
 	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
 		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}

@@ -23,7 +23,8 @@ const (
 	warnAfter     = 5       // the team is warned after a fifth of the time after which the endpoint is disabled
 )
 
-// health says how many attempts may run at an endpoint on this node, so that endpoints that are dead or slow hold few workers:
+// health says how many attempts may run at an endpoint on this node, so that endpoints that are dead or slow hold few
+// workers:
 //
 //   - few until it has answered;
 //   - while it answers, as many as there can be in a second, within bounds;
@@ -137,8 +138,8 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	case v.gone:
 		return s.disable(ctx, tx, e, "The endpoint answered 410 Gone.")
 	case e.FailingSince.IsZero():
-		// What is remembered need not know at once: the mark stays as it is when it is made again, and to read a thousand endpoints
-		// anew because each of them began to fail would cost more.
+		// What is remembered need not know at once: the mark stays as it is when it is made again, and to read a
+		// thousand endpoints anew because each of them began to fail would cost more.
 		markFailing(ctx, tx, e)
 		return nil
 	}

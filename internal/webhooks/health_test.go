@@ -38,7 +38,8 @@ func TestAttemptsByAnswers(t *testing.T) {
 	}
 }
 
-// An endpoint that does not answer in time rests, longer each time, with one attempt between the rests; its first answer ends that.
+// An endpoint that does not answer in time rests, longer each time, with one attempt between the rests; its first
+// answer ends that.
 func TestSilentEndpointRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -94,9 +94,9 @@ const (
 // replayMark stands before the message in the payload of a job that replays it.
 const replayMark = "replay:"
 
-// Replay makes one more attempt at a message, whatever became of it: the same id and bytes, signed anew. It runs beside the
-// schedule and does not change it, but for one thing: when it succeeds, nothing is left to be tried. While one waits or is made,
-// another would be the same.
+// Replay makes one more attempt at a message, whatever became of it: the same id and bytes, signed anew. It runs
+// beside the schedule and does not change it, but for one thing: when it succeeds, nothing is left to be tried. While
+// one waits or is made, another would be the same.
 func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -167,8 +167,8 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	})
 }
 
-// follow has the messages that waited for a replayed one delivered now. The jobs that they wait in are due only when the next try
-// of the one before them would have been, and will find nothing left to do.
+// follow has the messages that waited for a replayed one delivered now. The jobs that they wait in are due only when
+// the next try of the one before them would have been, and will find nothing left to do.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
@@ -188,8 +188,8 @@ type recovery struct {
 	To       string `json:"to"`
 }
 
-// Recover has everything that failed at an endpoint since a time delivered again, oldest first, with the whole schedule before
-// it. What the retention has taken is gone.
+// Recover has everything that failed at an endpoint since a time delivered again, oldest first, with the whole
+// schedule before it. What the retention has taken is gone.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
 	case since.IsZero():
@@ -225,8 +225,9 @@ const (
 	sweepStretch   = 50              // transactions at one endpoint before the others have their turn
 )
 
-// recoverSome goes through some of the failed messages, a batch to a transaction, and leaves the rest to another job. A crash begins
-// anew with what has still failed. It fills up half of what may wait for the endpoint: new messages need room, too.
+// recoverSome goes through some of the failed messages, a batch to a transaction, and leaves the rest to another job.
+// A crash begins anew with what has still failed. It fills up half of what may wait for the endpoint: new messages
+// need room, too.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -257,8 +258,8 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// recoverBatch reopens some failed messages, at most left. It ends the job with the last of them, or leaves what follows to a new
-// one: the payload of a job says where it begins.
+// recoverBatch reopens some failed messages, at most left. It ends the job with the last of them, or leaves what
+// follows to a new one: the payload of a job says where it begins.
 func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery, left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -299,8 +300,8 @@ func (s *Service) enterRecovery(ctx context.Context, tx *db.Tx, teamID string, r
 	return nil
 }
 
-// Sweep removes messages and attempts that are older than the retention, and all of deleted endpoints. It works in batches, each in
-// a transaction of its own.
+// Sweep removes messages and attempts that are older than the retention, and all of deleted endpoints. It works in
+// batches, each in a transaction of its own.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := firstAt(time.Now().Add(-s.c.Retention))
 	for more := true; more; {
@@ -312,8 +313,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepRound removes some rows of each endpoint, and some messages, so that nobody waits for the end of one that has millions. It
-// reports whether there may be more.
+// sweepRound removes some rows of each endpoint, and some messages, so that nobody waits for the end of one that has
+// millions. It reports whether there may be more.
 func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)

@@ -28,9 +28,9 @@ type verdict struct {
 
 // judge decides what follows from the answer to a message's try number tries of its schedule, 1 for the first.
 //
-// Any 2xx is success, however its body ends: the head says that the receiver has it. 410 Gone is the end of the message and the
-// endpoint. All else is tried again by the schedule. Retry-After can make that later, never sooner, and at most by the longest
-// wait of the schedule: a receiver may ask for a rest, not for a message to be forgotten.
+// Any 2xx is success, however its body ends: the head says that the receiver has it. 410 Gone is the end of the
+// message and the endpoint. All else is tried again by the schedule. Retry-After can make that later, never sooner,
+// and at most by the longest wait of the schedule: a receiver may ask for a rest, not for a message to be forgotten.
 func judge(a answer, schedule []time.Duration, tries int) verdict {
 	switch {
 	case a.code/100 == 2:

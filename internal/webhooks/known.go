@@ -18,8 +18,8 @@ const (
 
 // known remembers the endpoints of teams, so that an event of a team without any costs a look-up in memory.
 //
-// What a transaction reads is remembered only once that transaction is on disk, and only if no endpoint of the team changed
-// since before it read: otherwise a change could be overwritten by what was true before it.
+// What a transaction reads is remembered only once that transaction is on disk, and only if no endpoint of the team
+// changed since before it read: otherwise a change could be overwritten by what was true before it.
 type known struct {
 	d   *db.DB
 	ttl time.Duration

@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// Kind is the kind of the jobs that deliver. Its lane is the team and the endpoint; its payload the messages of one chain, in order.
+// Kind is the kind of the jobs that deliver. Its lane is the team and the endpoint; its payload the messages of one
+// chain, in order.
 const Kind = "webhook"
 
 // perJob is how many messages one job delivers at most: each may take the whole timeout.
@@ -63,8 +64,8 @@ func (o *outbox) enter(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
 }
 
-// insert enters the jobs and says how many of each team. Messages of a chain that come together go in one job: they would only wait
-// for each other.
+// insert enters the jobs and says how many of each team. Messages of a chain that come together go in one job: they
+// would only wait for each other.
 func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {
@@ -76,8 +77,8 @@ func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[strin
 	return n
 }
 
-// Recorded enters a message for each event that an endpoint wants. The hallway calls it for every event, so for teams without
-// endpoints it does nothing but look into memory.
+// Recorded enters a message for each event that an endpoint wants. The hallway calls it for every event, so for teams
+// without endpoints it does nothing but look into memory.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var endpoints []*Endpoint
 	var team string

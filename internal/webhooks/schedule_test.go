@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
-// bubble runs f in simulated time with a house at work and a receiver beside it, in true time. Each answer closes its connection: one
-// that idled would be a read that never ends, and time stands while anything reads.
+// bubble runs f in simulated time with a house at work and a receiver beside it, in true time. Each answer closes its
+// connection: one that idled would be a read that never ends, and time stands while anything reads.
 func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request), f func(t *testing.T, h *house, x *receiver)) {
 	t.Helper()
 	x := receive(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -25,7 +25,8 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 		answer(n, w, r)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// Ids never go back within a process, and each bubble begins in the year 2000: wait until they tell the bubble's time.
+		// Ids never go back within a process, and each bubble begins in the year 2000: wait until they tell the
+		// bubble's time.
 		if last, ok := id.Time(id.New()); ok && last.After(time.Now()) {
 			time.Sleep(time.Until(last) + time.Second)
 		}
@@ -42,8 +43,8 @@ func apart(a, b time.Time, wait time.Duration) bool {
 	return d >= wait*8/10 && d <= wait*12/10+2*time.Second
 }
 
-// A receiver that fails four times and then works shows five attempts, when the schedule has them; replay works after the success,
-// and is one more.
+// A receiver that fails four times and then works shows five attempts, when the schedule has them; replay works after
+// the success, and is one more.
 func TestSchedule(t *testing.T) {
 	fails := func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 4 {
@@ -232,7 +233,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// An endpoint that only fails is warned about after a fifth of the time and then disabled; one that works now and then is not.
+// An endpoint that only fails is warned about after a fifth of the time and then disabled; one that works now and
+// then is not.
 func TestDisableAfterDays(t *testing.T) {
 	c := config()
 	c.DisableAfter = 20 * time.Hour

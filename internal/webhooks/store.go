@@ -163,8 +163,8 @@ func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = 0, warned = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, false)
 }
 
-// failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not say so: it is kept
-// lazily.
+// failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not say so: it
+// is kept lazily.
 func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries

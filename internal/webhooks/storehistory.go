@@ -48,8 +48,8 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	return &f, err
 }
 
-// advanceFanout notes the last endpoint for which a message is entered. When another attempt of the job did meanwhile, the
-// transaction fails.
+// advanceFanout notes the last endpoint for which a message is entered. When another attempt of the job did
+// meanwhile, the transaction fails.
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j), `UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
 		AND after = $4`, f.TeamID, f.chain, f.ID, f.after, last)
@@ -64,9 +64,10 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 	return fmt.Errorf("enter %s for endpoints, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns those of a job's messages that are open, in order. held is when an earlier message of their chain is tried
-// next, 0 when that is now or it is still to be entered for the endpoint, and -1 when there is none. Whether a message is open is asked here and not in the SQL: PostgreSQL would take
-// the index of open ones for the best way to it, and walk through a whole backlog.
+// openMessages returns those of a job's messages that are open, in order. held is when an earlier message of their
+// chain is tried next, 0 when that is now or it is still to be entered for the endpoint, and -1 when there is none.
+// Whether a message is open is asked here and not in the SQL: PostgreSQL would take the index of open ones for the
+// best way to it, and walk through a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
 	list, args := db.In([]any{endpointID, teamID, ids[0]}, ids)
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
@@ -218,8 +219,9 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 	return all, nil
 }
 
-// sweepEndpoint removes some of what an endpoint was told before a message, and says how much. Of a deleted endpoint that has had nothing
-// left for an hour it removes the endpoint: by then every node knows that there is nothing to be told.
+// sweepEndpoint removes some of what an endpoint was told before a message, and says how much. Of a deleted endpoint
+// that has had nothing left for an hour it removes the endpoint: by then every node knows that there is nothing to be
+// told.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []struct{ name, id string }{{"webhook_attempts", "id"}, {"webhook_deliveries", "message_id"}} {
 		gone, err := tx.Exec(ctx, `DELETE FROM `+table.name+` WHERE webhook_id = $1 AND team_id = $2 AND `+table.id+` IN (

@@ -88,8 +88,8 @@ func (h *house) count(t *testing.T, text string, args ...any) (n int) {
 	return n
 }
 
-// A team whose endpoints never answer holds its share of the workers and no more: another team's webhook arrives while all of those
-// attempts hang.
+// A team whose endpoints never answer holds its share of the workers and no more: another team's webhook arrives
+// while all of those attempts hang.
 func TestTeamsShareWorkers(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -115,7 +115,8 @@ func TestTeamsShareWorkers(t *testing.T) {
 	})
 }
 
-// One team has at most 64 connections to one address, over all its endpoints. What finds none is no attempt and is made later.
+// One team has at most 64 connections to one address, over all its endpoints. What finds none is no attempt and is
+// made later.
 func TestConnectionsToAnAddress(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -163,7 +164,8 @@ func TestLanesOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
-// The transaction that records an event writes a few rows however many endpoints its team has; they are entered in small steps.
+// The transaction that records an event writes a few rows however many endpoints its team has; they are entered in
+// small steps.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -251,7 +253,8 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 	})
 }
 
-// An endpoint for which too much waits takes no new messages: they have failed and can be recovered, and the team is told once.
+// An endpoint for which too much waits takes no new messages: they have failed and can be recovered, and the team is
+// told once.
 func TestFullEndpoint(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -1,5 +1,5 @@
-// Package webhooks tells teams' own servers what happens: it keeps their endpoints, and delivers each event to those that
-// asked for it, signed by the Standard Webhooks scheme.
+// Package webhooks tells teams' own servers what happens: it keeps their endpoints, and delivers each event to those
+// that asked for it, signed by the Standard Webhooks scheme.
 //
 // # Life of a message
 //
@@ -7,30 +7,30 @@
 //	                                                     ▲                                │
 //	                                                     └────── the schedule ◄── failure ┴► failed, after the last try
 //
-// [Service.Recorded] hears of events in the transaction that records them, makes the payload, and enters it once with one
-// delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So an event that happened is told,
-// whatever dies in between, and nothing is told that did not happen. A message has one id at all endpoints, and one text: the bytes that were stored are signed and sent at every attempt.
+// [Service.Recorded] hears of events in the transaction that records them, makes the payload, and enters it once with
+// one delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So an event that
+// happened is told, whatever dies in between, and nothing is told that did not happen. A message has one id at all
+// endpoints, and one text: the bytes that were stored are signed and sent at every attempt.
 //
 // # Invariants
 //
-// Delivery is at least once: a crash between a receiver's answer and our commit sends a message again, with the same id.
-// Messages of one email (or domain, contact, suppressed address) reach an endpoint in the order in which they were recorded:
-// a later one waits until those before it have succeeded or failed for good. Other messages of the endpoint go on
-// meanwhile, and endpoints never wait for each other: each is a lane of its own, and one that fails or is slow is given few
-// workers (health.go). Teams share the workers, as package fair says, and each has a bound on its connections to one address
-// (client.go) and on what waits (backlog.go).
+// Delivery is at least once: a crash between a receiver's answer and our commit sends a message again, with the same
+// id. Messages of one email (or domain, contact, suppressed address) reach an endpoint in the order in which they
+// were recorded: a later one waits until those before it have succeeded or failed for good. Other messages of the
+// endpoint go on meanwhile, and endpoints never wait for each other: each is a lane of its own, and one that fails or
+// is slow is given few workers (health.go). Teams share the workers, as package fair says, and each has a bound on
+// its connections to one address (client.go) and on what waits (backlog.go).
 //
-// No transaction is open while the network is used. What a receiver answers is data, and [judge] alone decides what follows
-// from it. Addresses are judged by netguard when they are dialled; redirects are not followed; an answer is read for
-// 15 seconds and up to 64 KB, whatever it sends, and its first KB is kept.
+// No transaction is open while the network is used. What a receiver answers is data, and [judge] alone decides what
+// follows from it. Addresses are judged by netguard when they are dialled; redirects are not followed; an answer is
+// read for 15 seconds and up to 64 KB, whatever it sends, and its first KB is kept.
 //
 // # What can go wrong
 //
-// An endpoint that answers 410, or that only fails for long (Config.DisableAfter), is disabled, and the team is told. What
-// waits for a disabled endpoint fails when it comes due, and what is new for one that is full fails at once; [Service.Recover]
-// brings back what failed. A change that another
-// node made to an endpoint is noticed here by a hint, or within seconds when the hint is lost; on the node that made it, it
-// counts before the change is answered.
+// An endpoint that answers 410, or that only fails for long (Config.DisableAfter), is disabled, and the team is told.
+// What waits for a disabled endpoint fails when it comes due, and what is new for one that is full fails at once;
+// [Service.Recover] brings back what failed. A change that another node made to an endpoint is noticed here by a
+// hint, or within seconds when the hint is lost; on the node that made it, it counts before the change is answered.
 //
 // The package records no events itself and sends no email: notices go to Parts.Notify.
 package webhooks
@@ -133,8 +133,8 @@ type Parts struct {
 	Domains *domains.Service
 	Log     *slog.Logger
 
-	// Notify tells a team that an endpoint of its fails or was disabled. It runs in the transaction that says so, and must only
-	// write rows. Nil logs it.
+	// Notify tells a team that an endpoint of its fails or was disabled. It runs in the transaction that says so, and
+	// must only write rows. Nil logs it.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 

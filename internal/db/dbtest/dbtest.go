@@ -4,8 +4,9 @@
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// which stops the server that the first test started. With POSTRIDER_TEST_POSTGRES set to a URL of a superuser, that server
-// is used instead. Where PostgreSQL's binaries are missing, tests fail and say how to get them; nothing is skipped.
+// which stops the server that the first test started. With POSTRIDER_TEST_POSTGRES set to a URL of a superuser, that
+// server is used instead. Where PostgreSQL's binaries are missing, tests fail and say how to get them; nothing is
+// skipped.
 package dbtest
 
 import (

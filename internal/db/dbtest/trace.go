@@ -46,7 +46,8 @@ func (tr *Trace) Take() []db.Statement {
 	return all
 }
 
-// Plan is how the database would run a statement, as it explains it. PostgreSQL would read small tables whole and is kept from it.
+// Plan is how the database would run a statement, as it explains it. PostgreSQL would read small tables whole and is
+// kept from it.
 func (tr *Trace) Plan(t testing.TB, s db.Statement) string {
 	t.Helper()
 	explain := "EXPLAIN QUERY PLAN "

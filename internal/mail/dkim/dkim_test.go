@@ -180,8 +180,8 @@ func TestSignCovers(t *testing.T) {
 	}
 }
 
-// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody might who sends it again to others: those that
-// it has, once more, and those that it has not.
+// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody might who sends it again to others: those
+// that it has, once more, and those that it has not.
 func TestSignCoversWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"

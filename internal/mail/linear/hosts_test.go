@@ -67,7 +67,8 @@ func saying(said string, f func(addr string)) {
 	f(l.Addr().String())
 }
 
-// answered asks a server of names that sends to TCP, and there answers with some thousand records, whose octets are given.
+// answered asks a server of names that sends to TCP, and there answers with some thousand records, whose octets are
+// given.
 func answered(records string) {
 	l, u := bothPorts()
 	var wg sync.WaitGroup

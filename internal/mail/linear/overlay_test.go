@@ -215,7 +215,8 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search says how a function that searches in assembler is counted: what it looks at in its first argument, by its result.
+// search says how a function that searches in assembler is counted: what it looks at in its first argument, by its
+// result.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok {

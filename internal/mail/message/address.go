@@ -56,7 +56,8 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// cutMailbox cuts a mailbox into the display name, read by phrase, and what stands in the brackets or, without brackets, alone.
+// cutMailbox cuts a mailbox into the display name, read by phrase, and what stands in the brackets or, without
+// brackets, alone.
 func cutMailbox(s string, phrase func(string) (string, error)) (name, spec string, err error) {
 	if len(s) > maxMailbox {
 		return "", "", &AddressError{"The address is longer than 2,000 octets; shorten the display name."}

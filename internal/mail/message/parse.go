@@ -29,7 +29,8 @@ type Parsed struct {
 	html, text []passage
 }
 
-// HTML returns what is read as HTML: UTF-8, lines end with LF, without NUL; empty if HasHTML is false. It is made at each call.
+// HTML returns what is read as HTML: UTF-8, lines end with LF, without NUL; empty if HasHTML is false. It is made at
+// each call.
 func (p *Parsed) HTML() string {
 	if !p.HasHTML {
 		return ""
@@ -42,8 +43,8 @@ func (p *Parsed) HTML() string {
 	})
 }
 
-// Text returns what is read as plain text: UTF-8, lines end with LF, without NUL; empty if HasText is false. It is made at each
-// call, of parts that are HTML by TextFromHTML.
+// Text returns what is read as plain text: UTF-8, lines end with LF, without NUL; empty if HasText is false. It is
+// made at each call, of parts that are HTML by TextFromHTML.
 func (p *Parsed) Text() string {
 	if !p.HasText {
 		return ""
@@ -65,7 +66,8 @@ type File struct {
 	Content     []byte // decoded; it may share the memory of the raw message
 }
 
-// Limits of Parse. Beyond them the message is still read: what is left over is one file, or stays in the raw message only.
+// Limits of Parse. Beyond them the message is still read: what is left over is one file, or stays in the raw message
+// only.
 const (
 	maxDepth        = 64      // multiparts within multiparts
 	maxParts        = 1000    // parts that have no parts themselves
@@ -79,8 +81,8 @@ const (
 // Parse reads a message of any kind and never fails: raw may be without a header, cut off, or no mail at all. It takes
 // time linear in the length of raw and memory of a small multiple of it.
 //
-// Texts that are alternatives are chosen from, texts that follow each other are joined. Everything else is in Files, among
-// it messages within the message (message/rfc822) and containers that few can read (TNEF), as they are.
+// Texts that are alternatives are chosen from, texts that follow each other are joined. Everything else is in Files,
+// among it messages within the message (message/rfc822) and containers that few can read (TNEF), as they are.
 func Parse(raw []byte) *Parsed {
 	p := &parser{raw: raw, out: &Parsed{}}
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') >= 0 {

@@ -51,7 +51,8 @@ func summary(p *Parsed) string {
 	return b.String()
 }
 
-// TestParseFiles reads testdata/parse/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them anew.
+// TestParseFiles reads testdata/parse/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them
+// anew.
 func TestParseFiles(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*/*.eml")

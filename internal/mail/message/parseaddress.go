@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// longestMailbox bounds what is looked at as one mailbox, in octets, and maxOpen how often in one list the end of a quote, a
-// comment or a bracket is looked for in vain.
+// longestMailbox bounds what is looked at as one mailbox, in octets, and maxOpen how often in one list the end of a
+// quote, a comment or a bracket is looked for in vain.
 const (
 	longestMailbox = 4 << 10
 	maxOpen        = 50
 )
 
-// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), with all that programs write
-// instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in quotes. bad
-// says that something was no address and was left out.
+// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), with all that programs
+// write instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in
+// quotes. bad says that something was no address and was left out.
 func parseAddressList(s string, limit int) (list []Address, bad bool) {
 	var b brackets
 	before := "" // what stood before a comma that may belong to a name
@@ -55,8 +55,8 @@ func parseAddressList(s string, limit int) (list []Address, bad bool) {
 	return list, bad || before != ""
 }
 
-// cutItem cuts what stands before the next comma or semicolon that is outside of quotes, comments and brackets. A group's name
-// is dropped. comma says that a comma ended it.
+// cutItem cuts what stands before the next comma or semicolon that is outside of quotes, comments and brackets. A
+// group's name is dropped. comma says that a comma ended it.
 func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	start, address := 0, false
 	for i := 0; i < len(s); i++ {
@@ -79,8 +79,8 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 // brackets finds the ends of quotes, comments and brackets in one list of addresses.
 type brackets struct{ open int } // how many have none
 
-// closing returns where what opens at s[i] closes, or i if it does not do so within a reasonable distance, for then it is a
-// character like others. So it is after maxOpen of them: each costs the distance.
+// closing returns where what opens at s[i] closes, or i if it does not do so within a reasonable distance, for then
+// it is a character like others. So it is after maxOpen of them: each costs the distance.
 func (b *brackets) closing(s string, i int) int {
 	const farthest = 1000
 	if b.open >= maxOpen {
@@ -179,8 +179,8 @@ func decodeName(s string) string {
 	return decodeWords(s)
 }
 
-// readSpec reads local@domain with what people and old programs put around it. A local part with dots where none may be, as
-// some hosts once gave out, is quoted.
+// readSpec reads local@domain with what people and old programs put around it. A local part with dots where none may
+// be, as some hosts once gave out, is quoted.
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {

@@ -23,8 +23,8 @@ func (v *view) follow(o view) {
 	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
 }
 
-// choose takes from an alternative what is better than what there is: the last HTML (RFC 2046 section 5.1.4), and the first
-// plain text, each if it is not empty.
+// choose takes from an alternative what is better than what there is: the last HTML (RFC 2046 section 5.1.4), and the
+// first plain text, each if it is not empty.
 func (v *view) choose(o view) {
 	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
 		v.html = o.html

@@ -18,8 +18,8 @@ const (
 
 // TextFromHTML returns the plain text that a reader would make of html: blocks on lines of their own, lists with
 // bullets or numbers, the rows of tables as lines, links as `text [address]`, images by their alternative text.
-// Scripts, styles, forms' choices, and what is hidden by display:none (as the preview lines of newsletters are) are left
-// out.
+// Scripts, styles, forms' choices, and what is hidden by display:none (as the preview lines of newsletters are) are
+// left out.
 //
 // Lines end with LF and are not wrapped; no line ends with a space and no two empty lines follow each other. Any input
 // is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is passed over.
@@ -285,7 +285,8 @@ func (t *textWriter) text(b []byte) {
 	}
 }
 
-// plainPrefix returns how much of s surely is printable ASCII with single spaces, none of them last. It looks at eight octets at once.
+// plainPrefix returns how much of s surely is printable ASCII with single spaces, none of them last. It looks at
+// eight octets at once.
 func plainPrefix(s []byte) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0

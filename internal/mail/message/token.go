@@ -26,8 +26,9 @@ func newTokenizer(source string) *tokenizer {
 	return &tokenizer{Tokenizer: html.NewTokenizer(strings.NewReader(source)), rest: source}
 }
 
-// next returns the next token and its source: of a tag all from < to >. At the end it is html.ErrorToken. A tag that is
-// not closed before the end is dropped, and one of more than maxTag octets too, together with what follows it up to a <.
+// next returns the next token and its source: of a tag all from < to >. At the end it is html.ErrorToken. A tag that
+// is not closed before the end is dropped, and one of more than maxTag octets too, together with what follows it up
+// to a <.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.crowded && !beginsSource(z.start) {
 		z.renew()

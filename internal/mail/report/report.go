@@ -1,5 +1,5 @@
-// Package report reads what mail systems say about mail: bounces (RFC 3464), complaints (RFC 5965), and what merely answers
-// by itself (RFC 3834). It also says what a refusal means, in a report or in a conversation (Classify).
+// Package report reads what mail systems say about mail: bounces (RFC 3464), complaints (RFC 5965), and what merely
+// answers by itself (RFC 3834). It also says what a refusal means, in a report or in a conversation (Classify).
 //
 // Invariants:
 //   - What a person wrote is no report, whatever it quotes: words decide only where the message says in its header that a
@@ -7,8 +7,8 @@
 //   - What answers by itself is no bounce.
 //   - Read never fails, for any input, and takes time linear in it. What a report does not say stays empty.
 //
-// A report is only as true as its sender, and anybody can write one: who acts on it must know, by a signed return path or
-// otherwise, that the message reported on was his.
+// A report is only as true as its sender, and anybody can write one: who acts on it must know, by a signed return
+// path or otherwise, that the message reported on was his.
 package report
 
 import (
@@ -78,14 +78,14 @@ func Read(raw []byte) Report {
 	return Report{}
 }
 
-// Complains reports whether somebody did not want the message. Reports that say the opposite, and those that machines make
-// about authentication (RFC 6591), have the same form.
+// Complains reports whether somebody did not want the message. Reports that say the opposite, and those that machines
+// make about authentication (RFC 6591), have the same form.
 func (r Report) Complains() bool {
 	return r.Kind == Complaint && r.Feedback != "not-spam" && r.Feedback != "auth-failure"
 }
 
-// Class says what the refusal of a failed or delayed recipient means. A host that gave up trying never said no for good, so
-// that does not suppress.
+// Class says what the refusal of a failed or delayed recipient means. A host that gave up trying never said no for
+// good, so that does not suppress.
 func (r Recipient) Class() Class {
 	code, enhanced, text := splitReply(r.Diagnostic[:min(len(r.Diagnostic), longestRefusal)])
 	if generic(enhanced) && (enhanced == "" || !generic(r.Status)) {

@@ -32,8 +32,8 @@ type Config struct {
 	MaxConnections int // in all; 1,000. When all places are taken, who gets nothing done gives its place to a new one
 	MaxPerAddr     int // of one IPv4 address or one IPv6 network of 64 bits; 0 sets no limit
 
-	// ProxyFrom are the proxies that begin each connection with a PROXY header, version 1 or 2. Connections from elsewhere have
-	// none.
+	// ProxyFrom are the proxies that begin each connection with a PROXY header, version 1 or 2. Connections from
+	// elsewhere have none.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts

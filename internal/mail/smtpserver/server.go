@@ -33,8 +33,8 @@ func New(c Config, handler Handler, log *slog.Logger) *Server {
 	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{}, byAddr: map[netip.Addr]int{}}
 }
 
-// Serve takes connections from l until ctx ends, and returns once all have ended: those that wait at once, messages under way
-// within the grace. It closes l. An error is that of the listener. A server serves once.
+// Serve takes connections from l until ctx ends, and returns once all have ended: those that wait at once, messages
+// under way within the grace. It closes l. An error is that of the listener. A server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	// What is under way when ctx ends goes on within the grace.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,29 +1,31 @@
-// Package smtpserver is the listener that receiving and submission share: it speaks SMTP (RFC 5321) with strangers and hands
-// what they want to a [Handler]. It offers PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and
-// AUTH.
+// Package smtpserver is the listener that receiving and submission share: it speaks SMTP (RFC 5321) with strangers
+// and hands what they want to a [Handler]. It offers PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING,
+// ENHANCEDSTATUSCODES, STARTTLS and AUTH.
 //
 // # Invariants
 //
-// Only CRLF "." CRLF ends a message that DATA began, and a message with a CR or an LF that stands alone is refused: hosts
-// differ in what they take for the end of a line, and what one takes for text another would take for commands. What was sent
-// before a TLS handshake is never taken as sent after it. A message is answered 250 only when the session's Data has returned
-// without an error and every octet of it was read and found good.
+// Only CRLF "." CRLF ends a message that DATA began, and a message with a CR or an LF that stands alone is refused:
+// hosts differ in what they take for the end of a line, and what one takes for text another would take for commands.
+// What was sent before a TLS handshake is never taken as sent after it. A message is answered 250 only when the
+// session's Data has returned without an error and every octet of it was read and found good.
 //
-// One client costs one goroutine, and its session's methods run there one after another. What it may use is bounded: the
-// connections, in all and of one address; the length of commands and lines, the size and the time of a message; the commands
-// without a message, the errors and the failed passwords of one connection. Strangers cannot keep others out by holding
-// connections: when all places are taken, those that get nothing done go first (room.go says which).
+// One client costs one goroutine, and its session's methods run there one after another. What it may use is bounded:
+// the connections, in all and of one address; the length of commands and lines, the size and the time of a message;
+// the commands without a message, the errors and the failed passwords of one connection. Strangers cannot keep others
+// out by holding connections: when all places are taken, those that get nothing done go first (room.go says which).
 //
 // # Failure
 //
-// What a client does wrong is answered and, when it goes on, ends its connection with 421. A panic of a handler ends that
-// connection alone and is logged. When the context of Serve ends, clients that wait hear 421 at once, messages under way may
-// end within the grace, and then all connections are cut; a message cut off was not answered and is sent again.
+// What a client does wrong is answered and, when it goes on, ends its connection with 421. A panic of a handler ends
+// that connection alone and is logged. When the context of Serve ends, clients that wait hear 421 at once, messages
+// under way may end within the grace, and then all connections are cut; a message cut off was not answered and is
+// sent again.
 //
 // # What it does not do
 //
-// It decides nothing about senders, recipients and content, and adds no trace to a message. It does not offer BINARYMIME:
-// such a message could not be passed on to most hosts. DSN parameters are read and, but for ENVID, dropped.
+// It decides nothing about senders, recipients and content, and adds no trace to a message. It does not offer
+// BINARYMIME: such a message could not be passed on to most hosts. DSN parameters are read and, but for ENVID,
+// dropped.
 package smtpserver
 
 import (
@@ -48,8 +50,8 @@ type Peer struct {
 	TLS   *tls.ConnectionState
 }
 
-// Session is one client's conversation. Its methods are called one after another, never at once. An error that is a *Refusal
-// is answered as it is; any other is logged and answered 451 4.3.0.
+// Session is one client's conversation. Its methods are called one after another, never at once. An error that is a
+// *Refusal is answered as it is; any other is logged and answered 451 4.3.0.
 type Session interface {
 	// Auth checks a user name and a password. It is called only where the listener offers AUTH.
 	Auth(ctx context.Context, username, password string) error
@@ -57,9 +59,9 @@ type Session interface {
 	Mail(ctx context.Context, from string, o MailOptions) error
 	// Rcpt adds a recipient.
 	Rcpt(ctx context.Context, to string) error
-	// Data reads the message, with CRLF line ends and dots unstuffed, and returns once it is durable. id is shown to the client.
-	// When reading fails before io.EOF the message is not whole, or breaks a rule, and must be forgotten: the client is told so
-	// whatever Data returns.
+	// Data reads the message, with CRLF line ends and dots unstuffed, and returns once it is durable. id is shown to
+	// the client. When reading fails before io.EOF the message is not whole, or breaks a rule, and must be forgotten:
+	// the client is told so whatever Data returns.
 	Data(ctx context.Context, r io.Reader) (id string, err error)
 	// Reset forgets the message begun. It is called after each Data too, and before Close.
 	Reset()

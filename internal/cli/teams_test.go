@@ -216,7 +216,7 @@ func TestSuspendAndResume(t *testing.T) {
 	})
 }
 
-// due makes the jobs of a kind due, and lets the node know.
+// due makes the job of a kind due, and the scheduled email that it may be for, and lets the node know.
 func (n *started) due(kind string) {
 	n.t.Helper()
 	var lane, dedupe string
@@ -224,6 +224,7 @@ func (n *started) due(kind string) {
 		n.t.Fatal(err)
 	}
 	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error {
+		tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at > 1`, dedupe)
 		_, err := n.queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
 		return err
 	})

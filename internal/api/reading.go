@@ -13,9 +13,9 @@ import (
 
 // What a body may take. Memory is taken for what comes, not for what is announced: nothing is counted up to
 // bodyIsLarge; who has sent that much gets memory for an eighth of the body, out of a pool of its own; who has sent
-// the eighth gets memory for all of it. Who waits for memory so never holds any of the pool that it waits for, and
-// requests cannot block each other for ever. Teams share both pools, and a body must come at a pace, or the request
-// ends.
+// the eighth gets memory for all of it. So a request never holds memory of the pool that it waits for, and requests
+// cannot block each other. Bodies of medium size have a pool of their own. Teams share the pools, and a body must come
+// at a pace, or the request ends.
 const (
 	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
 	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
@@ -25,8 +25,8 @@ const (
 	begunMax    = 64 << 20  // and of those of which less than an eighth has come
 	bodyIsLarge = 256 << 10 // smaller ones are not counted
 
-	bodyIsMedium = 2 << 20
-	bodyEighth   = 8
+	bodyIsMedium = 2 << 20 // the largest that need not wait behind larger ones
+	bodyEighth   = 8       // the part of a body that has to come before memory is taken for all of it
 
 	bodyWait  = 10 * time.Second // for memory, before the client is asked to come again
 	bodyGrace = 15 * time.Second // for a body, and bodyPace on top of it for what has come

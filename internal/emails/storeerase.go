@@ -85,7 +85,8 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
-// deleteOfEmails compares the team as selectBefore does.
+// deleteOfEmails is the beginning of the statement that deletes what some emails have in a table. It compares the team as
+// selectBefore does.
 func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id IN `
 }

@@ -66,7 +66,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	p.grant()
 	p.mu.Unlock()
 	select {
-	case <-r.granted:
+	case <-r.granted: // also when ctx has ended: whether a free place is given must not be chance
 		return nil
 	default:
 	}

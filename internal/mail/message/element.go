@@ -1,6 +1,7 @@
 package message
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,7 +35,7 @@ func linkTarget(href string) string {
 // attributes are those that matter here.
 type attributes struct {
 	href   string
-	alt    []byte
+	alt    string
 	start  int
 	hidden bool
 }
@@ -42,28 +43,34 @@ type attributes struct {
 // readAttributes reads them from the tokenizer's start tag. Of two of one name it gives the first.
 func readAttributes(z *tokenizer) attributes {
 	a := attributes{start: 1}
-	for more := true; more; {
-		var name, value []byte
-		name, value, more = z.TagAttr()
-		switch string(name) {
+	var seen [len(textAttributes)]bool
+	for name, value := range z.attributes() {
+		i := slices.Index(textAttributes[:], name)
+		if i < 0 || seen[i] {
+			continue
+		}
+		seen[i] = true
+		switch name {
 		case "href":
-			a.href = string(value)
+			a.href = value
 		case "alt":
 			a.alt = value
 		case "start":
-			if n, err := strconv.ParseInt(string(value), 10, 32); err == nil {
+			if n, err := strconv.ParseInt(value, 10, 32); err == nil {
 				a.start = int(n)
 			}
 		case "style":
-			a.hidden = a.hidden || displaysNone(string(value))
+			a.hidden = a.hidden || displaysNone(value)
 		case "hidden":
 			a.hidden = true
 		case "data-skip-in-text":
-			a.hidden = a.hidden || string(value) != "false"
+			a.hidden = a.hidden || value != "false"
 		}
 	}
 	return a
 }
+
+var textAttributes = [...]string{"href", "alt", "start", "style", "hidden", "data-skip-in-text"}
 
 // wantsAttributes reports whether the element has attributes that turn into text.
 func wantsAttributes(tag []byte) bool {

@@ -25,19 +25,18 @@ const (
 // is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is passed over.
 func TextFromHTML(html string) string {
 	html = validUTF8(html)
-	text, complete := extractText(html, true)
+	text, complete := extractText(newTokenizer(html), true)
 	if !complete {
 		// A hidden element that is never closed would take all the rest with it.
-		text, _ = extractText(html, false)
+		text, _ = extractText(newTokenizer(html), false)
 	}
 	return text
 }
 
 // extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last one that
 // was left out was closed.
-func extractText(s string, hide bool) (text string, complete bool) {
-	t := textWriter{out: make([]byte, 0, len(s)+64), lineStart: true, hide: hide}
-	z := newTokenizer(s)
+func extractText(z *tokenizer, hide bool) (text string, complete bool) {
+	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {
 		switch kind, source := z.next(); kind {
 		case html.ErrorToken:
@@ -47,9 +46,9 @@ func extractText(s string, hide bool) (text string, complete bool) {
 			switch {
 			case t.skipped != "":
 			case t.pre > 0:
-				t.preformatted(z.Text())
+				t.preformatted(z.text())
 			default:
-				t.text(z.Text())
+				t.text(z.text())
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			t.startTag(z, source)
@@ -260,7 +259,7 @@ func (t *textWriter) write(s string) {
 
 // text writes b with each run of white space as one space, without control characters and without characters that
 // have no width and only serve to break or to fill lines.
-func (t *textWriter) text(b []byte) {
+func (t *textWriter) text(b string) {
 	for i := 0; i < len(b); {
 		c := b[i]
 		switch {
@@ -278,7 +277,7 @@ func (t *textWriter) text(b []byte) {
 		case c < utf8.RuneSelf:
 			i++
 		default:
-			r, size := utf8.DecodeRune(b[i:])
+			r, size := utf8.DecodeRuneInString(b[i:])
 			t.wide(r, b[i:i+size])
 			i += size
 		}
@@ -287,7 +286,7 @@ func (t *textWriter) text(b []byte) {
 
 // plainPrefix returns how much of s surely is printable ASCII with single spaces, none of them last. It looks at
 // eight octets at once.
-func plainPrefix(s []byte) int {
+func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(s); n += 7 {
@@ -308,7 +307,7 @@ func plainPrefix(s []byte) int {
 }
 
 // wide writes a character outside ASCII.
-func (t *textWriter) wide(r rune, encoded []byte) {
+func (t *textWriter) wide(r rune, encoded string) {
 	switch r {
 	case '\u0085', '\u00a0', '\u2007', '\u2028', '\u2029', '\u202f':
 		t.space = true
@@ -329,12 +328,12 @@ func (t *textWriter) wide(r rune, encoded []byte) {
 }
 
 // preformatted writes b with its line breaks and its spaces, but for those at the ends of lines.
-func (t *textWriter) preformatted(b []byte) {
+func (t *textWriter) preformatted(b string) {
 	for len(b) > 0 {
-		line, rest, found := bytes.Cut(b, []byte("\n"))
+		line, rest, found := strings.Cut(b, "\n")
 		b = rest
-		content := bytes.TrimRight(line, " \t\f\v")
-		if indent := len(content) - len(bytes.TrimLeft(content, " \t")); len(content) > indent {
+		content := strings.TrimRight(line, " \t\f\v")
+		if indent := len(content) - len(strings.TrimLeft(content, " \t")); len(content) > indent {
 			written := false
 			for i := range len(content) {
 				c := content[i]

@@ -123,6 +123,10 @@ func FuzzTextFromHTML(f *testing.F) {
 		"<p>a</p><ul><li>b<ol start=3><li>c</ol></ul>", `<a href="https://e.c"><img alt=" x "></a><pre> a  b
  c </pre>`, "<table><tr><td>a<td>b</table>", `<div style="display:none">x</div><blockquote>&nbsp;&zwnj;y`, "<svg><title>x</svg>", "a<!--", "\u2028\u0085\xff\x00",
 		"<!----!><!----!>", "<script><!--<script></script>", "<p a a=b a='", "<textarea>&amp;</text", "<![CDATA[<p>]]>", "<xmp>&lt;<b></xmp>", "<plaintext>a<p>",
+		"<!-->a", "<!--->a", "<!---->a", "<!--a--!>b-->c", "<!DOCTYPE html>a", "<![endif]-->a", "<?x>a", "<title>a</titlee></TITLE >b",
+		"<script><!--</script>a-->b", "<script>a</script>b", "<style></sty", `<a href="?a&copy=1&copy;">b</a>`, `<A HREF='https://e.c' href=x>b`,
+		"<img alt=a/>b", "<img alt=a />b", "<p a=b'>c'>d", "<p a = 'b'>", "<br/>", "a <", "a </", "</>a", "</ p>", "</p a='>'>b", "<pre>\ra\r\nb",
+		"<ol start=4 start=5><li>a", "<svg/>a", "<title/>a</title>b", "<p\x00>a", "<p hidden>a", "<p =a>b",
 	} {
 		f.Add(seed)
 	}
@@ -140,6 +144,15 @@ func FuzzTextFromHTML(f *testing.F) {
 			}
 			if strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
 				t.Fatalf("line has a control character: %q", line)
+			}
+		}
+		for _, hide := range []bool{true, false} {
+			z := newTokenizer(strings.ToValidUTF8(html, "\uFFFD"))
+			z.renew() // so that html.Tokenizer reads all
+			want, whole := extractText(z, hide)
+			got, complete := extractText(newTokenizer(strings.ToValidUTF8(html, "\uFFFD")), hide)
+			if got != want || complete != whole {
+				t.Fatalf("regular markup read apart makes %q (%t), x/net's tokenizer alone %q (%t)", got, complete, want, whole)
 			}
 		}
 		if again := TextFromHTML(html); again != text {

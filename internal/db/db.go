@@ -126,7 +126,7 @@ func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...an
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// Now is the time of this transaction, read once, in whole microseconds UTC: all its rows bear the same stamp.
+// Now is the time of this transaction by [DB.Now], read once: all its rows bear the same stamp.
 func (t *Tx) Now() time.Time { return t.now }
 
 // SkipLocked is the clause by which a SELECT of rows to claim passes over those that another node claims at this
@@ -150,6 +150,9 @@ func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 type engine interface {
 	querier
 	update(ctx context.Context, fn func(*Tx) error) error
+	updateApart(ctx context.Context, fn func(*Tx) error) error
+	now() time.Time
+	keepTime(ctx context.Context)
 	unique(err error) (constraint string, ok bool)
 	migrate(ctx context.Context, run func(writer) error) error
 	notify(ctx context.Context, topic, payload string) error
@@ -230,6 +233,12 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, fn)
 }
 
+// UpdateApart is Update on a connection that only such updates use: for a heartbeat, which must not wait behind all the
+// work of the process. It is for few and small ones.
+func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
+	return d.e.updateApart(ctx, fn)
+}
+
 // Repeat runs step in one transaction after the other until one changes nothing: for work on many rows, of which each
 // transaction takes a bounded part. step returns how many rows it changed.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
@@ -303,7 +312,8 @@ func Time(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Now is the present as the database keeps it: UTC, whole microseconds.
+// Now is the present by this machine's clock in the form in which the database keeps it: UTC, whole microseconds. What
+// is compared with times of other nodes takes [DB.Now].
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // In returns "($n, $n+1, ...)" for a list of values and the arguments with the values appended. An empty list gives
@@ -395,8 +405,8 @@ const (
 	closeTime = 5 * time.Second       // for the hints that are sent at the end
 )
 
-// Run carries hints to and from other processes until ctx ends. The node of an SQLite file only hears: nobody else
-// listens there.
+// Run carries hints to and from other processes, and keeps the server's time, until ctx ends. The node of an SQLite
+// file only hears: nobody else listens there.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string
@@ -410,6 +420,7 @@ func (d *DB) Run(ctx context.Context) error {
 	if !d.Alone() {
 		wg.Go(func() { d.sendHints(ctx) })
 	}
+	wg.Go(func() { d.e.keepTime(ctx) })
 	defer wg.Wait()
 	for ctx.Err() == nil {
 		err := d.e.listen(ctx, topics, func(topic, payload string) {

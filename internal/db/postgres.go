@@ -17,7 +17,11 @@ const (
 	migrationLock   = 794613 // the advisory lock under which one node migrates
 )
 
-type postgresDB struct{ pool *pgxpool.Pool }
+type postgresDB struct {
+	pool  *pgxpool.Pool
+	apart *pgxpool.Pool // one connection that work never holds up
+	clock clock
+}
 
 func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 	c, err := pgxpool.ParseConfig(o.URL)
@@ -33,15 +37,27 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
+	one := c.Copy()
+	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
+	apart, err := pgxpool.NewWithConfig(ctx, one)
+	if err != nil {
 		pool.Close()
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	p := &postgresDB{pool: pool, apart: apart}
+	if err := p.readClock(ctx); err != nil {
+		p.close()
 		return nil, fmt.Errorf("reach the database that database_url names: %w", err)
 	}
-	return &postgresDB{pool}, nil
+	return p, nil
 }
 
 func (p *postgresDB) name() string { return "postgres" }
-func (p *postgresDB) close()       { p.pool.Close() }
+
+func (p *postgresDB) close() {
+	p.apart.Close()
+	p.pool.Close()
+}
 
 func (p *postgresDB) query(ctx context.Context, text string, args []any) (Rows, error) {
 	return p.pool.Query(ctx, text, args...)
@@ -51,10 +67,18 @@ func (p *postgresDB) queryRow(ctx context.Context, text string, args []any) Row 
 	return p.pool.QueryRow(ctx, text, args...)
 }
 
-// update runs fn until PostgreSQL accepts it: a deadlock or a serialisation failure is nobody's fault.
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
+	return p.updateOn(ctx, p.pool, fn)
+}
+
+func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
+	return p.updateOn(ctx, p.apart, fn)
+}
+
+// updateOn runs fn until PostgreSQL accepts it: a deadlock or a serialisation failure is nobody's fault.
+func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
-		after, err := p.updateOnce(ctx, fn)
+		after, err := p.updateOnce(ctx, pool, fn)
 		if err == nil {
 			for _, f := range after {
 				f()
@@ -72,8 +96,8 @@ func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
 	}
 }
 
-func (p *postgresDB) updateOnce(ctx context.Context, fn func(*Tx) error) ([]func(), error) {
-	c, err := p.pool.Acquire(ctx)
+func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) ([]func(), error) {
+	c, err := pool.Acquire(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -82,7 +106,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, fn func(*Tx) error) ([]func
 	}
 	defer c.Release()
 	w := &pgTx{c: c.Conn(), batch: &pgx.Batch{}}
-	t := &Tx{Reader: Reader{w}, w: w, now: Now(), lock: " FOR UPDATE SKIP LOCKED"}
+	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now(), lock: " FOR UPDATE SKIP LOCKED"}
 	// The caller's going away must not leave a commit in doubt that the database could have finished.
 	if err := recovered(fn, t); err != nil {
 		w.rollback(ctx)

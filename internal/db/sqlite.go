@@ -164,6 +164,11 @@ func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	return u.err
 }
 
+// updateApart is update: the one writer holds nobody up for long.
+func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
+	return s.update(ctx, fn)
+}
+
 // run is the one writer: it takes what queued while the last commit ran and commits it together. There is no timer.
 func (s *sqliteDB) run() {
 	defer close(s.done)

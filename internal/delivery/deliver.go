@@ -137,10 +137,14 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 	if host == "" {
 		host = s.c.Hostname
 	}
-	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8}
+	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8,
+		Commit: func() error { return t.job.Sure(ctx) }}
 	msg = slices.Insert(msg, 0, []byte(emails.FeedbackField+": "+emails.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
 	t.started = db.Now()
 	if s.c.Transport == Capture {
+		if err := t.job.Sure(ctx); err != nil {
+			return err
+		}
 		out, err := s.outbox.keep(ctx, t.o, env, msg)
 		if err != nil {
 			return err
@@ -183,6 +187,9 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 		return nil, err
 	}
 	defer func() { at.leave(news == nil) }()
+	if err := t.job.Sure(ctx); err != nil {
+		return nil, err
+	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) < talkMax {
 		return nil, errLate
 	}

@@ -16,17 +16,13 @@ type outcome struct {
 	tls          string
 	conversation string
 	answers      []answer // one for each recipient
+	withheld     error    // why the end of the message was not sent although the host waited for it
 }
-
-// recordTime bounds recording. What a host has done must be recorded even when the program is stopping.
-const recordTime = time.Minute
 
 // record judges an outcome and, in one transaction, ends or reschedules the job and records what became of each
 // recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
-	defer cancel()
-	now := time.Now()
+	now := s.p.DB.Now()
 	wait, exhausted := next(s.c.Schedule, t.job, now)
 	wait = jobs.Jitter(wait)
 	verdicts := make([]verdict, len(out.answers))
@@ -34,7 +30,7 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		verdicts[i] = judge(a, wait, exhausted, now)
 	}
 	a := t.attempt(out, verdicts, now)
-	return verdicts, s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) (err error) {
+	return verdicts, s.p.Queue.Record(ctx, func(tx *db.Tx) (err error) {
 		if a.NextAt.IsZero() {
 			err = s.p.Queue.Finish(ctx, tx, t.job)
 		} else {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
@@ -21,7 +22,7 @@ type route struct {
 }
 
 // talk tries the hosts of a route until one has heard the message. It returns an error only when ctx ended before
-// anything came of it. When news is not nil, others find out whether the next host answers: talk is to be called
+// anything came of it, or when the job turned out not to be ours before the message was whole. When news is not nil, others find out whether the next host answers: talk is to be called
 // again once that is closed, and holds nothing meanwhile.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
@@ -30,6 +31,9 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, m
 		out, news, again := s.say(limited, r.hops[r.next], r.team, env, msg)
 		if news != nil {
 			return news, nil
+		}
+		if out.withheld != nil {
+			return nil, out.withheld
 		}
 		if ctx.Err() != nil && again {
 			return nil, context.Cause(ctx)
@@ -107,6 +111,9 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 			continue // The host had closed the kept connection; it heard nothing of this message.
 		}
 		e, again := out.broken(err, env, result)
+		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) || errors.Is(e, jobs.ErrUnsure)) {
+			out.withheld = e
+		}
 		if e.Timeout() && ctx.Err() == nil {
 			s.hosts.stalled(h.addr, team, out.answers[0], time.Now())
 		}

@@ -25,11 +25,11 @@ func (r *Runner) Cron(c Cron) {
 	k := Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Schedule: []time.Duration{cronWait}, Endless: true}
 	k.Handle = func(ctx context.Context, j Job) error {
 		err := c.Run(ctx)
-		next := time.Now().Truncate(c.Every).Add(c.Every)
+		next := r.d.Now().Truncate(c.Every).Add(c.Every)
 		why := ""
 		if err != nil {
 			r.log.Error("recurring work failed", "cron", c.Name, "error", err)
-			if soon := time.Now().Add(cronWait); soon.Before(next) {
+			if soon := r.d.Now().Add(cronWait); soon.Before(next) {
 				next = soon
 			}
 			why = err.Error()
@@ -45,7 +45,7 @@ func (r *Runner) enterCrons(ctx context.Context, tx *db.Tx) {
 		kind := "cron." + c.Name
 		next := tx.Now().Truncate(c.Every).Add(c.Every)
 		r.q.Insert(ctx, tx, New{Kind: kind, Dedupe: c.Name, RunAt: next})
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $2, parked = $3 WHERE kind = $1 AND holder = '' AND run_at > $2`, kind,
-			next.UnixMicro(), false)
+		tx.Queue(ctx, `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
+			AND (run_at > $2 OR set_at = 0)`, kind, next.UnixMicro(), false, tx.Now().UnixMicro())
 	}
 }

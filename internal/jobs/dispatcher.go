@@ -2,16 +2,14 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fair"
 )
-
-var errStopping = errors.New("stopping")
 
 const (
 	claimMax   = 256                  // jobs claimed in one transaction
@@ -33,7 +31,7 @@ type dispatcher struct {
 	r     *Runner
 	exact bool // no limit of a group is exceeded for another owner
 	kick  chan struct{}
-	done  chan share
+	done  chan ended
 
 	mu     sync.Mutex
 	hinted map[string]int64 // lane -> when something of it is due, as hinted or scanned since the last look
@@ -46,7 +44,8 @@ type dispatcher struct {
 	inHand    map[string]int    // jobs by group
 	shares    map[share]int     // jobs by group and owner
 	freed     map[string]bool   // groups of which fewer are in hand than before; any of them may have freed an owner too
-	total     int               // jobs
+	hands     map[string]bool   // jobs, by id
+	doubt     atomic.Bool       // a claim failed, and may have come through
 	workers   *fair.Pool
 	claimedAt time.Time
 }
@@ -54,11 +53,17 @@ type dispatcher struct {
 // share is what an owner has in hand of a group.
 type share struct{ owner, group string }
 
+// ended is a job whose worker is done with it.
+type ended struct {
+	share
+	id string
+}
+
 func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
-		done:   make(chan share, k.Workers),
+		done:   make(chan ended, k.Workers),
 		hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
-		inHand: map[string]int{}, shares: map[share]int{}, freed: map[string]bool{},
+		inHand: map[string]int{}, shares: map[share]int{}, freed: map[string]bool{}, hands: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
@@ -122,16 +127,16 @@ func (k *dispatcher) run(ctx context.Context) {
 		defer t.Stop()
 		select {
 		case <-t.C:
-			stop(errStopping)
+			stop(ErrStopping)
 		case <-hand.Done():
 		}
 	}()
-	ended := make(chan struct{})
-	go func() { workers.Wait(); close(ended) }()
+	all := make(chan struct{})
+	go func() { workers.Wait(); close(all) }()
 	for {
 		select {
 		case <-k.done:
-		case <-ended:
+		case <-all:
 			return
 		}
 	}
@@ -149,14 +154,14 @@ func (k *dispatcher) drainDone() {
 }
 
 // release counts a job as ended.
-func (k *dispatcher) release(e share) {
-	k.total--
+func (k *dispatcher) release(e ended) {
+	delete(k.hands, e.id)
 	k.workers.Release(e.owner, 1)
 	if k.inHand[e.group]--; k.inHand[e.group] <= 0 {
 		delete(k.inHand, e.group)
 	}
-	if k.shares[e]--; k.shares[e] <= 0 {
-		delete(k.shares, e)
+	if k.shares[e.share]--; k.shares[e.share] <= 0 {
+		delete(k.shares, e.share)
 	}
 	k.freed[e.group] = true
 }
@@ -231,7 +236,7 @@ func (k *dispatcher) enqueue(lane string) {
 
 // turn takes in hints, claims and starts what is due, and says how long nothing needs to be done.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
-	now := time.Now()
+	now := k.r.d.Now()
 	k.mu.Lock()
 	var hinted map[string]int64
 	if len(k.hinted) > 0 {
@@ -245,16 +250,22 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 	for lane, ok := k.alarms.due(now.UnixMicro()); ok; lane, ok = k.alarms.due(now.UnixMicro()) {
 		k.enqueue(lane)
 	}
-	for k.refill(); !k.ready.empty() && k.total < k.Workers && ctx.Err() == nil; k.refill() {
-		if since := time.Since(k.claimedAt); k.total > 0 && since < claimEvery {
+	for k.refill(); !k.ready.empty() && len(k.hands) < k.Workers && ctx.Err() == nil; k.refill() {
+		if since := time.Since(k.claimedAt); len(k.hands) > 0 && since < claimEvery {
 			wait = min(wait, claimEvery-since)
 			break
+		}
+		if k.doubt.Load() {
+			if err := k.disown(ctx); err != nil {
+				return k.failed(ctx, err)
+			}
 		}
 		asks := k.plan()
 		if len(asks) == 0 {
 			break
 		}
 		if err := k.claim(ctx, hand, asks, workers); err != nil {
+			k.doubt.Store(true)
 			for _, a := range asks {
 				k.workers.Release(a.owner, int64(a.n))
 				k.freed[a.group] = true
@@ -286,7 +297,7 @@ type ask struct {
 // its jobs ends, or until the group's limit says to ask again; those of an owner that has its share wait until it may
 // have more.
 func (k *dispatcher) plan() (asks []ask) {
-	free := min(claimMax, k.Workers-k.total)
+	free := min(claimMax, k.Workers-len(k.hands))
 	planned, shares := map[string]int{}, map[share]int{}
 	for !k.ready.empty() && free > 0 {
 		workers := int(k.workers.Room(k.ready.owners[0]))
@@ -305,7 +316,7 @@ func (k *dispatcher) plan() (asks []ask) {
 			case !at.IsZero():
 				k.alarms.set(lane, at.UnixMicro())
 			case k.inHand[g]+planned[g] == 0: // nothing in hand will bring it back
-				k.alarms.set(lane, time.Now().Add(errorWait).UnixMicro())
+				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane)
 			}
@@ -333,7 +344,7 @@ func (k *dispatcher) hold(group, owner, lane string) {
 }
 
 const claimJobs = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $1 AND lane = $2 AND run_at <= $3
-	ORDER BY run_at LIMIT $4%s)
+	AND holder = '' ORDER BY run_at LIMIT $4%s)
 	UPDATE jobs SET run_at = $5, attempt = attempt + 1, holder = $6 WHERE id IN (SELECT id FROM due)
 	RETURNING id, team_id, payload, attempt, tries, failures, last_error, created_at`
 
@@ -342,13 +353,14 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	defer func() { k.claimedAt = time.Now() }()
 	claimed := make([][]Job, len(asks))
 	next := make([]int64, len(asks))
+	life := k.r.life.Load()
 	err := k.r.d.Update(ctx, func(tx *db.Tx) error {
 		now := tx.Now()
 		text := fmt.Sprintf(claimJobs, tx.SkipLocked())
 		for i, a := range asks {
-			rows, err := tx.Query(ctx, text, k.Name, a.lane, now.UnixMicro(), a.n, now.Add(k.Lease).UnixMicro(), k.r.node)
+			rows, err := tx.Query(ctx, text, k.Name, a.lane, now.UnixMicro(), a.n, int64(inHand), k.r.node)
 			claimed[i], err = db.Collect(rows, err, func(r db.Row) (Job, error) {
-				j := Job{Kind: k.Name, Lane: a.lane}
+				j := Job{Kind: k.Name, Lane: a.lane, life: life}
 				var created int64
 				err := r.Scan(&j.ID, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures, &j.LastError, &created)
 				j.CreatedAt = db.Time(created)
@@ -377,19 +389,40 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 			k.freed[a.group] = true
 		}
 		for _, j := range claimed[i] {
-			k.total++
+			k.hands[j.ID] = true
 			k.inHand[a.group]++
 			k.shares[share{a.owner, a.group}]++
 			workers.Go(func() {
-				defer func() { k.done <- share{a.owner, a.group} }()
+				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID} }()
 				k.r.work(hand, k, j)
 			})
 		}
 		switch {
 		case len(claimed[i]) == a.n:
 			k.enqueue(a.lane)
-		case next[i] > 0 && next[i] < never:
+		case next[i] > 0 && next[i] < inHand:
 			k.alarms.set(a.lane, next[i])
+		}
+	}
+	return nil
+}
+
+// disown gives back what this node holds and no worker has: a claim whose commit came through although its answer did
+// not.
+func (k *dispatcher) disown(ctx context.Context) error {
+	rows, err := k.r.d.Query(ctx, `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`, k.Name, k.r.node)
+	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {
+		j := Job{Kind: k.Name}
+		err := r.Scan(&j.ID, &j.Lane, &j.Attempt)
+		return j, err
+	})
+	if err != nil {
+		return fmt.Errorf("look for jobs that were claimed unnoticed: %w", err)
+	}
+	k.doubt.Store(false)
+	for _, j := range held {
+		if !k.hands[j.ID] {
+			k.r.giveBack(ctx, j)
 		}
 	}
 	return nil
@@ -411,7 +444,7 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		wait := every
-		if err := k.scan(ctx, time.Now().Add(2*every).UnixMicro()); err != nil {
+		if err := k.scan(ctx, k.r.d.Now().Add(2*every).UnixMicro()); err != nil {
 			wait = k.failed(ctx, err)
 		}
 		select {

@@ -12,25 +12,30 @@
 // # Life of a job
 //
 //	Insert ──► waiting ──claim──► in hand ──Finish──► gone
-//	              ▲                  │ Retry, an error, or the lease ran out
+//	              ▲                  │ Retry, an error, given back, or its node died
 //	              └──────────────────┤
 //	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
 //
-// run_at is the lease: a claim moves it into the future, so a job whose worker died becomes due again by itself.
+// A claim writes the node's name into holder, and nobody else claims the job until that is taken out again: by the node,
+// which gives back what its workers did not end, or by another that takes the node for dead. No lease that compares
+// clocks says so. Each node counts heartbeats in the database, on a connection of its own, and takes another for dead
+// when it saw no beat for 20 seconds of its own monotonic clock, in all of which it saw the database. A node whose own
+// beats do not come through is not sure of its jobs after 12 seconds, and begins nothing that cannot be taken back until
+// it is (see [Job.Sure]). A node that starts on SQLite takes everything back, because no other process can hold a job.
+//
 // attempt is the fence: a claim adds one, nothing takes one away, and Finish, Retry and Park say which attempt they
-// speak for, so that a worker that lost its lease changes nothing ([ErrLost]). What a handler may count are tries,
+// speak for, so that a worker that lost its job changes nothing ([ErrLost]). What a handler may count are tries,
 // which its own Retry adds to: a crash or an error of ours is none. Errors are counted in a row, as failures, and
-// parking goes by these; a try that comes to an end sets them back. A node that starts on SQLite releases all leases,
-// because no other process can hold one; on PostgreSQL nodes watch each other's heartbeat and release those of the
-// dead.
+// parking goes by these; a try that comes to an end sets them back.
 //
 // # What can go wrong
 //
 // A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint that
 // new work is there may be lost; then the work is found by the next scan. A handler's error is retried by the kind's
 // schedule and then parked, where an operator sees it; nothing is dropped. Whoever needs a parked job, by Insert or
-// Move, makes it due again. A clock that steps back by less than an hour holds up nothing, because a job that is due
-// at once is entered as due an hour ago.
+// Move, makes it due again. Times are those of the database's clock ([db.DB.Now]). When it steps back, waits go on as
+// long as they were meant to, which is noticed within seconds; a job that is due at once is entered as due an hour ago,
+// so it is not held up even for these. A time that somebody chose, such as that of a scheduled email, is kept.
 //
 // The package knows nothing of email.
 package jobs
@@ -49,11 +54,14 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// ErrLost says that the job is no longer this worker's: its lease ran out and another attempt has begun or ended.
-var ErrLost = errors.New("the job's lease was lost")
+// ErrLost says that the job is no longer this worker's: another node took this one for dead, or another attempt ended.
+var ErrLost = errors.New("the job was lost to another worker")
 
-// never is the run_at of parked jobs.
-const never = math.MaxInt64
+// run_at of jobs that no time makes due.
+const (
+	never  = math.MaxInt64     // parked
+	inHand = math.MaxInt64 - 1 // a node has it
+)
 
 // slack is how far in the past a job that is due at once is entered.
 const slack = time.Hour
@@ -70,9 +78,12 @@ type Job struct {
 	Failures  int // errors in a row, before this attempt
 	LastError string
 	CreatedAt time.Time
+
+	life *life
 }
 
-// New is a job to insert. The zero RunAt is due at once.
+// New is a job to insert. The zero RunAt is due at once; another is a time that somebody chose, which is kept when the
+// clock steps back, while waits go on for as long as they were meant to.
 type New struct {
 	Kind    string
 	Lane    string // "" stands in a lane of its kind's name
@@ -89,11 +100,11 @@ type Queue struct{ d *db.DB }
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
-	created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9)`
+	created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
 // orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand alone.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
-	run_at = excluded.run_at WHERE jobs.parked`
+	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
 // Insert adds jobs in the caller's transaction and wakes workers once it is on disk.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
@@ -101,16 +112,16 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 		if n.Lane == "" {
 			n.Lane = n.Kind
 		}
-		runAt := tx.Now().Add(-slack)
+		runAt, setAt := tx.Now().Add(-slack), tx.Now().UnixMicro()
 		if !n.RunAt.IsZero() {
-			runAt = n.RunAt
+			runAt, setAt = n.RunAt, 0
 		}
 		text := insertJob
 		if n.Dedupe != "" {
 			text += orRevive
 		}
 		tx.Queue(ctx, text, id.New(), n.Kind, n.Lane, n.TeamID, n.Dedupe, n.Payload, runAt.UnixMicro(), false,
-			tx.Now().UnixMicro())
+			tx.Now().UnixMicro(), setAt)
 		q.wake(tx, n.Kind, n.Lane, runAt)
 	}
 }
@@ -124,8 +135,8 @@ func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) error {
 
 // Retry makes the job due again at a time: a try came to its end, and another follows.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
-	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, tries = tries + 1, failures = 0
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
+		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 	return nil
 }
@@ -133,16 +144,16 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 // Wait is Retry for a job that could not be tried, because of something that is neither its own nor an error of ours:
 // it counts as no try.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
-	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, failures = 0
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 	return nil
 }
 
 // fail makes a job due again whose handler failed.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, holder = '', last_error = $4, failures = failures + 1
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why))
+	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
@@ -159,11 +170,11 @@ func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (boo
 	return n > 0, err
 }
 
-// Move gives a job that waits, or is parked, another time, by its dedupe key. It reports false when there is none, or a
-// worker has it.
+// Move gives a job that waits, or is parked, another time that somebody chose, by its dedupe key. It reports false when
+// there is none, or a worker has it.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, parked = $4, failures = CASE WHEN parked THEN 0 ELSE failures END
-		WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
+	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
+		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
 		q.wake(tx, kind, lane, at)
 	}
@@ -229,7 +240,8 @@ func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 			return fmt.Errorf("unpark job %s: %w", jobID, err)
 		}
 		at := tx.Now().Add(-slack)
-		tx.Queue(ctx, `UPDATE jobs SET parked = $2, failures = 0, run_at = $3 WHERE id = $1`, jobID, false, at.UnixMicro())
+		tx.Queue(ctx, `UPDATE jobs SET parked = $2, failures = 0, run_at = $3, set_at = $4 WHERE id = $1`, jobID, false,
+			at.UnixMicro(), tx.Now().UnixMicro())
 		q.wake(tx, kind, lane, at)
 		return nil
 	})
@@ -240,7 +252,7 @@ type Waiting struct {
 	Kind    string
 	Jobs    int
 	Parked  int
-	DueFrom time.Time // when the oldest job that waits became or becomes due; zero when all are parked
+	DueFrom time.Time // when the oldest job that waits became or becomes due; zero when all are in hand or parked
 }
 
 // Stats counts jobs by kind. It reads the whole queue and is meant for operators.
@@ -250,7 +262,7 @@ func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 	return db.Collect(rows, err, func(r db.Row) (w Waiting, err error) {
 		var first int64
 		err = r.Scan(&w.Kind, &w.Jobs, &w.Parked, &first)
-		if first != never {
+		if first < inHand {
 			w.DueFrom = db.Time(first)
 		}
 		return w, err

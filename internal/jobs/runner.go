@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -18,7 +20,8 @@ type Kind struct {
 	Name string
 
 	// Handle does the work. It ends its job with Finish, Retry or Park in the transaction that records the effect. If it
-	// returns an error, the job is retried by Schedule. Its context ends with the lease, or when stopping takes too long.
+	// returns an error, the job is retried by Schedule. Its context ends with the lease, when another node has the
+	// job, or when stopping takes too long.
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // jobs in hand at most on this node
@@ -36,7 +39,7 @@ type Kind struct {
 	// could be. It is called on the dispatcher and must not block.
 	Limit func(group string) (n int, again time.Time)
 
-	Lease    time.Duration   // how long one attempt may take; 0 means 5 minutes
+	Lease    time.Duration   // how long one attempt may take, by this node's monotonic clock; 0 means 5 minutes
 	Schedule []time.Duration // waits after errors in a row; after the last the job is parked
 	Endless  bool            // it is never parked: the last wait of Schedule repeats
 }
@@ -50,11 +53,19 @@ type Runner struct {
 	grace time.Duration
 	kinds []*dispatcher
 	crons []Cron
+
+	pulse    pulse
+	stopping <-chan struct{} // closed when Run is to end
+	life     atomic.Pointer[life]
+	beats    int64 // of this node, so far; only Run's own goroutines count
+
+	mu   sync.Mutex
+	owed []Job // to be given back
 }
 
 // NewRunner returns a runner for the queue. Grace is how long work in hand may take when stopping.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
-	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace}
+	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse}
 	d.OnHint(hintTopic, func(p string) {
 		kind, lane, at, ok := parseHint(p)
 		if !ok {
@@ -93,76 +104,61 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// Run works until ctx ends. Then it claims no more, gives what is in hand its grace, and returns the leases of what is
-// not done by then.
+// Run works until ctx ends. Then it claims no more and begins nothing (see [Job.Sure]), gives what is in hand its grace,
+// and gives back what is not done by then.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { r.watch(ctx) })
+	// The heart beats until the last job is done.
+	heart, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watching, wg sync.WaitGroup
+	watching.Go(func() { r.watch(heart) })
 	for _, k := range r.kinds {
 		wg.Go(func() { k.run(ctx) })
 	}
 	wg.Wait()
+	stop()
+	watching.Wait()
 	return r.end()
 }
 
-// begin enters this node, releases what the dead hold when nobody else can, and sees to it that each cron has its job.
-func (r *Runner) begin(ctx context.Context) error {
-	err := r.d.Update(ctx, func(tx *db.Tx) error {
-		if r.d.Alone() {
-			tx.Queue(ctx, `UPDATE jobs SET run_at = $1, holder = '' WHERE holder <> ''`, tx.Now().Add(-slack).UnixMicro())
-			tx.Queue(ctx, `DELETE FROM nodes`)
-		}
-		tx.Queue(ctx, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, $2)`, r.node, tx.Now().UnixMicro())
-		r.enterCrons(ctx, tx)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("start the job runner: %w", err)
-	}
-	return nil
-}
-
-// end returns the leases of unfinished jobs and leaves.
-func (r *Runner) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	err := r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $2, holder = '' WHERE holder = $1`, r.node, tx.Now().Add(-slack).UnixMicro())
-		tx.Queue(ctx, `DELETE FROM nodes WHERE id = $1`, r.node)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("return the leases of unfinished jobs: %w", err)
-	}
-	return nil
-}
-
-// work runs one handler and sees to what it reports.
+// work runs one handler and sees to what it reports. A job that is not ended after that is given back.
 func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
-	ctx, cancel := context.WithTimeout(ctx, k.Lease-k.Lease/10)
+	ctx, cancel := context.WithTimeout(ctx, k.Lease)
 	defer cancel()
+	ctx, lose := context.WithCancelCause(ctx)
+	defer context.AfterFunc(j.life.ctx, func() { lose(context.Cause(j.life.ctx)) })()
 	err := handle(ctx, k.Handle, j)
 	switch {
 	case err == nil:
 		return
 	case errors.Is(err, ErrLost):
-		r.log.Warn("a job's lease was lost; another attempt does its work", "kind", j.Kind, "job", j.ID, "error", err)
-		return
-	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errStopping):
-		return // end returns the lease.
+		r.log.Warn("a job was lost to another node, which does its work", "kind", j.Kind, "job", j.ID, "error", err)
+	case errors.Is(err, ErrStopping), ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrStopping):
+	case errors.Is(err, ErrUnsure):
+		r.log.Warn("a job waited for the database for too long and is given back", "kind", j.Kind, "job", j.ID, "error", err)
+	default:
+		if err = r.retry(k, j, err); err == nil {
+			return
+		}
+		r.log.Error("could not record a failed job; it is given back", "kind", j.Kind, "job", j.ID, "error", err)
 	}
-	if err := r.retry(k, j, err); err != nil && !errors.Is(err, ErrLost) {
-		r.log.Error("could not record a failed job; its lease will bring it back", "kind", j.Kind, "job", j.ID, "error", err)
-	}
+	r.giveBack(ctx, j)
 }
+
+// panicked is the error of a handler that panicked. Its text, which is kept with the job, is without the stack.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 func handle(ctx context.Context, h func(context.Context, Job) error, j Job) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = &panicked{p, debug.Stack()}
 		}
 	}()
 	return h(ctx, j)
@@ -173,6 +169,9 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	failures := j.Failures + 1
+	if p, ok := errors.AsType[*panicked](cause); ok {
+		r.log.Error("a job's handler panicked", "kind", j.Kind, "panic", p.value, "stack", string(p.stack))
+	}
 	park := !k.Endless && failures > len(k.Schedule)
 	if park {
 		r.log.Error("a job failed for the last time and is parked; see `postrider jobs`", "kind", j.Kind, "job", j.ID,
@@ -193,93 +192,4 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 // Jitter spreads a wait over ±20%, so that what failed together does not come back together.
 func Jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
-}
-
-const (
-	beatEvery = 2 * time.Second
-	deadAfter = 12 * time.Second
-)
-
-// watch keeps this node's heart beating and returns the leases of nodes whose heart stands still. Times are this
-// node's own monotonic ones: clocks of different nodes are never compared.
-func (r *Runner) watch(ctx context.Context) {
-	if r.d.Alone() {
-		return
-	}
-	type seen struct {
-		beat int64
-		at   time.Time
-	}
-	known := map[string]seen{}
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		beats, err := r.beat(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				r.log.Warn("could not write this node's heartbeat", "error", err)
-			}
-			continue
-		}
-		for node, b := range beats {
-			if s, ok := known[node]; !ok || s.beat != b {
-				known[node] = seen{b, time.Now()}
-			} else if node != r.node && time.Since(s.at) > deadAfter {
-				r.bury(ctx, node)
-				delete(known, node)
-			}
-		}
-	}
-}
-
-func (r *Runner) beat(ctx context.Context) (map[string]int64, error) {
-	beats := map[string]int64{}
-	err := r.d.Update(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE nodes SET beat = beat + 1 WHERE id = $1`, r.node)
-		if err == nil && n == 0 { // taken for dead while this process was suspended
-			tx.Queue(ctx, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, $2)`, r.node, tx.Now().UnixMicro())
-		}
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, `SELECT id, beat FROM nodes`)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		clear(beats)
-		for rows.Next() {
-			var node string
-			var b int64
-			if err := rows.Scan(&node, &b); err != nil {
-				return err
-			}
-			beats[node] = b
-		}
-		return rows.Err()
-	})
-	return beats, err
-}
-
-// bury returns the leases of a dead node. Should it live after all, its fences keep it from recording anything twice.
-func (r *Runner) bury(ctx context.Context, node string) {
-	var n int64
-	err := r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		tx.Queue(ctx, `DELETE FROM nodes WHERE id = $1`, node)
-		n, err = tx.Exec(ctx, `UPDATE jobs SET run_at = $2, holder = '' WHERE holder = $1`, node, tx.Now().Add(-slack).UnixMicro())
-		return err
-	})
-	if err != nil {
-		r.log.Warn("could not take over a dead node's jobs", "node", node, "error", err)
-		return
-	}
-	r.log.Warn("a node died; its jobs are due again", "node", node, "jobs", n)
-	for _, k := range r.kinds {
-		k.rescan()
-	}
 }

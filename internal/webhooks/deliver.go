@@ -129,6 +129,9 @@ type openMessage struct {
 
 // attempt makes one try and records it. It reports whether the job goes on to its next message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage, last bool) (on bool, err error) {
+	if err := j.Sure(ctx); err != nil {
+		return false, err
+	}
 	a, err := s.post(ctx, e, m.ID, m.Payload)
 	switch {
 	case errors.Is(err, errCrowded):
@@ -141,9 +144,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	if v.state == Attempting {
 		v.wait = jobs.Jitter(v.wait)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
-	defer cancel()
-	return v.state != Attempting && !v.gone, s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
+	return v.state != Attempting && !v.gone, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
 		switch {
 		case v.state == Attempting:

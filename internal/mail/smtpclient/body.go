@@ -71,10 +71,10 @@ func hasEightBit(p []byte) bool {
 }
 
 // writeBody writes a message in the form in which DATA carries it (RFC 5321 section 4.5.2): dots at the start of
-// a line doubled, a final CRLF if there is none, and the dot that ends it. CR and LF that stand alone are replaced
-// first, because hosts differ in what they take for the end of a line, and a message could otherwise end where
-// its author says and go on as commands.
-func writeBody(w *bufio.Writer, parts [][]byte, bare bool) error {
+// a line doubled, and a final CRLF if there is none; the dot that ends it is not written. CR and LF that stand alone are
+// replaced first, because hosts differ in what they take for the end of a line, and a message could otherwise end where
+// its author says and go on as commands. Errors stay in w.
+func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}
 	}
@@ -89,8 +89,6 @@ func writeBody(w *bufio.Writer, parts [][]byte, bare bool) error {
 	if last != '\n' {
 		w.WriteString("\r\n")
 	}
-	_, err := w.WriteString(".\r\n")
-	return err
 }
 
 // stuff writes p with the dots that start a line doubled. Errors stay in w.

@@ -51,14 +51,13 @@ func split(parts ...string) [][]byte {
 	return out
 }
 
-// wire is what writeBody makes of parts.
+// wire is what writeBody makes of parts, and the dot.
 func wire(t *testing.T, parts [][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := bufio.NewWriterSize(&b, 64)
-	if err := writeBody(w, parts, inspect(parts).bare); err != nil {
-		t.Fatal(err)
-	}
+	writeBody(w, parts, inspect(parts).bare)
+	w.WriteString(".\r\n")
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}

@@ -308,6 +308,34 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// TestCommit refuses the end of a message that the host waits for.
+func TestCommit(t *testing.T) {
+	t.Parallel()
+	server := smtptest.NewServer(t, smtptest.Config{})
+	for _, size := range []int{0, 10_000, 1 << 20} {
+		c := dial(t, server.Addr, smtpclient.Options{})
+		no := errors.New("not ours")
+		env := known
+		env.Commit = func() error { return no }
+		_, err := c.Send(t.Context(), env, letter, bytes.Repeat([]byte("a line\r\n"), size/8))
+		e, ok := errors.AsType[*smtpclient.Error](err)
+		if !ok || e.Sent || e.Stage != smtpclient.StageBody || !errors.Is(err, no) || c.Usable() {
+			t.Errorf("Send: %+v, usable: %v", err, c.Usable())
+		}
+		c.Close()
+	}
+	c := dial(t, server.Addr, smtpclient.Options{})
+	env := known
+	asked := 0
+	env.Commit = func() error { asked++; return nil }
+	if _, err := c.Send(t.Context(), env, letter); err != nil || asked != 1 {
+		t.Errorf("Send: %v, asked %d times", err, asked)
+	}
+	if got := len(server.Messages()); got != 1 {
+		t.Errorf("the host has %d messages", got)
+	}
+}
+
 func TestDialFails(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -263,11 +263,14 @@ func (t *transaction) message() *Error {
 	c.log.line('C', fmt.Appendf(nil, "(message of %d bytes)", t.traits.size))
 	c.needReset = true
 	c.perWrite = c.o.Timeouts.Data
-	err := writeBody(c.w, t.parts, t.traits.bare)
-	if err == nil {
-		err = c.w.Flush()
+	writeBody(c.w, t.parts, t.traits.bare)
+	if t.env.Commit != nil {
+		if err := t.env.Commit(); err != nil {
+			return c.fail(StageBody, err)
+		}
 	}
-	if err != nil {
+	c.w.WriteString(".\r\n")
+	if err := c.w.Flush(); err != nil {
 		return t.cutShort(err)
 	}
 	c.arm(c.o.Timeouts.Final)

@@ -112,6 +112,9 @@ type Envelope struct {
 	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). Otherwise it is
 	// sent as it is, which nearly every host takes.
 	Require8Bit bool
+	// Commit, when set, is asked right before the final dot, from which on the host may have the message. With an error
+	// the conversation ends there, and the host takes nothing; the *Error of Send wraps it.
+	Commit func() error
 }
 
 // Result is what the host answered. A reply is zero when its command was never sent or never mattered.

@@ -1,0 +1,60 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+)
+
+// TestStopInAConversation stops a node while a host thinks, before and after it has the message. What was not sent to its
+// end is given back as it was, what was is waited for; either way the host gets one copy.
+func TestStopInAConversation(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"before the message", "after the message"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+				ctx, stop := context.WithCancel(t.Context())
+				answers := func(asked string) string {
+					if asked == when {
+						stop()
+					}
+					return ""
+				}
+				mx := smtptest.NewServer(t, smtptest.Config{
+					Rcpt: func(string, string) string { return answers("before the message") },
+					Data: func(smtptest.Message) string { return answers("after the message") },
+				})
+				n := one(mx.Addr)
+				h := newHouse(t, d, n.config(1), n.dns)
+				x := h.send(address(1))
+				first := jobs.NewRunner(d, h.queue, slog.New(slog.DiscardHandler), time.Minute)
+				first.Handle(h.service.Kind())
+				if err := first.Run(ctx); err != nil {
+					t.Fatal(err)
+				}
+				want := 0
+				if when == "after the message" {
+					want = 1
+				}
+				if got := len(mx.Messages()); got != want || h.jobsLeft() != 1-want || len(h.attempts(x)) != want {
+					t.Fatalf("after the stop the host has %d copies, %d jobs are left, attempts %+v", got, h.jobsLeft(), h.attempts(x))
+				}
+				if want == 0 {
+					h.run()
+				}
+				h.wait(x, events.EmailDelivered)
+				if got := len(mx.Messages()); got != 1 {
+					t.Errorf("the host got %d copies", got)
+				}
+			})
+		})
+	}
+}

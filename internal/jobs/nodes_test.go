@@ -1,0 +1,325 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// TestJudge says who is dead, to a node that looks every two seconds.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	type look struct {
+		at    int // seconds
+		beats map[string]int64
+		dead  []string
+	}
+	still := map[string]int64{"a": 7, "me": 1}
+	for _, tc := range []struct {
+		name  string
+		looks func() []look
+	}{
+		{"a heart that stands still", func() (all []look) {
+			for at := 0; at <= 20; at += 2 {
+				all = append(all, look{at, still, nil})
+			}
+			return append(all, look{22, still, []string{"a"}})
+		}},
+		{"hearts that beat", func() (all []look) {
+			for at := 0; at < 100; at += 2 {
+				all = append(all, look{at, map[string]int64{"a": int64(at), "me": int64(at)}, nil})
+			}
+			return all
+		}},
+		{"a node seen for the first time", func() []look {
+			return []look{{0, map[string]int64{"me": 1}, nil}, {2, still, nil}, {4, still, nil}}
+		}},
+		{"the database was away, so nobody could beat", func() []look {
+			return []look{{0, still, nil}, {2, still, nil}, {62, still, nil}, {64, still, nil}, {72, still, nil}, {82, still, nil},
+				{84, still, []string{"a"}}}
+		}},
+		{"nobody takes himself for dead", func() (all []look) {
+			for at := 0; at < 100; at += 2 {
+				all = append(all, look{at, map[string]int64{"me": 1}, nil})
+			}
+			return all
+		}},
+	} {
+		start := time.Now()
+		w := watcher{r: &Runner{node: "me"}, pulse: normalPulse, known: map[string]seen{}}
+		for _, l := range tc.looks() {
+			if dead := w.judge(l.beats, start.Add(time.Duration(l.at)*time.Second)); !slices.Equal(dead, l.dead) {
+				t.Errorf("%s: after %d s %q are dead, want %q", tc.name, l.at, dead, l.dead)
+			}
+		}
+	}
+}
+
+// TestSure goes through the life of a node that loses the database and is taken for dead.
+func TestSure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopping := make(chan struct{})
+		begin := func(alone bool) *life {
+			ctx, end := context.WithCancelCause(context.Background())
+			return &life{alone: alone, sure: normalPulse.sure, stopping: stopping, ctx: ctx, end: end, beatAt: time.Now(), beat: make(chan struct{})}
+		}
+		l, alone := begin(false), begin(true)
+		j := Job{life: l}
+		sure := func(what string, want error) {
+			t.Helper()
+			if err := j.Sure(t.Context()); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+		sure("after a beat", nil)
+		time.Sleep(11 * time.Second)
+		sure("11 s after a beat", nil)
+		time.Sleep(time.Second)
+		began := time.Now()
+		time.AfterFunc(5*time.Second, func() { l.lives(time.Now()) })
+		sure("12 s after a beat, with another to come", nil)
+		if waited := time.Since(began); waited != 5*time.Second {
+			t.Errorf("it waited for %v, not for the beat", waited)
+		}
+		time.Sleep(time.Minute)
+		sure("without a beat", ErrUnsure)
+		l.lives(time.Now().Add(-time.Minute))
+		time.AfterFunc(time.Second, func() { l.end(ErrLost) })
+		sure("taken for dead while it waits", ErrLost)
+		l.lives(time.Now())
+		sure("taken for dead before", ErrLost)
+
+		j = Job{life: alone}
+		sure("alone, an hour after its only beat", nil)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := (Job{life: begin(false)}).Sure(gone); err != nil {
+			t.Errorf("a job whose context ended is %v, but certainly this worker's", err)
+		}
+		close(stopping)
+		sure("when stopping", ErrStopping)
+	})
+}
+
+func testRunner(t *testing.T, d *db.DB) *Runner {
+	t.Helper()
+	r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+	r.pulse = pulse{every: 20 * time.Millisecond, sure: 20 * time.Second, dead: 200 * time.Millisecond}
+	return r
+}
+
+func start(t *testing.T, r *Runner) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	return stop
+}
+
+func insert(t *testing.T, d *db.DB, all ...New) {
+	t.Helper()
+	if err := d.Update(t.Context(), func(tx *db.Tx) error { NewQueue(d).Insert(t.Context(), tx, all...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exec(t *testing.T, d *db.DB, text string, args ...any) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), text, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeadNodesAreBuried has a node that died without a word, and one that only seems to have held its jobs for too long:
+// its clock, by which their time is over, is behind.
+func TestDeadNodesAreBuried(t *testing.T) {
+	d := dbtest.Postgres(t)
+	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
+	exec(t, d, `UPDATE jobs SET holder = payload, attempt = 1, run_at = 1`)
+	exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ('of the dead', 5, 0), ('of the living', 5, 0)`)
+	r := testRunner(t, d)
+	got := make(chan Job, 10)
+	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+		got <- j
+		return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+	}})
+	beating, enough := context.WithCancel(t.Context())
+	beaten := make(chan struct{})
+	go func() {
+		defer close(beaten)
+		for beating.Err() == nil {
+			d.Update(beating, func(tx *db.Tx) error {
+				_, err := tx.Exec(beating, `UPDATE nodes SET beat = beat + 1 WHERE id = 'of the living'`)
+				return err
+			})
+		}
+	}()
+	stop := start(t, r)
+	j := <-got
+	if j.Payload != "of the dead" || j.Attempt != 2 {
+		t.Errorf("took over %+v", j)
+	}
+	insert(t, d, New{Kind: "k", Lane: "l", Payload: "new"})
+	if j := <-got; j.Payload != "new" {
+		t.Errorf("then did %+v", j)
+	}
+	stop()
+	enough()
+	<-beaten
+	var holder string
+	if err := d.QueryRow(t.Context(), `SELECT holder FROM jobs`).Scan(&holder); err != nil || holder != "of the living" {
+		t.Errorf("the other job is held by %q, %v", holder, err)
+	}
+}
+
+// TestBuriedNodeFindsOut has others take a living node for dead.
+func TestBuriedNodeFindsOut(t *testing.T) {
+	d := dbtest.Postgres(t)
+	r := testRunner(t, d)
+	begun, lost := make(chan Job, 10), make(chan struct{})
+	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+		begun <- j
+		if j.Payload == "first" {
+			defer close(lost)
+			<-ctx.Done()
+			if err := j.Sure(context.WithoutCancel(ctx)); !errors.Is(err, ErrLost) || !errors.Is(context.Cause(ctx), ErrLost) {
+				t.Errorf("the job is lost, but it is %v, and its context ended because of %v", err, context.Cause(ctx))
+			}
+			return context.Cause(ctx)
+		}
+		if err := j.Sure(ctx); err != nil {
+			t.Errorf("a job of its next life: %v", err)
+		}
+		return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+	}})
+	insert(t, d, New{Kind: "k", Payload: "first"})
+	stop := start(t, r)
+	j := <-begun
+	exec(t, d, `WITH buried AS (DELETE FROM nodes) UPDATE jobs SET run_at = 0, holder = 'another', attempt = attempt + 1`)
+	<-lost
+	insert(t, d, New{Kind: "k", Payload: "second"})
+	<-begun
+	stop()
+	var holder string
+	var attempt int
+	if err := d.QueryRow(t.Context(), `SELECT holder, attempt FROM jobs WHERE id = $1`, j.ID).Scan(&holder, &attempt); err != nil ||
+		holder != "another" || attempt != 2 {
+		t.Errorf("the lost job is held by %q, attempt %d, %v", holder, attempt, err)
+	}
+}
+
+// TestStoppingBeginsNothing stops a node while a handler prepares, and looks that the job is given back as it was.
+func TestStoppingBeginsNothing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		r := testRunner(t, d)
+		begun, went := make(chan struct{}), make(chan struct{})
+		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+			close(begun)
+			<-went
+			err := j.Sure(ctx)
+			if !errors.Is(err, ErrStopping) {
+				t.Errorf("a job that is not begun: %v", err)
+			}
+			return err
+		}})
+		insert(t, d, New{Kind: "k"})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		<-begun
+		cancel()
+		close(went)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		var holder string
+		var tries, failures, runAt int64
+		err := d.QueryRow(t.Context(), `SELECT holder, tries, failures, run_at FROM jobs`).Scan(&holder, &tries, &failures, &runAt)
+		if err != nil || holder != "" || tries+failures != 0 || runAt > d.Now().UnixMicro() {
+			t.Errorf("the job is held by %q, with %d tries, %d failures, due at %d: %v", holder, tries, failures, runAt, err)
+		}
+	})
+}
+
+// TestUnnoticedClaims has a claim that came through although its answer was lost: the node holds a job that no worker has.
+func TestUnnoticedClaims(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		r := testRunner(t, d)
+		got := make(chan Job, 10)
+		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+			if j.Payload == "mark" {
+				// The loop is between two claims, or in one that begins with a look.
+				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`, r.node, int64(inHand))
+				r.kinds[0].doubt.Store(true)
+				insert(t, d, New{Kind: "k", Lane: "l"})
+			}
+			got <- j
+			return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+		}})
+		insert(t, d, New{Kind: "k", Lane: "l", Payload: "claimed", RunAt: d.Now().Add(time.Hour)}, New{Kind: "k", Lane: "l", Payload: "mark"})
+		stop := start(t, r)
+		defer stop()
+		for j := range got {
+			if j.Payload == "claimed" {
+				if j.Attempt != 2 {
+					t.Errorf("attempt %d", j.Attempt)
+				}
+				return
+			}
+		}
+	})
+}
+
+// TestClockSteppedBack has jobs from before the clock stepped back by ten hours. What waited goes on to wait as long as
+// it was meant to; a time that somebody chose stays.
+func TestClockSteppedBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := d.Now()
+		later := now.Add(10 * time.Hour)
+		insert(t, d, New{Kind: "other", Lane: "at once"}, New{Kind: "other", Lane: "waits"}, New{Kind: "other", Lane: "parked"},
+			New{Kind: "other", Lane: "chosen", RunAt: later.Add(time.Minute)}, New{Kind: "other", Lane: "before"})
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'at once'`, later.Add(-slack).UnixMicro(), later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(), later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2, parked = TRUE WHERE lane = 'parked'`, int64(never), later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE lane = 'before'`, now.Add(30*time.Hour).UnixMicro())
+		if err := testRunner(t, d).begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for lane, want := range map[string]time.Time{"at once": now.Add(-slack), "waits": now.Add(time.Hour), "chosen": later.Add(time.Minute),
+			"before": now.Add(30 * time.Hour)} {
+			var at int64
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = $1`, lane).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			if off := time.UnixMicro(at).Sub(want); off < 0 || off > time.Minute {
+				t.Errorf("%q is due at %v, want %v", lane, time.UnixMicro(at), want)
+			}
+		}
+		// The step is seen while a node runs, too.
+		r := testRunner(t, d)
+		w := watcher{r: r, wall: d.Now().Add(time.Hour), at: time.Now()}
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(), later.UnixMicro())
+		w.clock(t.Context())
+		var at int64
+		if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = 'waits'`).Scan(&at); err != nil || at > now.Add(2*time.Hour).UnixMicro() {
+			t.Errorf("after a step the job is due at %v, %v", time.UnixMicro(at), err)
+		}
+	})
+}

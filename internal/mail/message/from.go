@@ -194,7 +194,9 @@ func readPhrase(s string) (string, error) {
 			name.WriteByte(' ')
 		}
 		if p.encoded {
-			p.text = decodeWords(p.text)
+			if p.text = decodeWords(p.text); p.text == "" { // such as of shifts alone
+				return "", &AddressError{"The display name has encoded words that hold no text."}
+			}
 		}
 		name.WriteString(p.text)
 	}

@@ -57,7 +57,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	t := &try{job: j, d: d, o: o, started: db.Now()}
+	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
 	if s.isSandbox(d.Domain) {
 		_, err := s.record(ctx, t, simulate(o.To))
 		return err
@@ -140,7 +140,7 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8,
 		Commit: func() error { return t.job.Sure(ctx) }}
 	msg = slices.Insert(msg, 0, []byte(emails.FeedbackField+": "+emails.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
-	t.started = db.Now()
+	t.started = s.p.DB.Now()
 	if s.c.Transport == Capture {
 		if err := t.job.Sure(ctx); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 		return nil, errLate
 	}
 	if r.next == 0 {
-		t.started = db.Now()
+		t.started = s.p.DB.Now()
 		s.prefer(r.hops)
 	}
 	return s.talk(ctx, r, env, msg)

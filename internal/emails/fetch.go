@@ -187,7 +187,7 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 	wait := fetchWaits[min(j.Tries, len(fetchWaits)-1)]
 	last, again := j.Tries+1 >= fetchTries && len(fetched) == 0, s.q.Retry
 	if errors.Is(cause, netguard.ErrBusy) {
-		last, again = db.Now().Sub(j.CreatedAt) > busyMax, s.q.Wait
+		last, again = s.d.Now().Sub(j.CreatedAt) > busyMax, s.q.Wait
 	}
 	if last {
 		return s.fail(ctx, j, e, "attachment_fetch_failed")

@@ -96,7 +96,7 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	err := s.d.QueryRow(ctx, `SELECT payload_hash, response, created_at FROM idempotency_keys
 		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, key.Scope, key.Key).Scan(&hash, &response, &created)
 	switch {
-	case errors.Is(err, db.ErrNoRows) || err == nil && db.Now().Sub(db.Time(created)) > keyLifetime:
+	case errors.Is(err, db.ErrNoRows) || err == nil && s.d.Now().Sub(db.Time(created)) > keyLifetime:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look up idempotency key: %w", err)

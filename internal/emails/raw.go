@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -171,7 +170,7 @@ func (d *draft) keepHeaders() {
 
 // keepRaw puts the message where it survives a crash, with what it lacked, and returns its attachments.
 func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
-	at := db.Now()
+	at := s.d.Now()
 	added := fmt.Sprintf("Received: %s id %s;\r\n %s\r\n", d.raw.Trace, d.id, at.UTC().Format(time.RFC1123Z))
 	if !d.raw.HasDate {
 		added += "Date: " + at.UTC().Format(time.RFC1123Z) + "\r\n"

@@ -48,7 +48,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	if e.LastEvent == Scheduled && e.ScheduledAt.After(db.Now()) {
+	if e.LastEvent == Scheduled && e.ScheduledAt.After(s.d.Now()) {
 		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Retry(ctx, tx, j, e.ScheduledAt, "it was rescheduled") })
 	}
 	reason, err := s.refused(ctx, &e, team)

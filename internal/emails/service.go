@@ -74,7 +74,7 @@ func New(c Config, p Parts) *Service {
 // Send accepts one email and returns its id.
 func (s *Service) Send(ctx context.Context, p teams.Principal, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, p, key, func(a *answer) error {
-		d, err := s.check(in, db.Now(), false)
+		d, err := s.check(in, s.d.Now(), false)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, p
 	r, err := s.once(ctx, p, key, func(a *answer) error {
 		var drafts []*draft
 		for i, one := range in {
-			d, err := s.check(one, db.Now(), true)
+			d, err := s.check(one, s.d.Now(), true)
 			if err == nil {
 				_, err = s.sender(ctx, p, d)
 			}
@@ -332,7 +332,7 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 	if when == "" {
 		return fault.MissingField("scheduled_at")
 	}
-	at, err := scheduledAt(when, db.Now())
+	at, err := scheduledAt(when, s.d.Now())
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
 )
 
 const (
@@ -39,7 +38,7 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 
 // sweep removes what is not known below a prefix.
 func (s *Service) sweep(ctx context.Context, prefix string, isKnown func(name string) (bool, error)) error {
-	now := db.Now()
+	now := s.d.Now()
 	return s.blobs.List(ctx, prefix, func(f blob.Info) error {
 		if age := now.Sub(f.Modified); age < strayAfter || age > strayUntil {
 			return nil

@@ -218,12 +218,15 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// limit says how many jobs of a group may be in hand, and when to ask again if that is for a time.
+// limit says how many jobs of a group may be in hand, and when to ask again, by the database's clock, if that is for a
+// time.
 func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	if k.Limit == nil {
 		return k.PerLane, again
 	}
-	n, again = k.Limit(group)
+	if n, again = k.Limit(group); !again.IsZero() {
+		again = k.r.d.Now().Add(time.Until(again))
+	}
 	return min(k.PerLane, n), again
 }
 

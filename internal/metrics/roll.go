@@ -26,7 +26,7 @@ func (s *Service) Roll(ctx context.Context) error {
 		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {
 			return errors.Join(failed, err)
 		}
-		if err := s.rollTeam(ctx, team, time.Now()); err != nil {
+		if err := s.rollTeam(ctx, team, s.d.Now()); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("count the events of team %s: %w", team, err))
 		}
 		if ctx.Err() != nil {

@@ -210,7 +210,7 @@ func (s *Service) verify(purpose, token string, n int) ([]string, error) {
 
 // Sweep removes blobs of messages that were not taken in the end, after a day. It is run now and then.
 func (s *Service) Sweep(ctx context.Context) error {
-	old := time.Now().Add(-24 * time.Hour)
+	old := s.p.DB.Now().Add(-24 * time.Hour)
 	return s.p.Blobs.List(ctx, "received/", func(b blob.Info) error {
 		if b.Modified.After(old) {
 			return nil

@@ -73,12 +73,12 @@ func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again
 	for _, f := range append([]Eraser{s.eraseKeys}, all...) {
 		if err := f(limited, teamID); err != nil {
 			if limited.Err() != nil && ctx.Err() == nil {
-				return db.Now(), nil
+				return s.d.Now(), nil
 			}
 			return time.Time{}, err
 		}
 	}
-	if settled := at.Add(settleTime); settled.After(db.Now()) {
+	if settled := at.Add(settleTime); settled.After(s.d.Now()) {
 		return settled, nil
 	}
 	return time.Time{}, nil

@@ -170,7 +170,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 // post makes the request. What comes of it is an answer; an error says that no request was made ([errCrowded]), or
 // that the node is stopping, so that nothing is known.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
-	a.at = db.Now()
+	a.at = s.p.DB.Now()
 	keys := make([][]byte, 1, 2)
 	if keys[0], err = s.open(e, e.sealed); err != nil {
 		return a, err

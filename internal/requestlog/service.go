@@ -58,7 +58,7 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 // queue. Bodies are redacted at once rather than copied: of most of them little is left.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{ID: id.New(), TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
-		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: s.d.Now()}
+		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: db.Now()}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {
 		longest = briefMax
@@ -203,7 +203,7 @@ func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error
 
 // Sweep deletes entries that are older than the retention, in batches.
 func (s *Service) Sweep(ctx context.Context) error {
-	before := firstID(s.d.Now().Add(-s.retention))
+	before := firstID(db.Now().Add(-s.retention))
 	for team := ""; ; {
 		var err error
 		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {

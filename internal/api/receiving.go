@@ -46,7 +46,7 @@ type receivedWire struct {
 	HTMLFormat     string             `json:"html_format" enum:"data_uri,cid"`
 	Headers        map[string]string  `json:"headers" doc:"By name in lower case; fields that stand more than once are joined by line feeds."`
 	Raw            rawLink            `json:"raw" doc:"The whole message as it came in."`
-	Authentication *authenticationOut `json:"authentication" doc:"What SPF, DKIM, DMARC and ARC say of where it came from; null when that was not looked at."`
+	Authentication *authenticationOut `json:"authentication" doc:"What SPF, DKIM and DMARC say of where it came from; null when that was not looked at. ARC is not evaluated."`
 	Spam           *spamOut           `json:"spam" doc:"What the content filter found; null without one."`
 }
 

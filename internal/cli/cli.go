@@ -13,14 +13,21 @@ import (
 	"io"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	_ "time/tzdata" // zones must be known wherever the binary runs
 )
 
-// Version is set when a release is built.
-var Version = "dev"
+// Version is the release that this program was built as: the tag of the source that it was built from, or a version
+// that names the commit; "dev" where the build knows neither, as with `go run`.
+var Version = buildVersion(debug.ReadBuildInfo())
+
+func buildVersion(info *debug.BuildInfo, ok bool) string {
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "dev"
+	}
+	return info.Main.Version
+}
 
 // command is one of the program's commands.
 type command struct {
@@ -88,14 +95,6 @@ func usage(w io.Writer) {
 }
 
 func version(_ context.Context, e *env, _ []string) error {
-	v := Version
-	if info, ok := debug.ReadBuildInfo(); ok && v == "dev" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v += " " + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	_, err := fmt.Fprintln(e.out, strings.TrimSpace("postrider "+v))
+	_, err := fmt.Fprintln(e.out, "postrider", Version)
 	return err
 }

@@ -60,6 +60,7 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	v := verbs[i]
 	flags := flag.NewFlagSet(command+" "+v.name, flag.ContinueOnError)
 	run := v.define(flags)
+	flags.Usage = verbUsage(flags, usage)
 	c, words, err := e.loadWords(flags, args[1:], v.words)
 	if errors.Is(err, errWords) {
 		return fmt.Errorf("%w; %s", err, usage)
@@ -73,6 +74,19 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	}
 	defer n.close()
 	return run(ctx, e, n, words)
+}
+
+// verbUsage prints how the verbs are used, and the flags that this one has of its own, which are those of the set now:
+// the settings that join them would bury them.
+func verbUsage(flags *flag.FlagSet, usage string) func() {
+	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
+	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
+	return func() {
+		own.SetOutput(flags.Output())
+		fmt.Fprintf(own.Output(), "%s\n\nFlags of %s:\n", usage, flags.Name())
+		own.PrintDefaults()
+		fmt.Fprint(own.Output(), "Every setting is a flag too, such as --config, --data-dir and --database-url: docs/configuration.md lists them.\n")
+	}
 }
 
 var errWords = errors.New("wrong number of words")

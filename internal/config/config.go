@@ -33,24 +33,24 @@ type Config struct {
 	HTTPListen       string `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
 	PublicURL        string `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen."`
 	Hostname         string `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
-	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make. 0: no limit."`
+	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make to this node. 0: no limit."`
 	RequireUserAgent bool   `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
 	LegacyAliases    bool   `toml:"legacy_aliases" default:"true" doc:"Serve the older names of operations too (/audiences and the like)."`
 	AttachmentMax    Size   `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
 
-	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept and shown, never sent)."`
+	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept in the blobs, never sent; the command dev shows it)."`
 	RelayAddr       string          `toml:"relay_addr" doc:"host:port of the relay."`
 	RelayUsername   string          `toml:"relay_username" doc:"User name at the relay. Empty: no authentication."`
 	RelayPassword   Secret          `toml:"relay_password" doc:"Password at the relay."`
 	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS when offered; with relay_username as required, unless the relay is on this machine), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none."`
 	SMTPPort        int             `toml:"smtp_port" default:"25" doc:"Port that direct transport dials. Anything but 25 is for tests."`
-	DNSServers      []string        `toml:"dns_servers" doc:"Resolvers to ask, as address or address:port. DANE needs one that validates DNSSEC. Empty: those of the system."`
+	DNSServers      []string        `toml:"dns_servers" doc:"Resolvers to ask, as address or address:port. Empty: those of the system."`
 	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Deliveries at the same time. 0: four per CPU, at least 16."`
 	Signers         int             `toml:"signers" default:"0" doc:"DKIM signatures at the same time. 0: one per CPU."`
 	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between attempts to deliver, each varied a little. After the last one the email bounces."`
-	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections to one destination at the same time."`
-	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination. 0: no limit."`
-	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections to all destinations at the same time."`
+	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections of this node to one destination at the same time."`
+	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second from this node to one destination. 0: no limit."`
+	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections of this node to all destinations at the same time."`
 
 	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each varied a little. After the last one it has failed, and can be replayed."`
 	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"Time of nothing but failures after which a webhook endpoint is disabled."`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"time"
@@ -66,6 +67,8 @@ func kind(v reflect.Value) string {
 		return "size"
 	case []string:
 		return "list"
+	case slog.Level:
+		return "text"
 	}
 	switch v.Kind() {
 	case reflect.Int:

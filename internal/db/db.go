@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -348,7 +349,7 @@ func Values(args []any, texts []string) (string, []any) {
 func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in an update: %v", p)
+			err = fmt.Errorf("panic in an update: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return fn(t)

@@ -1,0 +1,233 @@
+package pgproxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+)
+
+// Codes that a client may begin with instead of a version of the protocol (section 55.7, SSLRequest and the like).
+const (
+	cancelRequest = 80877102
+	sslRequest    = 80877103
+	gssRequest    = 80877104
+)
+
+// frameMax is how long a frame may be, in octets: more is a stream that is not understood.
+const frameMax = 1 << 30
+
+// conn is a connection of a client, with its own to the server.
+type conn struct {
+	p       *Proxy
+	client  net.Conn
+	commits map[string]bool // names of prepared statements that are COMMIT
+
+	mu     sync.Mutex
+	server net.Conn // nil before the server is reached
+	closed bool
+	losing bool // the answer of a COMMIT: nothing more goes to the client
+}
+
+// close ends both sides.
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.client.Close()
+	if c.server != nil {
+		c.server.Close()
+	}
+}
+
+func (c *conn) serve() {
+	defer func() {
+		c.close()
+		c.p.mu.Lock()
+		delete(c.p.conns, c)
+		c.p.mu.Unlock()
+	}()
+	start, err := c.begin()
+	if err != nil || !c.dial() {
+		return
+	}
+	if _, err := c.server.Write(start); err != nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.answers()
+	}()
+	c.requests()
+	if !c.isLosing() {
+		c.close()
+	}
+	<-done
+}
+
+// begin reads what a client begins with, and returns what the server is to see of it.
+func (c *conn) begin() ([]byte, error) {
+	for {
+		head := make([]byte, 8)
+		if _, err := io.ReadFull(c.client, head); err != nil {
+			return nil, err
+		}
+		c.p.wait()
+		n, code := binary.BigEndian.Uint32(head), binary.BigEndian.Uint32(head[4:])
+		if code == sslRequest || code == gssRequest {
+			if _, err := c.client.Write([]byte{'N'}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if n < 8 || n > frameMax {
+			return nil, fmt.Errorf("a start of %d octets", n)
+		}
+		start := append(head, make([]byte, n-8)...)
+		if _, err := io.ReadFull(c.client, start[8:]); err != nil {
+			return nil, err
+		}
+		if code == cancelRequest && c.p.loses() {
+			return nil, errors.New("a request to cancel what the network has lost")
+		}
+		c.p.mu.Lock()
+		turned := c.p.turned
+		c.p.mu.Unlock()
+		if turned != "" && code != cancelRequest {
+			_, err := c.client.Write(fatal(turned))
+			if err == nil {
+				err = fmt.Errorf("turned away with %s", turned)
+			}
+			return nil, err
+		}
+		return start, nil
+	}
+}
+
+// fatal is the error by which a server ends a connection (section 55.8).
+func fatal(sqlstate string) []byte {
+	text := "SFATAL\x00VFATAL\x00C" + sqlstate + "\x00Mturned away by the proxy\x00\x00"
+	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)
+}
+
+// dial reaches the server, unless the connection was ended meanwhile.
+func (c *conn) dial() bool {
+	server, err := net.Dial("tcp", c.p.server)
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		server.Close()
+		return false
+	}
+	c.server = server
+	return true
+}
+
+// read reads one frame: its kind, its length and its content.
+func read(r io.Reader) ([]byte, error) {
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n < 4 || n > frameMax {
+		return nil, fmt.Errorf("a frame of %d octets", n)
+	}
+	frame := append(head, make([]byte, n-4)...)
+	_, err := io.ReadFull(r, frame[5:])
+	return frame, err
+}
+
+// requests passes on what the client says, until either side ends or a COMMIT is lost.
+func (c *conn) requests() {
+	for {
+		frame, err := read(c.client)
+		if err != nil {
+			return
+		}
+		c.p.wait()
+		if c.isCommit(frame) {
+			switch c.p.commit() {
+			case dropCommit:
+				return
+			case loseAnswer:
+				c.mu.Lock()
+				c.losing = true
+				c.mu.Unlock()
+			}
+		}
+		if _, err := c.server.Write(frame); err != nil {
+			c.close()
+			return
+		}
+		// The server answers once it has seen the end of the request: a Sync, or the simple query itself.
+		if c.isLosing() && (frame[0] == 'S' || frame[0] == 'Q') {
+			c.client.Close()
+			return
+		}
+	}
+}
+
+// isCommit reports whether a frame asks for a COMMIT, and notes which prepared statements do.
+func (c *conn) isCommit(frame []byte) bool {
+	switch kind, content := frame[0], frame[5:]; kind {
+	case 'Q':
+		return commits(content)
+	case 'P':
+		name, rest, _ := bytes.Cut(content, []byte{0})
+		c.commits[string(name)] = commits(rest)
+	case 'B':
+		_, rest, _ := bytes.Cut(content, []byte{0})
+		name, _, _ := bytes.Cut(rest, []byte{0})
+		return c.commits[string(name)]
+	}
+	return false
+}
+
+// commits reports whether a statement, which ends with NUL, is COMMIT.
+func commits(text []byte) bool {
+	text, _, _ = bytes.Cut(text, []byte{0})
+	return strings.EqualFold(strings.Trim(string(text), " \t\r\n;"), "COMMIT")
+}
+
+// answers passes on what the server says.
+func (c *conn) answers() {
+	defer c.close()
+	for {
+		frame, err := read(c.server)
+		if err != nil {
+			return
+		}
+		c.p.wait()
+		if c.isLosing() {
+			if frame[0] != 'Z' {
+				continue
+			}
+			c.p.mu.Lock() // ReadyForQuery: the server is through
+			c.p.lost++
+			c.p.mu.Unlock()
+			return
+		}
+		if (frame[0] == 'D' || frame[0] == 'C') && c.p.tears() {
+			c.client.Write(frame[:len(frame)/2])
+			return
+		}
+		if _, err := c.client.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+func (c *conn) isLosing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.losing
+}

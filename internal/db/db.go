@@ -19,9 +19,14 @@
 //
 // # When it fails
 //
-// A full disk, a lost connection or a failed commit comes back as a fault of kind Unavailable. After a lost PostgreSQL
-// connection during the commit the outcome is unknown: the caller's retry must be safe, which is what idempotency keys
-// and job fences are for. A statement that fails ends its Update; no statement may follow it.
+// A full disk, a lost connection, a server that is silent or a failed commit comes back as a fault of kind Unavailable that
+// is [ErrUnavailable], of reads and writes alike. No wait for PostgreSQL is longer than Options.Patience. A statement that
+// fails ends its Update; no statement may follow it.
+//
+// When a connection to PostgreSQL is lost after COMMIT was sent and before its answer, the outcome is looked up on a new
+// connection, by the row that [Tx.Proof] names: Update returns nil when it was committed, and runs again only when it is
+// certain that it was not. Where neither can be shown, the error is [ErrUnknown], and the update is never run again. The
+// caller's retry must then be safe, which is what idempotency keys and job fences are for.
 //
 // The package knows nothing of email.
 package db
@@ -36,8 +41,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/postrider/postrider/internal/fault"
 )
 
 // ErrNoRows is what Row.Scan returns when the query found nothing.
@@ -107,6 +110,7 @@ type Tx struct {
 	now   time.Time
 	lock  string
 	after []func()
+	proof *proof
 }
 
 // Exec runs a statement and returns how many rows it changed.
@@ -147,9 +151,25 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 // AfterCommit runs f once the transaction is on disk. It is for hints, such as waking a worker: a crash loses it.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
+// proof is a query that finds a row when a transaction was committed.
+type proof struct {
+	sql  string
+	args []any
+}
+
+// Proof says how to find out whether the transaction was committed, should the answer to its COMMIT be lost: by a query
+// that finds a row then and never otherwise. The row must be one that this transaction inserts, under an id that was made
+// for it, and that nothing deletes within a minute. One proof is enough for a transaction; the first counts.
+func (t *Tx) Proof(sql string, args ...any) {
+	if t.proof == nil {
+		t.proof = &proof{sql, args}
+	}
+}
+
 // engine is what the two databases do differently.
 type engine interface {
 	querier
+	ready(ctx context.Context) error
 	update(ctx context.Context, fn func(*Tx) error) error
 	updateApart(ctx context.Context, fn func(*Tx) error) error
 	now() time.Time
@@ -169,14 +189,16 @@ type DB struct {
 	log    *slog.Logger
 	hints  hints
 	beside bool
+	wait   time.Duration // the longest for the database
 
 	together [companies]together
 }
 
 // Options say how to open a database.
 type Options struct {
-	URL      string // postgres://... or the path of an SQLite file
-	MaxConns int    // connections to PostgreSQL, or readers of SQLite; 0 means a default
+	URL      string        // postgres://... or the path of an SQLite file
+	MaxConns int           // connections to PostgreSQL, or readers of SQLite; 0 means a default
+	Patience time.Duration // the longest wait for a connection to PostgreSQL and for each answer; 0 is 20 seconds
 	Log      *slog.Logger
 	Trace    func(Statement) // told of each statement; for tests, nil otherwise
 
@@ -188,6 +210,9 @@ type Options struct {
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Patience <= 0 {
+		o.Patience = patience
 	}
 	var e engine
 	var err error
@@ -202,7 +227,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil {
 		e = traced{e, o.Trace}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience}
 	d.hints.init()
 	return d, nil
 }
@@ -229,7 +254,11 @@ func (d *DB) Close() {
 	d.e.close()
 }
 
-// Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed.
+// Ready reports whether the database answers and takes writes: a standby of PostgreSQL does not.
+func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
+
+// Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed, unless the error is
+// [ErrUnknown].
 func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, fn)
 }
@@ -241,7 +270,8 @@ func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // Repeat runs step in one transaction after the other until one changes nothing: for work on many rows, of which each
-// transaction takes a bounded part. step returns how many rows it changed.
+// transaction takes a bounded part. step returns how many rows it changed. An error ends it, and it may be begun again:
+// what a step did it does not find any more.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {
@@ -289,12 +319,6 @@ func (d *DB) UniqueViolation(err error) (index string, ok bool) {
 func (d *DB) Violates(err error, index string) bool {
 	name, ok := d.UniqueViolation(err)
 	return ok && name == index
-}
-
-// unavailable wraps a failure of the database that is nobody's fault but ours and may pass.
-func unavailable(what string, err error) error {
-	return fault.New(fault.Unavailable, "", "The service cannot store data at present. Try again in a moment.").
-		Because(fmt.Errorf("%s: %w", what, err))
 }
 
 // Micros is a time as it is stored: microseconds since 1970 UTC, or 0 for the zero time.

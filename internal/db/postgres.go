@@ -4,23 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postrider/postrider/internal/fault"
 )
 
 const (
-	pgConflictTries = 8      // of a transaction that PostgreSQL ended for a conflict with another
-	migrationLock   = 794613 // the advisory lock under which one node migrates
+	patience       = 20 * time.Second // for a connection, and for each answer
+	connectTime    = 10 * time.Second // for a new connection, unless the URL says otherwise
+	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for another node's
+	pgEndTime      = 5 * time.Second  // for the end of a transaction or a connection that is given up
+	pgProveTime    = 10 * time.Second // to find out whether a transaction was committed
+	migrationLock  = 794613           // the advisory lock under which one node migrates
+	readOnly       = "25006"          // SQLSTATE of a write on a standby, or after a failover on what was the primary
+	divisionByZero = "22012"
 )
 
 type postgresDB struct {
-	pool  *pgxpool.Pool
-	apart *pgxpool.Pool // one connection that work never holds up
-	clock clock
+	pool     *pgxpool.Pool
+	apart    *pgxpool.Pool // one connection that work never holds up
+	clock    clock
+	config   *pgx.ConnConfig // for connections beside the pool
+	patience time.Duration
 }
 
 func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
@@ -33,6 +42,11 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 	} else if c.MaxConns < 16 {
 		c.MaxConns = 16
 	}
+	if c.ConnConfig.ConnectTimeout == 0 {
+		c.ConnConfig.ConnectTimeout = min(connectTime, o.Patience)
+	}
+	c.PingTimeout = min(connectTime, o.Patience)
+	c.AfterConnect = identify
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
@@ -44,7 +58,7 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	p := &postgresDB{pool: pool, apart: apart}
+	p := &postgresDB{pool: pool, apart: apart, config: c.ConnConfig, patience: o.Patience}
 	if err := p.readClock(ctx); err != nil {
 		p.close()
 		return nil, fmt.Errorf("reach the database that database_url names: %w", err)
@@ -59,220 +73,158 @@ func (p *postgresDB) close() {
 	p.pool.Close()
 }
 
-func (p *postgresDB) query(ctx context.Context, text string, args []any) (Rows, error) {
-	return p.pool.Query(ctx, text, args...)
-}
-
-func (p *postgresDB) queryRow(ctx context.Context, text string, args []any) Row {
-	return p.pool.QueryRow(ctx, text, args...)
-}
-
-func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
-	return p.updateOn(ctx, p.pool, fn)
-}
-
-func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
-	return p.updateOn(ctx, p.apart, fn)
-}
-
-// updateOn runs fn until PostgreSQL accepts it: a deadlock or a serialisation failure is nobody's fault.
-func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
-	for try := 1; ; try++ {
-		after, err := p.updateOnce(ctx, pool, fn)
-		if err == nil {
-			for _, f := range after {
-				f()
-			}
-			return nil
-		}
-		if !isConflict(err) || try == pgConflictTries {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Duration(rand.IntN(try*5)+1) * time.Millisecond):
-		}
-	}
-}
-
-func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) ([]func(), error) {
-	c, err := pool.Acquire(ctx)
+// acquire takes a connection of a pool, whose answers must come within the patience from now on.
+func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	c, err := pool.Acquire(limited)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, unavailable("connect", err)
+		return nil, unavailable("connect to the database", err)
 	}
-	defer c.Release()
-	w := &pgTx{c: c.Conn(), batch: &pgx.Batch{}}
-	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now(), lock: " FOR UPDATE SKIP LOCKED"}
-	// The caller's going away must not leave a commit in doubt that the database could have finished.
-	if err := recovered(fn, t); err != nil {
-		w.rollback(ctx)
-		return nil, pgError(ctx, "update", err)
-	}
-	if err := w.commit(context.WithoutCancel(ctx)); err != nil {
-		w.rollback(ctx)
-		return nil, pgError(ctx, "commit", err)
-	}
-	return t.after, nil
+	limit(c.Conn(), p.patience)
+	return c, nil
 }
 
-// pgError keeps what PostgreSQL says of a statement, and what the function itself said, and calls the rest a failure.
-func pgError(ctx context.Context, what string, err error) error {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return unavailable(what, err)
+// release gives a connection back, if there is one.
+func (p *postgresDB) release(c *pgxpool.Conn) {
+	if c == nil {
+		return
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch e.Code[:2] {
-		case "53", "57", "58": // out of resources (a full disk), shut down by an operator, input or output error
-			return unavailable(what, err)
-		}
-		return err
-	}
-	if pgconn.SafeToRetry(err) && ctx.Err() == nil {
-		return unavailable(what, err)
-	}
-	return err
+	limit(c.Conn(), 0)
+	c.Release()
 }
 
-func isConflict(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.Code == "40001" || e.Code == "40P01")
+// limit has the connection fail when its answers do not come in time; 0 is no limit. It is set on the socket, since a
+// context with a deadline for each statement costs more. A connection that is closed already needs none.
+func limit(c *pgx.Conn, d time.Duration) {
+	var until time.Time
+	if d > 0 {
+		until = time.Now().Add(d)
+	}
+	c.PgConn().Conn().SetDeadline(until)
 }
 
-// pgTx is a transaction whose statements wait in a batch until an answer is needed: an Update that only queues costs
-// one round trip, its BEGIN and COMMIT included.
-type pgTx struct {
-	c     *pgx.Conn
-	batch *pgx.Batch
-	fence map[int]error // of the batch: what is missing where a statement changes no row
-	begun bool
-	err   error
-}
-
-func (t *pgTx) queue(_ context.Context, text string, args []any) {
-	if !t.begun {
-		t.begun = true
-		t.batch.Queue("BEGIN")
-	}
-	t.batch.Queue(text, args...)
-}
-
-// queueOne has the server itself fail the transaction when no row changes: its COMMIT may be on the way already.
-func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
-	t.queue(ctx, `WITH changed AS (`+text+` RETURNING 1) SELECT 1 / COUNT(*) FROM changed`, args)
-	if t.fence == nil {
-		t.fence = map[int]error{}
-	}
-	t.fence[t.batch.Len()-1] = missing
-}
-
-const divisionByZero = "22012"
-
-// failed is the error of a statement of the batch that had these fences.
-func failed(err error, missing error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
-		return missing
-	}
-	return err
-}
-
-// send sends all that waits and reads every answer but the last, which is the caller's.
-func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResults, error) {
-	if t.err != nil {
-		return nil, t.err
-	}
-	t.queue(ctx, text, args)
-	b, fence := t.batch, t.fence
-	t.batch, t.fence = &pgx.Batch{}, nil
-	br := t.c.SendBatch(ctx, b)
-	for i := range b.Len() - 1 {
-		if _, err := br.Exec(); err != nil {
-			br.Close()
-			t.err = failed(err, fence[i])
-			return nil, t.err
-		}
-	}
-	return br, nil
-}
-
-func (t *pgTx) exec(ctx context.Context, text string, args []any) (int64, error) {
-	br, err := t.send(ctx, text, args)
-	if err != nil {
-		return 0, err
-	}
-	tag, err := br.Exec()
-	if cerr := br.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		t.err = err
-	}
-	return tag.RowsAffected(), err
-}
-
-func (t *pgTx) query(ctx context.Context, text string, args []any) (Rows, error) {
-	br, err := t.send(ctx, text, args)
+func (p *postgresDB) query(ctx context.Context, text string, args []any) (Rows, error) {
+	c, err := p.acquire(ctx, p.pool)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := br.Query()
+	rows, err := c.Query(ctx, text, args...)
 	if err != nil {
-		br.Close()
-		t.err = err
+		err = pgError(ctx, c.Conn(), "query", err)
+		p.release(c)
 		return nil, err
 	}
-	return &batchRows{rows, br}, nil
+	return &pgRows{Rows: rows, ctx: ctx, p: p, c: c}, nil
 }
 
-func (t *pgTx) queryRow(ctx context.Context, text string, args []any) Row {
-	rows, err := t.query(ctx, text, args)
+func (p *postgresDB) queryRow(ctx context.Context, text string, args []any) Row {
+	rows, err := p.query(ctx, text, args)
 	if err != nil {
 		return failedRow{err}
 	}
 	return oneRow{rows}
 }
 
-func (t *pgTx) commit(ctx context.Context) error {
-	if !t.begun {
+// pgRows gives its connection back with its last row.
+type pgRows struct {
+	pgx.Rows
+	ctx context.Context
+	p   *postgresDB
+	c   *pgxpool.Conn // nil once it is given back
+	err error
+}
+
+func (r *pgRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *pgRows) Close() {
+	if r.c == nil {
+		return
+	}
+	r.Rows.Close()
+	r.err = pgError(r.ctx, r.c.Conn(), "read rows", r.Rows.Err())
+	r.p.release(r.c)
+	r.c = nil
+}
+
+func (r *pgRows) Err() error {
+	if r.c != nil {
+		return pgError(r.ctx, r.c.Conn(), "read rows", r.Rows.Err())
+	}
+	return r.err
+}
+
+// pgError keeps what PostgreSQL says of a statement, and what the function of an update itself said, and calls the rest a
+// failure that may pass.
+func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
+	if err == nil {
 		return nil
 	}
-	br, err := t.send(ctx, "COMMIT", nil)
-	if err != nil {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	tag, err := br.Exec()
-	if cerr := br.Close(); err == nil {
-		err = cerr
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if e.Code == readOnly {
+			// Where the URL names several hosts, a new connection may find the primary.
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgEndTime)
+			defer cancel()
+			c.Close(closing)
+		}
+		if passes(e.Code) {
+			return unavailable(what, err)
+		}
+		return err
 	}
-	if err == nil && tag.String() != "COMMIT" {
-		err = fmt.Errorf("the database answered %q to COMMIT", tag.String())
+	if gone := ctx.Err(); gone != nil {
+		if !errors.Is(err, gone) {
+			err = fmt.Errorf("%w: %w", gone, err)
+		}
+		return err
+	}
+	if c.IsClosed() || pgconn.SafeToRetry(err) {
+		return unavailable(what, err)
 	}
 	return err
 }
 
-func (t *pgTx) rollback(ctx context.Context) {
-	if t.c.IsClosed() || t.c.PgConn().TxStatus() == 'I' {
-		return
+// passes reports whether an error with that SQLSTATE is of the server's state, rather than of what was asked.
+func passes(code string) bool {
+	switch code[:min(2, len(code))] {
+	case "08", // the connection, as a pooler between says
+		"53", // out of resources: connections, memory, the disk
+		"57", // ended by an operator or a time limit; starting, stopping
+		"58": // input or output error
+		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if _, err := t.c.Exec(ctx, "ROLLBACK"); err != nil {
-		t.c.Close(ctx) // a connection of unknown state must not go back to the pool
-	}
+	// 55P03: a lock that the server's lock_timeout did not wait for.
+	return code == readOnly || code == "55P03" || isConflictCode(code)
 }
 
-// batchRows closes the batch with its rows.
-type batchRows struct {
-	pgx.Rows
-	br pgx.BatchResults
+func isConflict(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && isConflictCode(e.Code)
 }
 
-func (r *batchRows) Close() {
-	r.Rows.Close()
-	r.br.Close()
+// isConflictCode tells of a deadlock or a failure to serialize.
+func isConflictCode(code string) bool { return code == "40001" || code == "40P01" }
+
+// ready asks for a server that takes writes.
+func (p *postgresDB) ready(ctx context.Context) error {
+	var no bool
+	err := p.queryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::BOOLEAN`, nil).Scan(&no)
+	if err == nil && no {
+		err = unavailable("ask whether the database takes writes", errors.New("it is read-only"))
+	}
+	return err
 }
 
 type oneRow struct{ rows Rows }
@@ -302,7 +254,8 @@ func (p *postgresDB) unique(err error) (string, bool) {
 
 // migrate gives run a transaction under the migration lock, which waits for another node that migrates.
 func (p *postgresDB) migrate(ctx context.Context, run func(writer) error) error {
-	return p.update(ctx, func(t *Tx) error {
+	patient := &postgresDB{pool: p.pool, config: p.config, patience: migrationTime}
+	return patient.update(ctx, func(t *Tx) error {
 		if _, err := t.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err
 		}
@@ -311,12 +264,17 @@ func (p *postgresDB) migrate(ctx context.Context, run func(writer) error) error 
 }
 
 func (p *postgresDB) notify(ctx context.Context, topic, payload string) error {
-	_, err := p.pool.Exec(ctx, "SELECT pg_notify($1, $2)", "postrider_"+topic, payload)
-	return err
+	c, err := p.acquire(ctx, p.pool)
+	if err != nil {
+		return err
+	}
+	defer p.release(c)
+	_, err = c.Exec(ctx, "SELECT pg_notify($1, $2)", "postrider_"+topic, payload)
+	return pgError(ctx, c.Conn(), "notify", err)
 }
 
 func (p *postgresDB) listen(ctx context.Context, topics []string, got func(topic, payload string)) error {
-	c, err := pgx.ConnectConfig(ctx, p.pool.Config().ConnConfig)
+	c, err := pgx.ConnectConfig(ctx, p.config)
 	if err != nil {
 		return err
 	}

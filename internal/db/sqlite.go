@@ -126,6 +126,12 @@ func prepareFile(path string) error {
 
 func (s *sqliteDB) name() string { return "sqlite" }
 
+// ready asks for an answer of the readers. Whether the writer can write shows when it does.
+func (s *sqliteDB) ready(ctx context.Context) error {
+	var one int
+	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
+}
+
 func (s *sqliteDB) close() {
 	s.once.Do(func() {
 		close(s.closed)

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,8 +19,9 @@ const (
 
 // UpdateTogether is Update for the many small updates that follow from work in hand, such as outcomes. On PostgreSQL those that come at
 // the same time share a transaction, and with it the wait for the disk; SQLite shares commits in any case. There is no timer: what
-// came while the last commit ran goes into the next. fn may run twice, because one that fails must not take others with it. Its
-// statements run until the transaction ends, whatever becomes of ctx.
+// came while the last commit ran goes into the next. fn may run twice, because one that fails must not take others with it; but
+// when the database itself failed, all of them have that error, and when it is [ErrUnknown] none is run again. Its statements run
+// until the transaction ends, whatever becomes of ctx. It waits for its turn as long as for the database.
 func (d *DB) UpdateTogether(ctx context.Context, c Company, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
@@ -62,7 +65,28 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	if lead {
 		go g.lead(context.WithoutCancel(ctx), d)
 	}
+	turn := time.NewTimer(d.wait)
+	defer turn.Stop()
+	select {
+	case err := <-p.done:
+		return err
+	case <-turn.C:
+	}
+	if g.leave(p) {
+		return unavailable("wait for a transaction", errors.New("those before took too long"))
+	}
 	return <-p.done
+}
+
+// leave takes an update out of those that wait. It reports false for one whose transaction has begun.
+func (g *together) leave(p *shared) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting, p)
+	if i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 // lead commits what waits until nothing does. Whoever waits for it outlives it.
@@ -95,10 +119,13 @@ func commitShared(ctx context.Context, d *DB, group []*shared) {
 		return nil
 	})
 	for _, p := range group {
-		if err != nil && len(group) > 1 {
-			p.done <- d.Update(ctx, p.fn) // each for itself: one of them is at fault
-			continue
+		own := err
+		if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+			own = d.Update(ctx, p.fn) // each for itself: one of them is at fault
+			if errors.Is(own, ErrUnavailable) {
+				err = own // for those that are left too
+			}
 		}
-		p.done <- err
+		p.done <- own
 	}
 }

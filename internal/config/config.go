@@ -42,7 +42,7 @@ type Config struct {
 	RelayAddr       string          `toml:"relay_addr" doc:"host:port of the relay."`
 	RelayUsername   string          `toml:"relay_username" doc:"User name at the relay. Empty: no authentication."`
 	RelayPassword   Secret          `toml:"relay_password" doc:"Password at the relay."`
-	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS when offered; with relay_username as required, unless the relay is on this machine), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none."`
+	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS when offered; with relay_username as required, unless the relay is on this machine), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. Mail of a domain with TLS enforced needs a valid certificate for the host of relay_addr under opportunistic and none, too, but for a relay on this machine under none."`
 	SMTPPort        int             `toml:"smtp_port" default:"25" doc:"Port that direct transport dials. Anything but 25 is for tests."`
 	DNSServers      []string        `toml:"dns_servers" doc:"Resolvers to ask, as address or address:port. Empty: those of the system."`
 	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Deliveries at the same time. 0: four per CPU, at least 16."`

@@ -169,12 +169,15 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		}
 		return smtpclient.TLSOpportunistic
 	}
-	// To a relay on this machine nothing crosses a network. To another, a password is told only to who has proved to
-	// be it.
-	opportunistic := s.c.RelayTLS == smtpclient.TLSOpportunistic
-	needed := enforced && (opportunistic || s.c.RelayTLS == smtpclient.TLSNone) || s.c.RelayUsername != "" && opportunistic
-	if needed && !onThisMachine(s.c.RelayAddr) {
-		return smtpclient.TLSRequired
+	switch s.c.RelayTLS {
+	case smtpclient.TLSNone: // The operator has written it, and between two programs of one machine it is theirs to say.
+		if enforced && !onThisMachine(s.c.RelayAddr) {
+			return smtpclient.TLSRequired
+		}
+	case smtpclient.TLSOpportunistic: // A password is told only to who has proved to be the relay, or is on this machine.
+		if enforced || s.c.RelayUsername != "" && !onThisMachine(s.c.RelayAddr) {
+			return smtpclient.TLSRequired
+		}
 	}
 	return s.c.RelayTLS
 }

@@ -88,7 +88,12 @@ func TestMode(t *testing.T) {
 		{Direct, "", 0, "", domains.Enforced, smtpclient.TLSRequired},
 		{Relay, far, smtpclient.TLSNone, "", domains.Opportunistic, smtpclient.TLSNone},
 		{Relay, far, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSRequired},
-		{Relay, near, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSNone},
+		{Relay, near, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSNone}, // the operator has said so
+		{Relay, near, smtpclient.TLSOpportunistic, "", domains.Enforced, smtpclient.TLSRequired},
+		{Relay, near, smtpclient.TLSOpportunistic, "", domains.Opportunistic, smtpclient.TLSOpportunistic},
+		{Relay, near, smtpclient.TLSRequired, "", domains.Enforced, smtpclient.TLSRequired},
+		{Relay, near, smtpclient.TLSImplicit, "", domains.Enforced, smtpclient.TLSImplicit},
+		{Relay, "localhost:25", smtpclient.TLSOpportunistic, "", domains.Enforced, smtpclient.TLSRequired},
 		{Relay, far, smtpclient.TLSOpportunistic, "", domains.Opportunistic, smtpclient.TLSOpportunistic},
 		{Relay, far, smtpclient.TLSOpportunistic, "", domains.Enforced, smtpclient.TLSRequired},
 		{Relay, far, smtpclient.TLSOpportunistic, "user", domains.Opportunistic, smtpclient.TLSRequired},

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -221,6 +222,44 @@ func TestDeliverThroughRelay(t *testing.T) {
 	}
 	if conversation := h.attempts(ids[0])[0].Conversation; strings.Contains(conversation, "secret") {
 		t.Errorf("the conversation tells the password:\n%s", conversation)
+	}
+}
+
+// A relay on this machine is no exception from a domain's demand, unless the operator makes it one.
+func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
+	t.Parallel()
+	ca := smtptest.NewCA(t)
+	for _, c := range []struct {
+		name   string
+		server smtptest.Config
+		tls    smtpclient.TLSMode
+		want   events.Type
+		secure bool
+	}{
+		{"no TLS", smtptest.Config{}, smtpclient.TLSOpportunistic, events.EmailDelayed, false},
+		{"another's certificate", smtptest.Config{TLS: ca.ServerTLS("other.test")}, smtpclient.TLSOpportunistic, events.EmailDelayed, false},
+		{"its certificate", smtptest.Config{TLS: ca.ServerTLS("127.0.0.1")}, smtpclient.TLSOpportunistic, events.EmailDelivered, true},
+		{"none is written", smtptest.Config{TLS: ca.ServerTLS("127.0.0.1")}, smtpclient.TLSNone, events.EmailDelivered, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			relay := smtptest.NewServer(t, c.server)
+			h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayTLS: c.tls, RootCAs: ca.Pool(),
+				Schedule: []time.Duration{time.Hour}}, resolve.Fake{})
+			enforced := domains.Enforced
+			if err := h.domains.Update(t.Context(), h.by.TeamID, h.domain.ID, domains.Change{TLS: &enforced}); err != nil {
+				t.Fatal(err)
+			}
+			h.run()
+			x := h.send(address(1))
+			h.wait(x, c.want)
+			if got := relay.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 && got[0].TLS != c.secure {
+				t.Errorf("messages %+v", got)
+			}
+			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") {
+				t.Errorf("attempt %+v", a)
+			}
+		})
 	}
 }
 

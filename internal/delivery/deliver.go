@@ -29,6 +29,9 @@ type try struct {
 	d       emails.Delivery
 	o       *emails.Outgoing
 	started time.Time // when talking began
+
+	looked  time.Time      // at the suppressions; zero for not yet
+	skipped []events.Event // of recipients that were suppressed since, to be recorded with the outcome
 }
 
 // deliver works one job.
@@ -58,6 +61,12 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
+	if d.First {
+		t.looked = j.CreatedAt
+	}
+	if left, err := s.sift(ctx, t); err != nil || !left {
+		return err
+	}
 	if s.isSandbox(d.Domain) {
 		_, err := s.record(ctx, t, simulate(o.To))
 		return err
@@ -166,6 +175,9 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 			return context.Cause(ctx)
 		}
 	}
+	if len(t.o.To) == 0 { // suppressed while it waited, and settled
+		return nil
+	}
 	took := time.Since(t.started)
 	verdicts, err := s.record(ctx, t, r.out)
 	s.shape.heard(destination, verdicts, took, time.Now())
@@ -193,6 +205,10 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 	if until, ok := ctx.Deadline(); ok && time.Until(until) < talkMax {
 		return nil, errLate
 	}
+	if left, err := s.sift(ctx, t); err != nil || !left {
+		return nil, err
+	}
+	env.To, env.UTF8 = t.o.To, t.o.UTF8
 	if r.next == 0 {
 		t.started = s.p.DB.Now()
 		s.prefer(r.hops)
@@ -240,10 +256,11 @@ func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 		if err := s.p.Queue.Finish(ctx, tx, t.job); err != nil {
 			return err
 		}
+		all := slices.Clone(t.skipped)
 		if t.d.Only {
-			return s.p.Hallway.Record(ctx, tx, t.event(events.EmailFailed, "", &events.Failed{Reason: reason}))
+			all = append(all, t.event(events.EmailFailed, "", &events.Failed{Reason: reason}))
+			return s.p.Hallway.Record(ctx, tx, all...)
 		}
-		var all []events.Event
 		for _, to := range t.o.To {
 			all = append(all, t.event(events.EmailFailed, to, &events.Failed{Reason: reason}))
 		}

@@ -32,8 +32,9 @@
 //
 // # What it does not do
 //
-// It does not decide who may send, and it does not read what comes back by mail. Several nodes shape their own
-// traffic; they do not add up what each other sends. MTA-STS and DANE are not looked up.
+// It does not decide who may send, but for the suppressions, at which it looks again before each try that does not
+// follow acceptance within seconds. It does not read what comes back by mail. Several nodes shape their own traffic;
+// they do not add up what each other sends. MTA-STS and DANE are not looked up.
 package delivery
 
 import (
@@ -141,6 +142,7 @@ type Service struct {
 	preparing *fair.Turns
 	signing   *fair.Turns
 	hurried   time.Duration
+	trusted   time.Duration
 	ipv6      atomic.Int64 // when IPv6 was last looked for, in seconds, negative when there was none
 }
 
@@ -177,7 +179,7 @@ func New(c Config, p Parts) *Service {
 	return &Service{c: c, p: p, pool: newPool(c.MaxConnections, c.ConnectionMessages), hosts: known,
 		shape: newShaper(c.LaneConnections, c.LaneRate), outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
 		memory: fair.New(memory, memoryGreed), preparing: fair.NewTurns(c.Workers, c.Workers/8),
-		signing: fair.NewTurns(c.Signers, 0), hurried: hurried}
+		signing: fair.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
 }
 
 // Kind is how delivery jobs are worked. All lanes to one destination share its limits; through a relay there is only

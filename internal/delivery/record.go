@@ -141,6 +141,7 @@ func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []
 		e.At = t.started
 		all = append(all, e)
 	}
+	all = append(all, t.skipped...)
 	for i, v := range verdicts {
 		to := t.o.To[i]
 		switch v.state {

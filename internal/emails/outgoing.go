@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 )
@@ -123,9 +124,43 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 			o.To = append(o.To, a.Addr())
 		}
 	}
-	o.UTF8 = o.body.parts&needsUTF8 != 0 ||
-		slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
+	o.UTF8 = o.needsUTF8()
 	return o, nil
+}
+
+func (o *Outgoing) needsUTF8() bool {
+	return o.body.parts&needsUTF8 != 0 ||
+		slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
+}
+
+// Sift takes the addresses that the team has suppressed by now out of o.To, and returns the events to record of them.
+func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
+	to, err := addresses(o.To)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(to))
+	for i, a := range to {
+		keys[i] = a.Key()
+	}
+	blocked, err := s.suppressions.Among(ctx, s.d.Reader, o.TeamID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
+	}
+	if len(blocked) == 0 {
+		return nil, nil
+	}
+	var left []string
+	for i, key := range keys {
+		if b, ok := blocked[key]; ok {
+			skipped = append(skipped, skip(&o.row.Email, o.To[i], b))
+		} else {
+			left = append(left, o.To[i])
+		}
+	}
+	o.To = left
+	o.UTF8 = o.needsUTF8()
+	return skipped, nil
 }
 
 // memoryFor estimates how many octets composing an email takes in memory, its parts included: texts are encoded once

@@ -273,8 +273,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	at := map[string][]string{}
 	for _, r := range to {
 		if b, ok := blocked[r.Key()]; ok {
-			skipped = append(skipped, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
-				Type: events.EmailSuppressed, Recipient: r.Addr(), Data: suppressedBy(b)})
+			skipped = append(skipped, skip(e, r.Addr(), b))
 			continue
 		}
 		if at[r.Domain] == nil {
@@ -287,6 +286,12 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID), TeamID: e.TeamID, Payload: j.encode()})
 	}
 	return skipped
+}
+
+// skip is the event of a recipient who is not mailed, because of an entry of the suppression list.
+func skip(e *Email, to string, b suppressions.Suppression) events.Event {
+	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
 }
 
 func suppressedBy(b suppressions.Suppression) *events.Suppressed {

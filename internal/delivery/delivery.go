@@ -12,7 +12,8 @@
 //
 // At least once, never zero. A second copy comes only from a crash between a host's final 250 and our commit, or from a
 // host that may have taken the message and whose answer did not arrive: that attempt's outcome is "unknown", and it is
-// tried again. The Message-ID and every other byte but the signatures stay the same, so a receiver can tell.
+// tried again, after the second time only hours later. The Message-ID and every other byte but the signatures stay the
+// same, so a receiver can tell.
 //
 // # Failure
 //

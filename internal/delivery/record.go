@@ -24,7 +24,7 @@ type outcome struct {
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
 	wait, exhausted := next(s.c.Schedule, t.job, now)
-	wait = jobs.Jitter(wait)
+	wait = max(jobs.Jitter(wait), s.hold(ctx, t, &out))
 	verdicts := make([]verdict, len(out.answers))
 	for i, a := range out.answers {
 		verdicts[i] = judge(a, wait, exhausted, now)
@@ -77,10 +77,10 @@ func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Att
 		}
 		switch name := v.name(); {
 		case out.answers[i].unknown:
-			a.Outcome = "unknown"
+			a.Outcome = emails.Unsure
 		case a.Outcome == "":
 			a.Outcome = name
-		case a.Outcome != name && a.Outcome != "unknown":
+		case a.Outcome != name && a.Outcome != emails.Unsure:
 			a.Outcome = "mixed"
 		}
 	}

@@ -329,6 +329,19 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]A
 	})
 }
 
+// Unsure is the outcome of an attempt of which the host did not say whether it took the message.
+const Unsure = "unknown"
+
+// UnsureAttempts counts the attempts at a destination whose outcome is Unsure.
+func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM email_attempts WHERE email_id = $1 AND team_id = $2 AND destination = $3 AND outcome = $4`,
+		emailID, teamID, destination, Unsure).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count attempts of email %s: %w", emailID, err)
+	}
+	return n, nil
+}
+
 // reported reads an email and its recipients for a report about it. It names no team: the signed return path, or the
 // Message-ID, is all that a report has, and the email says whose it is.
 func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error) {

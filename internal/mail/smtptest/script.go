@@ -32,6 +32,7 @@ const patience = 10 * time.Second
 //	(stall)                         says nothing, and listens, until the client hangs up
 //	(deaf)                          neither says nor reads anything until the test ends
 //	(endless lines) (endless line)  talks until the client hangs up
+//	(drip)                          says an octet now and then, and never a whole line, until the client hangs up
 //	(drop) (reset)                  hangs up, in order or not
 //	(next)                          what follows is the next connection
 //
@@ -217,6 +218,8 @@ func (p *scene) direct(verb, arg string) error {
 		return nil
 	case "endless":
 		return p.babble(arg)
+	case "drip":
+		return p.drip()
 	case "drop":
 		return p.nc.Close()
 	case "reset":
@@ -288,6 +291,19 @@ func (p *scene) secure(kind string) error {
 	conn.Handshake()
 	p.use(conn)
 	return nil
+}
+
+// drip says a line that never ends, slowly.
+func (p *scene) drip() error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, c := range []byte("250-" + strings.Repeat(".", 1000)) {
+		if _, err := p.nc.Write([]byte{c}); err != nil {
+			return nil
+		}
+		<-tick.C
+	}
+	return fmt.Errorf("the client waited for the end of a line")
 }
 
 // babble sends replies without end until the client has enough.

@@ -1,0 +1,49 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/emails"
+)
+
+const (
+	// unsureTries is how many tries of an email may end without the host's word about a message that it has read. One is
+	// an accident. After two it is likely that the host takes the message each time, and that every try is a copy.
+	unsureTries = 2
+	// unsureMin is the wait after that many, and it doubles with each further one: a host that was restarted, or overloaded
+	// for an hour, gets over it, and one that is broken is found by its people within a day. With the usual schedule an
+	// email makes at most 7 copies in three days so, where it would make 13.
+	unsureMin = 4 * time.Hour
+	unsureMax = 24 * time.Hour
+)
+
+// unsureWait is the least wait after so many tries of which nobody knows what came.
+func unsureWait(times int) time.Duration {
+	if times < unsureTries {
+		return 0
+	}
+	return min(unsureMin<<min(times-unsureTries, 10), unsureMax)
+}
+
+// hold returns how long an email is held back after an outcome, because its host may have taken the message before. The
+// conversation then says so.
+func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration {
+	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
+		return 0
+	}
+	before, err := emails.UnsureAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain)
+	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
+		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID, "error", err)
+		before = unsureTries
+	}
+	wait := unsureWait(before + 1)
+	if wait > 0 {
+		out.conversation = bounded(out.conversation, conversationMax-300) + fmt.Sprintf("* %d tries have ended like this: the host read "+
+			"the whole message and did not say whether it took it, so each may have delivered a copy. The next try, with the same "+
+			"Message-ID, waits for at least %d hours.\n", before+1, int(wait.Hours()))
+	}
+	return wait
+}

@@ -15,7 +15,7 @@ const trusted = 30 * time.Second
 // bounce of another email, or by a complaint. It is asked before a message is made, and again before the talk, as there
 // may be minutes between them. It reports false when nobody is left; then the job has ended.
 func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
-	now := db.Now()
+	now := s.p.DB.Now()
 	if age := now.Sub(t.looked); age >= 0 && age < s.trusted { // the time of another node's clock may be to come
 		return true, nil
 	}

@@ -71,12 +71,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 			return v
 		}
 		v.state = bounced
-		// The host never said no for good, so the address may well be good.
-		c.Type, c.Suppress = report.Transient, false
-		if c.SubType == report.Undetermined || c.SubType == report.NoEmail {
-			c.SubType = report.General
-		}
-		c.Say = "The message could not be delivered in time; the last answer was this. " + c.Say
+		c = c.Expired()
 	}
 	v.bounce = &events.Bounce{Type: c.Type, SubType: c.SubType, Message: c.Say, Suppress: c.Suppress,
 		DiagnosticCode: []string{"smtp; " + r.String()}}

@@ -127,7 +127,7 @@ var judged = []struct {
 	{"", "550 5.1.0 Address rejected: user unknown", hard, general, recipients},
 	{"", "550 5.0.0 User unknown", hard, general, recipients},
 	{"", "551 5.1.1 user not found", hard, general, recipients},
-	{"", "554 5.7.1 <nobody@example.net>: Recipient address rejected: user unknown", soft, general, theirs}, // by its code, a rule of theirs
+	{"", "554 5.7.1 <nobody@example.net>: Recipient address rejected: user unknown", hard, general, recipients}, // the words, where the code says nothing
 	{"", "550 Recipient not found. <http://x.co/irbounce>", hard, general, recipients},
 	{"", "550 Account not found", hard, general, recipients},
 	{"", "501 5.1.3 Bad recipient address syntax", hard, general, recipients},

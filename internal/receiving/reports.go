@@ -47,16 +47,18 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 	if len(rest) == len(m.to) {
 		return nil, rest, nil
 	}
-	r := s.readReport(m)
 	for _, p := range m.to {
 		var found []outcome
 		switch {
 		case p.report != nil:
-			if found = s.atReturnPath(m, p, &r); len(found) == 0 {
+			near := s.destined(p)
+			r := s.readReport(m, func() report.Report { return report.Returned(m.body(), m.origin.MailFrom, near) })
+			if found = s.atReturnPath(m, p, near, &r); len(found) == 0 {
 				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind", r.Kind,
 					"from", m.origin.MailFrom, "subject", bounded(m.parsed.Subject, 200))
 			}
 		case p.feedback:
+			r := s.readReport(m, func() report.Report { return report.Read(m.body()) })
 			if found, err = s.atFeedback(ctx, m, &r); err != nil {
 				return nil, nil, err
 			}
@@ -74,15 +76,14 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 }
 
 // readReport reads a message as a report. Should our reading ever fail on one, it is none.
-func (s *Service) readReport(m *incoming) (r report.Report) {
-	s.guard(m.id, func() { r = report.Read(m.body()) })
+func (s *Service) readReport(m *incoming, read func() report.Report) (r report.Report) {
+	s.guard(m.id, func() { r = read() })
 	return r
 }
 
 // atReturnPath is what a message to an email's return path says of the email's recipients at the destination that it
 // was sent to with this return path: who knows it has seen what was sent there, and may not speak for the others.
-func (s *Service) atReturnPath(m *incoming, p place, r *report.Report) (all []outcome) {
-	near := s.destined(p)
+func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
 	case report.Complaint:
 		return complaint(p.report, near, r)
@@ -90,19 +91,24 @@ func (s *Service) atReturnPath(m *incoming, p place, r *report.Report) (all []ou
 	default:
 		return nil
 	}
+	// Who is called by another name may be the only one there, unless the report names that one too.
+	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool { return named(near, to.Original, to.Final) != "" })
 	for i := range r.Recipients {
 		to := &r.Recipients[i]
-		address := match(near, to.Original, to.Final)
+		address := named(near, to.Original, to.Final)
+		if !exact {
+			address = match(near, to.Original, to.Final)
+		}
 		if address == "" {
 			s.p.Log.Info("a report is about somebody whom it proves nothing of", "id", m.id, "email_id", p.report.ID,
 				"recipient", bounded(to.Final, 320))
 			continue
 		}
 		o := outcome{email: p.report, address: address}
-		switch strings.ToLower(to.Action) {
-		case "failed":
+		switch to.Action {
+		case report.Failed:
 			o.typ, o.data = events.EmailBounced, bounce(to)
-		case "delayed":
+		case report.Delayed:
 			o.typ = events.EmailDelayed
 		default:
 			continue // delivered, relayed, expanded: nothing that was not taken for granted
@@ -127,14 +133,19 @@ func (s *Service) destined(p place) (near []string) {
 // match finds a recipient of those that a report can speak of by what the report calls it; when only one can be meant
 // it is that one, whatever it is called.
 func match(near []string, names ...string) string {
+	if address := named(near, names...); address != "" || len(near) != 1 {
+		return address
+	}
+	return near[0]
+}
+
+// named finds a recipient by name alone.
+func named(near []string, names ...string) string {
 	for _, name := range names {
 		i := slices.IndexFunc(near, func(address string) bool { return strings.EqualFold(address, name) })
 		if i >= 0 {
 			return near[i]
 		}
-	}
-	if len(near) == 1 {
-		return near[0]
 	}
 	return ""
 }
@@ -143,8 +154,7 @@ func match(near []string, names ...string) string {
 // is no spam, or about how it was authenticated, say nothing of the recipient's will. Whom the message was written to
 // does not count: another of its recipients may be who complains.
 func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
-	switch strings.ToLower(r.Feedback) {
-	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
+	if !r.Complains() {
 		return nil
 	}
 	var names []string

@@ -2,13 +2,16 @@ package report
 
 import "strings"
 
+// vacationFields are set by programs that answer for somebody. Mail systems set none of them.
+var vacationFields = []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From", "X-Mail-Autoreply", "X-Autoreply-From",
+	"X-Vacation"}[:7:7]
+
 // auto reports whether the message is an answer that nobody wrote.
 func (m *mail) auto() bool {
 	if m.autoSubmitted() || m.isReport("disposition-notification") {
 		return true
 	}
-	for _, name := range []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From", "X-Mail-Autoreply", "X-Autoreply-From",
-		"X-Auto-Response-Suppress", "X-Vacation"} {
+	for _, name := range append(vacationFields, "X-Auto-Response-Suppress") {
 		if value := strings.ToLower(m.field(name)); value != "" && value != "no" && value != "none" {
 			return true
 		}

@@ -37,6 +37,23 @@ type Class struct {
 // Greylisted reports whether the host refuses new senders at first, and takes the mail at a later try.
 func (c Class) Greylisted() bool { return c.Say == greylist.Say }
 
+// Expired is what a refusal means that was only ever for the time being, of a message that could not be delivered in
+// time: nobody said no for good, so the address may well be good.
+func (c Class) Expired() Class {
+	c = c.forNow()
+	c.Say = "The message could not be delivered in time; the last answer was this. " + c.Say
+	return c
+}
+
+// forNow is what a refusal means that is not for good.
+func (c Class) forNow() Class {
+	c.Type, c.Suppress = Transient, false
+	if c.SubType == Undetermined || c.SubType == NoEmail {
+		c.SubType = General
+	}
+	return c
+}
+
 // Scope is what a host refused: the less it knew of the recipient, the less its words say of that.
 type Scope uint8
 
@@ -69,13 +86,13 @@ func (r Refusal) Class() Class {
 	text := strings.ToLower(strings.ReplaceAll(r.Text[:min(len(r.Text), longestRefusal)], "\n", " "))
 	c, ok := match(marks, text)
 	if !ok {
-		c = r.byCode(text)
+		c = r.byWords(r.byCode(text), text)
 	}
 	if !c.Suppress || r.Local {
 		return c
 	}
 	// What would silence an address for good must not be a word of the host's about us, nor an answer to MAIL.
-	if other, ok := match(texts, text); ok {
+	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok { // in a directory, and not on a block list
 		switch other {
 		case badSender, unauthentic, identity, reputation, rate:
 			return other
@@ -89,6 +106,27 @@ func (r Refusal) Class() Class {
 		return policy
 	}
 	return c
+}
+
+// byWords is the class by the code, unless words that say one thing only say another: where the code blames the
+// recipient and they do not, and where it names no cause. What a host says before it knew the recipient is not about
+// that.
+func (r Refusal) byWords(c Class, text string) Class {
+	said, plainly := match(plain, text)
+	switch {
+	case r.Local || !plainly:
+		return c
+	case said.Suppress && r.Scope != ScopeRecipient && r.Scope != ScopeMessage:
+		return c
+	case c == unclear, c.Suppress && !said.Suppress, r.vague() && c == policy && said.Suppress, generic(r.Enhanced) && c == rate:
+		return said
+	}
+	return c
+}
+
+// vague reports whether the enhanced code is of those that hosts use for anything.
+func (r Refusal) vague() bool {
+	return generic(r.Enhanced) || strings.HasSuffix(r.Enhanced, ".7.1") || strings.HasSuffix(r.Enhanced, ".7.0")
 }
 
 // byCode is Class by the enhanced code, then by the basic one with the text.

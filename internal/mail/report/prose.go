@@ -21,7 +21,7 @@ var (
 	}
 	// expiries are words of a host that tried in vain until it gave up.
 	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired", "expired after",
-		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "timed out"}
+		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
 	// copies begin the message reported on.
 	copies = []string{
 		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message", "copy of the message", "original message",
@@ -74,7 +74,8 @@ func beforeCopy(text string) string {
 		if strings.HasPrefix(trimmed, "-") && first(trimmed, copies) >= 0 || strings.HasSuffix(trimmed, ":") && strings.HasPrefix(trimmed, "original message") {
 			return text[:at]
 		}
-		if strings.HasPrefix(trimmed, "received: from ") || strings.HasPrefix(trimmed, "return-path: <") || strings.HasPrefix(trimmed, "message-id: <") {
+		if strings.HasPrefix(trimmed, "received: from ") || strings.HasPrefix(trimmed, "return-path: <") ||
+			strings.HasPrefix(strings.ToLower(line[:min(len(line), 20)]), "message-id: <") {
 			return text[:at]
 		}
 		at += len(line)

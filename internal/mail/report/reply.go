@@ -15,7 +15,7 @@ func splitReply(s string) (code int, enhanced, text string) {
 		}
 		number := s[i:end]
 		switch {
-		case end < len(s) && wordish(s[end]):
+		case end < len(s) && wordish(s[end]) || measures(s[end:]):
 		case code == 0 && len(number) == 3 && (number[0] == '4' || number[0] == '5') && number[1] <= '7':
 			code = int(number[0]-'0')*100 + int(number[1]-'0')*10 + int(number[2]-'0')
 		case enhanced == "" && isStatus(number):
@@ -24,6 +24,16 @@ func splitReply(s string) (code int, enhanced, text string) {
 		i = end - 1
 	}
 	return code, enhanced, s
+}
+
+// measures reports whether the word after a number says that it counts something.
+func measures(after string) bool {
+	word, _, _ := strings.Cut(strings.TrimPrefix(after[:min(len(after), 12)], " "), " ")
+	switch strings.ToLower(strings.Trim(word, ".,;:()")) {
+	case "kb", "mb", "kib", "mib", "kbytes", "mbytes", "bytes", "octets", "kilobytes", "megabytes", "seconds", "minutes", "hours", "days":
+		return true
+	}
+	return false
 }
 
 // isStatus reports whether s is an enhanced status code (RFC 3463 section 2).

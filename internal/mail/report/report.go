@@ -55,6 +55,7 @@ type Recipient struct {
 	Status     string // enhanced status code, such as 5.1.1
 	Diagnostic string // what the host said, without the type before it
 	RemoteMTA  string
+	Unnamed    bool // the report names nobody, and it may be about another recipient
 }
 
 // maxRecipients bounds what one report can be about, maxText how many octets of each part are looked at.
@@ -81,7 +82,11 @@ func Read(raw []byte) Report {
 // Complains reports whether somebody did not want the message. Reports that say the opposite, and those that machines
 // make about authentication (RFC 6591), have the same form.
 func (r Report) Complains() bool {
-	return r.Kind == Complaint && r.Feedback != "not-spam" && r.Feedback != "auth-failure"
+	switch r.Feedback {
+	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
+		return false
+	}
+	return r.Kind == Complaint
 }
 
 // Class says what the refusal of a failed or delayed recipient means. A host that gave up trying never said no for
@@ -95,11 +100,15 @@ func (r Recipient) Class() Class {
 		enhanced = "" // It says no more than that it failed.
 	}
 	c := Classify(code, enhanced, text)
-	if r.Action == Delayed || code < 500 && strings.HasPrefix(r.Status, "4.") || strings.HasSuffix(enhanced, ".4.7") || first(lowerASCII(text), expiries) >= 0 {
-		c.Type, c.Suppress = Transient, false
-		if c.SubType == Undetermined || c.SubType == NoEmail {
-			c.SubType = General
-		}
+	if r.Action == Delayed {
+		return c.forNow()
+	}
+	if code < 500 && strings.HasPrefix(r.Status, "4.") || code/100 == 4 || strings.HasSuffix(enhanced, ".4.7") ||
+		first(lowerASCII(text), expiries) >= 0 {
+		return c.Expired()
+	}
+	if r.Unnamed && c.Fault == Recipients {
+		return unclear // Of one of them, and nobody knows of which.
 	}
 	return c
 }
@@ -114,6 +123,9 @@ type mail struct {
 	*message.Parsed
 	text string // what a reader sees of it
 	kind string // Content-Type, in lower case
+
+	returned bool // it came to a return path
+	null     bool // with an empty envelope sender
 }
 
 func read(raw []byte) *mail {
@@ -157,13 +169,11 @@ func (m *mail) byDaemon() bool {
 		return true
 	}
 	from, subject := strings.ToLower(m.field("From")), strings.ToLower(m.Subject)
-	for _, reply := range []string{"re:", "aw:", "fw:", "fwd:", "sv:", "antw:", "rv:", "tr:"} {
-		if strings.HasPrefix(subject, reply) {
-			return false // Postmasters are people at times.
-		}
+	if answersSomebody(subject) {
+		return false // Postmasters are people at times.
 	}
 	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon", "mdaemon@", "microsoftexchange",
-		"delivery notification", "system administrator", "mail administrator", "mail router", "<>"} {
+		"delivery notification", "system administrator", "mail administrator", "mail router", "mail delive", "post_master@", "sysadmin@", "mailmaster@", "<>"} {
 		if strings.Contains(from, daemon) {
 			return true
 		}
@@ -180,7 +190,15 @@ func (m *mail) byDaemon() bool {
 	return false
 }
 
+// answersSomebody reports whether a subject in lower case is that of an answer or of something passed on.
+func answersSomebody(subject string) bool {
+	return begins(subject, []string{"re:", "aw:", "fw:", "fwd:", "sv:", "antw:", "rv:", "tr:"})
+}
+
 func (m *mail) nullPath() bool {
+	if m.returned {
+		return m.null // What the header says is the sender's choice.
+	}
 	return strings.ReplaceAll(m.field("Return-Path"), " ", "") == "<>"
 }
 

@@ -89,6 +89,7 @@ func TestSplitReply(t *testing.T) {
 		{"550 5.1.1 unknown", 550, "5.1.1"}, {"550-5.1.1 unknown", 550, "5.1.1"}, {"unknown (#5.1.1)", 0, "5.1.1"}, {"", 0, ""},
 		{"host mx[192.0.2.1] said: 452 4.2.2 full", 452, "4.2.2"}, {"192.168.5.1.1", 0, ""}, {"user550@x 5.1.1.7", 0, ""},
 		{"on 2026-03-04 at 10:45", 0, ""}, {"[550] no", 550, ""}, {"5.1.10", 0, "5.1.10"}, {"5.1.1000", 0, ""}, {"v5.1.1", 0, ""}, {"999", 0, ""},
+		{"your mail of 501 kilobytes is too large", 0, ""}, {"after 450 minutes: 554 no", 554, ""}, {"550 Messages are refused", 550, ""},
 	} {
 		if code, enhanced, _ := splitReply(tc.in); code != tc.code || enhanced != tc.enhanced {
 			t.Errorf("%q: %d %q, want %d %q", tc.in, code, enhanced, tc.code, tc.enhanced)

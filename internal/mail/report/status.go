@@ -8,10 +8,34 @@ import (
 
 // delivery reads a delivery status notification: from its fields, or from its words when it has none.
 func (m *mail) delivery() (Report, bool) {
-	if !m.byMachine() {
+	r, found := m.fields()
+	if len(r.Recipients) == 0 && m.byMachine() {
+		found = m.readProse(&r) || found
+		for i := range r.Recipients {
+			r.Recipients[i].complete(m.words)
+		}
+	}
+	if !found {
 		return Report{}, false
 	}
+	m.readOriginal(&r)
+	if len(r.Recipients) == 0 && len(r.To) == 1 && m.isReport("delivery-status") {
+		action := Failed
+		if first(lowerASCII(beforeCopy(m.text)), delays) >= 0 {
+			action = Delayed
+		}
+		r.Recipients = []Recipient{{Action: action, Final: r.To[0]}} // It can only be about the one that there is.
+		r.Recipients[0].complete(m.words)
+	}
+	return r, true
+}
+
+// fields reads the fields of a delivery status, wherever they stand and whatever the part is called.
+func (m *mail) fields() (Report, bool) {
 	r := Report{Kind: Delivery}
+	if !m.byMachine() {
+		return r, false
+	}
 	found := m.isReport("delivery-status")
 	for _, f := range m.Files {
 		status := strings.HasSuffix(f.ContentType, "delivery-status")
@@ -25,25 +49,11 @@ func (m *mail) delivery() (Report, bool) {
 		found = true
 		r.readStatus(m.text)
 	}
-	if len(r.Recipients) == 0 {
-		found = m.readProse(&r) || found
-	}
-	if !found {
-		return Report{}, false
-	}
-	m.readOriginal(&r)
-	if len(r.Recipients) == 0 && len(r.To) == 1 && m.isReport("delivery-status") {
-		action := Failed
-		if first(lowerASCII(beforeCopy(m.text)), delays) >= 0 {
-			action = Delayed
-		}
-		r.Recipients = []Recipient{{Action: action, Final: r.To[0]}} // It can only be about the one that there is.
-	}
 	words := sync.OnceValue(m.words)
 	for i := range r.Recipients {
 		r.Recipients[i].complete(words)
 	}
-	return r, true
+	return r, found
 }
 
 // hasStatusFields reports whether lines of s are fields of a delivery status.

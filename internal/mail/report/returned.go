@@ -1,0 +1,289 @@
+package report
+
+import (
+	"slices"
+	"strings"
+)
+
+// Returned says what a message reports that came to a return path. The path proves that the message is about an email
+// to the recipients to; from is the envelope sender, which is empty for what mail systems send.
+//
+// Since nothing else is mailed there, what is no answer, no delay and no confirmation is a bounce, if a mail system
+// sent it or it says so itself: of the recipients that it names, or of all when it names nobody. Of whom it is about
+// then is as certain as that: a bounce that names nobody suppresses nobody, unless there is just one.
+func Returned(raw []byte, from string, to []string) Report {
+	m := read(raw)
+	m.returned, m.null = true, from == ""
+	if r, ok := m.complaint(); ok {
+		return r
+	}
+	if r, ok := m.fields(); ok && len(r.Recipients) > 0 {
+		m.readOriginal(&r)
+		m.explain(&r)
+		return r
+	}
+	said := m.passage()
+	lower := strings.ToLower(m.Subject + "\n" + said)
+	kind, action := m.fate(lower, to)
+	if kind != Delivery {
+		return Report{Kind: kind}
+	}
+	r := Report{Kind: Delivery}
+	m.readOriginal(&r)
+	if action != Failed && action != Delayed {
+		return r // A confirmation.
+	}
+	r.Recipients = m.blame(&r, said, to, action)
+	return r
+}
+
+// fate says what the words of a message without fields come to.
+func (m *mail) fate(lower string, to []string) (Kind, string) {
+	daemon := m.byDaemon() || m.unattended() || m.null && m.field("From") == ""
+	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
+	_, reason := match(plain, lower)
+	reason = reason || replyIn(lower) != ""
+	subject := strings.ToLower(strings.TrimSpace(m.Subject))
+	automatic := m.null || m.autoSubmitted()
+	// Mail systems do not write in the name of the mailbox that they could not deliver to.
+	own := !daemon && len(newNames(to).in(m.field("From"))) > 0
+	switch {
+	case len(m.Header) == 0 && strings.TrimSpace(lower) == "":
+		return None, ""
+	case m.isReport("disposition-notification") || begins(subject, receipts):
+		return AutoReply, ""
+	case !daemon && m.away():
+		return AutoReply, ""
+	case !automatic && !daemon && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
+		return None, "" // A person answers, or passes something on; or it is none of ours.
+	case first(lower, asks) >= 0 && !fails && !reason:
+		return AutoReply, ""
+	case first(lower, delays) >= 0 || first(lower, moreDelays) >= 0:
+		if daemon || automatic {
+			return Delivery, Delayed
+		}
+		return None, ""
+	case first(lower, confirmations) >= 0 && !fails && !reason:
+		return Delivery, Delivered
+	case !daemon && !fails && !reason && (own || m.autoSubmitted() || m.auto() || first(lower, answers) >= 0):
+		return AutoReply, ""
+	case daemon || automatic || fails && !m.auto():
+		return Delivery, Failed
+	}
+	return None, ""
+}
+
+// unattended reports whether nobody reads what is sent to the author.
+func (m *mail) unattended() bool {
+	from := strings.ToLower(m.field("From"))
+	return strings.Contains(from, "no-reply@") || strings.Contains(from, "noreply@") || strings.Contains(from, "donotreply@")
+}
+
+// away reports whether the message says in its header that somebody's program answers, and not a mail system.
+func (m *mail) away() bool {
+	for _, name := range vacationFields {
+		if value := strings.ToLower(m.field(name)); value != "" && value != "no" && value != "none" {
+			return true
+		}
+	}
+	precedence := strings.ToLower(m.field("Precedence"))
+	return strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") || saysAway(m.Subject)
+}
+
+func begins(s string, starts []string) bool {
+	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
+}
+
+// Bounds of the words that are looked at for who failed and why: of all in octets, of what is said of one recipient,
+// and of that in paragraphs.
+const (
+	maxPassage    = 16 << 10
+	maxSection    = 8 << 10
+	maxParagraphs = 30
+)
+
+// passage is what the message itself says, in all of its texts, without what it quotes.
+func (m *mail) passage() string {
+	var b strings.Builder
+	add := func(text string) {
+		text = beforeCopy(text[:min(len(text), maxPassage)])
+		for line := range strings.Lines(text) {
+			trimmed := strings.TrimSpace(line)
+			if strings.HasPrefix(trimmed, ">") && !strings.HasPrefix(trimmed, ">>>") {
+				continue
+			}
+			b.WriteString(strings.TrimRight(line, "\r\n") + "\n")
+		}
+		b.WriteByte('\n')
+	}
+	add(m.text)
+	for _, f := range m.Files {
+		if strings.HasPrefix(f.ContentType, "text/plain") && b.Len() < maxPassage {
+			add(strings.ToValidUTF8(string(f.Content[:min(len(f.Content), maxPassage)]), ""))
+		}
+	}
+	s := b.String()
+	return strings.ToValidUTF8(s[:min(len(s), maxPassage)], "")
+}
+
+// blame finds who of to failed, and what is said of each.
+func (m *mail) blame(r *Report, said string, to []string, action string) []Recipient {
+	named := newNames(to)
+	sections, found := named.sections(said)
+	if len(found) == 0 {
+		found = m.namedElsewhere(r, named)
+	}
+	if len(found) == 0 {
+		if others := m.others(said, action); len(others) > 0 && len(to) != 1 {
+			return others // The report is about somebody else.
+		}
+	}
+	all := make([]Recipient, 0, min(len(to), maxRecipients))
+	reasons := map[string]string{} // by section: one that is of all is read once
+	nobody := len(found) == 0
+	if nobody {
+		found = to
+	}
+	for _, address := range found[:min(len(found), maxRecipients)] {
+		own := sections[address]
+		if len(found) == 1 || own == "" {
+			own = said
+		}
+		if _, known := reasons[own]; !known {
+			reasons[own] = m.reason(own, said)
+		}
+		one := Recipient{Final: address, Action: action, Diagnostic: reasons[own], Unnamed: nobody && len(to) > 1}
+		if _, enhanced, _ := splitReply(one.Diagnostic); enhanced != "" {
+			one.Status = enhanced
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// namedElsewhere are the recipients that only the header names, or what is quoted of the message reported on.
+func (m *mail) namedElsewhere(r *Report, named names) []string {
+	if found := named.in(m.field("X-Failed-Recipients")); len(found) > 0 {
+		return found
+	}
+	var found []string
+	for _, f := range r.Original {
+		switch strings.ToLower(f.Name) {
+		case "delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-rcpt-to", "x-failed-recipients":
+			found = append(found, named.in(f.Value)...)
+		case "received":
+			if _, after, ok := strings.Cut(f.Value, " for "); ok {
+				found = append(found, named.in(after[:min(len(after), 400)])...)
+			}
+		}
+	}
+	if len(found) > 0 {
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	var rest string
+	if whole := m.text[:min(len(m.text), maxPassage)]; len(r.Original) == 0 {
+		rest = whole[len(beforeCopy(whole)):]
+	}
+	if found = named.in(rest); len(found) == 1 {
+		return found
+	}
+	found = nil
+	for _, f := range r.Original {
+		if strings.EqualFold(f.Name, "To") || strings.EqualFold(f.Name, "Cc") {
+			found = append(found, named.in(f.Value)...)
+		}
+	}
+	if len(found) == 1 {
+		return found
+	}
+	return nil
+}
+
+// others are whom else a report names.
+func (m *mail) others(said, action string) []Recipient {
+	var r Report
+	r.readLines(said, action)
+	return r.Recipients
+}
+
+// reason is the paragraph of a recipient's section that tells the most, or else one of what is said of all. Codes tell
+// more than words, words that say one thing only more than others.
+func (m *mail) reason(own, all string) string {
+	var paragraphs []string
+	for block := range blocks(own[:min(len(own), maxSection)]) {
+		paragraphs = append(paragraphs, oneLine(block))
+		if len(paragraphs) == maxParagraphs {
+			break
+		}
+	}
+	coded := ""
+	for _, p := range paragraphs {
+		if replyIn(p) == "" && !leadsCoded(p) {
+			continue
+		}
+		if coded == "" {
+			coded = p
+		}
+		if (Recipient{Action: Failed, Diagnostic: p}).Class() != unclear {
+			return p
+		}
+	}
+	paragraphs = append(paragraphs, oneLine(m.Subject))
+	most, plainly := match(plain, strings.ToLower(strings.Join(paragraphs, "\n")))
+	for _, p := range paragraphs {
+		lower := strings.ToLower(p)
+		if c, ok := match(plain, lower); ok && c == most || !plainly && first(lower, expiries) >= 0 {
+			return p
+		}
+	}
+	for _, p := range paragraphs {
+		if c := (Recipient{Action: Failed, Diagnostic: p}).Class(); c != unclear && !c.Suppress && c != trouble {
+			return p
+		}
+	}
+	if own != all {
+		return m.reason(all, all)
+	}
+	if coded != "" || len(paragraphs) == 0 {
+		return coded
+	}
+	return paragraphs[0]
+}
+
+// leadsCoded reports whether a paragraph has a code at all.
+func leadsCoded(p string) bool {
+	code, enhanced, _ := splitReply(p)
+	return code != 0 || enhanced != ""
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s[:min(len(s), longestRefusal)]), " ")
+	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
+}
+
+// explain adds to the fields of a report what only its words say.
+func (m *mail) explain(r *Report) {
+	said := ""
+	for i := range r.Recipients {
+		one := &r.Recipients[i]
+		if one.Action != Failed || one.Class() != unclear {
+			continue
+		}
+		if said == "" {
+			if said = m.passage(); strings.TrimSpace(said) == "" {
+				return
+			}
+		}
+		own := said
+		if len(r.Recipients) > 1 {
+			sections, _ := newNames([]string{one.Final, one.Original}).sections(said)
+			if own = sections[one.Final]; own == "" {
+				continue
+			}
+		}
+		if better := (Recipient{Action: Failed, Status: one.Status, Diagnostic: m.reason(own, own)}); better.Class() != unclear {
+			one.Diagnostic = better.Diagnostic
+		}
+	}
+}

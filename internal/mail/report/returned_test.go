@@ -1,0 +1,151 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// returnedMail are the messages of testdata/returned, with the envelope sender and the recipients of each. What they
+// come to is tested with package receiving.
+func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
+	names, err := filepath.Glob("testdata/returned/*.eml")
+	if err != nil || len(names) < 170 {
+		t.Fatalf("%d messages, error %v", len(names), err)
+	}
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(strings.TrimSuffix(name, ".eml") + ".want")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(want), "\n")
+		all = append(all, struct{ name, raw, from, to string }{filepath.Base(name), string(raw),
+			strings.Trim(strings.TrimPrefix(lines[0], "from: "), "<>"), strings.TrimPrefix(lines[1], "to: ")})
+	}
+	return all
+}
+
+// Line ends of any kind, also mixed ones, and a return path in the header say nothing.
+func TestReturnedLineEnds(t *testing.T) {
+	t.Parallel()
+	for _, m := range returnedMail(t) {
+		to := strings.Fields(m.to)
+		want := summary(Returned([]byte(m.raw), m.from, to))
+		mixed := ""
+		for i, line := range strings.SplitAfter(m.raw, "\n") {
+			if i%2 == 0 {
+				line = strings.Replace(line, "\n", "\r\n", 1)
+			}
+			mixed += line
+		}
+		for name, raw := range map[string]string{"CRLF": strings.ReplaceAll(m.raw, "\n", "\r\n"), "mixed": mixed, "field": "Return-Path: <>\n" + m.raw} {
+			if got := summary(Returned([]byte(raw), m.from, to)); got != want {
+				t.Errorf("%s, %s:\n got %s\nwant %s", m.name, name, got, want)
+			}
+		}
+	}
+}
+
+// A bounce that names nobody is about all, and suppresses nobody, unless there is just one.
+func TestReturnedNamesNobody(t *testing.T) {
+	t.Parallel()
+	const raw = "From: MAILER-DAEMON@d.example\nSubject: failure notice\n\n550 5.1.1 user unknown\n"
+	for _, to := range [][]string{{"a@d.example"}, {"a@d.example", "b@d.example"}} {
+		r := Returned([]byte(raw), "", to)
+		if len(r.Recipients) != len(to) {
+			t.Fatalf("%d recipients of %q", len(r.Recipients), to)
+		}
+		for i, one := range r.Recipients {
+			if one.Final != to[i] || one.Class().Suppress != (len(to) == 1) {
+				t.Errorf("of %q: %+v, %+v", to, one, one.Class())
+			}
+		}
+	}
+	if r := Returned([]byte(raw), "", nil); len(r.Recipients) != 0 {
+		t.Errorf("of nobody: %+v", r)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	to := newNames([]string{"Ann@D.example", "joann@d.example", "x+y@d.example", "no address", "é@d.example"})
+	for text, want := range map[string][]string{
+		"<ann@d.example>": {"Ann@D.example"}, "[SMTP:ANN@d.EXAMPLE]": {"Ann@D.example"}, "JoAnn@d.example.": {"joann@d.example"},
+		"ann@d.example.com": nil, "收件人：ann@d.example，": nil, "收件人:ann@d.example ，": {"Ann@D.example"}, "@": nil, "": nil,
+		"'x+y@d.example'": {"x+y@d.example"}, "z+x+y@d.example": nil, "joann@d.example ann@d.example": {"Ann@D.example", "joann@d.example"},
+		"mailto:é@d.example": {"é@d.example"}, "y@d.example": nil, "@d.example": nil,
+	} {
+		if got := to.in(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Words decide where a code says little, and against one that they contradict.
+func TestWordsAndCodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		code           int
+		enhanced, text string
+		typ, sub       string
+		suppress       bool
+	}{
+		{550, "5.7.1", "user unknown", Permanent, General, true},
+		{554, "5.0.0", "no such recipient", Permanent, General, true},
+		{550, "5.7.0", "no mailbox here by that name", Permanent, General, true},
+		{550, "5.7.1", "unknown user agent is not allowed by policy", Permanent, General, true},
+		{550, "5.7.133", "no such recipient", Transient, General, false},
+		{550, "5.1.1", "mailbox is full", Transient, MailboxFull, false},
+		{550, "5.1.1", "Empfänger unbekannt", Permanent, General, true},
+		{550, "", "El usuario no existe", Permanent, General, true},
+		{550, "", "почтовый ящик переполнен", Transient, MailboxFull, false},
+		{550, "5.1.1", "rejected for policy reasons", Transient, General, false},
+		{550, "5.1.1", "Host or domain name not found", Permanent, General, false},
+		{550, "5.1.1", "mail loop detected", Permanent, General, false},
+		{550, "5.1.1", "too many hops", Permanent, General, false},
+		{550, "5.1.1", "connection refused by mx", Transient, General, false},
+		{550, "5.1.1", "relay access denied", Transient, General, false},
+		{550, "5.2.1", "account is temporarily disabled", Transient, General, false},
+		{550, "5.1.1", "local configuration error", Transient, General, false},
+		{550, "5.1.1", "refused as spam", Transient, ContentRejected, false},
+		{550, "5.1.1", "User unknown in relay recipient table", Permanent, General, true},
+		{550, "5.1.1", "ann not listed in Domino Directory", Permanent, General, true},
+		{550, "5.1.1", "your server is listed in a list", Transient, General, false},
+	} {
+		if got := Classify(c.code, c.enhanced, c.text); got.Type != c.typ || got.SubType != c.sub || got.Suppress != c.suppress {
+			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
+		}
+	}
+	// Before the recipient was named, words about one are about somebody else.
+	for _, scope := range []Scope{ScopeSender, ScopeSession} {
+		if c := (Refusal{Code: 550, Enhanced: "5.7.1", Text: "user unknown", Scope: scope}).Class(); c.Suppress {
+			t.Errorf("scope %d: %+v", scope, c)
+		}
+	}
+}
+
+func FuzzReturned(f *testing.F) {
+	for _, m := range returnedMail(f) {
+		f.Add([]byte(m.raw), m.from, m.to)
+	}
+	f.Add([]byte("\n@d.example a@d.example \xff@d.example\n\n550"), "", "a@d.example")
+	f.Fuzz(func(t *testing.T, raw []byte, from, to string) {
+		near := strings.Fields(strings.ToValidUTF8(to, ""))
+		r := Returned(raw, from, near)
+		if len(near) == 0 || r.Kind != Delivery {
+			return
+		}
+		for i, one := range r.Recipients {
+			c := one.Class()
+			if c.Type == "" || c.Suppress && (c.Type != Permanent || one.Unnamed) {
+				t.Errorf("recipient %d, %+v: %+v", i, one, c)
+			}
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package receiving_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// What mail systems send back, sent to the return path of an email: the files of package report say what each comes to.
+func TestReturnedMail(t *testing.T) {
+	const dir = "../mail/report/testdata/returned/"
+	names, err := filepath.Glob(dir + "*.eml")
+	if err != nil || len(names) < 170 {
+		t.Fatalf("%d messages, error %v", len(names), err)
+	}
+	each(t, func(t *testing.T, w *world) {
+		for _, name := range names {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(strings.TrimSuffix(name, ".eml") + ".want")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			from := strings.Trim(strings.TrimPrefix(lines[0], "from: "), "<>")
+			to := strings.Fields(strings.TrimPrefix(lines[1], "to: "))
+			if got, want := w.returned(t, raw, from, to), lines[2:]; !slices.Equal(got, want) {
+				t.Errorf("%s\n got %q\nwant %q", filepath.Base(name), got, want)
+			}
+		}
+	})
+}
+
+// returned sends an email to recipients at dest.example, gives what comes back, and says what is known after it.
+func (w *world) returned(t *testing.T, raw []byte, from string, to []string) (all []string) {
+	t.Helper()
+	id := w.send(t, to...)
+	session, err := w.begin(t, w.Service, from, w.returnTo(id, "dest.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := session.Data(t.Context(), strings.NewReader(crlf(string(raw)))); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range *w.heard.all {
+		switch e.Type {
+		case events.EmailDelayed:
+			all = append(all, "delayed "+e.Recipient)
+		case events.EmailBounced:
+			data, err := json.Marshal(e.Data)
+			var b struct{ Type, SubType, Message string }
+			if err == nil {
+				err = json.Unmarshal(data, &b)
+			}
+			if err != nil || b.Message == "" {
+				t.Errorf("%s, error %v", data, err)
+			}
+			line := "bounced " + e.Recipient + " " + b.Type + " " + b.SubType
+			switch _, err := w.suppressed.Remove(t.Context(), w.acme.TeamID, e.Recipient); {
+			case err == nil:
+				line += " suppress"
+			case fault.KindOf(err) != fault.NotFound:
+				t.Fatal(err)
+			}
+			all = append(all, line)
+		}
+	}
+	w.types()
+	if all == nil {
+		return []string{"nothing"}
+	}
+	return all
+}

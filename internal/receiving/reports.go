@@ -58,7 +58,7 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 					"from", m.origin.MailFrom, "subject", bounded(m.parsed.Subject, 200))
 			}
 		case p.feedback:
-			r := s.readReport(m, func() report.Report { return report.Read(m.body()) })
+			r := s.readReport(m, func() report.Report { return report.ReadComplaint(m.body()) })
 			if found, err = s.atFeedback(ctx, m, &r); err != nil {
 				return nil, nil, err
 			}

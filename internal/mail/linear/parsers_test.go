@@ -71,11 +71,7 @@ func parsers() []hostile {
 		{"HTML of a bounce", dsn + "Content-Type: text/html\r\n\r\n"}, {"message of a bounce", dsn + "Content-Type: message/rfc822\r\n\r\n"},
 		{"complaint", arf + "Content-Type: message/feedback-report\r\n\r\n"}, {"message of a complaint", arf + "Content-Type: message/rfc822\r\n\r\n"},
 	} {
-		add(h.name, func(s string) {
-			for _, r := range report.Read([]byte(s)).Recipients {
-				r.Class()
-			}
-		}, h.head, lines...)
+		add(h.name, func(s string) { report.ReadComplaint([]byte(s)) }, h.head, lines...)
 		add(h.name+" that is returned", func(s string) {
 			for _, r := range report.Returned([]byte(s), "", []string{"a@b.example", "b@b.example", "c@d.example"}).Recipients {
 				r.Class()

@@ -35,7 +35,7 @@ func (n names) in(text string) (found []string) {
 		at += from
 		from = at + 1
 		end := from
-		for end < len(text) && end-from < 256 && (hostOctet(text[end])) {
+		for end < len(text) && end-from < 256 && hostOctet(text[end]) {
 			end++
 		}
 		host := strings.TrimRight(text[from:end], ".-")
@@ -61,7 +61,9 @@ func endsWith(text, local string) bool {
 
 // alone returns those whose local part stands in a line as a word.
 func (n names) alone(line string) (found []string) {
-	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool { return r < 0x80 && !localOctet(byte(r)) && r != '@' })
+	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
+		return r < 0x80 && !localOctet(byte(r)) && r != '@'
+	})
 	for i, address := range n.all {
 		if len(n.locals[i]) > 2 && slices.Contains(words, n.locals[i]) {
 			found = append(found, address)

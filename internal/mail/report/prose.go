@@ -30,42 +30,6 @@ var (
 	}
 )
 
-// readProse reads a report that has words only, and reports whether it is one.
-func (m *mail) readProse(r *Report) bool {
-	if !m.byDaemon() {
-		return false
-	}
-	words := beforeCopy(m.text)
-	lower := lowerASCII(words)
-	action := ""
-	if at := first(lower, failures); at >= 0 {
-		action = Failed
-		words = words[strings.LastIndexByte(lower[:at], '\n')+1:]
-	} else if at := first(lower, delays); at >= 0 {
-		action = Delayed
-		words = words[strings.LastIndexByte(lower[:at], '\n')+1:]
-	}
-	if action == Failed && first(lower, delays) >= 0 {
-		action = Delayed // It could not be delivered yet.
-	}
-	failed := m.field("X-Failed-Recipients")
-	if action == "" && failed == "" {
-		return false
-	}
-	if action == "" {
-		action = Failed
-	}
-	r.readLines(words, action)
-	if len(r.Recipients) == 0 || failed != "" {
-		for part := range strings.SplitSeq(failed, ",") {
-			if a := bareAddress(part); a != "" {
-				r.add(Recipient{Final: a, Action: action})
-			}
-		}
-	}
-	return len(r.Recipients) > 0
-}
-
 // beforeCopy returns what of a report stands before the message that it is about.
 func beforeCopy(text string) string {
 	at := 0

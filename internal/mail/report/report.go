@@ -2,10 +2,10 @@
 // answers by itself (RFC 3834). It also says what a refusal means, in a report or in a conversation (Classify).
 //
 // Invariants:
-//   - What a person wrote is no report, whatever it quotes: words decide only where the message says in its header that a
-//     machine made it.
+//   - What a person wrote is no report, whatever it quotes: fields and delays count only where the envelope or the header
+//     says that a machine made the message, and bounces never in the name of the recipient.
 //   - What answers by itself is no bounce.
-//   - Read never fails, for any input, and takes time linear in it. What a report does not say stays empty.
+//   - Reading never fails, for any input, and takes time linear in it. What a report does not say stays empty.
 //
 // A report is only as true as its sender, and anybody can write one: who acts on it must know, by a signed return
 // path or otherwise, that the message reported on was his.
@@ -64,19 +64,10 @@ const (
 	maxText       = 1 << 20
 )
 
-// Read says what kind of message raw is, and what it reports.
-func Read(raw []byte) Report {
-	m := read(raw)
-	if r, ok := m.complaint(); ok {
-		return r
-	}
-	if r, ok := m.delivery(); ok {
-		return r
-	}
-	if m.auto() {
-		return Report{Kind: AutoReply}
-	}
-	return Report{}
+// ReadComplaint reads a complaint. The kind is None if raw is none, or a report of another kind.
+func ReadComplaint(raw []byte) Report {
+	r, _ := read(raw).complaint()
+	return r
 }
 
 // Complains reports whether somebody did not want the message. Reports that say the opposite, and those that machines
@@ -124,8 +115,7 @@ type mail struct {
 	text string // what a reader sees of it
 	kind string // Content-Type, in lower case
 
-	returned bool // it came to a return path
-	null     bool // with an empty envelope sender
+	null bool // it came with an empty envelope sender
 }
 
 func read(raw []byte) *mail {
@@ -160,7 +150,7 @@ func (m *mail) isReport(kind string) bool {
 
 // byMachine reports whether the header says that a machine made the message.
 func (m *mail) byMachine() bool {
-	return m.autoSubmitted() || m.nullPath() || m.byDaemon()
+	return m.autoSubmitted() || m.null || m.byDaemon()
 }
 
 // byDaemon reports whether the program that delivers mail made the message, rather than one that answers it.
@@ -178,7 +168,7 @@ func (m *mail) byDaemon() bool {
 			return true
 		}
 	}
-	if !m.nullPath() {
+	if !m.null {
 		return false
 	}
 	for _, words := range []string{"undeliver", "delivery status", "delivery fail", "delivery report", "failure notice", "returned mail", "mail delivery",
@@ -193,13 +183,6 @@ func (m *mail) byDaemon() bool {
 // answersSomebody reports whether a subject in lower case is that of an answer or of something passed on.
 func answersSomebody(subject string) bool {
 	return begins(subject, []string{"re:", "aw:", "fw:", "fwd:", "sv:", "antw:", "rv:", "tr:"})
-}
-
-func (m *mail) nullPath() bool {
-	if m.returned {
-		return m.null // What the header says is the sender's choice.
-	}
-	return strings.ReplaceAll(m.field("Return-Path"), " ", "") == "<>"
 }
 
 // autoSubmitted reports whether the message says that nobody wrote it (RFC 3834 section 5).

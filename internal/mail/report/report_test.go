@@ -42,9 +42,9 @@ func summary(r Report) string {
 	return b.String()
 }
 
-// TestRead reads testdata/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them anew. What a
+// TestReturned reads testdata/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them anew. What a
 // person wrote has an empty one.
-func TestRead(t *testing.T) {
+func TestReturned(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.eml")
 	if err != nil || len(names) < 40 {
@@ -57,7 +57,7 @@ func TestRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := summary(Read(raw))
+			got := summary(again(raw))
 			golden := strings.TrimSuffix(name, ".eml") + ".want"
 			if os.Getenv("POSTRIDER_UPDATE") != "" {
 				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
@@ -72,11 +72,21 @@ func TestRead(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if lf := summary(Read([]byte(strings.ReplaceAll(string(raw), "\r\n", "\n")))); lf != got {
+			if lf := summary(again([]byte(strings.ReplaceAll(string(raw), "\r\n", "\n")))); lf != got {
 				t.Errorf("with LF alone (-want +got):\n%s", cmp.Diff(got, lf))
 			}
 		})
 	}
+}
+
+// again reads a message that came to the return path of an email to Ann and Bob, with the sender that its first field
+// names.
+func again(raw []byte) Report {
+	from := ""
+	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {
+		from = bareAddress(first[0].Value)
+	}
+	return Returned(raw, from, []string{"ann@dest.example", "bob@dest.example"})
 }
 
 func TestSplitReply(t *testing.T) {
@@ -138,7 +148,7 @@ func checkReport(t *testing.T, r Report) {
 	}
 }
 
-func TestReadHostile(t *testing.T) {
+func TestReturnedHostile(t *testing.T) {
 	t.Parallel()
 	const head = "From: MAILER-DAEMON@x.example\nSubject: failure notice\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\nContent-Type: message/delivery-status\n\n"
 	const prose = "From: MAILER-DAEMON@x.example\nSubject: failure notice\n\ncould not be delivered:\n"
@@ -157,7 +167,8 @@ func TestReadHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checkReport(t, Read([]byte(raw)))
+			checkReport(t, again([]byte(raw)))
+			checkReport(t, ReadComplaint([]byte(raw)))
 		})
 	}
 }
@@ -183,7 +194,10 @@ func fuzz(f *testing.F, prefixes ...string) {
 	} {
 		f.Add([]byte("From: mailer-daemon@b.example\nReturn-Path: <>\nSubject: Undelivered\n" + seed))
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) { checkReport(t, Read(raw)) })
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		checkReport(t, again(raw))
+		checkReport(t, ReadComplaint(raw))
+	})
 }
 
 func FuzzDSN(f *testing.F) { fuzz(f, "dsn-", "prose-", "auto-", "person") }

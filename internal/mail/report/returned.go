@@ -13,7 +13,7 @@ import (
 // then is as certain as that: a bounce that names nobody suppresses nobody, unless there is just one.
 func Returned(raw []byte, from string, to []string) Report {
 	m := read(raw)
-	m.returned, m.null = true, from == ""
+	m.null = from == ""
 	if r, ok := m.complaint(); ok {
 		return r
 	}
@@ -58,14 +58,14 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 		return None, "" // A person answers, or passes something on; or it is none of ours.
 	case first(lower, asks) >= 0 && !fails && !reason:
 		return AutoReply, ""
-	case first(lower, delays) >= 0 || first(lower, moreDelays) >= 0:
+	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
 		if daemon || automatic {
 			return Delivery, Delayed
 		}
 		return None, ""
 	case first(lower, confirmations) >= 0 && !fails && !reason:
 		return Delivery, Delivered
-	case !daemon && !fails && !reason && (own || m.autoSubmitted() || m.auto() || first(lower, answers) >= 0):
+	case !daemon && !fails && !reason && (own || m.auto() || first(lower, answers) >= 0):
 		return AutoReply, ""
 	case daemon || automatic || fails && !m.auto():
 		return Delivery, Failed
@@ -76,7 +76,7 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 // unattended reports whether nobody reads what is sent to the author.
 func (m *mail) unattended() bool {
 	from := strings.ToLower(m.field("From"))
-	return strings.Contains(from, "no-reply@") || strings.Contains(from, "noreply@") || strings.Contains(from, "donotreply@")
+	return first(from, []string{"no-reply@", "noreply@", "donotreply@"}) >= 0
 }
 
 // away reports whether the message says in its header that somebody's program answers, and not a mail system.
@@ -87,7 +87,8 @@ func (m *mail) away() bool {
 		}
 	}
 	precedence := strings.ToLower(m.field("Precedence"))
-	return strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") || saysAway(m.Subject)
+	return strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") ||
+		saysAway(m.Subject) && (m.null || m.auto())
 }
 
 func begins(s string, starts []string) bool {
@@ -152,7 +153,11 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 		if _, known := reasons[own]; !known {
 			reasons[own] = m.reason(own, said)
 		}
-		one := Recipient{Final: address, Action: action, Diagnostic: reasons[own], Unnamed: nobody && len(to) > 1}
+		one := Recipient{Final: address, Action: action, Diagnostic: reasons[own]}
+		one.Unnamed = nobody && len(to) > 1
+		if named, rest := leadingAddress(one.Diagnostic); rest != "" && strings.EqualFold(named, address) {
+			one.Diagnostic = rest
+		}
 		if _, enhanced, _ := splitReply(one.Diagnostic); enhanced != "" {
 			one.Status = enhanced
 		}
@@ -282,8 +287,9 @@ func (m *mail) explain(r *Report) {
 				continue
 			}
 		}
-		if better := (Recipient{Action: Failed, Status: one.Status, Diagnostic: m.reason(own, own)}); better.Class() != unclear {
-			one.Diagnostic = better.Diagnostic
+		better := *one
+		if better.Diagnostic = m.reason(own, own); better.Class() != unclear {
+			*one = better
 		}
 	}
 }

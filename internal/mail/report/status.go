@@ -6,30 +6,6 @@ import (
 	"sync"
 )
 
-// delivery reads a delivery status notification: from its fields, or from its words when it has none.
-func (m *mail) delivery() (Report, bool) {
-	r, found := m.fields()
-	if len(r.Recipients) == 0 && m.byMachine() {
-		found = m.readProse(&r) || found
-		for i := range r.Recipients {
-			r.Recipients[i].complete(m.words)
-		}
-	}
-	if !found {
-		return Report{}, false
-	}
-	m.readOriginal(&r)
-	if len(r.Recipients) == 0 && len(r.To) == 1 && m.isReport("delivery-status") {
-		action := Failed
-		if first(lowerASCII(beforeCopy(m.text)), delays) >= 0 {
-			action = Delayed
-		}
-		r.Recipients = []Recipient{{Action: action, Final: r.To[0]}} // It can only be about the one that there is.
-		r.Recipients[0].complete(m.words)
-	}
-	return r, true
-}
-
 // fields reads the fields of a delivery status, wherever they stand and whatever the part is called.
 func (m *mail) fields() (Report, bool) {
 	r := Report{Kind: Delivery}

@@ -41,6 +41,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,6 +83,7 @@ type Options struct {
 	RateLimit        int            // requests a second of a team without a limit of its own; 0 is none
 	Limits           *teams.Limiter // counts them, for all faces together; nil is one of its own
 	RequireUserAgent bool           // refuse requests without one
+	NoAliases        bool           // operations answer under their documented names only
 	// Heartbeat is the time between signs of life of a stream; 0 is 15 seconds.
 	Heartbeat time.Duration
 	BodyMax   int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
@@ -118,7 +120,11 @@ func New(o Options) *API {
 	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
 		mediums: fair.New(mediumsMax, fair.Greed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
-	a.mount(a.operations())
+	ops := a.operations()
+	if o.NoAliases {
+		ops = slices.DeleteFunc(ops, op.isAlias)
+	}
+	a.mount(ops)
 	return a
 }
 

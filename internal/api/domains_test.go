@@ -376,3 +376,18 @@ func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// Without aliases the other names of operations are not there, and no other operation is missing.
+func TestAliasesCanBeTurnedOff(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{NoAliases: true})
+		for _, o := range (&API{}).operations() {
+			path := pathParam.ReplaceAllString(o.path, "0190a5e0-0000-7000-8000-000000000000")
+			w := f.do(t, o.method+" "+path)
+			if there := w.Code != 405 && !strings.Contains(w.Body.String(), "endpoint does not exist"); there == o.isAlias() {
+				t.Errorf("%s %s: %d, an alias: %v", o.method, o.path, w.Code, o.isAlias())
+			}
+		}
+	})
+}

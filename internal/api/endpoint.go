@@ -41,6 +41,9 @@ type op struct {
 	bound
 }
 
+// isAlias reports whether the operation is another name for one that has a tag.
+func (o op) isAlias() bool { return o.tag == "" && o.access != open }
+
 // bound is a function of the API with its types forgotten.
 type bound struct {
 	in, out reflect.Type

@@ -53,8 +53,9 @@ POST /suppressions/batch/add
 POST /suppressions/batch/remove
 `
 
-// undocumented are operations for machines, and older names of one that is documented.
-var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending", "POST /emails/sending"}
+// undocumented are operations for machines, and other names of one that is documented.
+var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending", "POST /emails/sending",
+	"POST /domains/claims", "GET /domains/{domain_id}/claims", "POST /domains/{domain_id}/claims/verify"}
 
 type docSchema struct {
 	Ref                  string               `json:"$ref"`

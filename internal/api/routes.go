@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// operations are all that the API can do.
+// operations are all that the API can do. Those for clients that have no tag are aliases: other names that clients use for an
+// operation above them.
 func (a *API) operations() []op {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})
@@ -39,6 +40,9 @@ func (a *API) operations() []op {
 		{post, "/domains/{domain_id}/verify", full, 200, "Domains", "Verify a domain's DNS records", nil, endpoint(a.verifyDomain)},
 		{get, "/domains/{domain_id}/claim", full, 200, "Domains", "Retrieve a claim", nil, endpoint(a.getClaim)},
 		{post, "/domains/{domain_id}/claim/verify", full, 200, "Domains", "Verify a claim", nil, endpoint(a.verifyClaim)},
+		{post, "/domains/claims", full, 201, "", "Claim a domain that another team has registered", nil, endpoint(a.claimDomain)},
+		{get, "/domains/{domain_id}/claims", full, 200, "", "Retrieve a claim", nil, endpoint(a.getClaim)},
+		{post, "/domains/{domain_id}/claims/verify", full, 200, "", "Verify a claim", nil, endpoint(a.verifyClaim)},
 
 		{post, "/api-keys", full, 201, "API keys", "Create an API key", nil, endpoint(a.createKey)},
 		{get, "/api-keys", full, 200, "API keys", "List API keys", paging, endpoint(a.listKeys)},

@@ -200,8 +200,8 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	}
 	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
-		TrustDomains: c.TrustDomains, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db, n.queue, hall, keys, dns,
-		n.log)
+		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db,
+		n.queue, hall, keys, dns, n.log)
 	n.limits = &teams.Limiter{}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)
@@ -244,7 +244,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
 		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version,
-		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, Ready: n.ready, Observe: n.observe})
+		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.ready, Observe: n.observe})
 	development := onlyLoopback(n.mux)
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.

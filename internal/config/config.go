@@ -35,7 +35,7 @@ type Config struct {
 	Hostname         string `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
 	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make to this node. 0: no limit."`
 	RequireUserAgent bool   `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
-	LegacyAliases    bool   `toml:"legacy_aliases" default:"true" doc:"Serve the older names of operations too (/audiences and the like)."`
+	LegacyAliases    bool   `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
 	AttachmentMax    Size   `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
 
 	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept in the blobs, never sent; the command dev shows it)."`

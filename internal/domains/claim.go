@@ -37,7 +37,8 @@ const (
 	claimLife    = 7 * 24 * time.Hour
 	claimGrace   = 72 * time.Hour // from the proof until a verified owner loses the domain
 	claimPrefix  = "postrider-domain-verification="
-	claimBlocked = 10 * time.Minute // between looks at a claim that is blocked
+	legacyPrefix = "resend-domain-verification=" // which owners who followed other documents may have installed
+	claimBlocked = 10 * time.Minute              // between looks at a claim that is blocked
 )
 
 // Claim takes over a domain that another team has registered, by proof of who rules its DNS.
@@ -59,6 +60,14 @@ type Claim struct {
 
 // RecordValue is the TXT value that proves the claim.
 func (c *Claim) RecordValue() string { return claimPrefix + c.Token }
+
+// provenBy reports whether one of the TXT records proves the claim.
+func (c *Claim) provenBy(texts []string, legacy bool) bool {
+	return slices.ContainsFunc(texts, func(t string) bool {
+		t = unquoted(t)
+		return t == c.RecordValue() || legacy && t == legacyPrefix+c.Token
+	})
+}
 
 // open reports whether the claim may still succeed.
 func (c *Claim) open() bool {
@@ -187,7 +196,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		if err != nil {
 			return err
 		}
-		proven := slices.ContainsFunc(texts, func(t string) bool { return unquoted(t) == c.RecordValue() })
+		proven := c.provenBy(texts, s.c.LegacyAliases)
 		if !answered && tx.Now().Before(c.ExpiresAt) { // As unknown as before: name servers that fail do not end a claim.
 			return s.q.Retry(ctx, tx, j, tx.Now().Add(claimAgain(c, tx.Now())), "")
 		}

@@ -142,6 +142,7 @@ type Config struct {
 	SandboxDomains  []string
 	SandboxSend     bool // anyone may be written to from a sandbox domain
 	TrustDomains    bool // domains count as verified without DNS
+	LegacyAliases   bool // a claim is proven by the older prefix of its value too
 	UnprovedMax     int  // domains of a team that are not verified, claims among them; 0 means 1,000
 }
 

@@ -256,3 +256,23 @@ func TestJudgeClaim(t *testing.T) {
 		})
 	}
 }
+
+func TestClaimIsProvenByItsValue(t *testing.T) {
+	c := Claim{Token: "00ff"}
+	for _, x := range []struct {
+		text              string
+		current, tolerant bool // without and with the older prefix
+	}{
+		{"postrider-domain-verification=00ff", true, true},
+		{`"postrider-domain-verification=00ff"`, true, true},
+		{"resend-domain-verification=00ff", false, true},
+		{"other-domain-verification=00ff", false, false},
+		{"postrider-domain-verification=00fe", false, false},
+		{"00ff", false, false},
+	} {
+		texts := []string{"v=spf1 -all", x.text}
+		if c.provenBy(texts, false) != x.current || c.provenBy(texts, true) != x.tolerant {
+			t.Errorf("%s: %v, with the older prefix %v", x.text, c.provenBy(texts, false), c.provenBy(texts, true))
+		}
+	}
+}

@@ -4,10 +4,11 @@
 // # States
 //
 // Each record is looked up for itself. It goes from not_started over pending to verified, or to failed when it was not
-// found for 72 hours. A verified record that disappears is a temporary_failure for up to 72 hours, in which the domain
-// goes on sending, and then failed. The records of a capability are a group; the domain's status says how its groups
-// stand. [judge] decides all of that and is pure; looking up happens in a job, outside any transaction, and an answer
-// that could not be had changes nothing.
+// found for 72 hours. These begin for each record when it is first looked for, or when its owner asks: one that a
+// capability needs that is enabled later begins later. A verified record that disappears is a temporary_failure for up
+// to 72 hours, in which the domain goes on sending, and then failed. The records of a capability are a group; the
+// domain's status says how its groups stand. [judge] decides all of that and is pure; looking up happens in a job,
+// outside any transaction, and an answer that could not be had changes nothing.
 //
 // # Proof
 //
@@ -112,7 +113,9 @@ type keyRow struct {
 // check is what is known of one record.
 type check struct {
 	Status Status `json:"status"`
-	Since  int64  `json:"since,omitempty"` // microseconds; of a temporary failure, 0 when it was not looked for since
+	// Since is when it began to be pending or to be missing, in microseconds. 0 is what rows of before have: it was not
+	// looked for since, or is pending since Domain.VerifySince.
+	Since int64 `json:"since,omitempty"`
 }
 
 // Record is a DNS record that the domain's owner installs.

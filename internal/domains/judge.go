@@ -2,6 +2,7 @@ package domains
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -12,6 +13,7 @@ const (
 	unknown finding = iota // no answer could be had
 	present
 	absent
+	needless // there is nothing to install
 )
 
 // judge returns the domain as the findings make it. It is pure: the same findings at the same time give the same.
@@ -21,6 +23,10 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 		d.checks = map[string]check{}
 	}
 	for key, f := range found {
+		if f == needless {
+			delete(d.checks, key)
+			continue
+		}
 		d.checks[key] = next(d.checks[key], f, d.VerifySince, now)
 	}
 	if f, asked := found[proof]; asked {
@@ -45,35 +51,29 @@ func (d *Domain) excuse(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next is one record's step.
-func next(c check, f finding, since, now time.Time) check {
-	switch f {
-	case present:
+// next is one record's step. A record that was never looked for has 72 hours from now on, whenever the others had theirs;
+// began is when those of records began that were entered before each had its own.
+func next(c check, f finding, began, now time.Time) check {
+	switch {
+	case f == present:
 		return check{Status: Verified}
-	case unknown:
-		if c.Status == "" {
-			return check{Status: Pending}
-		}
+	case c.Status == "":
+		return check{Pending, now.UnixMicro()}
+	case f == unknown, c.Status == Failed:
 		return c
-	}
-	switch c.Status {
-	case Verified:
+	case c.Status == Verified:
 		return check{TemporaryFailure, now.UnixMicro()}
-	case TemporaryFailure:
-		if c.Since == 0 {
-			return check{TemporaryFailure, now.UnixMicro()}
-		}
-		if now.Sub(time.UnixMicro(c.Since)) > patience {
-			return check{Status: Failed}
-		}
-		return c
-	case Failed:
-		return c
 	}
-	if !since.IsZero() && now.Sub(since) > patience {
+	if c.Since == 0 && c.Status == Pending && !began.IsZero() {
+		c.Since = began.UnixMicro()
+	}
+	if c.Since == 0 {
+		c.Since = now.UnixMicro()
+	}
+	if now.Sub(time.UnixMicro(c.Since)) > patience {
 		return check{Status: Failed}
 	}
-	return check{Status: Pending}
+	return c
 }
 
 // restart is the domain when its owner asks to verify it: what is not verified is looked for anew.
@@ -84,7 +84,7 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	}
 	for _, r := range records {
 		if c := d.checks[r.Key]; c.Status != Verified && c.Status != TemporaryFailure {
-			d.checks[r.Key] = check{Status: Pending}
+			d.checks[r.Key] = check{Pending, now.UnixMicro()}
 		}
 	}
 	d.VerifySince = now
@@ -92,9 +92,27 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
+// prune forgets records that the domain no longer needs, given those that it does: when they are needed again, they are
+// looked for as new ones.
+func (d *Domain) prune(records []Record) {
+	d.checks = maps.Clone(d.checks)
+	maps.DeleteFunc(d.checks, func(key string, _ check) bool {
+		if key == unproved {
+			return !d.Receiving
+		}
+		return !slices.ContainsFunc(records, func(r Record) bool { return r.Key == key })
+	})
+}
+
 // recheckAfter is when a domain is looked at again: often while its owner waits, less so later.
 func recheckAfter(d *Domain, now time.Time) time.Duration {
-	switch age := now.Sub(d.VerifySince); {
+	began := d.VerifySince
+	for _, c := range d.checks {
+		if at := time.UnixMicro(c.Since); c.Status == Pending && c.Since != 0 && at.After(began) {
+			began = at
+		}
+	}
+	switch age := now.Sub(began); {
 	case age < 2*time.Minute:
 		return 10 * time.Second
 	case age < 10*time.Minute:

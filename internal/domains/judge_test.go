@@ -23,11 +23,15 @@ func TestNext(t *testing.T) {
 		{"found at once", check{}, present, 0, check{Status: Verified}},
 		{"found later", check{Status: Pending}, present, time.Hour, check{Status: Verified}},
 		{"found after it failed", check{Status: Failed}, present, 100 * time.Hour, check{Status: Verified}},
-		{"not yet there", check{}, absent, 0, check{Status: Pending}},
-		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Status: Pending}},
+		{"not yet there", check{}, absent, 0, check{Pending, t0.UnixMicro()}},
+		{"looked for long after the others", check{}, absent, 100 * time.Hour, check{Pending, t0.UnixMicro()}},
+		{"still not there, long after the others", check{Pending, since(71 * time.Hour)}, absent, 200 * time.Hour,
+			check{Pending, since(71 * time.Hour)}},
+		{"not there for three days of its own", check{Pending, since(73 * time.Hour)}, absent, 200 * time.Hour, check{Status: Failed}},
+		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Pending, since(71 * time.Hour)}},
 		{"not there for three days", check{Status: Pending}, absent, 73 * time.Hour, check{Status: Failed}},
 		{"failed stays failed", check{Status: Failed}, absent, 80 * time.Hour, check{Status: Failed}},
-		{"no answer at first", check{}, unknown, 0, check{Status: Pending}},
+		{"no answer at first", check{}, unknown, 0, check{Pending, t0.UnixMicro()}},
 		{"no answer while pending, even after three days", check{Status: Pending}, unknown, 80 * time.Hour, check{Status: Pending}},
 		{"no answer while verified", check{Status: Verified}, unknown, 0, check{Status: Verified}},
 		{"disappears", check{Status: Verified}, absent, 0, check{TemporaryFailure, t0.UnixMicro()}},
@@ -115,7 +119,7 @@ func TestExcuse(t *testing.T) {
 func TestRestartLooksOnlyForWhatIsMissing(t *testing.T) {
 	d := Domain{Sending: true, checks: map[string]check{"mx": {Status: Verified}, "spf": {Status: Failed}}}
 	after := restart(d, []Record{{Key: "mx"}, {Key: "spf"}, {Key: "dkim"}}, t0)
-	want := map[string]check{"mx": {Status: Verified}, "spf": {Status: Pending}, "dkim": {Status: Pending}}
+	want := map[string]check{"mx": {Status: Verified}, "spf": {Pending, t0.UnixMicro()}, "dkim": {Pending, t0.UnixMicro()}}
 	if d := cmp.Diff(want, after.checks); d != "" {
 		t.Error(d)
 	}
@@ -273,6 +277,47 @@ func TestClaimIsProvenByItsValue(t *testing.T) {
 		texts := []string{"v=spf1 -all", x.text}
 		if c.provenBy(texts, false) != x.current || c.provenBy(texts, true) != x.tolerant {
 			t.Errorf("%s: %v, with the older prefix %v", x.text, c.provenBy(texts, false), c.provenBy(texts, true))
+		}
+	}
+}
+
+// A record of a host that the domain has given up meanwhile says nothing of the one that it has now.
+func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
+	asked := []Record{{Key: "mx", FQDN: "send.acme.example"}, {Key: "tracking", FQDN: "links.acme.example"},
+		{Key: "receiving", FQDN: "acme.example"}}
+	now := []Record{{Key: "mx", FQDN: "send.acme.example"}, {Key: "tracking", FQDN: "go.acme.example"}}
+	got := sameRecords(map[string]finding{"mx": present, "tracking": present, "receiving": absent, "caa": absent}, asked, now)
+	if d := cmp.Diff(map[string]finding{"mx": present, "caa": absent}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A CAA record is shown while the root's records ask for it, and nothing is left of it when they no longer do.
+func TestCAAIsNeededForATime(t *testing.T) {
+	c := &Config{CAAIssuer: "letsencrypt.org"}
+	d := Domain{Name: "acme.example", Sending: true, TrackingSubdomain: "links", checks: map[string]check{}}
+	look := func(dns resolve.Fake) {
+		found := map[string]finding{}
+		if f, counts := lookUpCAA(t.Context(), c, dns, &d); counts {
+			found["caa"] = f
+		}
+		d = judge(d, found, t0)
+	}
+	other := resolve.Fake{CAARecords: map[string][]resolve.CAA{"acme.example": {{Tag: "issue", Value: "other.example"}}}}
+	fails := resolve.Fake{Fail: []string{"acme.example"}}
+	for _, step := range []struct {
+		name string
+		dns  resolve.Fake
+		want Status
+	}{
+		{"no answer", fails, ""},
+		{"nothing is there", resolve.Fake{}, ""},
+		{"another issuer is there", other, Pending},
+		{"no answer then", fails, Pending},
+		{"nothing is there any more", resolve.Fake{}, ""},
+	} {
+		if look(step.dns); d.checks["caa"].Status != step.want || d.waiting() != (step.want == Pending) {
+			t.Errorf("%s: %+v", step.name, d.checks)
 		}
 	}
 }

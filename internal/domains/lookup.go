@@ -122,16 +122,20 @@ func dkimTag(record, name string) string {
 }
 
 // lookUpCAA asks whether the domain's root says who may make certificates. Where it does, ours must be among them, so
-// that links can be served with TLS; where it does not, there is nothing to install, and what is found does not
-// count.
+// that links can be served with TLS; where it does not, there is nothing to install. That no answer could be had counts
+// only where it was seen before that there is something to install.
 func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {
-		return absent, false
+		return needless, true
 	}
 	all, err := r.CAA(ctx, root)
-	if err != nil || len(all) == 0 {
-		return absent, false
+	if err != nil && !errors.Is(err, resolve.ErrNotFound) {
+		_, known := d.checks["caa"]
+		return unknown, known
+	}
+	if len(all) == 0 {
+		return needless, true
 	}
 	for _, rec := range all {
 		if issuer, _, _ := strings.Cut(rec.Value, ";"); rec.Tag == "issue" && strings.TrimSpace(issuer) == c.CAAIssuer {

@@ -344,6 +344,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err := d.set(c.Capabilities, c.TLS, c.TrackingSubdomain); err != nil {
 			return err
 		}
+		d.prune(s.c.Records(&d))
 		added := slices.DeleteFunc(d.names(), func(n dnsName) bool {
 			return slices.ContainsFunc(before, func(b dnsName) bool { return b.name == n.name })
 		})

@@ -66,27 +66,52 @@ func newService(t *testing.T, d *db.DB, dns resolve.Resolver) (*domains.Service,
 // newServiceWith is newService with what of the configuration is not always the same.
 func newServiceWith(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config) (*domains.Service, *heard) {
 	t.Helper()
+	return newServiceOf(t, d, dns, c)
+}
+
+// newServiceOf is newServiceWith, with more listeners.
+func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config, listeners ...events.Listener) (*domains.Service, *heard) {
+	t.Helper()
+	s, h, runner := build(t, d, dns, c, listeners...)
+	t.Cleanup(run(t, runner()))
+	return s, h
+}
+
+// build is newServiceOf without anything that runs: each runner that it returns works the service's jobs and looks.
+func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config, listeners ...events.Listener) (*domains.Service, *heard,
+	func() *jobs.Runner) {
+	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
 	q, hall, h, log := jobs.NewQueue(d), &events.Hallway{}, &heard{}, slog.New(slog.DiscardHandler)
 	hall.Listen(h)
+	for _, l := range listeners {
+		hall.Listen(l)
+	}
 	c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"}
 	c.Selector, c.SelectorEd25519 = "postrider", "postrider-ed"
 	s := domains.New(c, d, q, hall, keys, dns, log)
-	r := jobs.NewRunner(d, q, log, time.Second)
-	r.Handle(s.Kind())
+	return s, h, func() *jobs.Runner {
+		r := jobs.NewRunner(d, q, log, time.Second)
+		r.Handle(s.Kind())
+		r.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: s.Recheck})
+		return r
+	}
+}
+
+// run runs r until stop is called.
+func run(t *testing.T, r *jobs.Runner) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	})
-	return s, h
+	}
 }
 
 func eventually(t *testing.T, what string, done func() bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -58,10 +59,11 @@ func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
 }
 
-// Kind is how look-ups are worked. Nearly all of the time they wait for name servers, which may be silent.
+// Kind is how look-ups are worked. Nearly all of the time they wait for name servers, which may be silent. Errors of
+// ours end none of them: whoever waits for a domain has nobody to ask.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
-		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}}
+		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}
 }
 
 // verify looks the records up, records what they say, and comes back while something is still looked for.
@@ -76,7 +78,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	if d.Placeholder {
 		return s.verifyClaim(ctx, j, d)
 	}
-	found := map[string]finding{}
+	asked, found := s.c.Records(&d), map[string]finding{}
 	if !s.c.TrustDomains && d.TeamID != system {
 		found = lookUp(ctx, &s.c, s.dns, &d)
 	}
@@ -92,6 +94,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		if err != nil {
 			return err
 		}
+		found := sameRecords(found, asked, s.c.Records(&d))
 		after := judge(d, found, tx.Now())
 		lost, err := s.occupy(ctx, tx, &after)
 		if err != nil {
@@ -100,6 +103,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		if len(lost) > 0 {
 			after = judge(d, notFound(found, lost), tx.Now())
 		}
+		after.prune(s.c.Records(&after))
 		if err := saveDomain(ctx, tx, &after); err != nil {
 			return err
 		}
@@ -114,6 +118,21 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		s.changed(tx, d.ID)
 		return s.hall.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: after})
 	})
+}
+
+// sameRecords are the findings that are of the domain's records as they are now, and not of others that it had when they
+// were asked for.
+func sameRecords(found map[string]finding, asked, now []Record) map[string]finding {
+	at := func(all []Record, key string) string {
+		i := slices.IndexFunc(all, func(r Record) bool { return r.Key == key })
+		if i < 0 {
+			return ""
+		}
+		return all[i].FQDN
+	}
+	found = maps.Clone(found)
+	maps.DeleteFunc(found, func(key string, _ finding) bool { return key != "caa" && at(asked, key) != at(now, key) })
+	return found
 }
 
 // Recheck enters look-ups of domains that were not looked at for a day, or for an hour when a record is missing. It is

@@ -69,7 +69,14 @@ test("lists by pages", async () => {
 test("manages domains and keys", async () => {
 	const made = data(await resend.domains.create({ name: "mail.other.example", region: "eu-west-1" }));
 	assert.ok(made.records.length >= 3);
+	assert.equal(made.status, "not_started");
+	assert.ok(made.records.every((r) => r.status === "not_started"));
+	const early = (await resend.emails.send({ ...hello, from: "hello@mail.other.example" })).error;
+	assert.equal(early.statusCode, 403);
+	assert.match(early.message, /mail\.other\.example .*is not verified/);
 	data(await resend.domains.verify(made.id));
+	await eventually("the domain is verified", async () => data(await resend.domains.get(made.id)).status === "verified");
+	data(await resend.emails.send({ ...hello, from: "hello@mail.other.example" }));
 	data(await resend.domains.update({ id: made.id, openTracking: true }));
 	assert.equal(data(await resend.domains.get(made.id)).status, "verified");
 	assert.equal(data(await resend.domains.list()).data.length, 2);

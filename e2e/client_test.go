@@ -191,9 +191,20 @@ func TestOfficialClientManages(t *testing.T) {
 	if err != nil || len(d.Records) < 3 {
 		t.Fatalf("%+v, %v", d, err)
 	}
+	if d.Status != "not_started" {
+		t.Errorf("a new domain is %s", d.Status)
+	}
+	_, err = c.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"})
+	if err == nil || !strings.Contains(err.Error(), "mail.acme.example of the `from` field is not verified") {
+		t.Errorf("sending before it is verified: %v", err)
+	}
 	if ok, err := c.Domains.Verify(d.Id); !ok || err != nil {
 		t.Errorf("verify: %v", err)
 	}
+	eventually(t, 20*time.Second, "the domain is verified", func() bool {
+		got, err := c.Domains.Get(d.Id)
+		return err == nil && got.Status == "verified"
+	})
 	if _, err := c.Domains.Update(d.Id, &resend.UpdateDomainRequest{OpenTracking: true, Tls: resend.Enforced}); err != nil {
 		t.Errorf("update: %v", err)
 	}

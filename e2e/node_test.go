@@ -2,7 +2,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,7 +49,7 @@ type node struct {
 	args []string
 	env  []string
 	cmd  *exec.Cmd
-	out  *bytes.Buffer
+	out  *said
 }
 
 // start runs postrider dev in a folder of its own, with more arguments and variables.
@@ -70,7 +69,7 @@ func start(t *testing.T, env []string, args ...string) *node {
 			n.cmd.Wait()
 		}
 		if t.Failed() {
-			t.Logf("the program said:\n%s", n.out)
+			t.Logf("the program said:\n%s", n.out.String())
 		}
 	})
 	return n
@@ -78,7 +77,7 @@ func start(t *testing.T, env []string, args ...string) *node {
 
 func (n *node) launch() {
 	n.t.Helper()
-	n.out = &bytes.Buffer{}
+	n.out = &said{}
 	n.cmd = exec.Command(binary, n.args...)
 	n.cmd.Env = append(os.Environ(), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
@@ -150,8 +149,28 @@ func (n *node) must(method, path, body string, out any) {
 	}
 }
 
-// addDomain adds the sending domain of the tests.
+// addDomain adds a domain that sends, and has it verified.
 func (n *node) addDomain(name string) {
 	n.t.Helper()
-	n.must(http.MethodPost, "/domains", `{"name":"`+name+`"}`, nil)
+	n.addDomainOf(`{"name":"` + name + `"}`)
+}
+
+// addDomainOf adds a domain, and has it verified. It returns its id.
+func (n *node) addDomainOf(body string) string {
+	n.t.Helper()
+	var d struct{ ID, Status string }
+	n.must(http.MethodPost, "/domains", body, &d)
+	n.verifyDomain(d.ID)
+	return d.ID
+}
+
+// verifyDomain has a domain verified.
+func (n *node) verifyDomain(id string) {
+	n.t.Helper()
+	n.must(http.MethodPost, "/domains/"+id+"/verify", "", nil)
+	eventually(n.t, 20*time.Second, "the domain is verified", func() bool {
+		var d struct{ Status string }
+		n.must(http.MethodGet, "/domains/"+id, "", &d)
+		return d.Status == "verified"
+	})
 }

@@ -35,7 +35,7 @@ func relayed(t *testing.T) (*node, *postfix) {
 	p := startPostfix(t, "acme.example "+route(mx), ".acme.example "+route(mx), "far.example "+route(far.Addr))
 	names := serveDNS(t, `elsewhere.example. 60 IN TXT "v=spf1 ip4:127.0.0.1 -all"`, `_dmarc.elsewhere.example. 60 IN TXT "v=DMARC1; p=reject"`)
 	n := start(t, []string{"POSTRIDER_DNS_SERVERS=" + names}, "--relay", p.addr, "--relay-tls", "none", "--smtp-in", mx)
-	n.must(http.MethodPost, "/domains", `{"name":"acme.example","capabilities":{"receiving":"enabled"}}`, nil)
+	n.addDomainOf(`{"name":"acme.example","capabilities":{"receiving":"enabled"}}`)
 	return n, p
 }
 

@@ -32,7 +32,7 @@ func inject(host, to string, raw []byte) error {
 func TestOfficialClientReceives(t *testing.T) {
 	mx := freeAddr(t)
 	n := start(t, nil, "--smtp-in", mx)
-	n.must(http.MethodPost, "/domains", `{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`, nil)
+	n.addDomainOf(`{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`)
 	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000), "naïve café.txt": []byte("one\r\ntwo\r\n")}
 	if err := inject(mx, "support@in.acme.example", multipart(parts)); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func killReceiving(t *testing.T, env []string) {
 	rounds := setting(t, "POSTRIDER_KILL_ROUNDS", 3)
 	mx := freeAddr(t)
 	n := start(t, env, "--smtp-in", mx, "--check-authentication=false")
-	n.must(http.MethodPost, "/domains", `{"name":"in.acme.example","capabilities":{"receiving":"enabled"}}`, nil)
+	n.addDomainOf(`{"name":"in.acme.example","capabilities":{"receiving":"enabled"}}`)
 	var mu sync.Mutex
 	taken := map[string]bool{}
 	for round := range rounds {

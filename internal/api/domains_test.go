@@ -343,6 +343,7 @@ func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 			return dkim.GenerateRSA()
 		}
 		f.add(t, "full", `{"name":"acme.example"}`)
+		f.verified(t, "acme.example")
 		if code, _, text := f.call(t, "other", "POST /domains/claim", `{"name":"acme.example"}`); code != 201 {
 			t.Fatal(text)
 		}

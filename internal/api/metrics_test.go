@@ -18,7 +18,7 @@ func TestMetricsAndUsage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newOffice(t, d, Options{})
-		f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
+		f.verified(t, "example.org")
 		var sent ref
 		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+`{"from":"a@example.org","to":["a@example.net","b@example.net"],"subject":"s","text":"t"}`).
 			Body.Bytes(), &sent); err != nil || sent.ID == "" {

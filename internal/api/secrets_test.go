@@ -43,6 +43,8 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		}
 		ask("POST /domains\n\n" + `{"name":"acme.example"}`)
 		ask("POST /domains\n\n" + `{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`)
+		f.verified(t, "acme.example")
+		f.verified(t, "in.acme.example")
 		send := func(path string) string {
 			return ask("POST /emails\n\n" + `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",
 				"attachments":[{"filename":"a.txt","content":"aGVsbG8="},{"filename":"b.txt","path":"` + path + `"}]}`)

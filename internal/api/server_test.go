@@ -396,7 +396,7 @@ func TestOtherTeams(t *testing.T) {
 			return made.ID
 		}
 		ids := map[string]string{
-			"domain_id":   create("/domains", `{"name":"example.org"}`),
+			"domain_id":   f.verified(t, "example.org").ID,
 			"api_key_id":  create("/api-keys", `{"name":"x"}`),
 			"webhook_id":  create("/webhooks", `{"endpoint":"https://hooks.example.org","events":["suppression.added"]}`),
 			"suppression": create("/suppressions", `{"email":"a@example.org"}`),

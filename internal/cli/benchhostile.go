@@ -197,7 +197,7 @@ func (h *hostileRun) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.post(ctx, h.bad, "/domains", map[string]any{"name": "hostile.example"})
+	return h.node.addDomain(ctx, h.bad, `{"name":"hostile.example"}`)
 }
 
 func (h *hostileRun) post(ctx context.Context, key, path string, body any) error {

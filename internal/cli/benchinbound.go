@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/textproto"
 	"os"
 	"os/exec"
@@ -46,9 +45,9 @@ func (b *benchRun) inbound(ctx context.Context) error {
 		return err
 	}
 	defer n.stop()
-	_, status, err := n.call(ctx, http.MethodPost, "/domains", `{"name":"inbound.example","capabilities":{"receiving":"enabled"}}`)
-	if err != nil || status != http.StatusCreated {
-		return fmt.Errorf("add the receiving domain: status %d, %w", status, err)
+	err = n.addDomain(ctx, benchKey, `{"name":"inbound.example","capabilities":{"receiving":"enabled"}}`)
+	if err != nil {
+		return fmt.Errorf("add the receiving domain: %w", err)
 	}
 	t := smtpTraffic{from: "alice@sender.example", to: inboundRcpt}
 	load, by := func(ctx context.Context, mx string, sessions, messages, size int) error {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/keyring"
 )
 
@@ -31,6 +32,11 @@ func dev(ctx context.Context, e *env, args []string) error {
 	relay := flags.String("relay", "", "HOST:PORT of a mail server that takes what is sent, instead of the outbox")
 	key := flags.String("api-key", "", "the API key; one is made and kept when none is given")
 	smtpIn := flags.String("smtp-in", "", "address at which mail comes in (127.0.0.1:1025, or any free port when that is taken)")
+	var names []string
+	flags.Func("domain", "a domain that can be sent from at once; may be repeated", func(name string) error {
+		names = append(names, name)
+		return nil
+	})
 	smtpSubmit := flags.String("smtp-submit", "", "address of SMTP submission (127.0.0.1:1587, or any free port when that is taken)")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
@@ -63,11 +69,15 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err := n.teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
 		return fmt.Errorf("make the development key: %w", err)
 	}
+	verified, err := n.addVerified(ctx, *key, names)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(n.listenInboundDev(*smtpIn), n.listenSubmissionDev(*smtpSubmit)); err != nil {
 		return err
 	}
 	n.serveOutbox()
-	greet(e, n, l.Addr().String(), *key)
+	greet(e, n, l.Addr().String(), *key, verified)
 	if path := e.getenv(benchProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
@@ -99,7 +109,35 @@ func devKey(c config.Config) (string, error) {
 	return key, nil
 }
 
-func greet(e *env, n *node, addr, key string) {
+// addVerified adds domains for the team of the key, verified without DNS, and returns their names as they are kept.
+func (n *node) addVerified(ctx context.Context, key string, names []string) (verified []string, err error) {
+	who, err := n.teams.Authenticate(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("find the team of the development key: %w", err)
+	}
+	for _, name := range names {
+		d, err := n.domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name})
+		if err != nil {
+			return nil, fmt.Errorf("--domain %s: %w", name, err)
+		}
+		verified = append(verified, d.Name)
+	}
+	return verified, nil
+}
+
+// domainsLine says which domains can be sent from, and how others come to be.
+func domainsLine(n *node, verified []string) string {
+	if !n.c.TrustDomains {
+		return "verified by DNS, as they are live"
+	}
+	how := "added by POST /domains; POST /domains/{id}/verify verifies one in a second, without DNS"
+	if len(verified) == 0 {
+		return how + "\n           (--domain acme.com adds one that is verified from the start)"
+	}
+	return "verified: " + strings.Join(verified, ", ") + "\n           others are " + how
+}
+
+func greet(e *env, n *node, addr, key string, verified []string) {
 	c, inbound := n.c, "not taken: the role receiving is off"
 	if at := n.port(portInbound); at != "" {
 		inbound = at + "  (SMTP, for domains with the capability receiving)"
@@ -122,6 +160,7 @@ func greet(e *env, n *node, addr, key string) {
   Mail     %[3]s
   SMTP     %[6]s
   Inbound  %[5]s
+  Domains  %[7]s
   Data     %[4]s
 
 Send an email:
@@ -133,5 +172,5 @@ See what became of it:
   curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s'
 
 With an official client, set RESEND_BASE_URL=http://%[1]s and RESEND_API_KEY=%[2]s.
-`, addr, key, where, c.DataDir, inbound, submit)
+`, addr, key, where, c.DataDir, inbound, submit, domainsLine(n, verified))
 }

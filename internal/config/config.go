@@ -86,7 +86,7 @@ type Config struct {
 	ManagedDomain       string         `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`
 	SandboxDomains      []string       `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses: bounced@, delivered@ and the like act out an outcome, and onboarding@ may send to one's own address."`
 	SandboxSend         bool           `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`
-	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: sending domains count as verified without DNS."`
+	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: a domain that is asked to be verified is found verified a second later, and a claim proven, without DNS."`
 	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
 
 	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`

@@ -109,7 +109,7 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 		t.Fatal(err)
 	}
 	h.by = teams.Principal{TeamID: team.ID, KeyID: "key"}
-	if h.domain, err = h.domains.Create(ctx, team.ID, domains.NewDomain{Name: from, TLS: domains.Opportunistic}); err != nil {
+	if h.domain, err = h.domains.AddVerified(ctx, team.ID, domains.NewDomain{Name: from, TLS: domains.Opportunistic}); err != nil {
 		t.Fatal(err)
 	}
 	h.runner = jobs.NewRunner(d, h.queue, log, time.Second)
@@ -150,7 +150,7 @@ func (h *house) another(domain string) teams.Principal {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := h.domains.Create(h.t.Context(), team.ID, domains.NewDomain{Name: domain, TLS: domains.Opportunistic}); err != nil {
+	if _, err := h.domains.AddVerified(h.t.Context(), team.ID, domains.NewDomain{Name: domain, TLS: domains.Opportunistic}); err != nil {
 		h.t.Fatal(err)
 	}
 	return teams.Principal{TeamID: team.ID, KeyID: "key"}

@@ -173,9 +173,13 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 // verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or has mail
 // waiting.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
-	asked, cancel := context.WithTimeout(ctx, lookUpMax)
-	texts, err := s.dns.TXT(asked, d.Name)
-	cancel()
+	var texts []string
+	var err error
+	if !s.c.TrustDomains {
+		asked, cancel := context.WithTimeout(ctx, lookUpMax)
+		texts, err = s.dns.TXT(asked, d.Name)
+		cancel()
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -196,7 +200,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		if err != nil {
 			return err
 		}
-		proven := c.provenBy(texts, s.c.LegacyAliases)
+		proven := s.c.TrustDomains || c.provenBy(texts, s.c.LegacyAliases)
 		if !answered && tx.Now().Before(c.ExpiresAt) { // As unknown as before: name servers that fail do not end a claim.
 			return s.q.Retry(ctx, tx, j, tx.Now().Add(claimAgain(c, tx.Now())), "")
 		}

@@ -144,7 +144,7 @@ type Config struct {
 	ManagedDomain   string   // below which each team has a name; empty when there is none
 	SandboxDomains  []string
 	SandboxSend     bool // anyone may be written to from a sandbox domain
-	TrustDomains    bool // domains count as verified without DNS
+	TrustDomains    bool // whatever DNS is asked for is found, without asking it
 	LegacyAliases   bool // a claim is proven by the older prefix of its value too
 	UnprovedMax     int  // domains of a team that are not verified, claims among them; 0 means 1,000
 }

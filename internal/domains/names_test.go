@@ -34,8 +34,8 @@ func TestNamesAreAddedByOneTeam(t *testing.T) {
 			name := fmt.Sprintf("acme%d.example", i)
 			var first, second error
 			together(
-				func() { _, first = s.Create(t.Context(), "first", domains.NewDomain{Name: name}) },
-				func() { _, second = s.Create(t.Context(), "second", domains.NewDomain{Name: "send." + name}) })
+				func() { _, first = s.AddVerified(t.Context(), "first", domains.NewDomain{Name: name}) },
+				func() { _, second = s.AddVerified(t.Context(), "second", domains.NewDomain{Name: "send." + name}) })
 			if (first == nil) == (second == nil) {
 				t.Errorf("%s: %v, and the domain at the host of its return paths: %v", name, first, second)
 			}

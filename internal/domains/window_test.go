@@ -226,3 +226,46 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		is(40*time.Minute, domains.Verified, domains.Verified) // without being asked
 	})
 }
+
+// Where domains are trusted nothing is verified unasked, and everything a second after it was asked for.
+func TestTrustedDomainsHaveALife(t *testing.T) {
+	clocked(t, resolve.Fake{}, domains.Config{TrustDomains: true}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
+		is := func(id string, want domains.Status) {
+			t.Helper()
+			status, records := statuses(t, s, id)
+			for key, r := range records {
+				if r != want {
+					t.Errorf("of a domain that is %s the record %s is %s", status, key, r)
+				}
+			}
+			_, err := s.Sender(t.Context(), "team", "acme.example")
+			if maySend := err == nil; status != want || maySend != (want == domains.Verified) {
+				t.Errorf("it is %s, want %s; sending: %v", status, want, err)
+			}
+		}
+		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+		pass(49 * time.Hour)
+		is(dom.ID, domains.NotStarted)
+		verify(t, s, "team", dom.ID)
+		is(dom.ID, domains.Pending)
+		pass(900 * time.Millisecond)
+		is(dom.ID, domains.Pending)
+		pass(200 * time.Millisecond)
+		is(dom.ID, domains.Verified)
+
+		other, err := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "Other.example"})
+		again, err2 := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "other.example"})
+		if err != nil || err2 != nil || other.Status != domains.Verified || again.ID != other.ID {
+			t.Errorf("added %+v, %v, and again %+v, %v", other, err, again, err2)
+		}
+		if _, err := s.AddVerified(t.Context(), "stranger", domains.NewDomain{Name: "other.example"}); err == nil {
+			t.Error("another team has it too")
+		}
+	})
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, _, _ := build(t, d, resolve.Fake{}, domains.Config{})
+		if _, err := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "acme.example"}); err == nil {
+			t.Error("a domain is verified without DNS though domains are not trusted")
+		}
+	})
+}

@@ -83,7 +83,7 @@ func newWorld(t *testing.T, d *db.DB) *world {
 	if w.who, err = w.teams.Authenticate(ctx, token); err != nil {
 		t.Fatal(err)
 	}
-	dom, err := w.domains.Create(ctx, team.ID, domains.NewDomain{Name: "acme.example"})
+	dom, err := w.domains.AddVerified(ctx, team.ID, domains.NewDomain{Name: "acme.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

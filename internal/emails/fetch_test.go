@@ -78,7 +78,7 @@ func (w *world) another(t *testing.T, domain string) teams.Principal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.domains.Create(t.Context(), team.ID, domains.NewDomain{Name: domain}); err != nil {
+	if _, err := w.domains.AddVerified(t.Context(), team.ID, domains.NewDomain{Name: domain}); err != nil {
 		t.Fatal(err)
 	}
 	_, token, err := w.teams.CreateKey(t.Context(), team.ID, teams.NewKey{Name: "k"})

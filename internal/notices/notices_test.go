@@ -61,7 +61,7 @@ func TestNotices(t *testing.T) {
 		hall.Listen(mail)
 		operator, err := all.Create(ctx, "Operator", "")
 		must(t, err)
-		_, err = dom.Create(ctx, operator.ID, domains.NewDomain{Name: "operator.example"})
+		_, err = dom.AddVerified(ctx, operator.ID, domains.NewDomain{Name: "operator.example"})
 		must(t, err)
 		reachable, err := all.Create(ctx, "Acme", "owner@acme.example")
 		must(t, err)

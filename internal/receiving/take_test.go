@@ -91,7 +91,7 @@ func TestChangedDomain(t *testing.T) {
 			t.Fatal(got)
 		}
 		on, off := true, false
-		d, err := w.domains.Create(t.Context(), w.other.ID, newDomain("new.example", nil, &on))
+		d, err := w.domains.AddVerified(t.Context(), w.other.ID, newDomain("new.example", nil, &on))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,12 +101,12 @@ func newWorld(t testing.TB, d *db.DB) *world {
 	must(err)
 	w.other, err = w.teams.Create(ctx, "Other", "")
 	must(err)
-	_, err = w.domains.Create(ctx, acme.ID, domains.NewDomain{Name: "acme.example"})
+	_, err = w.domains.AddVerified(ctx, acme.ID, domains.NewDomain{Name: "acme.example"})
 	must(err)
 	on, off := true, false
-	_, err = w.domains.Create(ctx, acme.ID, domains.NewDomain{Name: "in.acme.example", Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
+	_, err = w.domains.AddVerified(ctx, acme.ID, domains.NewDomain{Name: "in.acme.example", Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
 	must(err)
-	_, err = w.domains.Create(ctx, w.other.ID, domains.NewDomain{Name: "other.example", Capabilities: domains.Capabilities{Receiving: &on}})
+	_, err = w.domains.AddVerified(ctx, w.other.ID, domains.NewDomain{Name: "other.example", Capabilities: domains.Capabilities{Receiving: &on}})
 	must(err)
 	w.types()
 	return w

@@ -80,7 +80,7 @@ func newHouse(t *testing.T, d *db.DB) *house {
 
 func (h *house) domain(name string) string {
 	h.t.Helper()
-	d, err := h.domains.Create(h.t.Context(), h.team.ID, domains.NewDomain{Name: name})
+	d, err := h.domains.AddVerified(h.t.Context(), h.team.ID, domains.NewDomain{Name: name})
 	if err != nil {
 		h.t.Fatal(err)
 	}

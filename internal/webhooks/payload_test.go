@@ -33,7 +33,7 @@ var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}
 func TestPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, dbtest.SQLite(t), config(), noLoopback)
-		domain, err := h.domains.Create(t.Context(), h.who.TeamID, domains.NewDomain{Name: "acme.example",
+		domain, err := h.domains.AddVerified(t.Context(), h.who.TeamID, domains.NewDomain{Name: "acme.example",
 			Capabilities: domains.Capabilities{Receiving: new(true)}})
 		must(t, err)
 		email := h.send(t, "Ann <ann@example.net>", "bob@example.net")

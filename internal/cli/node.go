@@ -213,6 +213,12 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	counters := metrics.New(n.db)
 	hall.Listen(counters)
 	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams, n.log)
+	n.domains.Notify = told.Tell
+	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
+		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: db.Now(), DomainIDs: []string{domainID}})
+		sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
+		return slices.ContainsFunc(all, sent), err
+	}
 	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter, Retention: c.WebhookRetention,
 		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue, Keys: keys,
 		Guard: guard, Domains: n.domains, Log: n.log, Notify: told.Tell})

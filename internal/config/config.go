@@ -80,7 +80,7 @@ type Config struct {
 	MilterRequired      bool           `toml:"milter_required" default:"false" doc:"Answer 'later' while the content filter does not answer. Otherwise mail comes in unseen then."`
 	CheckAuthentication bool           `toml:"check_authentication" default:"true" doc:"Look into where mail comes from by SPF, DKIM and DMARC. The verdicts are shown with a received email; nothing is refused for them."`
 	OperatorTeam        string         `toml:"operator_team" doc:"Id of the operator's own team: it receives mail for postmaster@ and abuse@ of this node's hosts, and notices to teams are sent in its name. Empty: the team that was made first."`
-	NoticeFrom          string         `toml:"notice_from" doc:"Sender of notices to teams (a webhook endpoint fails, say), at a domain of the operator's team. Empty: notices are logged and not sent."`
+	NoticeFrom          string         `toml:"notice_from" doc:"Sender of notices to teams (a webhook endpoint fails, their domain is claimed), at a domain of the operator's team. Empty: notices are logged and not sent."`
 	FeedbackAddresses   []string       `toml:"feedback_address" doc:"Addresses at which mailbox providers' complaints (feedback loops) arrive. What comes there and is no complaint, or a complaint that proves nothing, goes to the operator's team."`
 	FeedbackProviders   []string       `toml:"feedback_providers" doc:"Senders whose complaints are believed without a proof of ours: domains that DKIM-sign their reports and where no strangers have mailboxes (arf.mail.example.com), or single addresses (staff@example.com). Needs check_authentication."`
 	ManagedDomain       string         `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`

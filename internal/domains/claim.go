@@ -16,29 +16,46 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// ClaimStatus is the state of a claim (API reference section 10.4).
+// ClaimStatus is the state of a claim (API reference section 10.4):
+//
+//	pending ──proof──► verified ──► completed
+//	   │                  └──► blocked ──► completed, or failed
+//	   └─ expired         (pending again when the proof is gone)
+//
+// A claim that is superseded by another of its team, or whose placeholder is deleted, is over at once.
 type ClaimStatus string
 
 const (
 	ClaimPending    ClaimStatus = "pending"
-	ClaimVerified   ClaimStatus = "verified"
+	ClaimVerified   ClaimStatus = "verified" // the proof is there, and the domain is about to change hands
 	ClaimCompleted  ClaimStatus = "completed"
-	ClaimBlocked    ClaimStatus = "blocked"
+	ClaimBlocked    ClaimStatus = "blocked" // the proof is there, and BlockedReason says what it waits for
 	ClaimExpired    ClaimStatus = "expired"
 	ClaimSuperseded ClaimStatus = "superseded"
 	ClaimCanceled   ClaimStatus = "canceled"
-	ClaimFailed     ClaimStatus = "failed"
+	ClaimFailed     ClaimStatus = "failed" // FailureReason says why
+)
+
+// Why a claim is blocked.
+const (
+	blockedGrace     = "grace_period"             // the owner was told, and has time to object
+	blockedActivity  = "recent_owner_activity"    // the owner goes on sending
+	blockedScheduled = "pending_scheduled_emails" // emails of the owner wait for their time
 )
 
 const (
-	claimLife    = 7 * 24 * time.Hour
-	claimGrace   = 72 * time.Hour // from the proof until a verified owner loses the domain
-	claimPrefix  = "postrider-domain-verification="
-	legacyPrefix = "resend-domain-verification=" // which owners who followed other documents may have installed
-	claimBlocked = 10 * time.Minute              // between looks at a claim that is blocked
+	claimLife     = 7 * 24 * time.Hour
+	claimGrace    = 72 * time.Hour      // from the proof until an owner who uses the domain loses it
+	claimReminder = 24 * time.Hour      // before the end of that
+	claimMax      = 30 * 24 * time.Hour // from the proof; what is blocked then has failed
+	claimQuiet    = 24 * time.Hour      // without an email sent, until an owner counts as not active
+	claimNews     = 7 * 24 * time.Hour  // an owner hears of one unproven claim in that time
+	claimPrefix   = "postrider-domain-verification="
+	legacyPrefix  = "resend-domain-verification=" // which owners who followed other documents may have installed
+	claimBlocked  = 10 * time.Minute              // between looks at a claim that is blocked
+	claimAtOnce   = time.Second                   // from the proof to the transfer
 )
 
 // Claim takes over a domain that another team has registered, by proof of who rules its DNS.
@@ -50,11 +67,13 @@ type Claim struct {
 	Region        string
 	Token         string
 	Status        ClaimStatus
-	BlockedReason string // grace_period or pending_scheduled_emails; empty when not blocked
-	FailureReason string
-	WarnedAt      time.Time
+	BlockedReason string // empty when not blocked
+	FailureReason string // empty when not failed
+	ProvenAt      time.Time
+	WarnedAt      time.Time // when the owner was told of the proof, which begins the grace period
+	RemindedAt    time.Time // when the owner was told that a day is left
 	CreatedAt     time.Time
-	ExpiresAt     time.Time
+	ExpiresAt     time.Time // unless proven
 	request       string
 }
 
@@ -74,6 +93,90 @@ func (c *Claim) open() bool {
 	return c.Status == ClaimPending || c.Status == ClaimVerified || c.Status == ClaimBlocked
 }
 
+// use is how the present owner uses a domain that is claimed.
+type use struct {
+	inUse     bool // mail may leave from it or comes in
+	scheduled bool // emails wait for their time
+	active    bool // an email was sent lately
+}
+
+// judgeClaim is the claim after a look for its proof, and when to look again; 0 is never. It is pure.
+func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.Duration) {
+	reason := c.BlockedReason
+	c.BlockedReason = ""
+	late := !now.Before(c.ExpiresAt)
+	switch {
+	case late && (c.ProvenAt.IsZero() || proof == absent):
+		c.Status = ClaimExpired
+		return c, 0
+	case !c.ProvenAt.IsZero() && now.Sub(c.ProvenAt) > claimMax:
+		c.Status, c.FailureReason = ClaimFailed, failure(reason)
+		return c, 0
+	case proof == unknown: // name servers that fail neither end a claim nor further it
+		c.BlockedReason = reason
+		return c, claimAgain(c, now)
+	case proof == absent:
+		c.Status = ClaimPending
+		return c, claimAgain(c, now)
+	case c.ProvenAt.IsZero():
+		c.Status, c.ProvenAt = ClaimVerified, now
+		return c, claimAtOnce
+	}
+	if !owner.inUse {
+		c.Status = ClaimCompleted
+		return c, 0
+	}
+	if c.WarnedAt.IsZero() {
+		c.WarnedAt = now
+	}
+	if c.RemindedAt.IsZero() && now.Sub(c.WarnedAt) >= claimGrace-claimReminder {
+		c.RemindedAt = now
+	}
+	switch {
+	case c.RemindedAt.IsZero(), now.Before(c.handedOverAt()):
+		c.BlockedReason = blockedGrace
+	case owner.scheduled:
+		c.BlockedReason = blockedScheduled
+	case owner.active:
+		c.BlockedReason = blockedActivity
+	default:
+		c.Status = ClaimCompleted
+		return c, 0
+	}
+	c.Status = ClaimBlocked
+	return c, claimBlocked
+}
+
+// handedOverAt is when an owner who was told loses the domain: no sooner than a day after the reminder.
+func (c *Claim) handedOverAt() time.Time {
+	at := c.WarnedAt.Add(claimGrace)
+	if again := c.RemindedAt.Add(claimReminder); again.After(at) {
+		return again
+	}
+	return at
+}
+
+// failure is why a claim that was proven has come to nothing, by what it last waited for.
+func failure(blocked string) string {
+	switch blocked {
+	case blockedActivity:
+		return "The team that has the domain went on sending from it for 30 days. Delete that team's DNS records, which ends " +
+			"its use of the domain within 72 hours, and claim it again."
+	case blockedScheduled:
+		return "For 30 days the team that has the domain had emails scheduled from it. Delete that team's DNS records, which " +
+			"ends its use of the domain within 72 hours, and claim it again."
+	}
+	return "The proof could not be confirmed within 30 days. See to it that the TXT record is found, and claim the domain again."
+}
+
+// claimAgain is when the proof of a claim is looked for again.
+func claimAgain(c Claim, now time.Time) time.Duration {
+	if now.Sub(c.CreatedAt) < time.Hour {
+		return 30 * time.Second
+	}
+	return 15 * time.Minute
+}
+
 // Claim begins to take over a domain. A repetition of an open claim returns that one and false; another for the same
 // name supersedes it.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
@@ -86,7 +189,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	if err != nil {
 		return c, false, fmt.Errorf("encode claim: %w", err)
 	}
-	if _, same, err := s.mayClaim(ctx, s.d.Reader, &d, string(request)); err != nil || same != nil {
+	if _, _, same, err := s.mayClaim(ctx, s.d.Reader, &d, string(request)); err != nil || same != nil {
 		return orZero(same), false, err
 	}
 	if err := s.checkCount(ctx, s.d.Reader, teamID); err != nil {
@@ -98,7 +201,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	token := make([]byte, 16)
 	rand.Read(token)
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		old, same, err := s.mayClaim(ctx, tx.Reader, &d, string(request))
+		owner, old, same, err := s.mayClaim(ctx, tx.Reader, &d, string(request))
 		if err != nil || same != nil {
 			c, created = orZero(same), false
 			return err
@@ -110,38 +213,50 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		c = Claim{ID: id.New(), TeamID: teamID, DomainID: d.ID, Name: d.Name, Region: d.Region, Token: hex.EncodeToString(token),
 			Status: ClaimPending, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(claimLife), request: string(request)}
 		created = true
+		// Whoever may claim can do so again and again: the owner hears of it once a week, until there is a proof.
+		lately, err := claimedSince(ctx, tx.Reader, d.Name, tx.Now().Add(-claimNews))
+		if err != nil {
+			return err
+		}
 		if err := insertDomain(ctx, tx, &d); err != nil {
 			return err
 		}
 		insertClaim(ctx, tx, &c)
-		return nil
+		// A claim that nobody verifies ends too.
+		j := lookUpJob(teamID, d.ID)
+		j.RunAt = c.ExpiresAt
+		s.q.Insert(ctx, tx, j)
+		if lately {
+			return nil
+		}
+		return s.Notify(ctx, tx, owner.TeamID, "A team claims your domain "+c.Name, fmt.Sprintf(toldOfClaim, c.Name, day(c.ExpiresAt)))
 	})
 	return c, created, err
 }
 
-// mayClaim refuses a claim that cannot be made. It returns the team's open claims for the name, and which of them asks
-// for the same.
-func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (open []Claim, same *Claim,
+// mayClaim refuses a claim that cannot be made. It returns the owner's domain, the team's open claims for the name, and
+// which of them asks for the same.
+func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (owner Domain, open []Claim, same *Claim,
 	err error) {
-	owner, err := domainOwned(ctx, r, d.Name)
+	owner, err = domainOwned(ctx, r, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
-		return nil, nil, err
+		return owner, nil, nil, err
 	}
 	// What the owner's domain has is given up with it.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
-		return nil, nil, err
+		return owner, nil, nil, err
 	}
 	switch {
 	case err != nil:
-		return nil, nil, fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
+		return owner, nil, nil, fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
 	case owner.TeamID == d.TeamID:
-		return nil, nil, fault.Forbiddenf("name", "The domain `%s` is this team's already.", d.Name)
+		return owner, nil, nil, fault.Forbiddenf("name", "The domain `%s` is this team's already.", d.Name)
 	}
 	open, err = openClaims(ctx, r, d.TeamID, d.Name)
 	if i := slices.IndexFunc(open, func(c Claim) bool { return c.request == request }); i >= 0 {
 		same = &open[i]
 	}
-	return open, same, err
+	return owner, open, same, err
 }
 
 func orZero(c *Claim) Claim {
@@ -151,7 +266,7 @@ func orZero(c *Claim) Claim {
 	return *c
 }
 
-// GetClaim returns the latest claim that the domain stands for.
+// GetClaim returns the latest claim that the domain stands for, or stood for when it was canceled or superseded.
 func (s *Service) GetClaim(ctx context.Context, teamID, domainID string) (Claim, error) {
 	return claimOf(ctx, s.d.Reader, teamID, domainID)
 }
@@ -170,29 +285,55 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or has mail
-// waiting.
-func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
-	var texts []string
-	var err error
-	if !s.c.TrustDomains {
-		asked, cancel := context.WithTimeout(ctx, lookUpMax)
-		texts, err = s.dns.TXT(asked, d.Name)
-		cancel()
+// lookUpProof asks DNS for the proof of a claim.
+func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
+	if s.c.TrustDomains {
+		return present
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
+	defer cancel()
+	texts, err := s.dns.TXT(ctx, c.Name)
+	return judged(err, func() bool { return c.provenBy(texts, s.c.LegacyAliases) })
+}
+
+// useOf says how the owner uses the domain.
+func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
+	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
+		return u, nil // What is scheduled from it could not be sent.
+	}
+	if u.scheduled, err = s.PendingScheduled(ctx, owner.ID); err != nil {
+		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
+	}
+	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, db.Now().Add(-claimQuiet)); err != nil {
+		return u, fmt.Errorf("look whether emails were sent from %s: %w", owner.Name, err)
+	}
+	return u, nil
+}
+
+// verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or goes on
+// using it.
+func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
+	c, err := claimOf(ctx, s.d.Reader, d.TeamID, d.ID)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+	}
+	if err != nil {
+		return err
+	}
+	proof := s.lookUpProof(ctx, &c)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	answered := err == nil || errors.Is(err, resolve.ErrNotFound)
-	owner, err := domainOwned(ctx, s.d.Reader, d.Name)
-	if err != nil && fault.KindOf(err) != fault.NotFound {
+	asked, err := ownerOf(ctx, s.d.Reader, c.Name)
+	if err != nil {
 		return err
 	}
-	waiting, err := s.PendingScheduled(ctx, owner.ID)
+	used, err := s.useOf(ctx, &asked)
 	if err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
+		// Everything may have changed while others were asked.
 		c, err := claimOf(ctx, tx.Reader, d.TeamID, d.ID)
 		if fault.KindOf(err) == fault.NotFound && err != nil || err == nil && !c.open() {
 			return s.q.Finish(ctx, tx, j)
@@ -200,15 +341,24 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		if err != nil {
 			return err
 		}
-		proven := s.c.TrustDomains || c.provenBy(texts, s.c.LegacyAliases)
-		if !answered && tx.Now().Before(c.ExpiresAt) { // As unknown as before: name servers that fail do not end a claim.
-			return s.q.Retry(ctx, tx, j, tx.Now().Add(claimAgain(c, tx.Now())), "")
+		owner, err := ownerOf(ctx, tx.Reader, c.Name)
+		if err != nil {
+			return err
 		}
-		next, again := judgeClaim(c, proven, owner.ID != "" && owner.MaySend(), waiting, tx.Now())
+		if owner.ID != asked.ID || (owner.MaySend() || owner.MayReceive()) != used.inUse {
+			return s.q.Retry(ctx, tx, j, tx.Now().Add(claimAtOnce), "the owner's domain has changed")
+		}
+		next, again := judgeClaim(c, proof, used, tx.Now())
 		if next.Status == ClaimCompleted {
-			if err := s.handOver(ctx, tx, owner, d); err != nil {
+			if next.FailureReason, err = s.handOver(ctx, tx, &owner, &c); err != nil {
 				return err
 			}
+			if next.FailureReason != "" {
+				next.Status = ClaimFailed
+			}
+		}
+		if err := s.tellOwner(ctx, tx, owner.TeamID, &c, &next); err != nil {
+			return err
 		}
 		saveClaim(ctx, tx, &next)
 		if again == 0 {
@@ -218,93 +368,60 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	})
 }
 
-// judgeClaim is the claim after a look at DNS, and when to look again; 0 is never.
-func judgeClaim(c Claim, proven, active, waiting bool, now time.Time) (Claim, time.Duration) {
-	c.BlockedReason = ""
-	switch {
-	case now.After(c.ExpiresAt):
-		c.Status = ClaimExpired
-		return c, 0
-	case !proven:
-		c.Status = ClaimPending
-		return c, claimAgain(c, now)
-	case waiting:
-		c.Status, c.BlockedReason = ClaimBlocked, "pending_scheduled_emails"
-		return c, claimBlocked
-	case active && c.WarnedAt.IsZero():
-		c.Status, c.BlockedReason, c.WarnedAt = ClaimBlocked, "grace_period", now
-		return c, claimBlocked
-	case active && now.Sub(c.WarnedAt) < claimGrace:
-		c.Status, c.BlockedReason = ClaimBlocked, "grace_period"
-		return c, claimBlocked
+// handOver gives the placeholder the name. It has keys of its own, so the records must be installed anew. Where that is
+// not possible it changes nothing and says why.
+func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
+	d, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
+	if err != nil {
+		return "", err
 	}
-	c.Status = ClaimCompleted
-	return c, 0
-}
-
-// claimAgain is when the proof of a claim is looked for again.
-func claimAgain(c Claim, now time.Time) time.Duration {
-	if now.Sub(c.CreatedAt) < time.Hour {
-		return 30 * time.Second
+	err = s.checkFree(ctx, tx.Reader, &d, d.names(), owner.ID)
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind == fault.Forbidden {
+		return f.Message, nil
 	}
-	return 15 * time.Minute
-}
-
-// handOver gives the placeholder the name. It has keys of its own, so the records must be installed anew.
-func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner, d Domain) error {
+	if err != nil {
+		return "", err
+	}
 	var all []events.Event
 	if owner.ID != "" {
 		deleteDomain(ctx, tx, owner.TeamID, owner.ID)
 		s.changed(tx, owner.ID)
-		all = append(all, events.Event{TeamID: owner.TeamID, Type: events.DomainDeleted, DomainID: owner.ID, Data: owner})
+		all = append(all, events.Event{TeamID: owner.TeamID, Type: events.DomainDeleted, DomainID: owner.ID, Data: *owner})
 	}
 	d.Placeholder = false
 	if err := saveDomain(ctx, tx, &d); err != nil {
-		return err
+		return "", err
 	}
 	s.changed(tx, d.ID)
-	return s.hall.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})...)
+	return "", s.hall.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})...)
 }
 
-const claimColumns = `c.id, c.team_id, c.domain_id, c.name, d.region, c.token, c.request, c.status, c.blocked_reason, c.failure_reason,
-	c.warned_at, c.created_at, c.expires_at`
+// What owners are told, with the domain and a time; and with the value of the proof once there is one.
+const (
+	toldOfClaim = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only if it " +
+		"proves that it rules the domain's DNS, by a record there, until %s. If your team uses the domain, it is told when that " +
+		"happens and has three days to object. Until then nothing changes. If you know of it, there is nothing to do.\n"
+	toldOfProof = "The team that claims the domain %s has proved that it rules the domain's DNS.\n\nIt gets the domain on %s, " +
+		"or when your team no longer sends from it. Then your team can no longer send from it or receive at it. To keep the " +
+		"domain, delete this TXT record of it:\n\n  %s\n"
+	toldOfEnd = "The team that claims the domain %s gets it on %s, or when your team no longer sends from it.\n\nTo keep the " +
+		"domain, delete this TXT record of it before:\n\n  %s\n"
+)
 
-func scanClaim(r db.Row) (c Claim, err error) {
-	var status string
-	var warned, created, expires int64
-	err = r.Scan(&c.ID, &c.TeamID, &c.DomainID, &c.Name, &c.Region, &c.Token, &c.request, &status, &c.BlockedReason, &c.FailureReason,
-		&warned, &created, &expires)
-	c.Status, c.WarnedAt, c.CreatedAt, c.ExpiresAt = ClaimStatus(status), db.Time(warned), db.Time(created), db.Time(expires)
-	if errors.Is(err, db.ErrNoRows) {
-		return c, fault.NotFoundf("Domain claim not found")
+// tellOwner tells the owner of a step of a claim that concerns it: the proof, and a day before the end.
+func (s *Service) tellOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
+	subject, text := "", ""
+	switch {
+	case !after.RemindedAt.Equal(before.RemindedAt):
+		subject, text = "Your domain %s goes to another team tomorrow", toldOfEnd
+	case !after.WarnedAt.Equal(before.WarnedAt):
+		subject, text = "Your domain %s is about to go to another team", toldOfProof
+	default:
+		return nil
 	}
-	return c, err
+	return s.Notify(ctx, tx, teamID, fmt.Sprintf(subject, after.Name),
+		fmt.Sprintf(text, after.Name, day(after.handedOverAt()), after.RecordValue()))
 }
 
-func claimOf(ctx context.Context, r db.Reader, teamID, domainID string) (Claim, error) {
-	return scanClaim(r.QueryRow(ctx, `SELECT `+claimColumns+` FROM domain_claims c JOIN domains d ON d.id = c.domain_id
-		WHERE c.domain_id = $1 AND c.team_id = $2 ORDER BY c.id DESC LIMIT 1`, domainID, teamID))
-}
-
-func openClaims(ctx context.Context, r db.Reader, teamID, name string) ([]Claim, error) {
-	rows, err := r.Query(ctx, `SELECT `+claimColumns+` FROM domain_claims c JOIN domains d ON d.id = c.domain_id
-		WHERE c.team_id = $1 AND c.name = $2 AND c.status IN ('pending', 'verified', 'blocked')`, teamID, name)
-	return db.Collect(rows, err, scanClaim)
-}
-
-func insertClaim(ctx context.Context, tx *db.Tx, c *Claim) {
-	tx.Queue(ctx, `INSERT INTO domain_claims (id, team_id, domain_id, name, token, request, status, blocked_reason, failure_reason,
-		warned_at, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', 0, $8, $9)`, c.ID, c.TeamID, c.DomainID, c.Name,
-		c.Token, c.request, string(c.Status), c.CreatedAt.UnixMicro(), c.ExpiresAt.UnixMicro())
-}
-
-func saveClaim(ctx context.Context, tx *db.Tx, c *Claim) {
-	tx.Queue(ctx, `UPDATE domain_claims SET status = $3, blocked_reason = $4, warned_at = $5 WHERE id = $1 AND team_id = $2`,
-		c.ID, c.TeamID, string(c.Status), c.BlockedReason, db.Micros(c.WarnedAt))
-}
-
-// endClaims ends the open claims of a placeholder, which its caller names as its team's own.
-func endClaims(ctx context.Context, tx *db.Tx, domainID string, status ClaimStatus) {
-	tx.Queue(ctx, `UPDATE domain_claims SET status = $2 WHERE domain_id = $1 AND status IN ('pending', 'verified', 'blocked')`,
-		domainID, string(status))
-}
+// day is a time as it stands in an email.
+func day(t time.Time) string { return t.UTC().Format("Monday, 2 January 2006, 15:04 UTC") }

@@ -231,33 +231,86 @@ func TestCheckName(t *testing.T) {
 }
 
 func TestJudgeClaim(t *testing.T) {
-	base := Claim{Status: ClaimPending, CreatedAt: t0.Add(-2 * time.Hour), ExpiresAt: t0.Add(5 * 24 * time.Hour)}
+	day := 24 * time.Hour
+	base := Claim{Status: ClaimPending, CreatedAt: t0.Add(-2 * time.Hour), ExpiresAt: t0.Add(5 * day)}
+	proven := func(ago, warned, reminded time.Duration) func(*Claim) {
+		return func(c *Claim) {
+			c.ProvenAt = t0.Add(-ago)
+			for _, x := range []struct {
+				at  *time.Time
+				ago time.Duration
+			}{{&c.WarnedAt, warned}, {&c.RemindedAt, reminded}} {
+				if x.ago > 0 {
+					*x.at = t0.Add(-x.ago)
+				}
+			}
+		}
+	}
+	expired := func(c *Claim) { c.ExpiresAt = t0 }
+	both := func(all ...func(*Claim)) func(*Claim) {
+		return func(c *Claim) {
+			for _, f := range all {
+				f(c)
+			}
+		}
+	}
+	none, inUse := use{}, use{inUse: true}
 	for _, c := range []struct {
-		name                    string
-		claim                   func(*Claim)
-		proven, active, waiting bool
-		want                    ClaimStatus
-		reason                  string
-		over                    bool
+		name   string
+		claim  func(*Claim)
+		proof  finding
+		owner  use
+		want   ClaimStatus
+		reason string
+		again  time.Duration
 	}{
-		{"no proof", nil, false, true, false, ClaimPending, "", false},
-		{"too late", func(c *Claim) { c.ExpiresAt = t0.Add(-time.Second) }, true, false, false, ClaimExpired, "", true},
-		{"the owner's domain is not in use", nil, true, false, false, ClaimCompleted, "", true},
-		{"the owner is given time", nil, true, true, false, ClaimBlocked, "grace_period", false},
-		{"the owner's time runs", func(c *Claim) { c.WarnedAt = t0.Add(-time.Hour) }, true, true, false, ClaimBlocked, "grace_period", false},
-		{"the owner's time is over", func(c *Claim) { c.WarnedAt = t0.Add(-73 * time.Hour) }, true, true, false, ClaimCompleted, "", true},
-		{"mail waits", func(c *Claim) { c.WarnedAt = t0.Add(-73 * time.Hour) }, true, true, true, ClaimBlocked, "pending_scheduled_emails", false},
+		{"no proof", nil, absent, inUse, ClaimPending, "", 15 * time.Minute},
+		{"no proof at first", func(c *Claim) { c.CreatedAt = t0 }, absent, inUse, ClaimPending, "", 30 * time.Second},
+		{"no answer", nil, unknown, none, ClaimPending, "", 15 * time.Minute},
+		{"too late", expired, present, none, ClaimExpired, "", 0},
+		{"too late, and no answer", expired, unknown, none, ClaimExpired, "", 0},
+		{"the proof is there", nil, present, inUse, ClaimVerified, "", time.Second},
+		{"proven in time", both(expired, proven(time.Second, 0, 0)), present, none, ClaimCompleted, "", 0},
+		{"proven in time, and no answer now", both(expired, proven(time.Second, 0, 0)), unknown, none, ClaimPending, "", 15 * time.Minute},
+		{"proven in time, and the proof is gone", both(expired, proven(time.Second, 0, 0)), absent, none, ClaimExpired, "", 0},
+		{"the owner's domain is not in use", proven(time.Second, 0, 0), present, use{scheduled: true, active: true}, ClaimCompleted, "", 0},
+		{"the owner is given time", proven(time.Second, 0, 0), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
+		{"the owner's time runs", proven(day, day, 0), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
+		{"the proof goes while it runs", proven(day, day, 0), absent, inUse, ClaimPending, "", 15 * time.Minute},
+		{"the owner was not reminded", proven(5*day, 5*day, 0), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
+		{"a day has not passed since", proven(5*day, 5*day, 23*time.Hour), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
+		{"the owner's time is over", proven(3*day, 3*day, day), present, inUse, ClaimCompleted, "", 0},
+		{"mail waits", proven(3*day, 3*day, day), present, use{inUse: true, scheduled: true}, ClaimBlocked, "pending_scheduled_emails",
+			10 * time.Minute},
+		{"the owner goes on sending", proven(3*day, 3*day, day), present, use{inUse: true, active: true}, ClaimBlocked,
+			"recent_owner_activity", 10 * time.Minute},
+		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimFailed, "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			claim := base
 			if c.claim != nil {
 				c.claim(&claim)
 			}
-			got, again := judgeClaim(claim, c.proven, c.active, c.waiting, t0)
-			if got.Status != c.want || got.BlockedReason != c.reason || (again == 0) != c.over {
-				t.Errorf("%s %q, again in %v", got.Status, got.BlockedReason, again)
+			got, again := judgeClaim(claim, c.proof, c.owner, t0)
+			if got.Status != c.want || got.BlockedReason != c.reason || again != c.again || (got.FailureReason != "") != (c.want == ClaimFailed) {
+				t.Errorf("%s %q %q, again in %v", got.Status, got.BlockedReason, got.FailureReason, again)
 			}
 		})
+	}
+	for _, reason := range []string{blockedActivity, blockedScheduled, ""} {
+		for _, other := range []string{blockedActivity, blockedScheduled, ""} {
+			if (failure(reason) == failure(other)) != (reason == other) {
+				t.Errorf("what is said of %q and %q is not told apart", reason, other)
+			}
+		}
+	}
+}
+
+// No answer leaves a blocked claim as it is.
+func TestNoAnswerLeavesAClaimBlocked(t *testing.T) {
+	c := Claim{Status: ClaimBlocked, BlockedReason: blockedActivity, ProvenAt: t0.Add(-time.Hour), WarnedAt: t0.Add(-time.Hour), ExpiresAt: t0}
+	if got, _ := judgeClaim(c, unknown, use{}, t0); !cmp.Equal(c, got, cmp.AllowUnexported(Claim{})) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -52,6 +52,14 @@ type Service struct {
 	// use.
 	PendingScheduled func(ctx context.Context, domainID string) (bool, error)
 
+	// SentSince tells whether emails were sent from a domain of a team since a time; a claim must wait while its owner
+	// goes on. Set before use.
+	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
+
+	// Notify tells a team, by email, of a claim on its domain, within the transaction that records it. Set before use;
+	// otherwise it is logged.
+	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+
 	mu        sync.Mutex
 	senders   map[string]remembered[Sender]
 	signing   map[string]remembered[Signing]
@@ -68,7 +76,12 @@ func New(c Config, d *db.DB, q *jobs.Queue, hall *events.Hallway, keys *keyring.
 	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
 	s := &Service{c: c, d: d, q: q, hall: hall, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
 		GenerateRSA:      dkim.GenerateRSA,
-		PendingScheduled: func(context.Context, string) (bool, error) { return false, nil }}
+		PendingScheduled: func(context.Context, string) (bool, error) { return false, nil },
+		SentSince:        func(context.Context, string, string, time.Time) (bool, error) { return false, nil }}
+	s.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
+		log.Warn("a team is not told", "team", teamID, "subject", subject, "text", text)
+		return nil
+	}
 	s.forget("")
 	d.OnHint(hintTopic, s.forget)
 	return s

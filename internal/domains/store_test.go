@@ -20,6 +20,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 			{selectNamesOfOthers + `($3, $4)`,
 				map[bool]string{true: "sqlite_autoindex_domain_names_1", false: "domain_names_pkey"}[d.Alone()],
 				[]any{"team", "", "send.acme.example", "acme.example"}},
+			{selectClaimedSince, "domain_claims_name", []any{"acme.example", 0}},
 			{countUnproved, "domains_unproved", []any{"team", 1000}},
 		} {
 			var plan string

@@ -30,6 +30,9 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 		if err != nil {
 			return err
 		}
+		if d.Placeholder { // Its records are of use only when it has the name: until then the claim's proof is looked for.
+			return s.checkNow(ctx, tx, &d)
+		}
 		d = restart(d, s.c.Records(&d), tx.Now())
 		if err := saveDomain(ctx, tx, &d); err != nil {
 			return err

@@ -1,5 +1,5 @@
-// Package notices writes to teams, by email, what they should know of their account: that a webhook endpoint fails,
-// that it was disabled.
+// Package notices writes to teams, by email, what they should know of their account: that a webhook endpoint fails or
+// was disabled, that another team claims their domain.
 //
 // A notice is a job, entered in the transaction that gives reason for it, so that it is neither lost nor sent for
 // nothing. The job sends an ordinary email in the name of the operator's team, once however often it runs: its id is

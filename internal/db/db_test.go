@@ -354,3 +354,29 @@ func TestHintsReachOtherNodes(t *testing.T) {
 		}
 	}
 }
+
+// More texts than are kept prepared, asked by many at once: none loses its statement to another's.
+func TestMoreTextsThanAreKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		var wg sync.WaitGroup
+		for w := range 8 {
+			wg.Go(func() {
+				for i := range 500 {
+					var got int
+					text := fmt.Sprintf(`SELECT %d`, (i+w*250)%500)
+					if err := d.QueryRow(t.Context(), text).Scan(&got); err != nil {
+						t.Errorf("%s: %v", text, err)
+						return
+					}
+					rows, err := d.Query(t.Context(), text)
+					all, err := db.Collect(rows, err, func(r db.Row) (n int, err error) { return n, r.Scan(&n) })
+					if err != nil || len(all) != 1 || all[0] != got || text != fmt.Sprint("SELECT ", got) {
+						t.Errorf("%s: %v, %v", text, all, err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

@@ -23,7 +23,6 @@ const (
 	groupMax   = 256                  // updates that share one commit at most
 	groupTime  = 8 * time.Millisecond // and the time after which a group takes no more
 	queueDepth = 1024                 // updates that wait at most before callers block
-	cachedStmt = 400                  // prepared statements kept a handle
 )
 
 // pragmas of both handles, with their reasons. They stand in the DSN, because one sent to a pool reaches one
@@ -44,7 +43,7 @@ type sqliteDB struct {
 	stmts  stmtCache
 	write  *sql.DB
 	conn   *sql.Conn // the one writer
-	wstmts map[string]*sql.Stmt
+	wstmts stmtCache
 
 	queue  chan *pendingUpdate
 	closed chan struct{}
@@ -81,7 +80,7 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	w.SetMaxOpenConns(1)
-	s := &sqliteDB{write: w, wstmts: map[string]*sql.Stmt{}, queue: make(chan *pendingUpdate, queueDepth),
+	s := &sqliteDB{write: w, queue: make(chan *pendingUpdate, queueDepth),
 		closed: make(chan struct{}), done: make(chan struct{})}
 	if s.conn, err = w.Conn(ctx); err != nil {
 		w.Close()
@@ -97,7 +96,7 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	}
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
-	s.stmts.db = s.read
+	s.stmts.prepare, s.wstmts.prepare = s.read.PrepareContext, s.conn.PrepareContext
 	if err := s.read.PingContext(ctx); err != nil {
 		s.write.Close()
 		s.read.Close()
@@ -261,32 +260,8 @@ func (s *sqliteDB) finish(group []*pendingUpdate, err error) {
 }
 
 func (s *sqliteDB) raw(ctx context.Context, text string) error {
-	st, err := s.prepared(ctx, text)
-	if err != nil {
-		return err
-	}
-	_, err = st.ExecContext(ctx)
+	_, err := s.wstmts.exec(ctx, text, nil)
 	return err
-}
-
-// prepared returns a statement of the writer's connection, parsed once.
-func (s *sqliteDB) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
-	if st := s.wstmts[text]; st != nil {
-		return st, nil
-	}
-	st, err := s.conn.PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.wstmts) >= cachedStmt {
-		for k, old := range s.wstmts {
-			old.Close()
-			delete(s.wstmts, k)
-			break
-		}
-	}
-	s.wstmts[text] = st
-	return st, nil
 }
 
 // sqliteTx is a savepoint on the writer. Statements run without the caller's context: to interrupt one would
@@ -300,16 +275,7 @@ func (t *sqliteTx) exec(ctx context.Context, text string, args []any) (int64, er
 	if t.err != nil {
 		return 0, t.err
 	}
-	ctx = context.WithoutCancel(ctx)
-	st, err := t.s.prepared(ctx, text)
-	if err != nil {
-		return 0, err
-	}
-	res, err := st.ExecContext(ctx, args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+	return t.s.wstmts.exec(context.WithoutCancel(ctx), text, args)
 }
 
 func (t *sqliteTx) queue(ctx context.Context, text string, args []any) {
@@ -332,48 +298,26 @@ func (t *sqliteTx) query(ctx context.Context, text string, args []any) (Rows, er
 	if t.err != nil {
 		return nil, t.err
 	}
-	ctx = context.WithoutCancel(ctx)
-	st, err := t.s.prepared(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := st.QueryContext(ctx, args...)
-	if err != nil {
-		return nil, err
-	}
-	return sqlRows{rows}, nil
+	return t.s.wstmts.query(context.WithoutCancel(ctx), text, args)
 }
 
 func (t *sqliteTx) queryRow(ctx context.Context, text string, args []any) Row {
 	if t.err != nil {
 		return failedRow{t.err}
 	}
-	ctx = context.WithoutCancel(ctx)
-	st, err := t.s.prepared(ctx, text)
-	if err != nil {
-		return failedRow{err}
-	}
-	return st.QueryRowContext(ctx, args...)
+	return t.s.wstmts.queryRow(context.WithoutCancel(ctx), text, args)
 }
 
 func (s *sqliteDB) query(ctx context.Context, text string, args []any) (Rows, error) {
-	st, err := s.stmts.get(ctx, text)
+	rows, err := s.stmts.query(ctx, text, args)
 	if err != nil {
 		return nil, readError(err)
 	}
-	rows, err := st.QueryContext(ctx, args...)
-	if err != nil {
-		return nil, readError(err)
-	}
-	return sqlRows{rows}, nil
+	return rows, nil
 }
 
 func (s *sqliteDB) queryRow(ctx context.Context, text string, args []any) Row {
-	st, err := s.stmts.get(ctx, text)
-	if err != nil {
-		return failedRow{readError(err)}
-	}
-	return st.QueryRowContext(ctx, args...)
+	return s.stmts.queryRow(ctx, text, args)
 }
 
 func readError(err error) error {
@@ -383,49 +327,9 @@ func readError(err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
-// sqlRows gives database/sql's rows the shape of Rows.
-type sqlRows struct{ *sql.Rows }
-
-func (r sqlRows) Close() { r.Rows.Close() }
-
 type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }
-
-// stmtCache keeps prepared statements of the readers.
-type stmtCache struct {
-	db *sql.DB
-	mu sync.RWMutex
-	m  map[string]*sql.Stmt
-}
-
-func (c *stmtCache) get(ctx context.Context, text string) (*sql.Stmt, error) {
-	c.mu.RLock()
-	st := c.m[text]
-	c.mu.RUnlock()
-	if st != nil {
-		return st, nil
-	}
-	st, err := c.db.PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if old := c.m[text]; old != nil {
-		st.Close()
-		return old, nil
-	}
-	if c.m == nil || len(c.m) >= cachedStmt {
-		// Statements in use stay valid until their rows are closed; database/sql counts them.
-		for _, old := range c.m {
-			old.Close()
-		}
-		c.m = map[string]*sql.Stmt{}
-	}
-	c.m[text] = st
-	return st, nil
-}
 
 // unique reads the columns from SQLite's message and looks up the index that has them: the error code says what
 // happened, but SQLite names an index only when it is over an expression.

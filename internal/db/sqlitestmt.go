@@ -1,0 +1,205 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const cachedStmts = 400 // prepared statements kept by the readers, and as many by the writer
+
+// stmtCache keeps statements prepared by their text. When it is full, a statement that is kept makes room for a new
+// one. It is safe for concurrent use.
+type stmtCache struct {
+	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
+	mu      sync.RWMutex
+	m       map[string]*cachedStmt
+}
+
+// cachedStmt is closed by the last of those who use it: the cache is one of them while it keeps it, and so is whoever
+// has got it and not released it.
+type cachedStmt struct {
+	st    *sql.Stmt
+	lists bool // it has parameters that are lists
+	users atomic.Int64
+}
+
+// release ends one use.
+func (c *cachedStmt) release() {
+	if c.users.Add(-1) == 0 {
+		c.st.Close()
+	}
+}
+
+// get returns the statement of a text. Whoever gets it releases it, when it has run and its rows are closed.
+func (c *stmtCache) get(ctx context.Context, text string) (*cachedStmt, error) {
+	c.mu.RLock()
+	kept := c.m[text]
+	if kept != nil {
+		kept.users.Add(1) // the cache itself is a user until it has taken the statement out, under the other lock
+	}
+	c.mu.RUnlock()
+	if kept != nil {
+		return kept, nil
+	}
+	native, lists := listsAsJSON(text)
+	st, err := c.prepare(ctx, native)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept := c.m[text]; kept != nil { // another was quicker
+		st.Close()
+		kept.users.Add(1)
+		return kept, nil
+	}
+	if c.m == nil {
+		c.m = map[string]*cachedStmt{}
+	}
+	if len(c.m) >= cachedStmts {
+		for k, old := range c.m { // some statement, as the order of a map is
+			delete(c.m, k)
+			old.release()
+			break
+		}
+	}
+	kept = &cachedStmt{st: st, lists: lists}
+	kept.users.Store(2)
+	c.m[text] = kept
+	return kept, nil
+}
+
+var (
+	anyOf  = regexp.MustCompile(`= ANY\(\$(\d+)\)`)
+	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
+	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
+)
+
+// listsAsJSON replaces what is asked of a parameter that is a list by what SQLite has for it, which is JSON.
+func listsAsJSON(text string) (native string, lists bool) {
+	native = anyOf.ReplaceAllString(text, `IN (SELECT value FROM json_each($$$1))`)
+	native = noneOf.ReplaceAllString(native, `NOT IN (SELECT value FROM json_each($$$1))`)
+	native = unnest.ReplaceAllString(native, `value FROM json_each($$$1)`)
+	return native, native != text
+}
+
+// bind returns the arguments as SQLite takes them.
+func (c *cachedStmt) bind(args []any) ([]any, error) {
+	if !c.lists {
+		return args, nil
+	}
+	bound := make([]any, len(args))
+	for i, a := range args {
+		var err error
+		switch list := a.(type) {
+		case []string:
+			bound[i], err = jsonList(list, func(b []byte, s string) ([]byte, error) { return jsontext.AppendQuote(b, s) })
+		case []int64:
+			bound[i], err = jsonList(list, func(b []byte, n int64) ([]byte, error) { return strconv.AppendInt(b, n, 10), nil })
+		default:
+			bound[i] = a
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parameter $%d: %w", i+1, err)
+		}
+	}
+	return bound, nil
+}
+
+func jsonList[T any](list []T, add func([]byte, T) ([]byte, error)) (string, error) {
+	b := make([]byte, 0, 2+40*len(list))
+	b = append(b, '[')
+	for i, x := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = add(b, x); err != nil {
+			return "", err
+		}
+	}
+	return string(append(b, ']')), nil
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (c *stmtCache) exec(ctx context.Context, text string, args []any) (int64, error) {
+	st, err := c.get(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	defer st.release()
+	if args, err = st.bind(args); err != nil {
+		return 0, err
+	}
+	res, err := st.st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// query runs a SELECT. The statement is in use until the rows are closed.
+func (c *stmtCache) query(ctx context.Context, text string, args []any) (Rows, error) {
+	st, err := c.get(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	args, err = st.bind(args)
+	if err == nil {
+		var rows *sql.Rows
+		if rows, err = st.st.QueryContext(ctx, args...); err == nil {
+			return &sqlRows{rows, st}, nil
+		}
+	}
+	st.release()
+	return nil, err
+}
+
+// queryRow runs a SELECT for one row. The statement is in use until the row is scanned.
+func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
+	st, err := c.get(ctx, text)
+	if err != nil {
+		return failedRow{err}
+	}
+	if args, err = st.bind(args); err != nil {
+		st.release()
+		return failedRow{err}
+	}
+	return &sqlRow{st.st.QueryRowContext(ctx, args...), st}
+}
+
+// sqlRows gives database/sql's rows the shape of Rows.
+type sqlRows struct {
+	*sql.Rows
+	st *cachedStmt
+}
+
+// Close may be called again.
+func (r *sqlRows) Close() {
+	r.Rows.Close()
+	if r.st != nil {
+		r.st.release()
+		r.st = nil
+	}
+}
+
+type sqlRow struct {
+	row *sql.Row
+	st  *cachedStmt
+}
+
+func (r *sqlRow) Scan(dest ...any) error {
+	err := r.row.Scan(dest...)
+	if r.st != nil {
+		r.st.release()
+		r.st = nil
+	}
+	return err
+}

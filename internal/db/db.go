@@ -7,6 +7,11 @@
 // NULL. Uniqueness is decided by a named unique index and reported by [UniqueViolation]; nobody selects first and
 // inserts then.
 //
+// A list is one parameter, a []string or []int64, so that a statement has one text for lists of all lengths. It stands
+// in `x = ANY($n)`, in `x <> ALL($n)`, where it must not be nil, and in `SELECT UNNEST(CAST($n AS TEXT[]))`, written
+// exactly so: SQLite is given a text of its own for them. A condition that a partial index is for is written as the
+// index has it, because no engine sees that `dedupe = $1` implies `dedupe <> ”`.
+//
 // # Reading and writing
 //
 // A [Reader] has every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil, all that
@@ -340,34 +345,6 @@ func Time(us int64) time.Time {
 // Now is the present by this machine's clock in the form in which the database keeps it: UTC, whole microseconds. What
 // is compared with times of other nodes takes [DB.Now].
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-
-// In returns "($n, $n+1, ...)" for a list of values and the arguments with the values appended. An empty list gives
-// "(NULL)", which nothing equals.
-func In[T any](args []any, values []T) (string, []any) {
-	if len(values) == 0 {
-		return "(NULL)", args
-	}
-	var b strings.Builder
-	for i, v := range values {
-		b.WriteByte("(,"[min(i, 1)])
-		args = append(args, v)
-		fmt.Fprintf(&b, "$%d", len(args))
-	}
-	b.WriteByte(')')
-	return b.String(), args
-}
-
-// Values returns "VALUES ($n), ($n+1) ..." for a list of texts, which is a table of one column, and the arguments
-// with the texts appended. The list must not be empty.
-func Values(args []any, texts []string) (string, []any) {
-	var b strings.Builder
-	b.WriteString("VALUES ")
-	for i, v := range texts {
-		args = append(args, v)
-		fmt.Fprintf(&b, "%s($%d)", []string{"", ", "}[min(i, 1)], len(args))
-	}
-	return b.String(), args
-}
 
 // recovered turns a panic of an Update's function into an error, so that the one writer goes on.
 func recovered(fn func(*Tx) error, t *Tx) (err error) {

@@ -380,3 +380,71 @@ func TestMoreTextsThanAreKept(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A list is one parameter, whatever its length.
+func TestLists(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		ctx := t.Context()
+		names := []string{"Ann", `with "quotes" and \\ and <>&`, "Zoë\n\t\u2028", "", "4"}
+		for i, name := range names {
+			if err := insert(ctx, d, fmt.Sprint(i), name, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := func(r db.Reader, text string, args ...any) string {
+			t.Helper()
+			rows, err := r.Query(ctx, text, args...)
+			all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) { return id, r.Scan(&id) })
+			if err != nil {
+				t.Errorf("%s of %q: %v", text, args, err)
+			}
+			return strings.Join(all, "")
+		}
+		for _, c := range []struct {
+			where string
+			list  any
+			want  string
+		}{
+			{`name = ANY($2)`, names, "01234"},
+			{`name = ANY($2)`, names[1:3], "12"},
+			{`name = ANY($2)`, []string{"ann", "4", "4"}, "4"},
+			{`name = ANY($2)`, []string{}, ""},
+			{`name = ANY($2)`, []string(nil), ""},
+			{`name <> ALL($2)`, names[1:3], "034"},
+			{`name <> ALL($2)`, []string{}, "01234"},
+			{`n = ANY($2)`, []int64{-1, 1, 3}, "13"},
+			{`n <> ALL($2)`, []int64{1, 1 << 62}, "0234"},
+			{`id IN (SELECT UNNEST(CAST($2 AS TEXT[])))`, []string{"0", "2", "x"}, "02"},
+		} {
+			text := `SELECT id FROM things WHERE ok = $1 AND ` + c.where + ` ORDER BY id`
+			if ids := got(d.Reader, text, true, c.list); ids != c.want {
+				t.Errorf("%s of %q finds %q, want %q", c.where, c.list, ids, c.want)
+			}
+			if err := d.Update(ctx, func(tx *db.Tx) error {
+				if ids := got(tx.Reader, text, true, c.list); ids != c.want {
+					t.Errorf("in a transaction %s of %q finds %q, want %q", c.where, c.list, ids, c.want)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		err := d.Update(ctx, func(tx *db.Tx) error {
+			tx.Queue(ctx, `DELETE FROM things WHERE id = ANY($1)`, []string{"0", "1"})
+			n, err := tx.Exec(ctx, `UPDATE things SET n = n + 10 WHERE id = ANY($1)`, []string{"1", "2", "3"})
+			if n != 2 {
+				t.Errorf("%d rows changed, want 2", n)
+			}
+			return err
+		})
+		if err != nil || count(t, d.Reader) != 3 {
+			t.Errorf("%d rows are left, want 3; %v", count(t, d.Reader), err)
+		}
+		var id string
+		err = d.QueryRow(ctx, `SELECT id FROM things WHERE name = ANY($1)`, []string{"\xff"}).Scan(&id)
+		if err == nil || errors.Is(err, db.ErrNoRows) {
+			t.Errorf("what is not UTF-8 was taken: %v", err)
+		}
+	})
+}

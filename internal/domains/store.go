@@ -92,13 +92,12 @@ func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) 
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
 }
 
-const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name IN `
+const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name = ANY($1)`
 
 // domainsNamed are the domains that have one of the names, by their names, whoever's they are: an incoming message is
 // for a host, and the host says whose it is.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
-	list, args := db.In(nil, names)
-	rows, err := r.Query(ctx, selectNamed+list, args...)
+	rows, err := r.Query(ctx, selectNamed, names)
 	all, err := db.Collect(rows, err, scan)
 	named := make(map[string]Domain, len(all))
 	for _, d := range all {
@@ -110,12 +109,11 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 // takeNames makes the names the domain's and no others, but for those that are taken, and returns the names that are
 // another team's. A name that another domain of the team has stays with that one.
 func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
-	all := []string{""}
+	all := []string{}
 	for _, n := range names {
 		all = append(all, n.name)
 	}
-	list, args := db.In([]any{d.ID}, all)
-	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND name NOT IN `+list, args...)
+	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND name <> ALL($2)`, d.ID, all)
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -127,13 +125,12 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 	return namesOfOthers(ctx, tx.Reader, d.TeamID, d.ID, all)
 }
 
-const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2 AND name IN `
+const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2 AND name = ANY($3)`
 
 // namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain. Those of
 // the domain with the id but do not count.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
-	list, args := db.In([]any{teamID, but}, names)
-	rows, err := r.Query(ctx, selectNamesOfOthers+list, args...)
+	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}
 	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 		var name string

@@ -364,9 +364,7 @@ func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error
 }
 
 func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[string]string, error) {
-	in, args := db.In(nil, emailIDs)
-	inTeams, args := db.In(args, teamIDs)
-	rows, err := r.Query(ctx, `SELECT id, team_id FROM emails WHERE id IN `+in+` AND team_id IN `+inTeams, args...)
+	rows, err := r.Query(ctx, `SELECT id, team_id FROM emails WHERE id = ANY($1) AND team_id = ANY($2)`, emailIDs, teamIDs)
 	found := make(map[string]string, len(emailIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, teamID string
@@ -395,9 +393,8 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 // lockRecipients makes other transactions that report on one of the addresses wait for this one. It returns those
 // that are recipients.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
-	in, args := db.In([]any{emailID, teamID}, slices.Sorted(slices.Values(addresses)))
-	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address IN `+in+`
-		RETURNING address`, args...)
+	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address = ANY($3)
+		RETURNING address`, emailID, teamID, addresses)
 	known := Before{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address string
@@ -409,12 +406,11 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 }
 
 // The team is compared in a way that keeps SQLite from reading all events of the team by their index of times.
-const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND recipient IN `
+const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND recipient = ANY($3)`
 
 // read adds what was recorded of each recipient.
 func (b Before) read(ctx context.Context, r db.Reader, teamID, emailID string) error {
-	in, args := db.In([]any{emailID, teamID}, slices.Sorted(maps.Keys(b)))
-	rows, err := r.Query(ctx, selectBefore+in, args...)
+	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address, typ string
 		err = r.Scan(&address, &typ)

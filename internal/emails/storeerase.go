@@ -62,8 +62,7 @@ func someEmails(ctx context.Context, r db.Reader, teamID string) ([]string, erro
 
 // filesOf are the keys of what emails have in blobs.
 func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, error) {
-	in, args := db.In(nil, emailIDs)
-	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id IN `+in, args...)
+	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, emailIDs)
 	keys, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 	for i, key := range keys {
 		keys[i], _, _ = strings.Cut(key, partMark)
 	}
-	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT email_id FROM email_bodies WHERE parts & %d <> 0 AND email_id IN %s`, isBlob, in), args...)
+	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT email_id FROM email_bodies WHERE parts & %d <> 0 AND email_id = ANY($1)`, isBlob), emailIDs)
 	raws, err := db.Collect(rows, err, scanText)
 	for _, emailID := range raws {
 		keys = append(keys, rawKey(emailID))
@@ -85,20 +84,19 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
-// deleteOfEmails is the beginning of the statement that deletes what some emails have in a table. It compares the team as
+// deleteOfEmails is the statement that deletes what some emails have in a table. It compares the team as
 // selectBefore does.
 func deleteOfEmails(table string) string {
-	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id IN `
+	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
 }
 
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, ids []string) error {
-	in, args := db.In([]any{teamID}, ids)
 	for _, table := range emailTables {
-		if _, err := tx.Exec(ctx, deleteOfEmails(table)+in, args...); err != nil {
+		if _, err := tx.Exec(ctx, deleteOfEmails(table), teamID, ids); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM emails WHERE team_id = $1 AND id IN `+in, args...)
+	_, err := tx.Exec(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 	return err
 }
 

@@ -50,8 +50,7 @@ func idsAfter(ctx context.Context, r db.Reader, teamID, low string, limit int) (
 }
 
 func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]Message, error) {
-	in, args := db.In([]any{teamID}, ids)
-	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id IN `+in+` ORDER BY id`, args...)
+	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id = ANY($2) ORDER BY id`, teamID, ids)
 	return db.Collect(rows, err, func(r db.Row) (m Message, err error) {
 		var typ string
 		err = r.Scan(&m.ID, &typ, &m.Payload)

@@ -55,8 +55,7 @@ func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]stri
 }
 
 func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	in, args := db.In([]any{teamID}, ids)
-	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id IN `+in, args...)
+	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
 // dirtySlots returns the slots before until whose counters late events have made wrong, in order: those that they fall into, and those of
@@ -64,9 +63,7 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, ids []string) ([]int64, error) {
 	args, which := []any{teamID, until, slot.Microseconds()}, ""
 	if ids != nil {
-		var in string
-		in, args = db.In(args, ids)
-		which = " AND l.id IN " + in
+		args, which = append(args, ids), " AND l.id = ANY($4)"
 	}
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2`+which+`
 		UNION SELECT e.created_at / $3 FROM email_counts_late l JOIN email_events e ON e.email_id = l.email_id
@@ -104,9 +101,8 @@ func (f filters) where(prefix string, args []any) (string, []any) {
 		ids    []string
 	}{{"domain_id", f.domains}, {"email_id", f.emails}, {"broadcast_id", f.broadcasts}} {
 		if len(c.ids) > 0 {
-			var in string
-			in, args = db.In(args, c.ids)
-			text += " AND " + prefix + c.column + " IN " + in
+			args = append(args, c.ids)
+			text += fmt.Sprintf(" AND %s%s = ANY($%d)", prefix, c.column, len(args))
 		}
 	}
 	return text, args
@@ -146,8 +142,7 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 	args := []any{teamID, low, high}
 	not := ""
 	if len(without) > 0 {
-		in, more := db.In(args, without)
-		not, args = " AND c.slot NOT IN "+in, more
+		args, not = append(args, without), " AND c.slot <> ALL($4)"
 	}
 	where, args := f.where("c.", args)
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, '', %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
@@ -193,8 +188,7 @@ func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at 
 func domainNames(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {
-		in, args := db.In([]any{teamID}, some)
-		rows, err := r.Query(ctx, `SELECT id, name FROM domains WHERE team_id = $1 AND id IN `+in, args...)
+		rows, err := r.Query(ctx, `SELECT id, name FROM domains WHERE team_id = $1 AND id = ANY($2)`, teamID, some)
 		if _, err := db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 			var id, name string
 			err = r.Scan(&id, &name)

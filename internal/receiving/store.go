@@ -95,12 +95,11 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 // threadsOf returns the threads of those received emails of the teams that have one of the Message-IDs, by team and
 // Message-ID. Anybody can send emails with the same Message-ID: the first counts, and the others are not read.
 func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
-	own, args := db.Values(nil, teamIDs)
-	refs, args := db.Values(args, messageIDs)
-	rows, err := r.Query(ctx, `WITH own (team_id) AS (`+own+`), refs (message_id) AS (`+refs+`)
+	rows, err := r.Query(ctx, `WITH own (team_id) AS (SELECT UNNEST(CAST($1 AS TEXT[]))),
+		refs (message_id) AS (SELECT UNNEST(CAST($2 AS TEXT[])))
 		SELECT own.team_id, refs.message_id, COALESCE((SELECT thread_id FROM received_emails e
 			WHERE e.team_id = own.team_id AND e.message_id = refs.message_id ORDER BY e.team_id, e.message_id, e.id LIMIT 1), '')
-		FROM own, refs`, args...)
+		FROM own, refs`, teamIDs, messageIDs)
 	found := map[string]map[string]string{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var teamID, messageID, threadID string

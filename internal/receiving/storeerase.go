@@ -59,10 +59,9 @@ func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, some map[stri
 	for emailID := range some {
 		ids = append(ids, emailID)
 	}
-	in, args := db.In([]any{teamID}, ids)
-	if _, err := tx.Exec(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id IN `+in, args...); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, ids); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id IN `+in, args...)
+	_, err := tx.Exec(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 	return err
 }

@@ -56,8 +56,7 @@ func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page
 }
 
 func among(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {
-	in, args := db.In([]any{teamID}, addresses)
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address IN `+in, args...)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, teamID, addresses)
 	all, err := db.Collect(rows, err, scan)
 	for _, s := range all {
 		found[s.Address] = s

@@ -69,12 +69,11 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 // Whether a message is open is asked here and not in the SQL: PostgreSQL would take the index of open ones for the
 // best way to it, and walk through a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
-	list, args := db.In([]any{endpointID, teamID, ids[0]}, ids)
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
 			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')),
 			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1 LIMIT 1), -1)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
-		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id IN `+list+` ORDER BY d.message_id`, args...)
+		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY d.message_id`, endpointID, teamID, ids[0], ids)
 	held = -1
 	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
 		var state string
@@ -129,9 +128,9 @@ func markSuccess(ctx context.Context, tx *db.Tx, d *settled) {
 }
 
 func failOpen(ctx context.Context, tx *db.Tx, teamID, endpointID string, ids []string) {
-	list, args := db.In([]any{endpointID, teamID, tx.Now().UnixMicro()}, ids)
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'failed', next_at = 0, finished_at = $3
-		WHERE webhook_id = $1 AND team_id = $2 AND message_id IN `+list+` AND status <> 'success' AND status <> 'failed'`, args...)
+		WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($4) AND status <> 'success' AND status <> 'failed'`,
+		endpointID, teamID, tx.Now().UnixMicro(), ids)
 }
 
 func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string) {

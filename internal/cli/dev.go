@@ -56,7 +56,8 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if c.PublicURL == "" {
 		c.PublicURL = "http://" + l.Addr().String()
 	}
-	n, err := newNode(ctx, c, newLogger(c, e.errOut), measured{e.getenv(benchUnsigned) != "", e.getenv(benchLoopback) != ""})
+	n, err := newNode(ctx, c, newLogger(c, e.errOut), measured{unsigned: e.getenv(benchUnsigned) != "",
+		loopback: e.getenv(benchLoopback) != ""})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 		p.must("teams", "create", "Operator")
 		ids := map[string]string{"gone": p.must("teams", "create", "Gone"), "kept": p.must("teams", "create", "Kept")}
 		c := p.config()
-		d, err := openDB(t.Context(), c, newLogger(c, t.Output()), false)
+		d, err := openDB(t.Context(), c, newLogger(c, t.Output()))
 		if err != nil {
 			t.Fatal(err)
 		}

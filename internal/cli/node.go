@@ -73,6 +73,7 @@ type node struct {
 type measured struct {
 	unsigned bool // emails are not signed
 	loopback bool // direct delivery may reach this machine
+	trace    func(db.Statement)
 }
 
 func newLogger(c config.Config, w io.Writer) *slog.Logger {
@@ -83,13 +84,17 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// openDB opens the database that the configuration names, for a node or for a command that may be beside one.
-func openDB(ctx context.Context, c config.Config, log *slog.Logger, beside bool) (*db.DB, error) {
-	url := string(c.DatabaseURL)
-	if url == "" {
-		url = filepath.Join(c.DataDir, "postrider.db")
+// databaseURL names the database: by itself, the file in data_dir.
+func databaseURL(c config.Config) string {
+	if c.DatabaseURL == "" {
+		return filepath.Join(c.DataDir, "postrider.db")
 	}
-	return db.Open(ctx, db.Options{URL: url, Log: log, Beside: beside})
+	return string(c.DatabaseURL)
+}
+
+// openDB opens the database that the configuration names, for a command that may be beside a node.
+func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
+	return db.Open(ctx, db.Options{URL: databaseURL(c), Log: log, Beside: true})
 }
 
 // newNode builds a node. Close it when it has run.
@@ -108,7 +113,7 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 			return n, err
 		}
 	}
-	if n.db, err = openDB(ctx, c, log, false); err != nil {
+	if n.db, err = db.Open(ctx, db.Options{URL: databaseURL(c), Log: log, Trace: m.trace}); err != nil {
 		return n, err
 	}
 	if c.MigrateOnStart {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
@@ -25,6 +26,7 @@ type place struct {
 	t    *testing.T
 	vars map[string]string
 	dir  string
+	measured
 }
 
 // eachPlace runs f with an SQLite file and with PostgreSQL.
@@ -84,9 +86,10 @@ func (p *place) config() config.Config {
 // started is a node that runs.
 type started struct {
 	*node
-	t   *testing.T
-	url string
-	end func() // called again, it does nothing
+	t    *testing.T
+	url  string
+	end  func()    // called again, it does nothing
+	look db.Reader // for what the test asks
 }
 
 // start runs a node until the test ends. before is called before it begins its work.
@@ -98,7 +101,7 @@ func (p *place) start(before ...func(n *node)) *started {
 		p.t.Fatal(err)
 	}
 	c.PublicURL = "http://" + l.Addr().String()
-	n, err := newNode(p.t.Context(), c, newLogger(c, io.Discard), measured{})
+	n, err := newNode(p.t.Context(), c, newLogger(c, io.Discard), p.measured)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -120,7 +123,7 @@ func (p *place) start(before ...func(n *node)) *started {
 		n.close()
 	})
 	p.t.Cleanup(end)
-	return &started{n, p.t, c.PublicURL, end}
+	return &started{n, p.t, c.PublicURL, end, n.db.Reader}
 }
 
 // ask makes a request to the API and returns its status and body.
@@ -158,7 +161,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // count is the number that a query finds.
 func (n *started) count(query string, args ...any) (found int) {
 	n.t.Helper()
-	if err := n.db.QueryRow(n.t.Context(), query, args...).Scan(&found); err != nil {
+	if err := n.look.QueryRow(n.t.Context(), query, args...).Scan(&found); err != nil {
 		n.t.Fatal(err)
 	}
 	return found

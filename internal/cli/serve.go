@@ -59,7 +59,7 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	if err := prepareFolder(c, log); err != nil {
 		return err
 	}
-	d, err := openDB(ctx, c, log, false)
+	d, err := openDB(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 	if err != nil {
 		return nil, err
 	}
-	if n.db, err = openDB(ctx, c, n.log, true); err != nil {
+	if n.db, err = openDB(ctx, c, n.log); err != nil {
 		return nil, err
 	}
 	if _, err := n.db.Migrate(ctx); err != nil {

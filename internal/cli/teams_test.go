@@ -220,7 +220,7 @@ func TestSuspendAndResume(t *testing.T) {
 func (n *started) due(kind string) {
 	n.t.Helper()
 	var lane, dedupe string
-	if err := n.db.QueryRow(n.t.Context(), `SELECT lane, dedupe FROM jobs WHERE kind = $1`, kind).Scan(&lane, &dedupe); err != nil {
+	if err := n.look.QueryRow(n.t.Context(), `SELECT lane, dedupe FROM jobs WHERE kind = $1`, kind).Scan(&lane, &dedupe); err != nil {
 		n.t.Fatal(err)
 	}
 	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error {

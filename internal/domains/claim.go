@@ -301,7 +301,7 @@ func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
 		return u, nil // What is scheduled from it could not be sent.
 	}
-	if u.scheduled, err = s.PendingScheduled(ctx, owner.ID); err != nil {
+	if u.scheduled, err = s.PendingScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
 	}
 	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, db.Now().Add(-claimQuiet)); err != nil {

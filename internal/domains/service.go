@@ -50,7 +50,7 @@ type Service struct {
 
 	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before
 	// use.
-	PendingScheduled func(ctx context.Context, domainID string) (bool, error)
+	PendingScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
 
 	// SentSince tells whether emails were sent from a domain of a team since a time; a claim must wait while its owner
 	// goes on. Set before use.
@@ -76,7 +76,7 @@ func New(c Config, d *db.DB, q *jobs.Queue, hall *events.Hallway, keys *keyring.
 	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
 	s := &Service{c: c, d: d, q: q, hall: hall, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
 		GenerateRSA:      dkim.GenerateRSA,
-		PendingScheduled: func(context.Context, string) (bool, error) { return false, nil },
+		PendingScheduled: func(context.Context, string, string) (bool, error) { return false, nil },
 		SentSince:        func(context.Context, string, string, time.Time) (bool, error) { return false, nil }}
 	s.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
 		log.Warn("a team is not told", "team", teamID, "subject", subject, "text", text)

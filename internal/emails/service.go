@@ -387,9 +387,9 @@ func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, 
 	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
 }
 
-// WaitingFrom reports whether emails from the domain wait for their time.
-func (s *Service) WaitingFrom(ctx context.Context, domainID string) (bool, error) {
-	return anyScheduled(ctx, s.d.Reader, domainID)
+// WaitingFrom reports whether emails of the team from its domain wait for their time.
+func (s *Service) WaitingFrom(ctx context.Context, teamID, domainID string) (bool, error) {
+	return anyScheduled(ctx, s.d.Reader, teamID, domainID)
 }
 
 // Sweep removes idempotency keys whose time is over. It is run now and then.

@@ -227,9 +227,11 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 	return z, err
 }
 
-func anyScheduled(ctx context.Context, r db.Reader, domainID string) (found bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM emails e JOIN jobs j ON j.kind = $2 AND j.dedupe = e.id
-		WHERE e.domain_id = $1 AND e.last_event = 'scheduled')`, domainID, ReleaseKind).Scan(&found)
+// anyScheduled goes through what waits in the team's lane, which is all of the team's that can be scheduled.
+func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
+		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,
+		ReleaseKind, teamID, domainID).Scan(&found)
 	return found, err
 }
 

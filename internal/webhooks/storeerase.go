@@ -35,8 +35,8 @@ func (s *Service) eraseEndpoints(ctx context.Context, teamID string) error {
 	})
 	if err == nil {
 		err = s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
-			return tx.Exec(ctx, `DELETE FROM webhook_fanouts WHERE team_id = $1 AND message_id IN
-				(SELECT message_id FROM webhook_fanouts WHERE team_id = $1 ORDER BY chain, message_id LIMIT $2)`, teamID, eraseRows)
+			return tx.Exec(ctx, `DELETE FROM webhook_fanouts WHERE team_id = $1 AND (chain, message_id) IN
+				(SELECT chain, message_id FROM webhook_fanouts WHERE team_id = $1 ORDER BY chain, message_id LIMIT $2)`, teamID, eraseRows)
 		})
 	}
 	for err == nil {

@@ -24,14 +24,18 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	run := func(t *testing.T, url string) {
 		trace := &Trace{}
-		trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.tell})
+		trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell})
 		f(t, trace.d, trace)
 	}
 	t.Run("sqlite", func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) })
 	t.Run("postgres", func(t *testing.T) { run(t, PostgresURL(t)) })
 }
 
-func (tr *Trace) tell(s db.Statement) {
+// Of says whose statements these are, for a database that somebody else opens, with Tell as its Trace.
+func (tr *Trace) Of(d *db.DB) { tr.d = d }
+
+// Tell adds a statement.
+func (tr *Trace) Tell(s db.Statement) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.st = append(tr.st, s)
@@ -50,10 +54,14 @@ func (tr *Trace) Take() []db.Statement {
 // kept from it.
 func (tr *Trace) Plan(t testing.TB, s db.Statement) string {
 	t.Helper()
-	explain := "EXPLAIN QUERY PLAN "
 	if tr.d.Engine() == "postgres" {
-		explain = "EXPLAIN "
+		return tr.explained(t, "EXPLAIN ", s)
 	}
+	return tr.explained(t, "EXPLAIN QUERY PLAN ", s)
+}
+
+func (tr *Trace) explained(t testing.TB, explain string, s db.Statement) string {
+	t.Helper()
 	var b strings.Builder
 	err := tr.d.Update(t.Context(), func(tx *db.Tx) error {
 		b.Reset()

@@ -1,0 +1,319 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/smtp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// longReads are the statements that may take longer the more there is.
+var longReads = []dbtest.Allowed{
+	{Text: "UPDATE jobs SET run_at = $1, holder = '' WHERE holder <> ''", Only: "sqlite",
+		Reason: "a node that starts asks it once"},
+	{Text: "UPDATE jobs SET run_at = $2, holder = '' WHERE holder = $1", Reason: "a node asks it when it stops or another died, " +
+		"and an index of holders would be written at each claim"},
+	{Text: "UPDATE jobs SET run_at = $2, parked = $3 WHERE kind = $1", Reason: "there is one job of each recurring work"},
+	{Text: "SELECT COUNT(*) FROM domains WHERE team_id = $1", Reason: "a team has few domains"},
+	{Text: "FROM webhooks WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
+	{Text: "UPDATE webhooks SET status = 'deleted' WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
+	{Text: "FROM jobs j JOIN emails e ON e.id = j.dedupe", Reason: "a claim looks at what the team has scheduled"},
+	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
+}
+
+// What a node asks its database while all that it can do is done takes no longer when there are many rows.
+func TestStatementsGoByIndexes(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		trace := &dbtest.Trace{}
+		p.measured.trace = trace.Tell
+		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving", "127.0.0.1:0"
+		p.vars["POSTRIDER_NOTICE_FROM"] = "notices@resend.dev"
+		p.must("teams", "create", "Operator")
+		key, other := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example"), p.must("keys", "create", "--team", "Other")
+		n := p.start()
+		beside := dbtest.Open(t, databaseURL(n.c)) // what the test itself asks is not traced
+		n.look = beside.Reader
+		d := &driver{started: n, key: key}
+		d.everything(other)
+		p.must("teams", "delete", "Other", "--yes")
+		eventually(t, "the other team is erased", func() bool { return n.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'teams.erase' AND tries = 0`) == 0 })
+		for _, kind := range d.crons() {
+			d.cron(kind)
+		}
+		n.end()
+		trace.Of(beside)
+		trace.CheckPlans(t, longReads)
+	})
+}
+
+// driver uses all that a node has, with one team's key.
+type driver struct {
+	*started
+	key string
+}
+
+// do makes a request that succeeds, and returns the id in its answer.
+func (d *driver) do(method, path, body string) string {
+	d.t.Helper()
+	status, text := d.ask(d.key, method, path, body)
+	if status/100 != 2 {
+		d.t.Errorf("%s %s: %d %s", method, path, status, text)
+	}
+	var answer struct {
+		ID   string
+		Data json.RawMessage
+	}
+	json.Unmarshal([]byte(text), &answer)
+	if answer.ID != "" {
+		return answer.ID
+	}
+	var list []struct{ ID string }
+	if json.Unmarshal(answer.Data, &list) == nil && len(list) > 0 {
+		return list[0].ID
+	}
+	return ""
+}
+
+// pages reads a list from its beginning, and on both sides of an id.
+func (d *driver) pages(path string) (first string) {
+	d.t.Helper()
+	first = d.do("GET", path, "")
+	sign := "?"
+	if strings.Contains(path, "?") {
+		sign = "&"
+	}
+	if first == "" {
+		d.t.Errorf("%s is empty", path)
+		return ""
+	}
+	d.do("GET", path+sign+"limit=2&after="+first, "")
+	if !strings.HasPrefix(path, "/webhooks/") {
+		d.do("GET", path+sign+"limit=2&before="+first, "")
+	}
+	return first
+}
+
+func (d *driver) everything(otherKey string) {
+	t := d.t
+	t.Helper()
+	var fail atomic.Bool
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fail.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	domain := d.do("POST", "/domains", `{"name":"acme.example","capabilities":{"receiving":"enabled"}}`)
+	d.do("PATCH", "/domains/"+domain, `{"tls":"opportunistic","open_tracking":true}`)
+	d.do("POST", "/domains/"+domain+"/verify", "")
+	d.do("GET", "/domains/"+domain, "")
+	d.do("DELETE", "/domains/"+d.do("POST", "/domains", `{"name":"gone.example"}`), "")
+	d.pages("/domains")
+	other := &driver{d.started, otherKey}
+	other.do("POST", "/domains/claim", `{"name":"acme.example"}`)
+	other.do("GET", "/domains", "")
+
+	keyID := d.do("POST", "/api-keys", `{"name":"another"}`)
+	d.do("PATCH", "/api-keys/"+keyID, `{"name":"renamed"}`)
+	d.pages("/api-keys")
+	d.do("DELETE", "/api-keys/"+keyID, "")
+
+	d.do("POST", "/suppressions", `{"email":"no@one.example"}`)
+	d.do("POST", "/suppressions/batch/add", `{"emails":["x@one.example","y@one.example"]}`)
+	d.do("POST", "/suppressions/batch/remove", `{"emails":["x@one.example"]}`)
+	s := d.pages("/suppressions")
+	d.do("GET", "/suppressions?origin=manual", "")
+	d.do("GET", "/suppressions/"+s, "")
+	d.do("GET", "/suppressions/no@one.example", "")
+	d.do("DELETE", "/suppressions/"+s, "")
+
+	webhook := d.do("POST", "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.sent","email.delivered","email.bounced","email.received"]}`, hook.URL))
+	d.do("PATCH", "/webhooks/"+webhook, `{"events":["email.sent","email.delivered","email.bounced","email.received","email.scheduled"]}`)
+	d.do("GET", "/webhooks/"+webhook, "")
+	d.pages("/webhooks")
+	d.do("POST", "/webhooks/"+webhook+"/signing-secret/rotate", "")
+
+	watching, stop := context.WithCancel(t.Context())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		err := watch(watching, d.url, d.key)
+		if err != nil && watching.Err() == nil {
+			t.Errorf("watch: %v", err)
+		}
+	}()
+	eventually(t, "the events are watched", func() bool { return d.count(`SELECT COUNT(*) FROM live_tails`) > 0 })
+	email := d.do("POST", "/emails", `{"from":"a@acme.example","to":["b@one.example","no@one.example"],"subject":"s","html":"<p>t</p>",
+		"tags":[{"name":"a","value":"b"}],"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`)
+	later := strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1)
+	scheduled := d.do("POST", "/emails", strings.Replace(later, "a@resend.dev", "a@acme.example", 1))
+	var team string
+	if err := d.look.QueryRow(t.Context(), `SELECT team_id FROM domains WHERE id = $1`, domain).Scan(&team); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(want bool) {
+		t.Helper()
+		if waiting, err := d.emails.WaitingFrom(t.Context(), team, domain); waiting != want || err != nil {
+			t.Errorf("emails of the domain wait: %v, %v", waiting, err)
+		}
+	}
+	waits(true)
+	d.do("PATCH", "/emails/"+scheduled, `{"scheduled_at":"`+time.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`)
+	d.do("POST", "/emails/"+scheduled+"/cancel", "")
+	d.do("POST", "/emails", later)
+	waits(false) // what is left is from another domain
+	d.due("emails.release")
+	d.do("POST", "/emails/batch", "["+hello+","+hello+"]")
+	if err := d.mail(d.port(portSubmit), smtp.PlainAuth("", "postrider", d.key, "127.0.0.1"), "a@acme.example", "c@one.example", "Subject: x\r\n\r\nx\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all is captured", func() bool {
+		all, err := d.delivery.Outbox(t.Context())
+		return err == nil && len(all) == 5
+	})
+	all, err := d.delivery.Outbox(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all { // a bounce of each
+		if err := d.mail(d.port(portInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := d.mail(d.port(portInbound), nil, "x@sender.example", "in@acme.example", "In-Reply-To: <"+email+"@acme.example>\r\n"+received); err != nil {
+		t.Error(err)
+	}
+	d.pages("/emails")
+	for _, what := range []string{"", "/attachments", "/events", "/attempts"} {
+		d.do("GET", "/emails/"+email+what, "")
+	}
+	d.do("GET", "/emails/"+email+"/attachments/"+d.do("GET", "/emails/"+email+"/attachments", ""), "")
+	d.do("POST", "/emails/"+email+"/share", "")
+	got := d.pages("/emails/receiving")
+	d.do("GET", "/emails/receiving?thread_id="+email, "")
+	d.do("GET", "/emails/receiving/"+got, "")
+	d.do("GET", "/emails/receiving/"+got+"/attachments/"+d.do("GET", "/emails/receiving/"+got+"/attachments", ""), "")
+	d.do("GET", "/usage", "")
+	d.do("GET", "/emails/metrics", "")
+	d.do("GET", "/emails/metrics?domain_id="+domain, "")
+	eventually(t, "requests are logged", func() bool { return d.count(`SELECT COUNT(*) FROM request_logs`) > 0 })
+	entry := d.pages("/logs")
+	d.do("GET", "/logs?method=POST&status=200", "")
+	d.do("GET", "/logs/"+entry, "")
+
+	eventually(t, "the endpoint was told", func() bool {
+		return d.count(`SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'success'`) > 5
+	})
+	fail.Store(true)
+	d.do("POST", "/emails", strings.Replace(hello, "b@", "d@", 1))
+	eventually(t, "the endpoint has failed", func() bool {
+		return d.count(`SELECT COUNT(*) FROM webhook_attempts WHERE status_code = 500`) > 0
+	})
+	fail.Store(false)
+	events := "/webhooks/" + webhook + "/events"
+	event := d.pages(events)
+	d.do("GET", events+"?status=failed", "")
+	d.do("GET", events+"/"+event, "")
+	d.do("GET", events+"/"+event+"/attempts", "")
+	d.do("POST", events+"/"+event+"/replay", "")
+	d.do("POST", "/webhooks/"+webhook+"/recover", `{"since":"`+time.Now().Add(-time.Hour).Format(time.RFC3339)+`"}`)
+	d.do("PATCH", "/webhooks/"+webhook, `{"status":"disabled"}`)
+	d.do("PATCH", "/webhooks/"+webhook, `{"status":"enabled"}`)
+	d.do("DELETE", "/webhooks/"+webhook, "")
+	stop()
+	<-watched
+	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+const received = "Message-ID: <1@sender.example>\r\nSubject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n" +
+	"--b\r\nContent-Type: text/plain; name=a.txt\r\nContent-Disposition: attachment\r\n\r\nx\r\n--b--\r\n"
+
+const bounce = "Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\nNo.\r\n" +
+	"--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.one.example\r\n\r\n" +
+	"Final-Recipient: rfc822; %s\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n--b--\r\n"
+
+// mail hands in a message by SMTP.
+func (d *driver) mail(addr string, auth smtp.Auth, from, to, message string) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	c, err := smtp.NewClient(conn, "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	if auth != nil {
+		if err := c.Auth(auth); err != nil {
+			return err
+		}
+	}
+	if err := c.Mail(from); err != nil {
+		return err
+	}
+	if err := c.Rcpt(to); err != nil {
+		return err
+	}
+	w, err := c.Data()
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write([]byte("From: " + from + "\r\nTo: " + to + "\r\n" + message)); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// watch follows a team's events until ctx ends.
+func watch(ctx context.Context, url, key string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/webhooks/listen", nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answered %s", answer.Status)
+	}
+	_, err = answer.Body.Read(make([]byte, 1))
+	<-ctx.Done()
+	return err
+}
+
+// crons are the kinds of recurring work.
+func (d *driver) crons() []string {
+	d.t.Helper()
+	rows, err := d.look.Query(d.t.Context(), `SELECT kind FROM jobs WHERE kind >= 'cron.' AND kind < 'cron/' ORDER BY kind`)
+	all, err := db.Collect(rows, err, func(r db.Row) (kind string, err error) { return kind, r.Scan(&kind) })
+	if err != nil || len(all) < 8 {
+		d.t.Fatalf("recurring work: %v, %v", all, err)
+	}
+	return all
+}
+
+// cron does recurring work once.
+func (d *driver) cron(kind string) {
+	d.t.Helper()
+	attempt := d.count(`SELECT attempt FROM jobs WHERE kind = $1`, kind)
+	d.due(kind)
+	eventually(d.t, kind+" is done", func() bool {
+		return d.count(`SELECT COUNT(*) FROM jobs WHERE kind = $1 AND attempt > $2 AND holder = '' AND last_error = ''`, kind, attempt) == 1
+	})
+}

@@ -38,7 +38,7 @@ func (c *contest) listen() {
 		}
 		return nil
 	}
-	c.PendingScheduled = func(context.Context, string) (bool, error) {
+	c.PendingScheduled = func(context.Context, string, string) (bool, error) {
 		if c.broken > 0 {
 			c.broken--
 			return false, fmt.Errorf("our store is away")

@@ -54,6 +54,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/live"
+	"github.com/postrider/postrider/internal/lograte"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -104,6 +105,7 @@ type API struct {
 	bodies *fair.Pool
 
 	mediums *fair.Pool
+	away    lograte.Limiter // lines about what is not available
 	doc     func() []byte
 	docs    func() ([]byte, error)
 }
@@ -200,19 +202,23 @@ func tidyPath(p string) string {
 	return p
 }
 
-// finish logs the request, in one line, and tells the observer of it.
+// finish logs the request, in one line, and tells the observer of it. While something is not available, each request would
+// have the same line: few of them are logged.
 func (a *API) finish(w *recorder, r *http.Request) {
 	took := time.Since(w.start)
-	level := slog.LevelDebug
+	level, logged, leftOut := slog.LevelDebug, true, 0
 	switch {
 	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
 		// The client went away: nothing of ours failed.
+	case w.status == http.StatusServiceUnavailable:
+		level = slog.LevelError
+		logged, leftOut = a.away.Allow()
 	case w.status >= 500:
 		level = slog.LevelError
 	case w.status >= 400:
 		level = slog.LevelInfo
 	}
-	if a.Log.Enabled(r.Context(), level) {
+	if logged && a.Log.Enabled(r.Context(), level) {
 		args := []any{"request_id", w.id, "method", r.Method, "path", requestlog.Veil(r.URL.Path), "status", w.status,
 			"duration", took, "user_agent", requestlog.Veil(r.UserAgent())}
 		if w.principal.TeamID != "" {
@@ -220,6 +226,9 @@ func (a *API) finish(w *recorder, r *http.Request) {
 		}
 		if w.cause != nil {
 			args = append(args, "error", w.cause)
+		}
+		if leftOut > 0 {
+			args = append(args, "more_like_it", leftOut)
 		}
 		a.Log.Log(r.Context(), level, "request", args...)
 	}

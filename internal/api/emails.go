@@ -425,6 +425,7 @@ func (a *API) readyz(ctx context.Context, c *Call, _ none) (healthOut, error) {
 	defer cancel()
 	if err := a.Ready(ctx); err != nil {
 		c.Status = http.StatusServiceUnavailable
+		c.Header.Set("Retry-After", "1")
 		return healthOut{"unavailable: " + err.Error()}, nil
 	}
 	return healthOut{"ok"}, nil

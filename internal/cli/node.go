@@ -310,11 +310,10 @@ func (n *node) observe(ctx context.Context, r api.RequestRecord) {
 
 func (n *node) has(role string) bool { return slices.Contains(n.c.Roles, role) }
 
-// ready says whether this node can serve: its database answers.
+// ready says whether this node can serve: its database answers and takes writes.
 func (n *node) ready(ctx context.Context) error {
-	var one int
-	if err := n.db.QueryRow(ctx, `SELECT 1`).Scan(&one); err != nil {
-		return errors.New("the database does not answer")
+	if err := n.db.Ready(ctx); err != nil {
+		return errors.New("the database does not answer, or takes no writes")
 	}
 	return nil
 }

@@ -28,6 +28,9 @@ func (o *outage) Error() string        { return o.what + ": " + o.err.Error() }
 func (o *outage) Unwrap() error        { return o.err }
 func (o *outage) Is(target error) bool { return target == o.kind }
 
+// Temporary says that it passes: as long as it does not, everybody meets it.
+func (o *outage) Temporary() bool { return true }
+
 // unavailable wraps a failure of the database that is nobody's fault but ours and may pass.
 func unavailable(what string, err error) error {
 	return fault.New(fault.Unavailable, "", "The database is not available at present. Try again in a moment.").

@@ -198,7 +198,7 @@ func (s *sqliteDB) run() {
 func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	ctx := context.Background()
 	start := time.Now()
-	if _, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := s.begin(ctx); err != nil {
 		s.finish(group, unavailable("begin", err))
 		return
 	}
@@ -218,11 +218,36 @@ func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	}
 	if _, err := s.conn.ExecContext(ctx, "COMMIT"); err != nil {
 		s.conn.ExecContext(ctx, "ROLLBACK")
-		s.finish(group, unavailable("commit", err))
+		s.finish(group, commitError(err))
 		return
 	}
 	s.finish(group, nil)
 }
+
+// begin begins a transaction. One that could not even be rolled back, with a disk that failed, is ended first.
+func (s *sqliteDB) begin(ctx context.Context) error {
+	_, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	if err == nil {
+		return nil
+	}
+	if _, rolled := s.conn.ExecContext(ctx, "ROLLBACK"); rolled != nil {
+		return err
+	}
+	_, err = s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	return err
+}
+
+// commitError is what a COMMIT that failed and was rolled back says. No reader sees the transaction; but when the disk failed,
+// all of it may stand in the log, and a crash before the next commit overwrites it would bring it back.
+func commitError(err error) error {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
+		return unknown("commit", err)
+	}
+	return unavailable("commit", err)
+}
+
+// leavesDoubt reports whether a COMMIT with that result code may have written the whole transaction.
+func leavesDoubt(code int) bool { return code&0xff == lib.SQLITE_IOERR }
 
 // runOne runs one update in a savepoint. What it returns is fatal to the whole group.
 func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {

@@ -53,6 +53,7 @@ func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) error {
 	if err != nil {
 		return err
 	}
+	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, d.ID)
 	tx.Queue(ctx, `INSERT INTO domains (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
 		$17, $18, $19, $20, $21, $22)`, d.ID, d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
 		strings.Join(d.OldTracking, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), checks,

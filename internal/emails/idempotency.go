@@ -28,6 +28,20 @@ type answer struct {
 	key Idempotency
 }
 
+// maybe is the error of a request that may have been accepted, or may yet be. One with a key is repeated safely: the key was
+// stored with the email or is free, and while that is open whoever takes the key waits.
+func (a *answer) maybe(err error) error {
+	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
+	if len(a.IDs) > 1 {
+		what = "The emails"
+	}
+	if a.key.Key == "" {
+		advice = "Look at the list of emails before you repeat the request; with an idempotency key it could be repeated safely."
+	}
+	return fault.New(fault.Unavailable, "", "%s may have been accepted: the database was lost before it answered. %s", what, advice).
+		Because(errors.Unwrap(err))
+}
+
 // running are the keys of requests that this node is carrying out. The table decides between nodes.
 type running struct {
 	mu sync.Mutex

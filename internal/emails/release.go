@@ -138,7 +138,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "", err
-	case fault.KindOf(err) == fault.Internal && err != nil:
+	case fault.Ours(err):
 		return "", err
 	case err != nil || from == (domains.Sender{}) || from.DomainID != e.DomainID:
 		return "domain_not_verified", nil

@@ -114,12 +114,12 @@ func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, p
 			switch e, ok := errors.AsType[*fault.Error](err); {
 			case err == nil:
 				drafts = append(drafts, d)
+			case fault.Ours(err):
+				return err // it says nothing of the email
 			case ok && permissive:
 				a.Errors = append(a.Errors, BatchError{i, e.Message})
 			case ok:
 				return fault.New(e.Kind, fmt.Sprintf("[%d].%s", i, e.Field), "Email %d of the batch: %s", i, e.Message).Because(err)
-			default:
-				return err
 			}
 		}
 		return s.accept(ctx, p, drafts, a)
@@ -185,7 +185,7 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 		}
 	}
 	// When this fails, what was stored stays for the sweep: whether a commit came through may not be known.
-	return s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
+	err = s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
 		for i, d := range drafts {
 			if err := s.write(ctx, tx, p, d, senders[i], files[i], blocked); err != nil {
@@ -195,6 +195,10 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 		}
 		return s.remember(ctx, tx, p.TeamID, a)
 	})
+	if errors.Is(err, db.ErrUnknown) {
+		return a.maybe(err)
+	}
+	return err
 }
 
 // keep puts the content of attachments where it survives a crash, before the email that needs it is accepted.

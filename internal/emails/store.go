@@ -304,9 +304,11 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	if err != nil {
 		return fmt.Errorf("encode recipients: %w", err)
 	}
+	attemptID := id.New()
+	tx.Proof(`SELECT 1 FROM email_attempts WHERE id = $1 AND email_id = $2`, attemptID, a.EmailID)
 	tx.Queue(ctx, `INSERT INTO email_attempts (id, team_id, email_id, destination, recipients, host, tls, outcome, reply,
 		conversation, started_at, duration, next_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-		id.New(), a.TeamID, a.EmailID, a.Destination, string(to), a.Host, a.TLS, a.Outcome, a.Reply, a.Conversation,
+		attemptID, a.TeamID, a.EmailID, a.Destination, string(to), a.Host, a.TLS, a.Outcome, a.Reply, a.Conversation,
 		a.StartedAt.UnixMicro(), a.Duration.Microseconds(), db.Micros(a.NextAt))
 	return nil
 }

@@ -18,6 +18,7 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	var args []any
 	flush := func() {
 		if len(args) > 0 {
+			tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, args[0], args[2])
 			tx.Queue(ctx, text.String(), args...)
 		}
 		text.Reset()

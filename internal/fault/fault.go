@@ -84,6 +84,13 @@ func Forbiddenf(field, format string, args ...any) *Error {
 	return New(Forbidden, field, format, args...)
 }
 
+// Ours reports whether err says nothing of what was asked for: it is a failure of ours, or something passes. Whoever turns a
+// broken rule into an outcome for good looks at this first.
+func Ours(err error) bool {
+	k := KindOf(err)
+	return err != nil && (k == Internal || k == Unavailable)
+}
+
 // KindOf returns the kind of the first Error in err's chain, or Internal when there is none.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -105,6 +105,10 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case fault.Forbidden:
 		status, text = http.StatusForbidden, err.Error()
 	default:
+		if fault.KindOf(err) == fault.Unavailable {
+			status, text = http.StatusServiceUnavailable, "This cannot be shown at present. Try again in a moment."
+			w.Header().Set("Retry-After", "1")
+		}
 		// Not the path: it has the token, which opens what it stands for to whoever reads the log.
 		l.log.Error("could not serve a link", "link", r.Pattern, "error", err)
 	}

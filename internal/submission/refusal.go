@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
@@ -51,6 +52,12 @@ func refusal(err error) error {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return err
+	}
+	if errors.Is(err, db.ErrUnknown) {
+		r := smtpserver.Refuse(451, "4.3.0", "The message may have been accepted: the database was lost before it answered. "+
+			"With a Postrider-Idempotency-Key it can be sent again safely")
+		r.Cause = fmt.Errorf("take a submitted message: %w", e.Unwrap())
+		return r
 	}
 	c, known := codes[e.Kind]
 	if cause := e.Unwrap(); cause != nil && (!known || e.Kind == fault.Unavailable) {

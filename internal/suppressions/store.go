@@ -35,6 +35,9 @@ func insert(ctx context.Context, tx *db.Tx, s *Suppression) (added bool, err err
 	n, err := tx.Exec(ctx, `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, address) DO NOTHING`,
 		s.ID, s.TeamID, s.Address, string(s.Origin), s.SourceID, s.CreatedAt.UnixMicro())
+	if n > 0 {
+		tx.Proof(`SELECT 1 FROM suppressions WHERE id = $1`, s.ID)
+	}
 	return n > 0, err
 }
 

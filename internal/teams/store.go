@@ -12,6 +12,7 @@ import (
 )
 
 func insertTeam(ctx context.Context, tx *db.Tx, t *Team) {
+	tx.Proof(`SELECT 1 FROM teams WHERE id = $1`, t.ID)
 	tx.Queue(ctx, `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 		t.ID, t.Name, t.Email, t.RateLimit, t.Suspended, t.CreatedAt.UnixMicro())
 }
@@ -88,6 +89,7 @@ func removeTeam(ctx context.Context, tx *db.Tx, teamID string) {
 }
 
 func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
+	tx.Proof(`SELECT 1 FROM api_keys WHERE id = $1`, k.ID)
 	tx.Queue(ctx, `INSERT INTO api_keys (id, team_id, name, hash, prefix, permission, domain_id, created_at, last_used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, k.ID, k.TeamID, k.Name, hash, k.Hint, string(k.Permission), k.DomainID,
 		k.CreatedAt.UnixMicro())

@@ -140,16 +140,38 @@ func (c *conn) startTLS(arg string) {
 // fail answers with an error: a refusal as it is, any other as a failure of ours, with its cause in the log.
 func (c *conn) fail(err error, code int, enhanced string) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
+		if r.Cause != nil {
+			c.logFailure(r.Cause)
+		}
 		c.reply(r.Code, r.Enhanced, r.Text)
 		if r.Code == 421 {
 			c.ended = true
 		}
 		return
 	}
-	if c.ctx.Err() == nil {
-		c.s.log.Error("an SMTP session failed", "client", c.peer.Addr, "error", err)
-	}
+	c.logFailure(err)
 	c.reply(code, enhanced, "That cannot be done now, try again later")
+}
+
+// logFailure logs what failed on our side. While something is not available, every session meets it: few lines are logged.
+func (c *conn) logFailure(err error) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	args := []any{"client", c.peer.Addr, "error", err}
+	if passes, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err); ok && passes.Temporary() {
+		logged, leftOut := c.s.away.Allow()
+		if !logged {
+			return
+		}
+		if leftOut > 0 {
+			args = append(args, "more_like_it", leftOut)
+		}
+	}
+	c.s.log.Error("an SMTP session failed", args...)
 }
 
 // reset forgets the message begun.

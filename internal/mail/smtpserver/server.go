@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"github.com/postrider/postrider/internal/lograte"
 )
 
 // Server speaks SMTP with who connects.
@@ -19,6 +21,8 @@ type Server struct {
 	c       Config
 	handler Handler
 	log     *slog.Logger
+
+	away lograte.Limiter // lines about what is not available
 
 	taken atomic.Int64 // places of MaxConnections; written with the lock held
 

@@ -82,11 +82,12 @@ type Refusal struct {
 	Code     int    // 4xx or 5xx
 	Enhanced string // such as 5.1.1 (RFC 3463)
 	Text     string // one line, for people
+	Cause    error  // a failure of ours, which is logged; nil otherwise
 }
 
 // Refuse returns a *Refusal.
 func Refuse(code int, enhanced, format string, args ...any) *Refusal {
-	return &Refusal{code, enhanced, fmt.Sprintf(format, args...)}
+	return &Refusal{Code: code, Enhanced: enhanced, Text: fmt.Sprintf(format, args...)}
 }
 
 // Error returns the answer as the client sees it.

@@ -154,6 +154,11 @@ func (c *conn) requests() {
 			return
 		}
 		c.p.wait()
+		if frame[0] == 'S' || frame[0] == 'Q' {
+			c.p.mu.Lock()
+			c.p.requests++
+			c.p.mu.Unlock()
+		}
 		if c.isCommit(frame) {
 			switch c.p.commit() {
 			case dropCommit:

@@ -30,9 +30,12 @@ type Proxy struct {
 	turned   string        // SQLSTATE with which new connections are turned away
 	lose     int           // answers to COMMIT that are still to be lost
 	drop     int           // COMMITs that are still to be lost
-	torn     int           // answers that are still to be torn; negative is all
+	whole    int           // answers that are left alone before the next is torn
+	tear     int           // answers that are still to be torn; negative is all
+	torn     int
 	lost     int
 	commits  int
+	requests int
 }
 
 // Start begins to pass connections on to the server of a database URL.
@@ -76,7 +79,7 @@ func (p *Proxy) Pass() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.speak()
-	p.turned, p.lose, p.drop, p.torn = "", 0, 0, 0
+	p.turned, p.lose, p.drop, p.whole, p.tear = "", 0, 0, 0, 0
 	if p.listener != nil {
 		return nil
 	}
@@ -91,13 +94,12 @@ func (p *Proxy) Refuse() {
 	p.end()
 }
 
-// TurnAway ends all connections and answers new ones with an error of that SQLSTATE, as a server does that starts up
-// (57P03) or has no room for connections (53300).
+// TurnAway answers new connections with an error of that SQLSTATE, as a server does that starts up (57P03) or has no room for
+// more (53300). Those that there are stay.
 func (p *Proxy) TurnAway(sqlstate string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turned = sqlstate
-	p.end()
 }
 
 // Hang passes nothing on until Pass or Close, and ends nothing: as a network that drops every packet, or a server that
@@ -132,12 +134,19 @@ func (p *Proxy) DropCommits(n int) {
 	p.drop = n
 }
 
-// Tear ends connections in the middle of an answer: the next n rows or results of statements reach the client by half.
-// A negative n is all, until Pass.
-func (p *Proxy) Tear(n int) {
+// Tear ends connections in the middle of an answer: after the next skip rows and results of statements, n of them reach the
+// client by half. A negative n is all, until Pass.
+func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.torn = n
+	p.whole, p.tear = skip, n
+}
+
+// Torn is how many answers were torn.
+func (p *Proxy) Torn() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.torn
 }
 
 // Lost is how many COMMITs were lost, or their answers once the server had given them.
@@ -152,6 +161,13 @@ func (p *Proxy) Commits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.commits
+}
+
+// Requests is how many requests clients have sent that the server answers as a whole: each is a round trip.
+func (p *Proxy) Requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests
 }
 
 // listen opens the listener, on the address that it had before. The caller has the lock, or is alone.
@@ -261,11 +277,15 @@ func (p *Proxy) commit() fate {
 func (p *Proxy) tears() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.torn == 0 {
+	switch {
+	case p.tear == 0:
 		return false
+	case p.whole > 0:
+		p.whole--
+		return false
+	case p.tear > 0:
+		p.tear--
 	}
-	if p.torn > 0 {
-		p.torn--
-	}
+	p.torn++
 	return true
 }

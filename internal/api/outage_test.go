@@ -1,0 +1,284 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// remote is an office whose PostgreSQL can be made to fail.
+type remote struct {
+	*office
+	proxy *pgproxy.Proxy
+}
+
+func newRemote(t *testing.T, patience time.Duration) *remote {
+	t.Helper()
+	d, proxy := dbtest.Proxied(t, patience)
+	return &remote{newOffice(t, d, Options{Ready: d.Ready}), proxy}
+}
+
+// heal ends what fails, and has the key known.
+func (f *remote) heal(t *testing.T) {
+	t.Helper()
+	if err := f.proxy.Pass(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		if w := f.do(t, "GET /usage"); w.Code == 200 {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("the database is back, and yet: %d %s", w.Code, w.Body)
+		}
+	}
+}
+
+// anyBody has a right value for each operation that takes a body.
+func anyBody(o op) string {
+	switch {
+	case rightBodies[o.method+" "+o.path] != "":
+		return rightBodies[o.method+" "+o.path]
+	case strings.HasPrefix(o.path, "/email") && o.method == http.MethodPost:
+		return rightBodies["POST /emails"]
+	}
+	return `{"name":"acme.org","email":"a@example.net","emails":["a@example.net"],"scheduled_at":"in 2 hours","tls":"enforced",` +
+		`"since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
+}
+
+func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
+	t.Helper()
+	var e envelope
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != 503 || e.StatusCode != 503 || e.Name != "service_unavailable" ||
+		e.Message == "" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%s: %d %s, Retry-After %q; want 503 service_unavailable", what, w.Code, w.Body, w.Header().Get("Retry-After"))
+	}
+}
+
+// With the database away, every operation answers 503 with Retry-After and the shape of all errors: whoever asks, and
+// also where the key is remembered, so that the operation itself meets it.
+func TestEveryOperationWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*pgproxy.Proxy){
+		"refused":     (*pgproxy.Proxy).Refuse,
+		"starting up": func(p *pgproxy.Proxy) { p.TurnAway("57P03"); p.Cut() },
+		"torn":        func(p *pgproxy.Proxy) { p.Tear(0, -1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newRemote(t, 0)
+			asked := 0
+			for _, o := range f.ops {
+				if o.access == open {
+					continue
+				}
+				f.heal(t)
+				begin(f.proxy)
+				path := withIDs(strings.Replace(o.path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(), "-", ""), 1))
+				wantAway(t, o.method+" "+o.path, f.do(t, o.method+" "+path+"\n\n"+anyBody(o)))
+				asked++
+			}
+			wantAway(t, "a key that is not remembered", f.do(t, "GET /emails\nAuthorization: other"))
+			if w := f.do(t, "GET /healthz"); w.Code != 200 {
+				t.Errorf("healthz: %d %s", w.Code, w.Body)
+			}
+			if w := f.do(t, "GET /readyz"); w.Code != 503 || w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "127.0.0.1") {
+				t.Errorf("readyz: %d %v %s", w.Code, w.Header(), w.Body)
+			}
+			f.heal(t)
+			if w := f.do(t, "GET /readyz"); w.Code != 200 {
+				t.Errorf("readyz, healed: %d %s", w.Code, w.Body)
+			}
+			if asked < 50 {
+				t.Errorf("only %d operations asked", asked)
+			}
+		})
+	}
+}
+
+// A database that is silent ends no request in silence.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	f := newRemote(t, 500*time.Millisecond)
+	for _, text := range []string{"GET /emails", "POST /api-keys\n\n{\"name\":\"x\"}", "POST /emails\n\n" + rightBodies["POST /emails"],
+		"POST /emails/batch\n\n" + rightBodies["POST /emails/batch"], "GET /emails\nAuthorization: other"} {
+		f.heal(t)
+		f.proxy.Hang()
+		wantAway(t, text, f.do(t, text))
+	}
+	if w := f.do(t, "GET /readyz"); w.Code != 503 {
+		t.Errorf("readyz: %d %s", w.Code, w.Body)
+	}
+	f.heal(t) // closing waits for a server that is silent
+}
+
+// Whichever answer of the database breaks off in the middle, no operation calls it a failure of its own: it succeeds on
+// another connection, or says that trying again may help.
+func TestTornAnswers(t *testing.T) {
+	t.Parallel()
+	f := newRemote(t, 0)
+	ids := map[string]string{}
+	create := func(name, path, body string) {
+		t.Helper()
+		var made struct {
+			ID string `json:"id"`
+		}
+		w := f.do(t, "POST "+path+"\n\n"+body)
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code >= 300 {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		ids[name] = made.ID
+	}
+	asked, torn := 0, 0
+	for _, o := range f.ops {
+		if o.access == open {
+			continue
+		}
+		for skip, broke := 0, true; broke && skip < 60; skip++ {
+			f.heal(t)
+			if skip == 0 || o.method == http.MethodDelete {
+				f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
+				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
+				create("api_key_id", "/api-keys", `{"name":"x"}`)
+				create("suppression", "/suppressions", `{"email":"a@example.net"}`)
+				create("email_id", "/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour"}`)
+			}
+			path := pathParam.ReplaceAllStringFunc(o.path, func(p string) string {
+				if id := ids[p[1:len(p)-1]]; id != "" {
+					return id
+				}
+				return withIDs(p)
+			})
+			before := f.proxy.Torn()
+			f.proxy.Tear(skip, 1)
+			w := f.do(t, o.method+" "+path+"\n\n"+anyBody(o))
+			broke = f.proxy.Torn() > before
+			asked++
+			if broke {
+				torn++
+			}
+			if w.Code == 503 {
+				wantAway(t, o.method+" "+o.path, w)
+			} else if w.Code >= 500 {
+				t.Errorf("%s %s, answer %d torn: %d %s\n%s", o.method, o.path, skip, w.Code, w.Body, f.log)
+			}
+		}
+	}
+	if torn < 150 {
+		t.Errorf("%d requests, %d answers torn", asked, torn)
+	}
+}
+
+func (f *remote) send(t *testing.T, key string) *httptest.ResponseRecorder {
+	t.Helper()
+	return f.do(t, "POST /emails\nIdempotency-Key: "+key+"\n\n"+rightBodies["POST /emails"])
+}
+
+// emailIDs are the emails that there are.
+func (f *remote) emailIDs(t *testing.T) (ids []string) {
+	t.Helper()
+	var all list[ref]
+	if err := json.Unmarshal(f.do(t, "GET /emails").Body.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all.Data {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// An email whose commit lost its answer was accepted, and the request says so. Where that cannot be found out in time,
+// the answer says that it may have been, and the same key gives the same email.
+func TestLostAnswersOfEmails(t *testing.T) {
+	t.Parallel()
+	f := newRemote(t, 2*time.Second)
+	if w := f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`); w.Code != 201 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	f.proxy.LoseAnswers(1)
+	w := f.do(t, "POST /emails\n\n"+rightBodies["POST /emails"])
+	if ids := f.emailIDs(t); w.Code != 200 || len(ids) != 1 || !strings.Contains(w.Body.String(), ids[0]) {
+		t.Fatalf("%d %s; the emails are %v", w.Code, w.Body, ids)
+	}
+
+	f.heal(t)
+	f.proxy.LoseAnswers(1)
+	f.proxy.TurnAway("53300")
+	w = f.send(t, "k")
+	wantAway(t, "an unknown commit", w)
+	if text := w.Body.String(); !strings.Contains(text, "may have been accepted") || !strings.Contains(text, "same idempotency key") {
+		t.Errorf("an unknown commit: %s", text)
+	}
+	f.heal(t)
+	w = f.send(t, "k")
+	if ids := f.emailIDs(t); w.Code != 200 || len(ids) != 2 || !strings.Contains(w.Body.String(), ids[0]) {
+		t.Errorf("repeated: %d %s; the emails are %v", w.Code, w.Body, ids)
+	}
+
+	// One whose COMMIT did not get there is not accepted, and its key is free.
+	f.proxy.DropCommits(2)
+	wantAway(t, "a commit that was not made", f.send(t, "free"))
+	f.heal(t)
+	if w := f.send(t, "free"); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if ids := f.emailIDs(t); len(ids) != 3 {
+		t.Errorf("%d emails, want 3", len(ids))
+	}
+	if log := f.log.String(); !strings.Contains(log, "it is not known") && !strings.Contains(log, "53300") {
+		t.Errorf("the cause is not in the log:\n%s", log)
+	}
+}
+
+// A permissive batch does not take an outage for a fault of its emails.
+func TestPermissiveBatchWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	f := newRemote(t, 0)
+	f.heal(t)
+	f.proxy.Refuse()
+	wantAway(t, "a permissive batch", f.do(t, "POST /emails/batch\nX-Batch-Validation: permissive\n\n"+rightBodies["POST /emails/batch"]))
+}
+
+// An outage is a line in the log, not one for each request.
+func TestOutageIsNoFlood(t *testing.T) {
+	t.Parallel()
+	f := newRemote(t, 0)
+	f.heal(t)
+	f.proxy.Refuse()
+	for range 200 {
+		wantAway(t, "GET /emails", f.do(t, "GET /emails"))
+	}
+	if n := strings.Count(f.log.String(), "level=ERROR"); n < 1 || n > 20 {
+		t.Errorf("%d lines:\n%.2000s", n, f.log)
+	}
+}
+
+// Received mail is taken when its commit lost its answer, and refused for the time being when the database is away.
+func TestReceivingWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	f := newRemote(t, 0)
+	if w := f.do(t, "POST /domains\n\n"+`{"name":"example.org","capabilities":{"receiving":"enabled"}}`); w.Code != 201 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	message := "RECEIVE <b@example.net> a@example.org\n\nFrom: b@example.net\n\nHello.\n"
+	f.proxy.LoseAnswers(1)
+	if got := f.receive(t, message); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("a lost answer: %s", got)
+	}
+	f.proxy.Refuse()
+	if got := f.receive(t, message); strings.HasPrefix(got, "2") || strings.HasPrefix(got, "5") {
+		t.Errorf("no database: %s", got)
+	}
+	f.heal(t)
+	var all list[ref]
+	if err := json.Unmarshal(f.do(t, "GET /emails/receiving").Body.Bytes(), &all); err != nil || len(all.Data) != 1 {
+		t.Errorf("%d received emails, error %v; want 1", len(all.Data), err)
+	}
+}

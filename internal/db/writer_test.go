@@ -1,0 +1,35 @@
+package db
+
+import (
+	"path/filepath"
+	"testing"
+
+	lib "modernc.org/sqlite/lib"
+)
+
+// The writer of SQLite goes on after a transaction that could not be ended.
+func TestWriterEndsWhatWasLeft(t *testing.T) {
+	d, err := Open(t.Context(), Options{URL: filepath.Join(t.TempDir(), "test.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	if _, err := d.e.(*sqliteDB).conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Update(t.Context(), func(*Tx) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A full disk keeps the end of a transaction out of the log; one that fails to sync may have all of it there.
+func TestCommitsInDoubt(t *testing.T) {
+	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false, lib.SQLITE_BUSY: false,
+		lib.SQLITE_CONSTRAINT_FOREIGNKEY: false} {
+		if got := leavesDoubt(code); got != want {
+			t.Errorf("result code %d: %v, want %v", code, got, want)
+		}
+	}
+}

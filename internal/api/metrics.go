@@ -51,7 +51,7 @@ type metricsIn struct {
 }
 
 func (a *API) getMetrics(ctx context.Context, c *Call, _ none) (metricsOut, error) {
-	in, err := readMetrics(c.Query(), time.Now().UTC())
+	in, err := readMetrics(c.Query(), a.Services.Metrics.Now())
 	if err != nil {
 		return metricsOut{}, err
 	}

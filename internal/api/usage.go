@@ -57,7 +57,7 @@ type rateUsage struct {
 }
 
 func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
-	now := time.Now().UTC()
+	now := a.Services.Metrics.Now()
 	y, m, d := now.Date()
 	month, nextMonth := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
 	out := usageWire{Object: "usage", GeneratedAt: isoTime(now), RateLimit: rateUsage{Duration: "1000ms"}}

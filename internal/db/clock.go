@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	clockEvery = 5 * time.Second        // between two readings of the server's clock
-	clockLimit = 2 * time.Second        // for one
-	clockGood  = 200 * time.Millisecond // a reading that took longer replaces only one that is older than clockOld
+	clockEvery = 5 * time.Second      // between two readings of the server's clock
+	clockLimit = 2 * time.Second      // for one
+	clockGood  = 5 * time.Millisecond // a reading that took no longer is as good as any
 	clockOld   = time.Minute
+	clockTries = 3 // at the start; the first reading also opens the connection
 )
 
 // clock is the time that all processes on one database share: that of the server, as it was read last, and how much has
@@ -21,6 +22,7 @@ type clock struct{ last atomic.Pointer[reading] }
 type reading struct {
 	at     time.Time // when, here
 	server time.Time
+	took   time.Duration
 }
 
 func (c *clock) now() time.Time {
@@ -31,13 +33,14 @@ func (c *clock) now() time.Time {
 	return r.server.Add(time.Since(r.at)).UTC().Truncate(time.Microsecond)
 }
 
-// heard takes in what the server said, which was asked and answered at these times.
+// heard takes in what the server said, which was asked and answered at these times. A reading that took longer than one
+// that is not old tells less.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
-	if old := c.last.Load(); old != nil && took > clockGood && answered.Sub(old.at) < clockOld {
+	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {
 		return
 	}
-	c.last.Store(&reading{at: answered, server: server.Add(took / 2)})
+	c.last.Store(&reading{at: answered, server: server.Add(took / 2), took: took})
 }
 
 // Now is the present in whole microseconds UTC. On PostgreSQL it is by the server's clock, so that what one node writes

@@ -59,9 +59,11 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	p := &postgresDB{pool: pool, apart: apart, config: c.ConnConfig, patience: o.Patience}
-	if err := p.readClock(ctx); err != nil {
-		p.close()
-		return nil, fmt.Errorf("reach the database that database_url names: %w", err)
+	for range clockTries {
+		if err := p.readClock(ctx); err != nil {
+			p.close()
+			return nil, fmt.Errorf("reach the database that database_url names: %w", err)
+		}
 	}
 	return p, nil
 }

@@ -20,6 +20,9 @@ type Service struct{ d *db.DB }
 // New returns the service. Register it as a listener of the hallway too.
 func New(d *db.DB) *Service { return &Service{d} }
 
+// Now is the present by the clock that stamps events.
+func (s *Service) Now() time.Time { return s.d.Now() }
+
 // Recorded enters events whose time may have been counted already.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {

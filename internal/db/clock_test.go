@@ -1,0 +1,34 @@
+package db
+
+import (
+	"testing"
+	"time"
+)
+
+// TestClock takes in readings of a server whose clock is an hour ahead.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	var c clock
+	start := time.Now()
+	ahead := func(offset time.Duration) {
+		t.Helper()
+		got := c.now().Sub(time.Now())
+		if off := got - offset; off < -time.Second || off > time.Second {
+			t.Errorf("the clock is %v ahead, want %v", got, offset)
+		}
+	}
+	read := func(after, took, server time.Duration) {
+		c.heard(start.Add(after), start.Add(after+took), start.Add(after+took/2+server))
+	}
+	ahead(0)
+	read(0, 10*time.Second, time.Hour+4*time.Second)
+	ahead(time.Hour + 4*time.Second)
+	read(11*time.Second, 2*time.Millisecond, time.Hour)
+	ahead(time.Hour)
+	read(20*time.Second, 10*time.Second, 2*time.Hour) // it took longer, and may be wrong by five seconds
+	ahead(time.Hour)
+	read(31*time.Second, 4*time.Millisecond, 2*time.Hour) // the server's clock was set
+	ahead(2 * time.Hour)
+	read(100*time.Second, 10*time.Second, 3*time.Hour) // no better one came for a minute
+	ahead(3 * time.Hour)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,32 +26,35 @@ type contest struct {
 	domain domains.Domain
 	claim  domains.Claim
 
-	told      []string // subjects of notices, by team
-	scheduled bool     // emails of the owner wait
-	sent      bool     // the owner has sent lately
-	broken    int      // errors of ours that are still to come
+	scheduled atomic.Bool  // emails of the owner wait
+	sent      atomic.Bool  // the owner has sent lately
+	broken    atomic.Int32 // errors of ours that are still to come
+
+	mu   sync.Mutex
+	told []string // subjects of notices, by team
 }
 
 func (c *contest) listen() {
 	c.Notify = func(_ context.Context, _ *db.Tx, team, subject, text string) error {
+		c.mu.Lock()
 		c.told = append(c.told, team+": "+subject)
+		c.mu.Unlock()
 		if !strings.Contains(text, "acme.example") {
 			c.t.Errorf("told %q", text)
 		}
 		return nil
 	}
 	c.PendingScheduled = func(context.Context, string, string) (bool, error) {
-		if c.broken > 0 {
-			c.broken--
+		if c.broken.Add(-1) >= 0 {
 			return false, fmt.Errorf("our store is away")
 		}
-		return c.scheduled, nil
+		return c.scheduled.Load(), nil
 	}
 	c.SentSince = func(_ context.Context, team, id string, since time.Time) (bool, error) {
 		if team != "team" || id != c.domain.ID || time.Since(since) != 24*time.Hour {
 			c.t.Errorf("asked whether %s has sent from %s since %v", team, id, since)
 		}
-		return c.sent, nil
+		return c.sent.Load(), nil
 	}
 }
 
@@ -104,6 +109,8 @@ func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason strin
 // heard compares what the owner was told, oldest first, and forgets it.
 func (c *contest) heard(want ...string) {
 	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i := range want {
 		want[i] = "team: " + want[i]
 	}
@@ -124,7 +131,8 @@ const (
 func TestAClaimOnADomainInUse(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
-		c.scheduled, c.sent = true, true
+		c.scheduled.Store(true)
+		c.sent.Store(true)
 		c.is(0, domains.ClaimPending, "")
 		c.prove(true)
 		c.is(0, domains.ClaimVerified, "")
@@ -137,10 +145,10 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 		c.heard(newsOfEnd)
 		c.is(22*time.Hour, domains.ClaimBlocked, "grace_period")
 		c.is(3*time.Hour, domains.ClaimBlocked, "pending_scheduled_emails")
-		c.scheduled = false
+		c.scheduled.Store(false)
 		c.is(20*time.Minute, domains.ClaimBlocked, "recent_owner_activity")
 		c.is(5*24*time.Hour, domains.ClaimBlocked, "recent_owner_activity") // beyond its expiry
-		c.sent = false
+		c.sent.Store(false)
 		c.is(20*time.Minute, domains.ClaimCompleted, "")
 		c.heard()
 		if got, err := c.Get(c.t.Context(), "other", c.claim.DomainID); err != nil || got.Placeholder {
@@ -155,7 +163,7 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 // A claim whose domain the owner goes on using for 30 days has failed, and says what to do.
 func TestAClaimFails(t *testing.T) {
 	contested(t, func(c *contest) {
-		c.sent = true
+		c.sent.Store(true)
 		c.prove(true)
 		c.is(2*time.Second, domains.ClaimBlocked, "grace_period")
 		c.is(49*time.Hour, domains.ClaimBlocked, "grace_period")
@@ -220,14 +228,14 @@ func TestAClaimEnds(t *testing.T) {
 		c.is(25*time.Hour, domains.ClaimExpired, "")
 		c.begin(domains.NewDomain{Name: "acme.example"})
 		c.heard(newsOfClaim, newsOfClaim)
-		c.broken = 10
+		c.broken.Store(10)
 		c.prove(true)
 		for range 10 {
 			c.pass(time.Hour)
 		}
 		c.is(0, domains.ClaimBlocked, "grace_period")
-		if c.broken != 0 {
-			c.t.Errorf("%d more errors would come", c.broken)
+		if left := c.broken.Load(); left > 0 {
+			c.t.Errorf("%d more errors would come", left)
 		}
 	})
 }

@@ -135,7 +135,7 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 	if err != nil {
 		return n, fmt.Errorf("read dns_servers: %w", err)
 	}
-	return n, n.build(keys, resolve.NewCached(dns, 50_000))
+	return n, n.build(keys, dns)
 }
 
 // prepareFolder makes data_dir, and sees to it that nobody else can read what is in it. What others could read until
@@ -192,8 +192,9 @@ func (n *node) lockFolder() error {
 }
 
 // build joins the parts, from the ground up.
-func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
+func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	c := n.c
+	dns := resolve.NewCached(asked, 50_000)
 	hall := &events.Hallway{}
 	n.queue = jobs.NewQueue(n.db)
 	n.runner = jobs.NewRunner(n.db, n.queue, n.log, c.ShutdownGrace)
@@ -206,7 +207,7 @@ func (n *node) build(keys *keyring.Keyring, dns resolve.Resolver) error {
 	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
 		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db,
-		n.queue, hall, keys, dns, n.log)
+		n.queue, hall, keys, asked, n.log) // Not the cache: who has installed a record does not wait until it forgets.
 	n.limits = &teams.Limiter{}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)

@@ -117,6 +117,10 @@ func (d *driver) everything(otherKey string) {
 	domain := d.do("POST", "/domains", `{"name":"acme.example","capabilities":{"receiving":"enabled"}}`)
 	d.do("PATCH", "/domains/"+domain, `{"tls":"opportunistic","open_tracking":true}`)
 	d.do("POST", "/domains/"+domain+"/verify", "")
+	eventually(d.t, "the domain is verified", func() bool {
+		_, text := d.ask(d.key, http.MethodGet, "/domains/"+domain, "")
+		return strings.Contains(text, `"status":"verified","created_at"`)
+	})
 	d.do("GET", "/domains/"+domain, "")
 	d.do("DELETE", "/domains/"+d.do("POST", "/domains", `{"name":"gone.example"}`), "")
 	d.pages("/domains")

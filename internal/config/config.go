@@ -48,7 +48,7 @@ type Config struct {
 	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Deliveries at the same time. 0: four per CPU, at least 16."`
 	Signers         int             `toml:"signers" default:"0" doc:"DKIM signatures at the same time. 0: one per CPU."`
 	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between attempts to deliver, each varied a little. After the last one the email bounces."`
-	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections of this node to one destination at the same time."`
+	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections of this node to one destination, and to one address however many destinations lead to it, at the same time. There is one at first; prompt answers add others."`
 	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second from this node to one destination. 0: no limit."`
 	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections of this node to all destinations at the same time."`
 

@@ -198,7 +198,8 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 	if err != nil {
 		return nil, err
 	}
-	defer func() { at.leave(news == nil) }()
+	what := untried
+	defer func() { at.leave(news == nil, what) }()
 	if err := t.job.Sure(ctx); err != nil {
 		return nil, err
 	}
@@ -213,7 +214,10 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 		t.started = s.p.DB.Now()
 		s.prefer(r.hops)
 	}
-	return s.talk(ctx, r, env, msg)
+	if news, err = s.talk(ctx, r, env, msg); err == nil && news == nil {
+		what = r.out.heard
+	}
+	return news, err
 }
 
 // prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the

@@ -24,6 +24,10 @@
 // all destinations that lead to it, and left alone for longer each time (hosts). A failure of the database is an
 // error of the job and comes back by the job's own schedule; it is never a bounce.
 //
+// A destination, and an address however many destinations lead to it, is given one connection of a team at first, and
+// earns more by answering promptly (flow). What hangs keeps what it holds, as giving up after the final dot would send a
+// copy, and gets no more; places are kept for destinations that answer (jobs.Share).
+//
 // # Teams
 //
 // No team's mail waits for what another team's hosts do. Teams share memory and seats, which are connections, as
@@ -173,7 +177,7 @@ func New(c Config, p Parts) *Service {
 	if c.AllowPrivate {
 		o.AllowPrefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
-	known := newHosts()
+	known := newHosts(c.LaneConnections)
 	if c.Transport == Relay {
 		known.silentMax = silentFor // All mail waits for the relay, and no other host is any better.
 	}
@@ -189,7 +193,7 @@ func (s *Service) Kind() jobs.Kind {
 	// Jobs in hand mostly wait for a host, which costs next to nothing: were they few, a handful of hosts that stall
 	// would hold up all others.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers, ahead*s.c.LaneConnections),
-		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Limit: s.limit, Lease: lease,
+		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Limit: s.limit, Share: s.share, Lease: lease,
 		Schedule: errorSchedule()}
 }
 
@@ -218,6 +222,14 @@ func (s *Service) group(lane string) string {
 }
 
 func (s *Service) limit(group string) (int, time.Time) { return s.shape.limit(group, time.Now()) }
+
+// share says how much of a destination's mail a team may have in hand. Where no host is asked nothing can stall.
+func (s *Service) share(group, team string) jobs.Share {
+	if s.c.Transport == Capture || s.isSandbox(group) {
+		return jobs.Share{Most: ahead * s.c.LaneConnections}
+	}
+	return s.shape.share(group, team, time.Now())
+}
 
 // Run closes idle connections until ctx ends, and then all that are idle.
 func (s *Service) Run(ctx context.Context) error {

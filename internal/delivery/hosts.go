@@ -1,8 +1,11 @@
 package delivery
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
 const (
@@ -23,13 +26,18 @@ const (
 //
 // An address is left alone for no longer than it has been failing, so one that comes back is found after at most as
 // much time again.
+//
+// Limits hold for the address that is dialled, however many destinations lead to it: a team has as many conversations
+// with it as its flow allows, and all of them together have as many as a destination may, but for one of each team.
 type hosts struct {
 	silent, silentMax time.Duration
+	patience          time.Duration // stallAfter
+	full              int           // conversations with an address
 
-	mu     sync.Mutex
-	known  map[string]*host
-	stalls map[stall]*failure
-	plain  map[string]time.Time // addresses whose TLS handshake fails, and until when that is believed
+	mu    sync.Mutex
+	known map[string]*host
+	lines map[pair]*line
+	plain map[string]time.Time // addresses whose TLS handshake fails, and until when that is believed
 }
 
 // host is what is known of one address.
@@ -38,10 +46,25 @@ type host struct {
 	reached time.Time     // when it last greeted
 	dialing int           // connections on their way
 	news    chan struct{} // closed when the next of them arrives or fails; nil when nobody waits
+	talking int           // conversations
+	waiting []waiter      // for one of these to end, the longest first
+	awaking bool          // a timer is set to look whether they wait in vain
 }
 
-// stall is an address that does not answer to the messages of a team.
-type stall struct{ addr, team string }
+// pair is an address and a team whose messages go there.
+type pair struct{ addr, team string }
+
+// line is how a team's messages get on with an address after the greeting.
+type line struct {
+	failure
+	flow
+}
+
+// waiter is a message that waits for its team's turn at an address.
+type waiter struct {
+	line *line
+	turn chan struct{} // closed when it should ask again
+}
 
 // failure is why an address does not answer, since when, and how often.
 type failure struct {
@@ -51,9 +74,10 @@ type failure struct {
 	why   answer
 }
 
-func newHosts() *hosts {
-	return &hosts{silent: silentFor, silentMax: silentMax, known: map[string]*host{}, stalls: map[stall]*failure{},
-		plain: map[string]time.Time{}}
+// newHosts remembers nothing yet. full is how many conversations there may be with an address.
+func newHosts(full int) *hosts {
+	return &hosts{silent: silentFor, silentMax: silentMax, patience: stallAfter, full: full, known: map[string]*host{},
+		lines: map[pair]*line{}, plain: map[string]time.Time{}}
 }
 
 // failed reports whether the last failure is still held against an address.
@@ -81,7 +105,7 @@ func (h *hosts) of(addr string, now time.Time) *host {
 			n := 0
 			for a, old := range h.known {
 				// Those that are left alone are worth most, yet half of them go too, or there would be no bound.
-				if n++; old.dialing == 0 && (n%2 == 0 || !now.Before(old.until)) {
+				if n++; old.unused() && (n%2 == 0 || !now.Before(old.until)) {
 					delete(h.known, a)
 				}
 			}
@@ -91,6 +115,8 @@ func (h *hosts) of(addr string, now time.Time) *host {
 	}
 	return one
 }
+
+func (one *host) unused() bool { return one.dialing == 0 && one.talking == 0 && len(one.waiting) == 0 }
 
 // failed reports whether an address failed lately, so that others are tried before it.
 func (h *hosts) failed(addr string, now time.Time) bool {
@@ -107,10 +133,8 @@ func (h *hosts) silence(addr, team string, now time.Time) (failure, bool) {
 	if one := h.known[addr]; one != nil && now.Before(one.until) {
 		return one.failure, true
 	}
-	if len(h.stalls) > 0 {
-		if f := h.stalls[stall{addr, team}]; f != nil && now.Before(f.until) {
-			return *f, true
-		}
+	if l := h.lines[pair{addr, team}]; l != nil && now.Before(l.until) {
+		return l.failure, true
 	}
 	return failure{}, false
 }
@@ -169,36 +193,100 @@ func (h *hosts) arrived(addr string, what arrival, why answer, now time.Time) {
 	}
 }
 
+// line returns what is known of a team's messages to an address, a new entry if nothing is.
+func (h *hosts) line(addr, team string, now time.Time) *line {
+	k := pair{addr, team}
+	l := h.lines[k]
+	if l == nil {
+		if len(h.lines) >= hostsKept {
+			n := 0
+			for old, l := range h.lines {
+				if n++; l.talking == 0 && (n%2 == 0 || !now.Before(l.until)) {
+					delete(h.lines, old)
+				}
+			}
+		}
+		l = &line{}
+		h.lines[k] = l
+	}
+	return l
+}
+
 // stalled takes in that an address did not answer to a message of a team in time.
 func (h *hosts) stalled(addr, team string, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := stall{addr, team}
-	f := h.stalls[k]
-	if f == nil {
-		if len(h.stalls) >= hostsKept {
-			for old, f := range h.stalls {
-				if !now.Before(f.until) {
-					delete(h.stalls, old)
-				}
-			}
-		}
-		if len(h.stalls) >= hostsKept {
-			clear(h.stalls)
-		}
-		f = &failure{}
-		h.stalls[k] = f
-	}
-	f.again(why, h.silent, h.silentMax, now)
+	h.line(addr, team, now).again(why, h.silent, h.silentMax, now)
 }
 
 // moved takes in that an address answered to a message of a team.
-func (h *hosts) moved(addr, team string) {
+func (h *hosts) moved(addr, team string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.stalls) > 0 {
-		delete(h.stalls, stall{addr, team})
+	h.line(addr, team, now).failure = failure{}
+}
+
+// begin asks for leave to talk to an address. Who may talk says with end what came of it. Who may not yet asks again
+// when news is closed; f is the failure because of which it is not worth to wait.
+func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one, l := h.of(addr, now), h.line(addr, team, now)
+	switch {
+	case l.stalls(now, h.patience):
+		why := local(451, "4.4.2", "the host leaves other messages without an answer at present")
+		return false, nil, failure{times: 1, at: l.since, until: now, why: answer{stage: smtpclient.StageConnect, reply: why}}
+	case l.talking < l.places() && (one.talking < h.full || l.talking == 0):
+		l.begin(now)
+		one.talking++
+		return true, nil, failure{}
 	}
+	w := waiter{l, make(chan struct{})}
+	one.waiting = append(one.waiting, w)
+	h.awake(one)
+	return false, w.turn, failure{}
+}
+
+// end says what came of a conversation that began.
+func (h *hosts) end(addr, team string, what hearing, took time.Duration, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.of(addr, now)
+	one.talking--
+	h.line(addr, team, now).end(what, took, h.patience, h.full, now)
+	h.wake(one, now)
+}
+
+// wake lets those ask again who may talk now, in the order in which they came, and those who wait in vain.
+func (h *hosts) wake(one *host, now time.Time) {
+	free, woken := h.full-one.talking, map[*line]int{}
+	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
+		l, more := w.line, woken[w.line]
+		if !l.stalls(now, h.patience) {
+			if l.talking+more >= l.places() || free <= 0 && l.talking+more > 0 {
+				return false
+			}
+			woken[l]++
+			free--
+		}
+		close(w.turn)
+		return true
+	})
+}
+
+// awake sees to it that those who wait at an address do not wait for ever for one that stalls.
+func (h *hosts) awake(one *host) {
+	if one.awaking || len(one.waiting) == 0 {
+		return
+	}
+	one.awaking = true
+	time.AfterFunc(h.patience, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		one.awaking = false
+		h.wake(one, time.Now())
+		h.awake(one)
+	})
 }
 
 // plainOnly reports whether a host's TLS handshake failed lately.

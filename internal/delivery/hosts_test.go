@@ -7,7 +7,7 @@ import (
 
 func TestHostsAreLeftAloneForLonger(t *testing.T) {
 	t.Parallel()
-	h, now := newHosts(), time.Now()
+	h, now := newHosts(20), time.Now()
 	try := func(what arrival) {
 		t.Helper()
 		may, news, f := h.claim("a", now)
@@ -51,7 +51,7 @@ func TestHostsAreLeftAloneForLonger(t *testing.T) {
 
 func TestHostsAreProbedOnce(t *testing.T) {
 	t.Parallel()
-	h, now := newHosts(), time.Now()
+	h, now := newHosts(20), time.Now()
 	claims := func(times int) (may int, news <-chan struct{}, f failure) {
 		for range times {
 			ok, wait, why := h.claim("a", now)
@@ -95,7 +95,7 @@ func TestHostsAreProbedOnce(t *testing.T) {
 
 func TestHostsThatStallForOneTeam(t *testing.T) {
 	t.Parallel()
-	h, now := newHosts(), time.Now()
+	h, now := newHosts(20), time.Now()
 	h.stalled("a", "one", answer{unknown: true}, now)
 	if f, ok := h.silence("a", "one", now); !ok || !f.why.unknown {
 		t.Error("a stall is forgotten")
@@ -105,11 +105,11 @@ func TestHostsThatStallForOneTeam(t *testing.T) {
 			t.Errorf("a stall of one team's mail at one address is held against %v", other)
 		}
 	}
-	h.moved("a", "two")
+	h.moved("a", "two", now)
 	if _, ok := h.silence("a", "one", now); !ok {
 		t.Error("another team's success counts")
 	}
-	h.moved("a", "one")
+	h.moved("a", "one", now)
 	if _, ok := h.silence("a", "one", now); ok {
 		t.Error("a stall outlives a success")
 	}
@@ -117,7 +117,7 @@ func TestHostsThatStallForOneTeam(t *testing.T) {
 
 func TestHostsAreBounded(t *testing.T) {
 	t.Parallel()
-	h, now := newHosts(), time.Now()
+	h, now := newHosts(20), time.Now()
 	h.rememberPlain("a", now)
 	if !h.plainOnly("a", now) || h.plainOnly("a", now.Add(plainFor)) || h.plainOnly("b", now) {
 		t.Error("broken TLS is remembered wrongly")
@@ -129,7 +129,7 @@ func TestHostsAreBounded(t *testing.T) {
 		h.stalled(address(i), "team", answer{}, now)
 		h.rememberPlain(address(i), now)
 	}
-	if len(h.known) > hostsKept || len(h.stalls) > hostsKept || len(h.plain) > hostsKept {
+	if len(h.known) > hostsKept || len(h.lines) > hostsKept || len(h.plain) > hostsKept {
 		t.Error("memory is unbounded")
 	}
 	if h.known["dialling"] == nil {

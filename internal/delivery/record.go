@@ -17,6 +17,7 @@ type outcome struct {
 	conversation string
 	answers      []answer // one for each recipient
 	withheld     error    // why the end of the message was not sent although the host waited for it
+	heard        hearing
 }
 
 // record judges an outcome and, in one transaction, ends or reschedules the job and records what became of each

@@ -2,10 +2,12 @@ package delivery
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/postrider/postrider/internal/fair"
+	"github.com/postrider/postrider/internal/jobs"
 )
 
 const (
@@ -15,6 +17,7 @@ const (
 	// sake counts twice; one message that it is unsure of is no sign of anything.
 	troubled   = 3
 	shapesKept = 50_000
+	flowsKept  = 1000 // of one destination
 	// quick is how fast a destination must be for jobs to be kept in hand for it beyond its connections.
 	quick = 200 * time.Millisecond
 )
@@ -23,7 +26,8 @@ const (
 // pause that grows; what it takes afterwards gives them back, slowly.
 type shaper struct {
 	connections int
-	rate        float64 // messages a second; 0 is no limit
+	rate        float64       // messages a second; 0 is no limit
+	patience    time.Duration // stallAfter
 
 	mu     sync.Mutex
 	shapes map[string]*shape
@@ -35,6 +39,8 @@ type shape struct {
 	places  *fair.Turns // that many, shared by teams
 	entered int         // jobs that have a place or wait for one
 
+	flows map[string]*flow // by team
+
 	quick    bool // the last conversation was
 	strikes  int  // in a row
 	pause    time.Duration
@@ -45,7 +51,7 @@ type shape struct {
 }
 
 func newShaper(connections int, rate float64) *shaper {
-	return &shaper{connections: connections, rate: rate, shapes: map[string]*shape{}}
+	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
 func (s *shaper) of(destination string) *shape {
@@ -54,7 +60,8 @@ func (s *shaper) of(destination string) *shape {
 		if len(s.shapes) >= shapesKept {
 			s.forget(time.Now())
 		}
-		h = &shape{allowed: s.connections, places: fair.NewTurns(s.connections, kept(s.connections)), tokens: max(s.rate, 1)}
+		h = &shape{allowed: s.connections, places: fair.NewTurns(s.connections, kept(s.connections)), tokens: max(s.rate, 1),
+			flows: map[string]*flow{}}
 		s.shapes[destination] = h
 	}
 	return h
@@ -93,6 +100,25 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	return n, time.Time{}
 }
 
+// share says how many jobs of a team for a destination may be in hand, and whether they come to an end soon.
+func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.of(destination)
+	f := h.flows[team]
+	if f == nil {
+		return jobs.Share{Most: 1, Doubt: jobs.Unknown}
+	}
+	if f.stalls(now, s.patience) {
+		return jobs.Share{Most: 1, Doubt: jobs.Stuck}
+	}
+	n := f.places()
+	if h.quick && n >= h.allowed {
+		n *= ahead
+	}
+	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
+}
+
 // fill adds the tokens that the rate has brought since the last time; at most those of a second.
 func (s *shaper) fill(h *shape, now time.Time) {
 	if !h.filledAt.IsZero() {
@@ -112,9 +138,10 @@ func kept(connections int) int {
 
 // place is a team's place at a destination.
 type place struct {
-	s    *shaper
-	h    *shape
-	team string
+	s     *shaper
+	h     *shape
+	team  string
+	since time.Time
 }
 
 // enter waits for a connection's place. Teams have turns.
@@ -130,18 +157,38 @@ func (s *shaper) enter(ctx context.Context, destination, team string) (place, er
 		h.entered--
 		return place{}, err
 	}
-	return place{s, h, team}, nil
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.flow(team).begin(now)
+	return place{s, h, team, now}, nil
 }
 
-// leave gives the place back. used says whether a message came out of it: otherwise it does not count against the rate.
-func (p place) leave(used bool) {
+// leave gives the place back, and says what was heard. used says whether a message came out of it: otherwise it does
+// not count against the rate.
+func (p place) leave(used bool, what hearing) {
+	now := time.Now()
 	p.h.places.Leave(p.team)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.h.entered--
+	p.h.flow(p.team).end(what, now.Sub(p.since), p.s.patience, p.s.connections, now)
 	if !used {
 		p.h.tokens++
 	}
+}
+
+// flow returns how a team's mail gets on with the destination.
+func (h *shape) flow(team string) *flow {
+	f := h.flows[team]
+	if f == nil {
+		if len(h.flows) >= flowsKept {
+			maps.DeleteFunc(h.flows, func(_ string, old *flow) bool { return old.talking == 0 })
+		}
+		f = &flow{}
+		h.flows[team] = f
+	}
+	return f
 }
 
 // allow changes how many connections there may be.

@@ -111,7 +111,7 @@ func TestShaperRate(t *testing.T) {
 				t.Fatal(err)
 			}
 			began++
-			at.leave(true)
+			at.leave(true, heard)
 		}
 	}
 	if began < 20 || began > 23 {
@@ -139,8 +139,8 @@ func TestShaperPlaces(t *testing.T) {
 		}
 		second <- at
 	}()
-	first.leave(true)
-	(<-second).leave(true)
+	first.leave(true, heard)
+	(<-second).leave(true, heard)
 	h := s.of("d")
 	if h.entered != 0 || !h.places.Unused() {
 		t.Errorf("places are lost: %+v", h)

@@ -76,6 +76,15 @@ func leftAlone(h hop, f failure, recipients int, now time.Time) outcome {
 // hear who is written to, so that the next host may be asked; news is as in talk.
 func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
+	began := time.Now()
+	may, news, f := s.hosts.begin(h.addr, team, began)
+	if news != nil {
+		return out, news, true
+	}
+	if !may {
+		return leftAlone(h, f, len(env.To), began), nil, true
+	}
+	defer func() { s.hosts.end(h.addr, team, out.heard, time.Since(began), time.Now()) }()
 	for {
 		l := s.pool.get(h.key())
 		kept := l != nil
@@ -100,7 +109,8 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 		out.conversation = l.conversation(out.host, out.tls, kept)
 		s.pool.put(l)
 		if err == nil {
-			s.hosts.moved(h.addr, team)
+			s.hosts.moved(h.addr, team, time.Now())
+			out.heard = heard
 			out.answers = make([]answer, len(env.To))
 			for i := range out.answers {
 				out.answers[i] = decided(result, i)
@@ -113,11 +123,26 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 		e, again := out.broken(err, env, result)
 		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) || errors.Is(e, jobs.ErrUnsure)) {
 			out.withheld = e
+			return out, nil, again
 		}
-		if e.Timeout() && ctx.Err() == nil {
+		if stopped(ctx) {
+			return out, nil, again
+		}
+		out.judgeHearing(e)
+		if e.Timeout() {
 			s.hosts.stalled(h.addr, team, out.answers[0], time.Now())
 		}
 		return out, nil, again
+	}
+}
+
+// stopped reports whether it was us who ended a conversation. A host that makes it last until talkMax is no such case.
+func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// judgeHearing says what was heard in a conversation that broke off.
+func (o *outcome) judgeHearing(e *smtpclient.Error) {
+	if o.heard = unanswered; e.Reply != nil {
+		o.heard = heard
 	}
 }
 
@@ -132,8 +157,11 @@ func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.E
 	}
 	out.host = h.String()
 	e, again := out.broken(err, env, smtpclient.Result{})
+	if !stopped(ctx) {
+		out.judgeHearing(e)
+	}
 	switch why = out.answers[0]; {
-	case ctx.Err() != nil:
+	case stopped(ctx):
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = silent

@@ -302,6 +302,7 @@ type ask struct {
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.hands))
 	planned, shares := map[string]int{}, map[share]int{}
+	inDoubt := doubts{k: k}
 	for !k.ready.empty() && free > 0 {
 		workers := int(k.workers.Room(k.ready.owners[0]))
 		if workers == 0 {
@@ -313,12 +314,14 @@ func (k *dispatcher) plan() (asks []ask) {
 		g := k.Group(lane)
 		limit, at := k.limit(g)
 		mine := share{owner, g}
-		room := k.room(limit, at, k.inHand[g]+planned[g], k.shares[mine]+shares[mine])
+		own := k.shares[mine] + shares[mine]
+		all := k.room(limit, at, k.inHand[g]+planned[g], own)
+		room, doubt := inDoubt.bound(all, mine, own)
 		if room <= 0 {
 			switch {
 			case !at.IsZero():
 				k.alarms.set(lane, at.UnixMicro())
-			case k.inHand[g]+planned[g] == 0: // nothing in hand will bring it back
+			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // nothing in hand will bring it back
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane)
@@ -329,6 +332,7 @@ func (k *dispatcher) plan() (asks []ask) {
 		k.workers.TryAcquire(owner, int64(n)) // Room says that it can
 		planned[g] += n
 		shares[mine] += n
+		inDoubt.add(owner, doubt, n)
 		free -= n
 		asks = append(asks, ask{lane, owner, g, n})
 	}

@@ -39,6 +39,10 @@ type Kind struct {
 	// could be. It is called on the dispatcher and must not block.
 	Limit func(group string) (n int, again time.Time)
 
+	// Share, when set, says how much of a group an owner may have in hand now, and how sure it is to come to an end. It is
+	// called on the dispatcher, often, and must not block.
+	Share func(group, owner string) Share
+
 	Lease    time.Duration   // how long one attempt may take, by this node's monotonic clock; 0 means 5 minutes
 	Schedule []time.Duration // waits after errors in a row; after the last the job is parked
 	Endless  bool            // it is never parked: the last wait of Schedule repeats

@@ -1,0 +1,159 @@
+package delivery
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+)
+
+// A team's mail to hosts that answer goes out while thirty of its destinations stall, each of which holds one
+// connection however much mail there is for it.
+func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
+	for _, way := range []string{"never accepts", "never greets", "stalls after the message", "stalls after RCPT", "drips"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			each := func(t *testing.T, f func(*testing.T, *db.DB)) { f(t, dbtest.SQLite(t)) }
+			if way == "stalls after the message" {
+				each = dbtest.Each
+			}
+			each(t, func(t *testing.T, d *db.DB) {
+				g := newGate(t)
+				n, dial := hostile(t, way, 200, g)
+				cfg := n.config(1)
+				cfg.Dial, cfg.Schedule = dial, []time.Duration{time.Hour}
+				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 60, 60, 20
+				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour, time.Hour
+				h := newHouse(t, d, cfg, n.dns)
+				h.service.hurried = time.Hour
+				h.flood(h.by, from, 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i%30)) })
+				h.run()
+				g.full(t, 30)
+				h.wait(h.send(address(1)), events.EmailDelivered)
+				h.flood(h.by, from, 100, address)
+				h.await(events.EmailDelivered, 101)
+				g.full(t, 30)
+				if g.most > 30 || h.count(events.EmailDelayed) != 0 {
+					t.Errorf("%d connections hung at once, %d emails were delayed", g.most, h.count(events.EmailDelayed))
+				}
+			})
+		})
+	}
+}
+
+// However many destinations lead to an address, it gets one connection until it answers. Those who wait for it give up
+// when it stalls, and wait for their next try.
+func TestStallingAddressOfManyDestinations(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		g := newGate(t)
+		n, dial := hostile(t, "stalls after the message", 1, g)
+		cfg := n.config(1)
+		cfg.Dial, cfg.Schedule, cfg.LaneConnections = dial, []time.Duration{time.Hour}, 20
+		h := newHouse(t, d, cfg, n.dns)
+		h.service.hosts.patience = 50 * time.Millisecond
+		h.flood(h.by, from, 200, func(i int) string { return "a@" + domainOf(i) })
+		h.run()
+		h.await(events.EmailDelayed, 199)
+		if g.most != 1 || h.count(events.EmailDelivered) != 0 {
+			t.Errorf("%d conversations hung at one address", g.most)
+		}
+	})
+}
+
+// Destinations that have earned their connections, and then stall, leave some to the others.
+func TestDestinationsThatBeginToStall(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	var hangs atomic.Bool
+	ended := make(chan struct{})
+	mx := smtptest.NewServer(t, smtptest.Config{Data: func(m smtptest.Message) string {
+		if hangs.Load() {
+			g.pass(ended)
+		}
+		return ""
+	}})
+	t.Cleanup(func() { close(ended) })
+	n := one(smtptest.NewServer(t, smtptest.Config{}).Addr)
+	late := func(i int) string { return fmt.Sprintf("a%d@d%d.late.test", i, i%10) }
+	for i := range 10 {
+		n.host(fmt.Sprintf("d%d.late.test", i), fmt.Sprintf("mx%d.late.test", i), 10, mx.Addr)
+	}
+	cfg := n.config(1)
+	cfg.LaneConnections, cfg.MaxConnections, cfg.Workers = 8, 60, 60
+	cfg.Timeouts.Final = time.Hour
+	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
+	h.flood(h.by, from, 20, address)
+	h.flood(h.by, from, 200, late)
+	h.await(events.EmailDelivered, 220)
+	hangs.Store(true)
+	h.flood(h.by, from, 400, late)
+	g.full(t, 12)
+	h.flood(h.by, from, 50, address)
+	h.await(events.EmailDelivered, 270)
+}
+
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	var f flow
+	now := time.Now()
+	talk := func(n int, what hearing, took time.Duration) {
+		for range n {
+			f.begin(now)
+		}
+		now = now.Add(took)
+		for range n {
+			f.end(what, took, stallAfter, 20, now)
+		}
+	}
+	for round, want := range []int{1, 2, 4, 8, 16, 20, 20} {
+		if f.places() != want || f.doubt(now, stallAfter) != map[bool]jobs.Doubt{true: jobs.Unknown, false: jobs.Sure}[round == 0] {
+			t.Fatalf("round %d: %d places, doubt %d", round, f.places(), f.doubt(now, stallAfter))
+		}
+		talk(want, heard, time.Second)
+	}
+	talk(1, unanswered, time.Second)
+	if f.places() != 10 || f.doubt(now, stallAfter) != jobs.Sure {
+		t.Errorf("%d places after a connection broke", f.places())
+	}
+	talk(3, untried, time.Hour)
+	if f.places() != 10 {
+		t.Errorf("%d places after nothing was tried", f.places())
+	}
+	for range 10 {
+		f.begin(now)
+	}
+	now = now.Add(stallAfter - 1)
+	if f.stalls(now, stallAfter) {
+		t.Error("it stalls too early")
+	}
+	f.end(heard, stallAfter-1, stallAfter, 20, now)
+	if now = now.Add(stallAfter - 1); f.stalls(now, stallAfter) {
+		t.Error("it stalls although something moves")
+	}
+	if now = now.Add(1); !f.stalls(now, stallAfter) || f.doubt(now, stallAfter) != jobs.Stuck {
+		t.Error("it does not stall")
+	}
+	for range 9 {
+		f.end(unanswered, 2*stallAfter, stallAfter, 20, now)
+	}
+	if f.places() != 1 || f.doubt(now, stallAfter) != jobs.Stuck || f.stalls(now, stallAfter) {
+		t.Errorf("%d places after it stalled, doubt %d", f.places(), f.doubt(now, stallAfter))
+	}
+	for range 10 {
+		talk(f.places(), heard, stallAfter)
+	}
+	if f.places() != slowMax || f.doubt(now, stallAfter) != jobs.Stuck {
+		t.Errorf("%d places where answers take long", f.places())
+	}
+	talk(1, heard, time.Second)
+	if f.places() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure || f.doubt(now.Add(goodFor), stallAfter) != jobs.Unknown {
+		t.Errorf("%d places once answers come soon", f.places())
+	}
+}

@@ -1,7 +1,9 @@
 package delivery
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -155,5 +158,27 @@ func TestFlow(t *testing.T) {
 	talk(1, heard, time.Second)
 	if f.places() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure || f.doubt(now.Add(goodFor), stallAfter) != jobs.Unknown {
 		t.Errorf("%d places once answers come soon", f.places())
+	}
+}
+
+// A host that makes a conversation last until our own limit ends it is left alone like one that a timeout ends; a
+// conversation that we gave up is not held against it.
+func TestStallUntilTheLimitOfATry(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []bool{true, false} {
+		p := smtptest.Script(t, "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\n(stall)\n")
+		s := New(Config{Dial: new(net.Dialer).DialContext}, Parts{})
+		ctx, cancel := context.WithCancel(t.Context())
+		if limit {
+			ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		} else {
+			time.AfterFunc(50*time.Millisecond, cancel)
+		}
+		to := smtpclient.Envelope{To: []string{address(1)}}
+		out, _, _ := s.say(ctx, hop{name: "mx.test", addr: p.Addr}, "team", to, [][]byte{[]byte("Subject: x\r\n\r\nx\r\n")})
+		cancel()
+		if _, ok := s.hosts.silence(p.Addr, "team", time.Now()); ok != limit || (out.heard == unanswered) != limit {
+			t.Errorf("by our limit %v: left alone %v, heard %d", limit, ok, out.heard)
+		}
 	}
 }

@@ -36,14 +36,16 @@ func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration 
 	}
 	before, err := emails.UnsureAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain)
 	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
-		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID, "error", err)
+		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID,
+			"error", err)
 		before = unsureTries
 	}
 	wait := unsureWait(before + 1)
 	if wait > 0 {
-		out.conversation = bounded(out.conversation, conversationMax-300) + fmt.Sprintf("* %d tries have ended like this: the host read "+
-			"the whole message and did not say whether it took it, so each may have delivered a copy. The next try, with the same "+
-			"Message-ID, waits for at least %d hours.\n", before+1, int(wait.Hours()))
+		note := fmt.Sprintf("* %d tries have ended like this: the host read the whole message and did not say whether it "+
+			"took it, so each may have delivered a copy. The next try, with the same Message-ID, waits for at least %d hours.\n",
+			before+1, int(wait.Hours()))
+		out.conversation = bounded(out.conversation, conversationMax-len(note)) + note
 	}
 	return wait
 }

@@ -200,16 +200,16 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 	}
 	what := untried
 	defer func() { at.leave(news == nil, what) }()
+	if left, err := s.sift(ctx, t); err != nil || !left {
+		return nil, err
+	}
+	env.To, env.UTF8 = t.o.To, t.o.UTF8
 	if err := t.job.Sure(ctx); err != nil {
 		return nil, err
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) < talkMax {
 		return nil, errLate
 	}
-	if left, err := s.sift(ctx, t); err != nil || !left {
-		return nil, err
-	}
-	env.To, env.UTF8 = t.o.To, t.o.UTF8
 	if r.next == 0 {
 		t.started = s.p.DB.Now()
 		s.prefer(r.hops)

@@ -29,7 +29,8 @@ const (
 
 // folder is a store in a folder: <root>/<two hexadecimal digits>/<key with "=" for "/">. The digits are of the key's
 // hash, because keys that begin with a time would fill one shard after the other. All folders are made on opening,
-// so no Put has to make one durable.
+// so no Put has to make one durable. Beside the shards are tmpName, and holdName and
+// keptName for those who hold the blobs.
 type folder struct {
 	root string
 }
@@ -75,6 +76,9 @@ func (f *folder) prepare() error {
 				return err
 			}
 		}
+	}
+	if err := f.dropKept(); err != nil {
+		return err
 	}
 	return syncDir(f.root)
 }
@@ -156,7 +160,16 @@ func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
 }
 
 func (f *folder) remove(_ context.Context, key string) error {
-	err := os.Remove(f.path(key))
+	unlock, held, err := f.lock(syscall.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	if held {
+		err = os.Rename(f.path(key), filepath.Join(f.root, keptName, filepath.Base(f.path(key))))
+	} else {
+		err = os.Remove(f.path(key))
+		unlock()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrNotFound
 	}

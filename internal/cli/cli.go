@@ -49,6 +49,7 @@ func commands() []command {
 		{"teams", "make and manage teams: postrider teams create|list|rename|suspend|resume|limit|delete", manageTeams},
 		{"keys", "make and manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
 		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
+		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},
 		{"listen", "show events while they happen, and pass them on: postrider listen --forward-to URL", listen},
 		{"bench", "measure this program on this machine", bench},
 		{"version", "print the version", version},

@@ -24,6 +24,8 @@
 //
 // # When it fails
 //
+// A file of SQLite that is not whole is not opened, as far as that is found out (see [Options.Beside]).
+//
 // A full disk, a lost connection, a server that is silent or a failed commit comes back as a fault of kind Unavailable that
 // is [ErrUnavailable], of reads and writes alike. No wait for PostgreSQL is longer than Options.Patience. A statement that
 // fails ends its Update; no statement may follow it.
@@ -208,6 +210,7 @@ type Options struct {
 	Trace    func(Statement) // told of each statement; for tests, nil otherwise
 
 	// Beside says that a node may be running on the same database: what this process hints at is sent to it by Close.
+	// Without it, a file of SQLite that was not closed in order is looked at before anything is done with it.
 	Beside bool
 }
 
@@ -248,6 +251,15 @@ func (d *DB) Engine() string { return d.e.name() }
 // Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns. A
 // command may still change something beside that node.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
+
+// Snapshot writes an SQLite database as it is at one instant to an empty file, while others read and write.
+func (d *DB) Snapshot(ctx context.Context, to string) error {
+	s, ok := d.e.(*sqliteDB)
+	if !ok {
+		return errors.New("only SQLite makes snapshots")
+	}
+	return s.snapshot(ctx, to)
+}
 
 // Close waits for Updates in hand and closes all connections. A process beside a node sends its hints before.
 func (d *DB) Close() {

@@ -39,6 +39,11 @@ var pragmas = []string{
 
 // sqliteDB has one connection that writes and several that read.
 type sqliteDB struct {
+	path   string
+	beside bool // a node may be running on the same file
+	marked bool // that the file was closed in order before, or is new
+	fresh  bool
+
 	read   *sql.DB
 	stmts  stmtCache
 	write  *sql.DB
@@ -64,31 +69,58 @@ type pendingUpdate struct {
 
 func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	path := strings.TrimPrefix(o.URL, "sqlite://")
+	s := &sqliteDB{path: path, beside: o.Beside, fresh: isFresh(path), queue: make(chan *pendingUpdate, queueDepth),
+		closed: make(chan struct{}), done: make(chan struct{})}
+	s.marked = s.fresh || closedInOrder(path)
 	if err := prepareFile(path); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", path, err)
 	}
-	open := func(extra ...string) (*sql.DB, error) {
-		q := url.Values{}
-		for _, p := range append(append([]string{}, pragmas...), extra...) {
-			q.Add("_pragma", p)
+	if err := s.connect(ctx, o); err != nil {
+		return nil, err
+	}
+	if !o.Beside {
+		err := os.Remove(stopMark(path))
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
 		}
-		q.Set("_txlock", "immediate")
-		return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+		if err == nil && !s.marked {
+			err = s.check(ctx, path, o.Log)
+		}
+		if err != nil {
+			s.disconnect()
+			return nil, err
+		}
 	}
-	w, err := open("page_size(8192)", "cache_size(-32768)")
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+	go s.run()
+	return s, nil
+}
+
+// open opens the file once more.
+func (s *sqliteDB) open(extra ...string) (*sql.DB, error) {
+	q := url.Values{}
+	for _, p := range append(append([]string{}, pragmas...), extra...) {
+		q.Add("_pragma", p)
 	}
-	w.SetMaxOpenConns(1)
-	s := &sqliteDB{write: w, queue: make(chan *pendingUpdate, queueDepth),
-		closed: make(chan struct{}), done: make(chan struct{})}
-	if s.conn, err = w.Conn(ctx); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("open %s for writing: %w", path, err)
+	q.Set("_txlock", "immediate")
+	return sql.Open("sqlite", "file:"+(&url.URL{Path: s.path}).EscapedPath()+"?"+q.Encode())
+}
+
+// connect opens the writer and the readers.
+func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
+	defer func() {
+		if err != nil {
+			s.disconnect()
+		}
+	}()
+	if s.write, err = s.open("page_size(8192)", "cache_size(-32768)"); err != nil {
+		return fmt.Errorf("open %s: %w", s.path, err)
 	}
-	if s.read, err = open("query_only(1)", "cache_size(-8192)"); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("open %s: %w", path, err)
+	s.write.SetMaxOpenConns(1)
+	if s.conn, err = s.write.Conn(ctx); err != nil {
+		return fmt.Errorf("open the database for writing: %w", damaged(s.path, err))
+	}
+	if s.read, err = s.open("query_only(1)", "cache_size(-8192)"); err != nil {
+		return fmt.Errorf("open %s: %w", s.path, err)
 	}
 	readers := o.MaxConns
 	if readers <= 0 {
@@ -97,13 +129,26 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.stmts.prepare, s.wstmts.prepare = s.read.PrepareContext, s.conn.PrepareContext
-	if err := s.read.PingContext(ctx); err != nil {
-		s.write.Close()
-		s.read.Close()
-		return nil, fmt.Errorf("open %s for reading: %w", path, err)
+	if err = s.read.PingContext(ctx); err != nil {
+		return fmt.Errorf("open the database for reading: %w", damaged(s.path, err))
 	}
-	go s.run()
-	return s, nil
+	return nil
+}
+
+// disconnect closes the writer last: the last connection writes what is in the log into the file, which readers may
+// not, nor one that has statements.
+func (s *sqliteDB) disconnect() {
+	s.stmts.close()
+	s.wstmts.close()
+	if s.read != nil {
+		s.read.Close()
+	}
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.write != nil {
+		s.write.Close()
+	}
 }
 
 // prepareFile makes the file, which SQLite would make for all to read, and mends those of an earlier run. SQLite gives
@@ -135,9 +180,11 @@ func (s *sqliteDB) close() {
 	s.once.Do(func() {
 		close(s.closed)
 		<-s.done
-		s.conn.Close()
-		s.write.Close()
-		s.read.Close()
+		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a node that begins to run takes it away
+		s.disconnect()
+		if mark {
+			markStopped(s.path)
+		}
 	})
 }
 

@@ -76,6 +76,16 @@ func (c *stmtCache) get(ctx context.Context, text string) (*cachedStmt, error) {
 	return kept, nil
 }
 
+// close closes the statements that nobody uses, and leaves the others to those who use them.
+func (c *stmtCache) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, st := range c.m {
+		st.release()
+	}
+	c.m = nil
+}
+
 var (
 	anyOf  = regexp.MustCompile(`= ANY\(\$(\d+)\)`)
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)

@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dir is the folder of a node's data, which the last of its flags says.
+func (n *node) dir() (dir string) {
+	for i, a := range n.args {
+		if a == "--data-dir" {
+			dir = n.args[i+1]
+		}
+	}
+	return dir
+}
+
+// in runs a node in a folder that is there.
+func in(t *testing.T, dir string, env ...string) *node {
+	t.Helper()
+	return start(t, env, "--data-dir", dir)
+}
+
+// stop ends the program in order.
+func (n *node) stop() {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(os.Interrupt); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.cmd.Wait(); err != nil {
+		n.t.Errorf("the program ended with %v\n%s", err, n.out)
+	}
+}
+
+// Backing up beside a node that works, and restoring, as docs/operating.md says: everything that had been accepted is
+// there, and what waited goes on.
+func TestBackupAndRestore(t *testing.T) {
+	n := in(t, filepath.Join(t.TempDir(), "data"))
+	n.addDomain("acme.example")
+	const file = `"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]`
+	accepted := map[string]bool{}
+	send := func(more string) {
+		var sent struct{ ID string }
+		n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+more+`}`, &sent)
+		accepted[sent.ID] = true
+	}
+	for range 20 {
+		send(file)
+	}
+	send(file + `,"scheduled_at":"in 1 hour"`)
+
+	// Others are accepted while the backup is made.
+	done := make(chan error)
+	saved := filepath.Join(t.TempDir(), "backup.tar")
+	env := []string{"POSTRIDER_DATA_DIR=" + n.dir()}
+	go func() {
+		_, errOut, err := command(t, env, "backup", saved)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, errOut)
+		}
+		done <- err
+	}()
+	var err error
+	for working := true; working; {
+		select {
+		case err = <-done:
+			working = false
+		default:
+			var sent struct{ ID string }
+			n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+file+`}`, &sent)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(saved)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the backup has mode %v, %v", info.Mode(), err)
+	}
+	if _, errOut, err := command(t, env, "backup", saved); err == nil || !strings.Contains(errOut, "exists") {
+		t.Errorf("a backup over another: %s%v", errOut, err)
+	}
+	if out, errOut, err := command(t, env, "backup", "--force", saved); err != nil || !strings.Contains(out, "secret key is not in it") {
+		t.Errorf("a backup over another, by force: %s%s%v", out, errOut, err)
+	}
+	if names, err := filepath.Glob(filepath.Join(filepath.Dir(saved), "*")); err != nil || len(names) != 1 {
+		t.Errorf("beside the backup: %v, %v", names, err)
+	}
+
+	restored := filepath.Join(t.TempDir(), "data")
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+	}
+	run("mkdir", "-m", "700", restored)
+	run("tar", "-xf", saved, "-C", restored)
+	run("cp", filepath.Join(n.dir(), "secret.key"), restored)
+	n.kill()
+
+	r := in(t, restored, "POSTRIDER_LOG_LEVEL=info")
+	if !strings.Contains(r.out.String(), "the database is whole") {
+		t.Error("a restored database was not looked at")
+	}
+	states := map[string]string{}
+	for email := range accepted {
+		var got struct {
+			ID        string
+			LastEvent string `json:"last_event"`
+		}
+		r.must(http.MethodGet, "/emails/"+email, "", &got)
+		states[got.ID] = got.LastEvent
+		var files struct {
+			Data []struct {
+				DownloadURL string `json:"download_url"`
+			}
+		}
+		r.must(http.MethodGet, "/emails/"+email+"/attachments", "", &files)
+		if len(files.Data) != 1 {
+			t.Fatalf("email %s has %d files", email, len(files.Data))
+		}
+		if content, _ := get(t, files.Data[0].DownloadURL, http.StatusOK); content != "hello" {
+			t.Errorf("the file of %s is %q", email, content)
+		}
+	}
+	scheduled := 0
+	for email, state := range states {
+		if state != "scheduled" {
+			continue
+		}
+		scheduled++
+		r.must(http.MethodPatch, "/emails/"+email, `{"scheduled_at":"`+time.Now().Add(time.Second).UTC().Format(time.RFC3339)+`"}`, nil)
+	}
+	if scheduled != 1 {
+		t.Errorf("%d emails wait for their time", scheduled)
+	}
+	eventually(t, 30*time.Second, "all is delivered", func() bool {
+		for email := range accepted {
+			var got struct {
+				LastEvent string `json:"last_event"`
+			}
+			if r.must(http.MethodGet, "/emails/"+email, "", &got); got.LastEvent != "delivered" {
+				return false
+			}
+		}
+		return true
+	})
+	if _, errOut, err := command(t, []string{"POSTRIDER_DATA_DIR=" + restored}, "backup", "--with-key", saved+"2"); err != nil {
+		t.Errorf("a backup with the key: %s%v", errOut, err)
+	}
+	if out, err := exec.Command("tar", "-tf", saved+"2").CombinedOutput(); err != nil || !strings.Contains(string(out), "secret.key") {
+		t.Errorf("a backup with the key has %s, %v", out, err)
+	}
+}
+
+// A start looks at a database after a kill, not after a stop, and refuses a damaged one.
+func TestStartLooksAtTheDatabase(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	n := in(t, dir, "POSTRIDER_LOG_LEVEL=info")
+	n.addDomain("acme.example")
+	for i := range 100 {
+		n.must(http.MethodPost, "/emails", fmt.Sprintf(`{"from":"a@acme.example","to":"b%d@one.example","subject":"s","text":"%s"}`, i,
+			strings.Repeat("x", 4000)), nil)
+	}
+	looked := func() bool { return strings.Contains(n.out.String(), "looking whether it is whole") }
+	if looked() {
+		t.Error("the first start looks")
+	}
+	n.kill()
+	if n.launch(); !looked() {
+		t.Error("a start after a kill does not look")
+	}
+	n.stop()
+	if n.launch(); looked() {
+		t.Errorf("a start after a stop looks\n%s", n.out)
+	}
+	n.stop()
+	path := filepath.Join(dir, "postrider.db")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4096 {
+		whole[len(whole)/2/4096*4096+i] ^= 0x5a
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errOut, err := command(t, nil, n.args...)
+	if err == nil || !strings.Contains(errOut, "is damaged") || !strings.Contains(errOut, "restore the last backup") {
+		t.Errorf("a node starts on a damaged database: %s%v", errOut, err)
+	}
+	n.cmd = nil
+}
+
+// On PostgreSQL it says what to do instead.
+func TestBackupOfPostgreSQL(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "x.tar")
+	_, errOut, err := command(t, []string{"POSTRIDER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "backup", to)
+	if err == nil || !strings.Contains(errOut, "pg_dump") {
+		t.Errorf("it says %s%v", errOut, err)
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("it has made a file")
+	}
+	_, errOut, err = command(t, []string{"POSTRIDER_DATA_DIR=" + t.TempDir()}, "backup", to)
+	if err == nil || !strings.Contains(errOut, "no installation") {
+		t.Errorf("of an empty folder it says %s%v", errOut, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
+	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/id"
 )
 
@@ -144,7 +145,7 @@ func TestTornAnswers(t *testing.T) {
 		for skip, broke := 0, true; broke && skip < 60; skip++ {
 			f.heal(t)
 			if skip == 0 || o.method == http.MethodDelete {
-				f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
+				f.Services.Domains.AddVerified(t.Context(), f.team.ID, domains.NewDomain{Name: "example.org"}) // or it is there
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
 				create("suppression", "/suppressions", `{"email":"a@example.net"}`)
@@ -199,9 +200,7 @@ func (f *remote) emailIDs(t *testing.T) (ids []string) {
 func TestLostAnswersOfEmails(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 2*time.Second)
-	if w := f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`); w.Code != 201 {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
+	f.verified(t, "example.org")
 	f.proxy.LoseAnswers(1)
 	w := f.do(t, "POST /emails\n\n"+rightBodies["POST /emails"])
 	if ids := f.emailIDs(t); w.Code != 200 || len(ids) != 1 || !strings.Contains(w.Body.String(), ids[0]) {
@@ -264,8 +263,9 @@ func TestOutageIsNoFlood(t *testing.T) {
 func TestReceivingWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
-	if w := f.do(t, "POST /domains\n\n"+`{"name":"example.org","capabilities":{"receiving":"enabled"}}`); w.Code != 201 {
-		t.Fatalf("%d %s", w.Code, w.Body)
+	if _, err := f.Services.Domains.AddVerified(t.Context(), f.team.ID, domains.NewDomain{Name: "example.org",
+		Capabilities: domains.Capabilities{Receiving: new(true)}}); err != nil {
+		t.Fatal(err)
 	}
 	message := "RECEIVE <b@example.net> a@example.org\n\nFrom: b@example.net\n\nHello.\n"
 	f.proxy.LoseAnswers(1)

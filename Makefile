@@ -2,7 +2,7 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test lint deps fuzz bench kill postfix build build-libcrypto
+.PHONY: test lint deps fuzz bench kill chaos postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -22,6 +22,7 @@ lint:
 		echo "not gofmt'ed: $$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags postfix ./e2e
+	go vet -tags chaos ./e2e
 	go run $(STATICCHECK) ./...
 
 deps:
@@ -41,6 +42,13 @@ bench: build deps
 ROUNDS ?= 20
 kill: deps
 	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/
+
+# What goes wrong under load, a scenario at a time or several side by side: make chaos ONLY=killed/sqlite SIDE=1
+# Prints a line for each. disk-full mounts a small file system of its own, for which it needs root. Takes ten minutes.
+ONLY ?= .
+SIDE ?= 3
+chaos: deps
+	go test -tags chaos -timeout 60m -count=1 -v -parallel $(SIDE) -run 'TestChaos/$(ONLY)' ./e2e/
 
 # A real Postfix on loopback relays to our MX, takes our outgoing mail, and bounces what cannot be delivered. Needs root.
 postfix:

@@ -44,32 +44,45 @@ const key = "re_e2e_012345678901234567890123"
 
 // node is a running program.
 type node struct {
-	t    *testing.T
-	addr string
-	args []string
-	env  []string
-	cmd  *exec.Cmd
-	out  *said
+	t       *testing.T
+	program string
+	addr    string
+	args    []string
+	env     []string
+	cmd     *exec.Cmd
+	out     *said
+	tail    int // octets of what it says that a test which failed shows; 0 is all
 }
 
 // start runs postrider dev in a folder of its own, with more arguments and variables.
 func start(t *testing.T, env []string, args ...string) *node {
 	t.Helper()
+	n := prepare(t, binary, env, args...)
+	n.launch()
+	return n
+}
+
+// prepare is start without the start, for any build of the program.
+func prepare(t *testing.T, program string, env []string, args ...string) *node {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, addr: l.Addr().String(), env: env}
+	n := &node{t: t, program: program, addr: l.Addr().String(), env: env}
 	l.Close()
 	n.args = append([]string{"dev", "--data-dir", t.TempDir(), "--http", n.addr, "--api-key", key, "--rate-limit", "0"}, args...)
-	n.launch()
 	t.Cleanup(func() {
 		if n.cmd != nil {
 			n.cmd.Process.Signal(syscall.SIGTERM)
 			n.cmd.Wait()
 		}
 		if t.Failed() {
-			t.Logf("the program said:\n%s", n.out.String())
+			text := n.out.String()
+			if n.tail > 0 {
+				text = text[max(0, len(text)-n.tail):]
+			}
+			t.Logf("the program said:\n%s", text)
 		}
 	})
 	return n
@@ -78,7 +91,7 @@ func start(t *testing.T, env []string, args ...string) *node {
 func (n *node) launch() {
 	n.t.Helper()
 	n.out = &said{}
-	n.cmd = exec.Command(binary, n.args...)
+	n.cmd = exec.Command(n.program, n.args...)
 	n.cmd.Env = append(os.Environ(), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -43,39 +41,6 @@ func relayed(t *testing.T) (*node, *postfix) {
 func route(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("smtp:[%s]:%s", host, port)
-}
-
-// serveDNS answers from records on loopback and returns its address. Other names do not exist.
-func serveDNS(t *testing.T, records ...string) string {
-	t.Helper()
-	var rrs []dns.RR
-	for _, text := range records {
-		rr, err := dns.NewRR(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rrs = append(rrs, rr)
-	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	started := make(chan struct{})
-	server := &dns.Server{PacketConn: packets, NotifyStartedFunc: func() { close(started) }}
-	server.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		answer := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
-		for _, rr := range rrs {
-			if rr.Header().Name == strings.ToLower(q.Question[0].Name) && rr.Header().Rrtype == q.Question[0].Qtype {
-				answer.Rcode = dns.RcodeSuccess
-				answer.Answer = append(answer.Answer, rr)
-			}
-		}
-		w.WriteMsg(answer)
-	})
-	go server.ActivateAndServe()
-	<-started
-	t.Cleanup(func() { server.Shutdown() })
-	return packets.LocalAddr().String()
 }
 
 // TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the MX, and has

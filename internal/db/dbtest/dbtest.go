@@ -11,22 +11,13 @@ package dbtest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,7 +29,9 @@ import (
 func Main(m *testing.M) {
 	shared.ready = true
 	code := m.Run()
-	shared.stop()
+	if shared.server != nil {
+		shared.server.remove()
+	}
 	for _, f := range shared.after {
 		f()
 	}
@@ -89,7 +82,7 @@ func open(t testing.TB, o db.Options) *db.DB {
 // PostgresURL makes an empty schema, dropped with the test, and returns a URL that works in it.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
-	base := shared.start(t)
+	base := start(t)
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, base)
 	if err != nil {
@@ -117,142 +110,29 @@ func PostgresURL(t testing.TB) string {
 }
 
 // shared is the one server of a test binary.
-var shared server
-
-type server struct {
-	ready bool
-	once  sync.Once
-	url   string
-	err   error
-	cmd   *exec.Cmd
-	dir   string
-	after []func()
+var shared struct {
+	ready  bool
+	once   sync.Once
+	url    string
+	err    error
+	server *Server
+	after  []func()
 }
 
-func (s *server) start(t testing.TB) string {
+func start(t testing.TB) string {
 	t.Helper()
-	if !s.ready {
+	if !shared.ready {
 		t.Fatal("dbtest: the package needs func TestMain(m *testing.M) { dbtest.Main(m) }")
 	}
-	s.once.Do(func() {
-		if s.url = os.Getenv("POSTRIDER_TEST_POSTGRES"); s.url == "" {
-			s.url, s.err = s.launch()
+	shared.once.Do(func() {
+		if shared.url = os.Getenv("POSTRIDER_TEST_POSTGRES"); shared.url == "" {
+			if shared.server, shared.err = launch(""); shared.err == nil {
+				shared.url = shared.server.URL
+			}
 		}
 	})
-	if s.err != nil {
-		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.", s.err)
+	if shared.err != nil {
+		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.", shared.err)
 	}
-	return s.url
-}
-
-// launch makes a cluster in a temporary folder and starts a server that listens on a free port of the loopback address.
-func (s *server) launch() (string, error) {
-	bin, err := binaries()
-	if err != nil {
-		return "", err
-	}
-	if s.dir, err = os.MkdirTemp("", "postrider-pg-"); err != nil {
-		return "", err
-	}
-	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
-	if os.Getuid() == 0 {
-		uid, gid, err := unprivileged()
-		if err != nil {
-			return "", err
-		}
-		if err := os.Chown(s.dir, uid, gid); err != nil {
-			return "", err
-		}
-		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	}
-	data := filepath.Join(s.dir, "data")
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
-		"--locale=C", "--no-sync")
-	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: attr.Credential}
-	initdb.Dir = s.dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	port, err := freePort()
-	if err != nil {
-		return "", err
-	}
-	s.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(port), "-k", s.dir,
-		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
-		"-c", "log_min_messages=fatal")
-	s.cmd.SysProcAttr = attr
-	s.cmd.Dir = s.dir
-	var log strings.Builder
-	s.cmd.Stderr = &log
-	if err := s.cmd.Start(); err != nil {
-		return "", fmt.Errorf("start postgres: %w", err)
-	}
-	u := fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
-	if err := waitFor(u); err != nil {
-		s.stop()
-		return "", fmt.Errorf("postgres did not answer: %w: %s", err, log.String())
-	}
-	return u, nil
-}
-
-func (s *server) stop() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		s.cmd.Process.Signal(syscall.SIGQUIT) // at once: nothing of it is kept
-		s.cmd.Wait()
-	}
-	if s.dir != "" {
-		os.RemoveAll(s.dir)
-	}
-}
-
-func waitFor(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := pgx.Connect(ctx, url)
-		if err == nil {
-			return c.Close(ctx)
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
-}
-
-// binaries finds the folder of PostgreSQL's server programs: in PATH, or where Debian puts them, newest first.
-func binaries() (string, error) {
-	if p, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(p), nil
-	}
-	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	slices.Reverse(dirs)
-	if len(dirs) == 0 {
-		return "", errors.New("found no initdb, neither in PATH nor in /usr/lib/postgresql")
-	}
-	return filepath.Dir(dirs[0]), nil
-}
-
-// unprivileged finds a user to run the server as, since it refuses to run as root.
-func unprivileged() (uid, gid int, err error) {
-	for _, name := range []string{"postgres", "nobody"} {
-		if u, e := user.Lookup(name); e == nil {
-			uid, _ = strconv.Atoi(u.Uid)
-			gid, _ = strconv.Atoi(u.Gid)
-			return uid, gid, nil
-		}
-	}
-	return 0, 0, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return shared.url
 }

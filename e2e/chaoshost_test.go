@@ -1,0 +1,208 @@
+//go:build chaos
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/mail"
+	"net/textproto"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// latency is how long a host thinks about a message before it answers the final dot, so that something is always in hand.
+const latency = 300 * time.Millisecond
+
+// ending is what a host does when it has a message whole.
+type ending int
+
+const (
+	take    ending = iota // 250
+	refuse                // 451, and the message is not kept
+	stall                 // keeps the message and says nothing
+	drop                  // keeps it and hangs up
+	endless               // keeps it and answers without end
+)
+
+// arrival is one copy of an email at a host.
+type arrival struct {
+	life string // of the node that sent it, as it said in EHLO
+	id   string // Message-ID
+	at   time.Time
+}
+
+// mailbox is what hosts have received, by the number of the email, which is the local part of its recipient.
+type mailbox struct {
+	t testing.TB
+
+	mu       sync.Mutex
+	tries    map[int]int // messages that were heard to their end, the refused ones too
+	arrivals map[int][]arrival
+	sessions map[string]int // open ones by life
+	last     time.Time      // when something arrived
+}
+
+func newMailbox(t testing.TB) *mailbox {
+	return &mailbox{t: t, tries: map[int]int{}, arrivals: map[int][]arrival{}, sessions: map[string]int{}, last: time.Now()}
+}
+
+// listen starts a host that puts what it keeps into the mailbox. end says what it does with try n of an email; nil takes
+// everything.
+func (m *mailbox) listen(addr string, end func(number, n int) ending) (listening string) {
+	m.t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var sessions sync.WaitGroup
+	done := make(chan struct{})
+	sessions.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			sessions.Go(func() {
+				go func() {
+					<-done
+					c.Close()
+				}()
+				m.serve(c, end)
+				c.Close()
+			})
+		}
+	})
+	m.t.Cleanup(func() {
+		l.Close()
+		close(done)
+		sessions.Wait()
+	})
+	return l.Addr().String()
+}
+
+var recipient = regexp.MustCompile(`(?i)^RCPT TO:<u(\d+)@`)
+
+// serve speaks SMTP until the client has enough.
+func (m *mailbox) serve(c net.Conn, end func(number, n int) ending) {
+	r := textproto.NewReader(bufio.NewReader(c))
+	life, number := "", 0
+	defer func() { m.left(life) }()
+	say := func(line string) bool {
+		_, err := io.WriteString(c, line+"\r\n")
+		return err == nil
+	}
+	for ok := say("220 host.test ESMTP"); ok; {
+		line, err := r.ReadLine()
+		if err != nil {
+			return
+		}
+		switch verb, rest, _ := strings.Cut(line, " "); strings.ToUpper(verb) {
+		case "EHLO":
+			m.left(life)
+			life = rest
+			m.came(life)
+			ok = say("250-host.test\r\n250-PIPELINING\r\n250 8BITMIME")
+		case "RCPT":
+			if found := recipient.FindStringSubmatch(line); found != nil {
+				number, _ = strconv.Atoi(found[1])
+			}
+			ok = say("250 ok")
+		case "DATA":
+			if !say("354 go on") {
+				return
+			}
+			data, err := r.ReadDotBytes()
+			if err != nil {
+				return
+			}
+			ok = m.finish(c, life, number, data, end)
+		case "QUIT":
+			say("221 bye")
+			return
+		default:
+			ok = say("250 ok")
+		}
+	}
+}
+
+// finish does with a message what the host does with it, and reports whether the conversation goes on.
+func (m *mailbox) finish(c net.Conn, life string, number int, data []byte, end func(number, n int) ending) bool {
+	message, err := mail.ReadMessage(bytes.NewReader(data))
+	if err != nil {
+		m.t.Errorf("email %d is no message: %v", number, err)
+		return false
+	}
+	m.mu.Lock()
+	m.tries[number]++
+	how := take
+	if end != nil {
+		how = end(number, m.tries[number])
+	}
+	if how != refuse {
+		m.last = time.Now()
+		m.arrivals[number] = append(m.arrivals[number], arrival{life: life, id: message.Header.Get("Message-ID"), at: m.last})
+	}
+	m.mu.Unlock()
+	switch how {
+	case stall:
+		io.Copy(io.Discard, c)
+		return false
+	case drop:
+		return false
+	case endless:
+		for {
+			if _, err := io.WriteString(c, "250-and so on\r\n"); err != nil {
+				return false
+			}
+		}
+	}
+	time.Sleep(latency)
+	answer := "250 ok\r\n"
+	if how == refuse {
+		answer = "451 4.7.1 later\r\n"
+	}
+	_, err = io.WriteString(c, answer)
+	return err == nil
+}
+
+func (m *mailbox) came(life string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sessions[life]++
+}
+
+func (m *mailbox) left(life string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions[life]--; m.sessions[life] <= 0 {
+		delete(m.sessions, life)
+	}
+}
+
+// open is how many conversations a life of a node has.
+func (m *mailbox) open(life string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[life]
+}
+
+// quiet reports whether nothing arrived for a while.
+func (m *mailbox) quiet(d time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.last) > d
+}
+
+// copies are those of one email.
+func (m *mailbox) copies(number int) []arrival {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.arrivals[number]
+}

@@ -1,0 +1,518 @@
+//go:build chaos
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
+)
+
+const (
+	postersEach  = 8                // for each node
+	answerWait   = 40 * time.Second // of a poster for an answer; a node gives up before
+	arrivalWait  = 3 * time.Minute  // for what was accepted, once the fault is over
+	burstFrom    = 1_000_000        // numbers of emails that are posted at once
+	stillness    = 3 * time.Second  // after the last job, in which a copy that nobody waits for would come
+	sharedSecret = "6368616f73206368616f73206368616f73206368616f73206368616f73206368"
+)
+
+// fate is what a poster was told about an email.
+type fate int
+
+const (
+	accepted fate = iota // 200
+	refused              // an error that says it was not
+	unclear              // an error that says it may have been
+	silence              // no answer, or half of one
+)
+
+// world is the nodes of a scenario, what they stand on, and what became of their emails. All fields but those below mu are
+// set before the first post.
+type world struct {
+	t       *testing.T
+	nodes   []*node
+	lives   []int // of each node
+	proxies []*pgproxy.Proxy
+	server  *dbtest.Server // nil on SQLite
+	blobs   string         // folder
+	mail    *mailbox
+
+	every time.Duration              // between two emails
+	email func(i int) map[string]any // what is added to email i
+
+	numbers chan int
+	stop    context.CancelFunc
+	posters sync.WaitGroup
+
+	mu      sync.Mutex
+	fates   map[int]fate
+	posted  map[int]time.Time
+	answers map[string]int // of errors, by status and text
+	again   []int          // those with an idempotency key that were not accepted
+	bursts  int            // emails posted by burst
+	allowed int            // copies that kills explain
+	kills   []int          // of these, by kill
+}
+
+// setup is what a scenario wants of its world. The zero value is nodes that relay to a host that takes everything.
+type setup struct {
+	end     func(number, n int) ending // of the host
+	direct  bool                       // the scenario has hosts and DNS of its own, and names them in args
+	args    []string
+	env     []string
+	program func(node int) (path string, env []string)
+	data    string // folder of the data of an SQLite node, or of the PostgreSQL server
+	every   time.Duration
+}
+
+// newWorld starts the nodes: two on PostgreSQL, each by way of a proxy of its own, or one on SQLite.
+func newWorld(t *testing.T, engine string, s setup) *world {
+	t.Helper()
+	w := &world{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"), fates: map[int]fate{}, posted: map[int]time.Time{},
+		answers: map[string]int{}}
+	if w.every == 0 {
+		w.every = 40 * time.Millisecond
+	}
+	args := s.args
+	if !s.direct {
+		args = append([]string{"--relay", w.mail.listen("127.0.0.1:0", s.end), "--relay-tls", "none"}, args...)
+	}
+	count := 1
+	if engine == "postgres" {
+		count = 2
+		w.server = dbtest.NewServer(t, s.data)
+	}
+	for i := range count {
+		program, env := binary, slices.Concat([]string{"POSTRIDER_SECRET_KEY=" + sharedSecret, "POSTRIDER_SHUTDOWN_GRACE=30s",
+			"POSTRIDER_BLOB_URL=" + w.blobs, "POSTRIDER_ROLES=api,delivery,jobs"}, s.env)
+		if s.program != nil {
+			path, more := s.program(i)
+			program, env = path, append(env, more...)
+		}
+		if w.server != nil {
+			p, err := pgproxy.Start(w.server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Close)
+			w.proxies = append(w.proxies, p)
+			env = append(env, "POSTRIDER_DATABASE_URL="+p.URL())
+		} else if s.data != "" {
+			args = append(args, "--data-dir", s.data)
+		}
+		n := prepare(t, program, env, args...)
+		n.tail = 4000
+		t.Cleanup(func() { // before its end: a stopped process would not hear of it
+			if n.cmd != nil {
+				n.cmd.Process.Signal(syscall.SIGCONT)
+			}
+		})
+		w.nodes, w.lives = append(w.nodes, n), append(w.lives, 0)
+		w.launch(i)
+	}
+	w.nodes[0].addDomain("acme.example")
+	return w
+}
+
+// life is what a node calls itself in this life.
+func (w *world) life(i int) string { return fmt.Sprintf("life%d.node%d.example", w.lives[i], i) }
+
+// launch starts a node under a new name.
+func (w *world) launch(i int) {
+	w.t.Helper()
+	w.lives[i]++
+	n := w.nodes[i]
+	n.env = append(slices.Clip(n.env), "POSTRIDER_HOSTNAME="+w.life(i))
+	n.launch()
+}
+
+// begin posts emails to all nodes until end is called.
+func (w *world) begin() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.stop, w.numbers = cancel, make(chan int)
+	w.posters.Go(func() {
+		defer close(w.numbers)
+		tick := time.NewTicker(w.every)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			select {
+			case w.numbers <- i:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for _, n := range w.nodes {
+		for range postersEach {
+			w.posters.Go(func() {
+				for i := range w.numbers {
+					for !w.post(n, i) && ctx.Err() == nil {
+						time.Sleep(50 * time.Millisecond)
+					}
+				}
+			})
+		}
+	}
+}
+
+// during posts emails while f runs, and a little before.
+func (w *world) during(f func()) {
+	w.begin()
+	time.Sleep(5 * time.Second)
+	f()
+	w.stop()
+	w.posters.Wait()
+}
+
+// keyed reports whether an email has an idempotency key. Such a one is posted until it is accepted, as clients should.
+func keyed(i int) bool { return i%2 == 1 }
+
+var browser = &http.Client{Timeout: answerWait, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+
+// post posts email i and keeps what was answered. It reports false when nobody listened.
+func (w *world) post(n *node, i int) bool {
+	idempotency := ""
+	if keyed(i) {
+		idempotency = "chaos-" + strconv.Itoa(i)
+	}
+	return w.ask(n, "/emails", idempotency, w.make(i), i)
+}
+
+// burst posts many emails at once, so that a node has as many in hand as it may and more are waiting.
+func (w *world) burst(n *node) {
+	var batch []any
+	var numbers []int
+	w.mu.Lock()
+	for range 100 {
+		numbers = append(numbers, burstFrom+2*w.bursts) // none with a key
+		w.bursts++
+	}
+	w.mu.Unlock()
+	for _, i := range numbers {
+		batch = append(batch, w.make(i))
+	}
+	w.ask(n, "/emails/batch", "", batch, numbers...)
+}
+
+// make is email i.
+func (w *world) make(i int) map[string]any {
+	email := map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("u%d@example.net", i), "subject": "Receipt",
+		"html": "<p>Thank you.</p>"}
+	if w.email != nil {
+		maps.Copy(email, w.email(i))
+	}
+	return email
+}
+
+// ask makes one request for some emails, which have the fate that it answers. It reports false when nobody listened.
+func (w *world) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
+	body, err := json.Marshal(what)
+	if err != nil {
+		w.t.Error(err)
+	}
+	r, err := http.NewRequest(http.MethodPost, "http://"+n.addr+path, bytes.NewReader(body))
+	if err != nil {
+		w.t.Error(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	if idempotency != "" {
+		r.Header.Set("Idempotency-Key", idempotency)
+	}
+	at := time.Now()
+	answer, err := browser.Do(r)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return false
+	}
+	told, text := silence, []byte(nil)
+	if err == nil {
+		text, err = io.ReadAll(answer.Body)
+		answer.Body.Close()
+	}
+	switch {
+	case err != nil:
+	case answer.StatusCode == http.StatusOK:
+		told = accepted
+	case strings.Contains(string(text), "may have been"):
+		told = unclear
+	default:
+		told = refused
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if told != accepted && err == nil {
+		w.answers[fmt.Sprintf("%s, Retry-After %q: %.200s", answer.Status, answer.Header.Get("Retry-After"), text)]++
+	}
+	for _, i := range numbers {
+		w.fates[i], w.posted[i] = told, at
+		if told != accepted && idempotency != "" {
+			w.again = append(w.again, i)
+		}
+	}
+	return true
+}
+
+// repeat posts what has an idempotency key and was not accepted, now that all is well again.
+func (w *world) repeat() {
+	over := time.Now().Add(time.Minute)
+	for round := 0; time.Now().Before(over); round++ {
+		w.mu.Lock()
+		again := w.again
+		w.again = nil
+		w.mu.Unlock()
+		if len(again) == 0 {
+			return
+		}
+		if round > 0 {
+			time.Sleep(time.Second)
+		}
+		for k, i := range again {
+			w.post(w.nodes[k%len(w.nodes)], i)
+		}
+	}
+	w.t.Errorf("%d emails with an idempotency key were not accepted within a minute after the fault", len(w.again))
+}
+
+// look opens the database past the proxies.
+func (w *world) look() (*db.DB, error) {
+	url := filepath.Join(w.nodes[0].folder(), "postrider.db")
+	if w.server != nil {
+		url = w.server.URL
+	}
+	return db.Open(context.Background(), db.Options{URL: url, MaxConns: 2, Beside: true})
+}
+
+// folder is the node's data folder.
+func (n *node) folder() (dir string) {
+	for i, a := range n.args {
+		if a == "--data-dir" {
+			dir = n.args[i+1]
+		}
+	}
+	return dir
+}
+
+// recorded are the emails whose outcome is in the database.
+func (w *world) recorded() (map[int]bool, error) {
+	d, err := w.look()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	rows, err := d.Query(context.Background(), `SELECT address FROM email_recipients WHERE state = 'delivered'`)
+	all := map[int]bool{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address string
+		err = r.Scan(&address)
+		var i int
+		fmt.Sscanf(address, "u%d@", &i)
+		all[i] = true
+		return none, err
+	})
+	return all, err
+}
+
+// inHand counts the emails that a host has from a node which does nothing more, and whose outcome is not in the database. Their
+// second copy is the one that is allowed.
+func (w *world) inHand(i int) {
+	w.t.Helper()
+	recorded, err := w.recorded()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	life, n := w.life(i), 0
+	w.mail.mu.Lock()
+	for number, all := range w.mail.arrivals {
+		if all[len(all)-1].life == life && !recorded[number] {
+			n++
+		}
+	}
+	w.mail.mu.Unlock()
+	w.allowed += n
+	w.kills = append(w.kills, n)
+}
+
+// kill ends a node as a power cut would, counts what it had in hand, and starts it again.
+func (w *world) kill(i int) {
+	w.t.Helper()
+	w.nodes[i].kill()
+	eventually(w.t, time.Minute, "the hosts hear that the node is gone", func() bool { return w.mail.open(w.life(i)) == 0 })
+	w.inHand(i)
+	w.launch(i)
+}
+
+// roll asks a node to stop, and starts a new one when it has.
+func (w *world) roll(i int) {
+	w.t.Helper()
+	began := time.Now()
+	w.nodes[i].cmd.Process.Signal(syscall.SIGTERM)
+	if err := w.nodes[i].cmd.Wait(); err != nil {
+		w.t.Errorf("asked to stop, the node ended with %v", err)
+	}
+	if took := time.Since(began); took > 45*time.Second {
+		w.t.Errorf("a node with a grace of 30 s took %v to stop", took)
+	}
+	w.launch(i)
+}
+
+// missing are the emails that were accepted and did not arrive.
+func (w *world) missing() (all []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, f := range w.fates {
+		if f == accepted && len(w.mail.copies(i)) == 0 {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// waiting is how many jobs of delivery there are, or -1 when nobody knows.
+func (w *world) waiting() int {
+	n := -1
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if status, err := w.nodes[0].call(ctx, http.MethodGet, "/dev/waiting", "", &n); err != nil || status != http.StatusOK {
+		return -1
+	}
+	return n
+}
+
+// settle has everything come to its end once the fault is over. What does not come is counted as lost.
+func (w *world) settle() {
+	w.t.Helper()
+	w.repeat()
+	if !within(arrivalWait, func() bool { return len(w.missing()) == 0 && w.waiting() == 0 }) {
+		w.t.Errorf("not within %v: every email arrives and every outcome is recorded; %d are missing, %d jobs wait", arrivalWait,
+			len(w.missing()), w.waiting())
+	}
+	within(time.Minute, func() bool { return w.mail.quiet(stillness) })
+}
+
+func within(limit time.Duration, done func() bool) bool {
+	for over := time.Now().Add(limit); !done(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(over) {
+			return false
+		}
+	}
+	return true
+}
+
+// sum is what a scenario comes to.
+type sum struct {
+	name, engine                            string
+	accepted, arrived, lost, doubled, among int // among is how many copies kills explain
+	kills                                   []int
+	refused, refusedArrived                 int
+	unclear, unclearArrived                 int
+	silent, silentArrived                   int
+	more                                    string // what only this scenario says
+}
+
+// sum counts.
+func (w *world) sum() sum {
+	s := sum{among: w.allowed, kills: w.kills}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for text, n := range w.answers {
+		w.t.Logf("%d times: %s", n, text)
+	}
+	for i, f := range w.fates {
+		n := len(w.mail.copies(i))
+		came := min(n, 1)
+		switch f {
+		case accepted:
+			s.accepted++
+			s.arrived += came
+			s.lost += 1 - came
+		case refused:
+			s.refused++
+			s.refusedArrived += came
+		case unclear:
+			s.unclear++
+			s.unclearArrived += came
+		case silence:
+			s.silent++
+			s.silentArrived += came
+		}
+		s.doubled += max(n-1, 0)
+	}
+	return s
+}
+
+// String is the line that is printed.
+func (s sum) String() string {
+	line := fmt.Sprintf("%-20s %-8s accepted %5d  arrived %5d  lost %d  doubled %d", s.name, s.engine, s.accepted, s.arrived, s.lost, s.doubled)
+	if len(s.kills) > 0 {
+		line += fmt.Sprintf(" of %d in hand %v", s.among, s.kills)
+	}
+	line += fmt.Sprintf("  unknown: refused %d (arrived %d), unclear %d (%d), no answer %d (%d)", s.refused, s.refusedArrived,
+		s.unclear, s.unclearArrived, s.silent, s.silentArrived)
+	if s.more != "" {
+		line += "  " + s.more
+	}
+	return line
+}
+
+// broken says which rules a scenario broke.
+func (s sum) broken() (all []string) {
+	if s.lost > 0 {
+		all = append(all, fmt.Sprintf("%d emails were accepted and lost", s.lost))
+	}
+	if s.doubled > s.among {
+		all = append(all, fmt.Sprintf("%d copies more than one, and %d are explained", s.doubled, s.among))
+	}
+	if s.refusedArrived > 0 {
+		all = append(all, fmt.Sprintf("%d emails arrived whose answer said that they were not accepted", s.refusedArrived))
+	}
+	if s.accepted < 200 {
+		all = append(all, fmt.Sprintf("only %d emails were accepted: the scenario tried little", s.accepted))
+	}
+	return all
+}
+
+// attachment is one of so many octets.
+func attachment(size int) []map[string]any {
+	return []map[string]any{{"filename": "a.bin", "content": base64.StdEncoding.EncodeToString(make([]byte, size))}}
+}
+
+// fill takes all the room that a file system has, until the file that it returns is removed.
+func fill(t *testing.T, folder string) (file string) {
+	t.Helper()
+	file = filepath.Join(folder, "ballast")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 16
+		}
+	}
+	return file
+}

@@ -1,0 +1,181 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a PostgreSQL server that runs on a free port of the loopback address, with its data in a folder of its own.
+type Server struct {
+	URL string // of a superuser, the same whenever the server is started
+
+	bin, dir string
+	port     int
+	attr     *syscall.SysProcAttr
+	cmd      *exec.Cmd
+}
+
+// NewServer starts a server of the test's own, which may be stopped and started. Its data is in a new folder in dir, or with
+// the temporary files when dir is empty.
+func NewServer(t testing.TB, dir string) *Server {
+	t.Helper()
+	s, err := launch(dir)
+	if err != nil {
+		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does).", err)
+	}
+	t.Cleanup(s.remove)
+	return s
+}
+
+// launch makes a cluster in a temporary folder and starts its server.
+func launch(in string) (_ *Server, err error) {
+	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
+	if s.bin, err = binaries(); err != nil {
+		return nil, err
+	}
+	if s.dir, err = os.MkdirTemp(in, "postrider-pg-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.remove()
+		}
+	}()
+	if os.Getuid() == 0 {
+		uid, gid, err := unprivileged()
+		if err != nil {
+			return nil, err
+		}
+		if err := os.Chown(s.dir, uid, gid); err != nil {
+			return nil, err
+		}
+		s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+		"--locale=C", "--no-sync")
+	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: s.attr.Credential}
+	initdb.Dir = s.dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	if s.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+	return s, s.Start()
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// Start starts the server and waits until it takes connections, for half a minute at most.
+func (s *Server) Start() error {
+	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
+		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
+		"-c", "log_min_messages=fatal")
+	s.cmd.SysProcAttr = s.attr
+	s.cmd.Dir = s.dir
+	var log strings.Builder
+	s.cmd.Stderr = &log
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return fmt.Errorf("start postgres: %w", err)
+	}
+	if err := waitFor(s.URL); err != nil {
+		s.Stop(syscall.SIGQUIT)
+		return fmt.Errorf("postgres did not answer: %w: %s", err, log.String())
+	}
+	return nil
+}
+
+// Up reports whether the server takes connections.
+func (s *Server) Up() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, s.URL)
+	if err == nil {
+		c.Close(ctx)
+	}
+	return err == nil
+}
+
+// Stop ends the server and waits for its end: SIGINT cuts all connections and stops in order, SIGQUIT leaves what a crash
+// would, to be recovered at the next start.
+func (s *Server) Stop(how os.Signal) {
+	if s.cmd != nil {
+		s.cmd.Process.Signal(how)
+		s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// remove stops the server and takes away what is left of it.
+func (s *Server) remove() {
+	s.Stop(syscall.SIGQUIT)
+	os.RemoveAll(s.dir)
+}
+
+func waitFor(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := pgx.Connect(ctx, url)
+		if err == nil {
+			return c.Close(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// binaries finds the folder of PostgreSQL's server programs: in PATH, or where Debian puts them, newest first.
+func binaries() (string, error) {
+	if p, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(p), nil
+	}
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	slices.Reverse(dirs)
+	if len(dirs) == 0 {
+		return "", errors.New("found no initdb, neither in PATH nor in /usr/lib/postgresql")
+	}
+	return filepath.Dir(dirs[0]), nil
+}
+
+// unprivileged finds a user to run the server as, since it refuses to run as root.
+func unprivileged() (uid, gid int, err error) {
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, e := user.Lookup(name); e == nil {
+			uid, _ = strconv.Atoi(u.Uid)
+			gid, _ = strconv.Atoi(u.Gid)
+			return uid, gid, nil
+		}
+	}
+	return 0, 0, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -5,14 +5,12 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,8 +44,8 @@ const (
 	silence              // no answer, or half of one
 )
 
-// world is the nodes of a scenario, what they stand on, and what became of their emails. All fields but those below mu are
-// set before the first post.
+// world is the nodes of a scenario, what they stand on, and what became of their emails. All fields but those below mu
+// are set before the first post.
 type world struct {
 	t       *testing.T
 	nodes   []*node
@@ -67,6 +65,7 @@ type world struct {
 	mu      sync.Mutex
 	fates   map[int]fate
 	posted  map[int]time.Time
+	wrong   int            // errors that are not 503 with Retry-After
 	answers map[string]int // of errors, by status and text
 	again   []int          // those with an idempotency key that were not accepted
 	bursts  int            // emails posted by burst
@@ -88,8 +87,8 @@ type setup struct {
 // newWorld starts the nodes: two on PostgreSQL, each by way of a proxy of its own, or one on SQLite.
 func newWorld(t *testing.T, engine string, s setup) *world {
 	t.Helper()
-	w := &world{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"), fates: map[int]fate{}, posted: map[int]time.Time{},
-		answers: map[string]int{}}
+	w := &world{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"),
+		fates: map[int]fate{}, posted: map[int]time.Time{}, answers: map[string]int{}}
 	if w.every == 0 {
 		w.every = 40 * time.Millisecond
 	}
@@ -221,8 +220,8 @@ func (w *world) burst(n *node) {
 
 // make is email i.
 func (w *world) make(i int) map[string]any {
-	email := map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("u%d@example.net", i), "subject": "Receipt",
-		"html": "<p>Thank you.</p>"}
+	email := map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("u%d@example.net", i),
+		"subject": "Receipt", "html": "<p>Thank you.</p>"}
 	if w.email != nil {
 		maps.Copy(email, w.email(i))
 	}
@@ -265,6 +264,9 @@ func (w *world) ask(n *node, path, idempotency string, what any, numbers ...int)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if told != accepted && err == nil {
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+			w.wrong++
+		}
 		w.answers[fmt.Sprintf("%s, Retry-After %q: %.200s", answer.Status, answer.Header.Get("Retry-After"), text)]++
 	}
 	for _, i := range numbers {
@@ -336,8 +338,8 @@ func (w *world) recorded() (map[int]bool, error) {
 	return all, err
 }
 
-// inHand counts the emails that a host has from a node which does nothing more, and whose outcome is not in the database. Their
-// second copy is the one that is allowed.
+// inHand counts the emails that a host has from a node which does nothing more, and whose outcome is not in the
+// database. Their second copy is the one that is allowed.
 func (w *world) inHand(i int) {
 	w.t.Helper()
 	recorded, err := w.recorded()
@@ -354,29 +356,6 @@ func (w *world) inHand(i int) {
 	w.mail.mu.Unlock()
 	w.allowed += n
 	w.kills = append(w.kills, n)
-}
-
-// kill ends a node as a power cut would, counts what it had in hand, and starts it again.
-func (w *world) kill(i int) {
-	w.t.Helper()
-	w.nodes[i].kill()
-	eventually(w.t, time.Minute, "the hosts hear that the node is gone", func() bool { return w.mail.open(w.life(i)) == 0 })
-	w.inHand(i)
-	w.launch(i)
-}
-
-// roll asks a node to stop, and starts a new one when it has.
-func (w *world) roll(i int) {
-	w.t.Helper()
-	began := time.Now()
-	w.nodes[i].cmd.Process.Signal(syscall.SIGTERM)
-	if err := w.nodes[i].cmd.Wait(); err != nil {
-		w.t.Errorf("asked to stop, the node ended with %v", err)
-	}
-	if took := time.Since(began); took > 45*time.Second {
-		w.t.Errorf("a node with a grace of 30 s took %v to stop", took)
-	}
-	w.launch(i)
 }
 
 // missing are the emails that were accepted and did not arrive.
@@ -407,8 +386,8 @@ func (w *world) settle() {
 	w.t.Helper()
 	w.repeat()
 	if !within(arrivalWait, func() bool { return len(w.missing()) == 0 && w.waiting() == 0 }) {
-		w.t.Errorf("not within %v: every email arrives and every outcome is recorded; %d are missing, %d jobs wait", arrivalWait,
-			len(w.missing()), w.waiting())
+		w.t.Errorf("not within %v: every email arrives and every outcome is recorded; %d are missing, %d jobs wait",
+			arrivalWait, len(w.missing()), w.waiting())
 	}
 	within(time.Minute, func() bool { return w.mail.quiet(stillness) })
 }
@@ -420,99 +399,4 @@ func within(limit time.Duration, done func() bool) bool {
 		}
 	}
 	return true
-}
-
-// sum is what a scenario comes to.
-type sum struct {
-	name, engine                            string
-	accepted, arrived, lost, doubled, among int // among is how many copies kills explain
-	kills                                   []int
-	refused, refusedArrived                 int
-	unclear, unclearArrived                 int
-	silent, silentArrived                   int
-	more                                    string // what only this scenario says
-}
-
-// sum counts.
-func (w *world) sum() sum {
-	s := sum{among: w.allowed, kills: w.kills}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for text, n := range w.answers {
-		w.t.Logf("%d times: %s", n, text)
-	}
-	for i, f := range w.fates {
-		n := len(w.mail.copies(i))
-		came := min(n, 1)
-		switch f {
-		case accepted:
-			s.accepted++
-			s.arrived += came
-			s.lost += 1 - came
-		case refused:
-			s.refused++
-			s.refusedArrived += came
-		case unclear:
-			s.unclear++
-			s.unclearArrived += came
-		case silence:
-			s.silent++
-			s.silentArrived += came
-		}
-		s.doubled += max(n-1, 0)
-	}
-	return s
-}
-
-// String is the line that is printed.
-func (s sum) String() string {
-	line := fmt.Sprintf("%-20s %-8s accepted %5d  arrived %5d  lost %d  doubled %d", s.name, s.engine, s.accepted, s.arrived, s.lost, s.doubled)
-	if len(s.kills) > 0 {
-		line += fmt.Sprintf(" of %d in hand %v", s.among, s.kills)
-	}
-	line += fmt.Sprintf("  unknown: refused %d (arrived %d), unclear %d (%d), no answer %d (%d)", s.refused, s.refusedArrived,
-		s.unclear, s.unclearArrived, s.silent, s.silentArrived)
-	if s.more != "" {
-		line += "  " + s.more
-	}
-	return line
-}
-
-// broken says which rules a scenario broke.
-func (s sum) broken() (all []string) {
-	if s.lost > 0 {
-		all = append(all, fmt.Sprintf("%d emails were accepted and lost", s.lost))
-	}
-	if s.doubled > s.among {
-		all = append(all, fmt.Sprintf("%d copies more than one, and %d are explained", s.doubled, s.among))
-	}
-	if s.refusedArrived > 0 {
-		all = append(all, fmt.Sprintf("%d emails arrived whose answer said that they were not accepted", s.refusedArrived))
-	}
-	if s.accepted < 200 {
-		all = append(all, fmt.Sprintf("only %d emails were accepted: the scenario tried little", s.accepted))
-	}
-	return all
-}
-
-// attachment is one of so many octets.
-func attachment(size int) []map[string]any {
-	return []map[string]any{{"filename": "a.bin", "content": base64.StdEncoding.EncodeToString(make([]byte, size))}}
-}
-
-// fill takes all the room that a file system has, until the file that it returns is removed.
-func fill(t *testing.T, folder string) (file string) {
-	t.Helper()
-	file = filepath.Join(folder, "ballast")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 20; size > 0; {
-		if _, err := f.Write(make([]byte, size)); err != nil {
-			size /= 16
-		}
-	}
-	return file
 }

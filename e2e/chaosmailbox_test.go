@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// latency is how long a host thinks about a message before it answers the final dot, so that something is always in hand.
+// latency is how long a host thinks about a message before it answers the final dot, so that some are always in hand.
 const latency = 300 * time.Millisecond
 
 // ending is what a host does when it has a message whole.
@@ -50,11 +50,12 @@ type mailbox struct {
 }
 
 func newMailbox(t testing.TB) *mailbox {
-	return &mailbox{t: t, tries: map[int]int{}, arrivals: map[int][]arrival{}, sessions: map[string]int{}, last: time.Now()}
+	return &mailbox{t: t, tries: map[int]int{}, arrivals: map[int][]arrival{}, sessions: map[string]int{},
+		last: time.Now()}
 }
 
-// listen starts a host that puts what it keeps into the mailbox. end says what it does with try n of an email; nil takes
-// everything.
+// listen starts a host that puts what it keeps into the mailbox. end says what it does with try n of an email; nil
+// takes everything.
 func (m *mailbox) listen(addr string, end func(number, n int) ending) (listening string) {
 	m.t.Helper()
 	l, err := net.Listen("tcp", addr)

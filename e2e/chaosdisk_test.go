@@ -1,0 +1,89 @@
+//go:build chaos
+
+package e2e
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// diskFull takes all the room of the file system that the database is on for half a minute. It mounts one, as root may.
+func diskFull(t *testing.T, engine string) sum {
+	size := "64m"
+	if engine == "postgres" {
+		size = "300m"
+	}
+	dir, err := os.MkdirTemp("", "postrider-full-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=0755"); err != nil {
+		t.Fatalf("mount a small file system on %s: %v (this scenario needs root, and that mounting is allowed)", dir, err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	w := newWorld(t, engine, setup{data: dir})
+	w.during(func() {
+		w.burst(w.nodes[0])
+		ballast := fill(t, dir)
+		time.Sleep(30 * time.Second)
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		if w.server != nil && !w.server.Up() { // its log had no room, so it had to stop
+			w.server.Stop(syscall.SIGQUIT)
+			if err := w.server.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+	})
+	w.settle()
+	return w.sum()
+}
+
+// blobsGone takes the folder of the attachments away for a minute, while emails wait for their turn at a destination.
+func blobsGone(t *testing.T, engine string) sum {
+	connections := map[string]string{"sqlite": "2", "postgres": "1"}[engine] // of each node: fewer than there is mail for
+	w := newWorld(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
+	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
+	w.during(func() {
+		time.Sleep(5 * time.Second)
+		if err := os.Rename(w.blobs, w.blobs+".away"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := os.Rename(w.blobs+".away", w.blobs); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+	})
+	w.settle()
+	return w.sum()
+}
+
+// attachment is one of so many octets.
+func attachment(size int) []map[string]any {
+	return []map[string]any{{"filename": "a.bin", "content": base64.StdEncoding.EncodeToString(make([]byte, size))}}
+}
+
+// fill takes all the room that a file system has, until the file that it returns is removed.
+func fill(t *testing.T, folder string) (file string) {
+	t.Helper()
+	file = filepath.Join(folder, "ballast")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 16
+		}
+	}
+	return file
+}

@@ -202,7 +202,7 @@ func (w *world) post(n *node, i int) bool {
 	return w.ask(n, "/emails", idempotency, w.make(i), i)
 }
 
-// burst posts many emails at once, so that a node has as many in hand as it may and more are waiting.
+// burst posts many emails at once and gives the nodes a moment, so that they talk about as many as they may.
 func (w *world) burst(n *node) {
 	var batch []any
 	var numbers []int
@@ -216,6 +216,7 @@ func (w *world) burst(n *node) {
 		batch = append(batch, w.make(i))
 	}
 	w.ask(n, "/emails/batch", "", batch, numbers...)
+	time.Sleep(2 * latency)
 }
 
 // make is email i.

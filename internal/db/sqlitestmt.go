@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -19,7 +20,13 @@ const cachedStmts = 400 // prepared statements kept by the readers, and as many 
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
 	mu      sync.RWMutex
-	m       map[string]*cachedStmt
+	m       map[stmtKey]*cachedStmt
+}
+
+// stmtKey is a text and whether its lists have one element each. Most have, and then no list need be made of them.
+type stmtKey struct {
+	text string
+	ones bool
 }
 
 // cachedStmt is closed by the last of those who use it: the cache is one of them while it keeps it, and so is whoever
@@ -27,6 +34,7 @@ type stmtCache struct {
 type cachedStmt struct {
 	st    *sql.Stmt
 	lists bool // it has parameters that are lists
+	ones  bool // of one element each
 	users atomic.Int64
 }
 
@@ -38,9 +46,10 @@ func (c *cachedStmt) release() {
 }
 
 // get returns the statement of a text. Whoever gets it releases it, when it has run and its rows are closed.
-func (c *stmtCache) get(ctx context.Context, text string) (*cachedStmt, error) {
+func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedStmt, error) {
+	key := stmtKey{text, haveOnes(args)}
 	c.mu.RLock()
-	kept := c.m[text]
+	kept := c.m[key]
 	if kept != nil {
 		kept.users.Add(1) // the cache itself is a user until it has taken the statement out, under the other lock
 	}
@@ -48,20 +57,25 @@ func (c *stmtCache) get(ctx context.Context, text string) (*cachedStmt, error) {
 	if kept != nil {
 		return kept, nil
 	}
-	native, lists := listsAsJSON(text)
+	native, lists := text, false
+	if key.ones {
+		native, lists = listsAsOnes(text)
+	} else {
+		native, lists = listsAsJSON(text)
+	}
 	st, err := c.prepare(ctx, native)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept := c.m[text]; kept != nil { // another was quicker
+	if kept := c.m[key]; kept != nil { // another was quicker
 		st.Close()
 		kept.users.Add(1)
 		return kept, nil
 	}
 	if c.m == nil {
-		c.m = map[string]*cachedStmt{}
+		c.m = map[stmtKey]*cachedStmt{}
 	}
 	if len(c.m) >= cachedStmts {
 		for k, old := range c.m { // some statement, as the order of a map is
@@ -70,9 +84,9 @@ func (c *stmtCache) get(ctx context.Context, text string) (*cachedStmt, error) {
 			break
 		}
 	}
-	kept = &cachedStmt{st: st, lists: lists}
+	kept = &cachedStmt{st: st, lists: lists, ones: key.ones}
 	kept.users.Store(2)
-	c.m[text] = kept
+	c.m[key] = kept
 	return kept, nil
 }
 
@@ -100,6 +114,34 @@ func listsAsJSON(text string) (native string, lists bool) {
 	return native, native != text
 }
 
+// listsAsOnes is listsAsJSON for lists of one element each.
+func listsAsOnes(text string) (native string, lists bool) {
+	native = anyOf.ReplaceAllString(text, `= $$$1`)
+	native = noneOf.ReplaceAllString(native, `<> $$$1`)
+	native = unnest.ReplaceAllString(native, `value FROM (SELECT $$$1 AS value)`)
+	return native, native != text
+}
+
+// haveOnes reports whether there are lists among the arguments, each of one element.
+func haveOnes(args []any) bool {
+	ones := false
+	for _, a := range args {
+		switch list := a.(type) {
+		case []string:
+			if len(list) != 1 {
+				return false
+			}
+			ones = true
+		case []int64:
+			if len(list) != 1 {
+				return false
+			}
+			ones = true
+		}
+	}
+	return ones
+}
+
 // bind returns the arguments as SQLite takes them.
 func (c *cachedStmt) bind(args []any) ([]any, error) {
 	if !c.lists {
@@ -110,8 +152,18 @@ func (c *cachedStmt) bind(args []any) ([]any, error) {
 		var err error
 		switch list := a.(type) {
 		case []string:
+			if c.ones {
+				if bound[i] = list[0]; !utf8.ValidString(list[0]) {
+					return nil, fmt.Errorf("parameter $%d: %q is not UTF-8", i+1, list[0])
+				}
+				continue
+			}
 			bound[i], err = jsonList(list, func(b []byte, s string) ([]byte, error) { return jsontext.AppendQuote(b, s) })
 		case []int64:
+			if c.ones {
+				bound[i] = list[0]
+				continue
+			}
 			bound[i], err = jsonList(list, func(b []byte, n int64) ([]byte, error) { return strconv.AppendInt(b, n, 10), nil })
 		default:
 			bound[i] = a
@@ -140,7 +192,7 @@ func jsonList[T any](list []T, add func([]byte, T) ([]byte, error)) (string, err
 
 // exec runs a statement and returns how many rows it changed.
 func (c *stmtCache) exec(ctx context.Context, text string, args []any) (int64, error) {
-	st, err := c.get(ctx, text)
+	st, err := c.get(ctx, text, args)
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +209,7 @@ func (c *stmtCache) exec(ctx context.Context, text string, args []any) (int64, e
 
 // query runs a SELECT. The statement is in use until the rows are closed.
 func (c *stmtCache) query(ctx context.Context, text string, args []any) (Rows, error) {
-	st, err := c.get(ctx, text)
+	st, err := c.get(ctx, text, args)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +226,7 @@ func (c *stmtCache) query(ctx context.Context, text string, args []any) (Rows, e
 
 // queryRow runs a SELECT for one row. The statement is in use until the row is scanned.
 func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
-	st, err := c.get(ctx, text)
+	st, err := c.get(ctx, text, args)
 	if err != nil {
 		return failedRow{err}
 	}

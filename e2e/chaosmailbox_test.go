@@ -43,6 +43,7 @@ type mailbox struct {
 	t testing.TB
 
 	mu       sync.Mutex
+	latency  time.Duration
 	tries    map[int]int // messages that were heard to their end, the refused ones too
 	arrivals map[int][]arrival
 	sessions map[string]int // open ones by life
@@ -50,8 +51,8 @@ type mailbox struct {
 }
 
 func newMailbox(t testing.TB) *mailbox {
-	return &mailbox{t: t, tries: map[int]int{}, arrivals: map[int][]arrival{}, sessions: map[string]int{},
-		last: time.Now()}
+	return &mailbox{t: t, latency: latency, tries: map[int]int{}, arrivals: map[int][]arrival{},
+		sessions: map[string]int{}, last: time.Now()}
 }
 
 // listen starts a host that puts what it keeps into the mailbox. end says what it does with try n of an email; nil
@@ -150,6 +151,7 @@ func (m *mailbox) finish(c net.Conn, life string, number int, data []byte, end f
 		m.last = time.Now()
 		m.arrivals[number] = append(m.arrivals[number], arrival{life: life, id: message.Header.Get("Message-ID"), at: m.last})
 	}
+	think := m.latency
 	m.mu.Unlock()
 	switch how {
 	case stall:
@@ -164,7 +166,7 @@ func (m *mailbox) finish(c net.Conn, life string, number int, data []byte, end f
 			}
 		}
 	}
-	time.Sleep(latency)
+	time.Sleep(think)
 	answer := "250 ok\r\n"
 	if how == refuse {
 		answer = "451 4.7.1 later\r\n"
@@ -185,6 +187,13 @@ func (m *mailbox) left(life string) {
 	if m.sessions[life]--; m.sessions[life] <= 0 {
 		delete(m.sessions, life)
 	}
+}
+
+// slow has hosts think for so long about what comes from now on.
+func (m *mailbox) slow(latency time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latency = latency
 }
 
 // open is how many conversations a life of a node has.

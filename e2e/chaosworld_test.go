@@ -62,13 +62,14 @@ type world struct {
 	stop    context.CancelFunc
 	posters sync.WaitGroup
 
+	bursts int // emails posted by burst
+
 	mu      sync.Mutex
 	fates   map[int]fate
 	posted  map[int]time.Time
 	wrong   int            // errors that are not 503 with Retry-After
 	answers map[string]int // of errors, by status and text
 	again   []int          // those with an idempotency key that were not accepted
-	bursts  int            // emails posted by burst
 	allowed int            // copies that kills explain
 	kills   []int          // of these, by kill
 }
@@ -202,20 +203,19 @@ func (w *world) post(n *node, i int) bool {
 	return w.ask(n, "/emails", idempotency, w.make(i), i)
 }
 
-// burst posts many emails at once and gives the nodes a moment, so that they talk about as many as they may.
+// burst posts many emails at once and gives the nodes a moment, so that they talk about as many as they may and have
+// claimed more.
 func (w *world) burst(n *node) {
-	var batch []any
-	var numbers []int
-	w.mu.Lock()
-	for range 100 {
-		numbers = append(numbers, burstFrom+2*w.bursts) // none with a key
-		w.bursts++
+	for range 2 {
+		var batch []any
+		var numbers []int
+		for range 100 {
+			numbers = append(numbers, burstFrom+2*w.bursts) // none with a key
+			w.bursts++
+			batch = append(batch, w.make(numbers[len(numbers)-1]))
+		}
+		w.ask(n, "/emails/batch", "", batch, numbers...)
 	}
-	w.mu.Unlock()
-	for _, i := range numbers {
-		batch = append(batch, w.make(i))
-	}
-	w.ask(n, "/emails/batch", "", batch, numbers...)
 	time.Sleep(2 * latency)
 }
 

@@ -147,7 +147,8 @@ func TestOfficialClientSends(t *testing.T) {
 	})
 }
 
-// checkSignatures verifies a message as an independent receiver does, with the records that the domain's owner installs.
+// checkSignatures verifies a message as an independent receiver does, with the records that the domain's owner
+// installs.
 func (n *node) checkSignatures(t *testing.T, raw string) {
 	t.Helper()
 	var domains struct{ Data []struct{ ID string } }

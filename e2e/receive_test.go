@@ -69,8 +69,8 @@ func TestOfficialClientReceives(t *testing.T) {
 	}
 }
 
-// TestKillWhileReceiving kills the program at random moments while mail comes in: every message that was answered 250 is listed,
-// whole.
+// TestKillWhileReceiving kills the program at random moments while mail comes in: every message that was answered 250
+// is listed, whole.
 func TestKillWhileReceiving(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { killReceiving(t, nil) })
 	t.Run("postgres", func(t *testing.T) { killReceiving(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}) })

@@ -202,8 +202,8 @@ func tidyPath(p string) string {
 	return p
 }
 
-// finish logs the request, in one line, and tells the observer of it. While something is not available, each request would
-// have the same line: few of them are logged.
+// finish logs the request, in one line, and tells the observer of it. While something is not available, each request
+// would have the same line: few of them are logged.
 func (a *API) finish(w *recorder, r *http.Request) {
 	took := time.Since(w.start)
 	level, logged, leftOut := slog.LevelDebug, true, 0

@@ -56,8 +56,8 @@ type office struct {
 	log  *strings.Builder
 }
 
-// newOffice builds it from the true services. Domains can be verified without DNS, see office.verified; a request to verify
-// is left waiting.
+// newOffice builds it from the true services. Domains can be verified without DNS, see office.verified; a request to
+// verify is left waiting.
 func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	t.Helper()
 	return newOfficeOn(t, d, o, nil)
@@ -295,10 +295,10 @@ func (f *office) receive(t *testing.T, text string) string {
 //
 //	{"statusCode":401,...}
 //
-// Requests are written as office.do takes them, or begin with RECEIVE as office.receive does; VERIFIED and a name verifies a
-// domain without DNS, as office.verified does. Answers are compared
-// byte for byte, but ids, tokens and times have names: the first id that is seen in a file is <id1>, and may be used
-// so in later requests. Run the test with -update to write the answers into the file, and read the difference.
+// Requests are written as office.do takes them, or begin with RECEIVE as office.receive does; VERIFIED and a name
+// verifies a domain without DNS, as office.verified does. Answers are compared byte for byte, but ids, tokens and
+// times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
+// with -update to write the answers into the file, and read the difference.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// operations are all that the API can do. Those for clients that have no tag are aliases: other names that clients use for an
-// operation above them.
+// operations are all that the API can do. Those for clients that have no tag are aliases: other names that clients
+// use for an operation above them.
 func (a *API) operations() []op {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})

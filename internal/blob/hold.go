@@ -36,9 +36,9 @@ type File struct {
 	Name string // where it belongs, relative to the folder, with slashes
 }
 
-// Hold has what is deleted from now on kept until it is let go: for a copy of the folder that has all that a copy of the
-// database made meanwhile refers to. Deleting does not wait for it. A process that ends lets go. One holds at a time;
-// others wait, until ctx ends. Of a bucket the error is ErrNoFolder.
+// Hold has what is deleted from now on kept until it is let go: for a copy of the folder that has all that a copy of
+// the database made meanwhile refers to. Deleting does not wait for it. A process that ends lets go. One holds at a
+// time; others wait, until ctx ends. Of a bucket the error is ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {
@@ -72,8 +72,8 @@ func (h *Held) Release() error {
 	return err
 }
 
-// Each calls fn for each blob that was there when it was held, and for others that came since, in no particular order. A
-// blob may be given twice, and one may be gone from its path when fn looks; it is given again then.
+// Each calls fn for each blob that was there when it was held, and for others that came since, in no particular
+// order. A blob may be given twice, and one may be gone from its path when fn looks; it is given again then.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {

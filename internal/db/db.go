@@ -26,14 +26,14 @@
 //
 // A file of SQLite that is not whole is not opened, as far as that is found out (see [Options.Beside]).
 //
-// A full disk, a lost connection, a server that is silent or a failed commit comes back as a fault of kind Unavailable that
-// is [ErrUnavailable], of reads and writes alike. No wait for PostgreSQL is longer than Options.Patience. A statement that
-// fails ends its Update; no statement may follow it.
+// A full disk, a lost connection, a server that is silent or a failed commit comes back as a fault of kind
+// Unavailable that is [ErrUnavailable], of reads and writes alike. No wait for PostgreSQL is longer than
+// Options.Patience. A statement that fails ends its Update; no statement may follow it.
 //
-// When a connection to PostgreSQL is lost after COMMIT was sent and before its answer, the outcome is looked up on a new
-// connection, by the row that [Tx.Proof] names: Update returns nil when it was committed, and runs again only when it is
-// certain that it was not. Where neither can be shown, the error is [ErrUnknown], and the update is never run again. The
-// caller's retry must then be safe, which is what idempotency keys and job fences are for.
+// When a connection to PostgreSQL is lost after COMMIT was sent and before its answer, the outcome is looked up on a
+// new connection, by the row that [Tx.Proof] names: Update returns nil when it was committed, and runs again only
+// when it is certain that it was not. Where neither can be shown, the error is [ErrUnknown], and the update is never
+// run again. The caller's retry must then be safe, which is what idempotency keys and job fences are for.
 //
 // The package knows nothing of email.
 package db
@@ -164,9 +164,10 @@ type proof struct {
 	args []any
 }
 
-// Proof says how to find out whether the transaction was committed, should the answer to its COMMIT be lost: by a query
-// that finds a row then and never otherwise. The row must be one that this transaction inserts, under an id that was made
-// for it, and that nothing deletes within a minute. One proof is enough for a transaction; the first counts.
+// Proof says how to find out whether the transaction was committed, should the answer to its COMMIT be lost: by a
+// query that finds a row then and never otherwise. The row must be one that this transaction inserts, under an id
+// that was made for it, and that nothing deletes within a minute. One proof is enough for a transaction; the first
+// counts.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
@@ -274,8 +275,8 @@ func (d *DB) Close() {
 // Ready reports whether the database answers and takes writes: a standby of PostgreSQL does not.
 func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
 
-// Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed, unless the error is
-// [ErrUnknown].
+// Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed, unless the
+// error is [ErrUnknown].
 func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, fn)
 }

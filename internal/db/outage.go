@@ -7,13 +7,14 @@ import (
 )
 
 var (
-	// ErrUnavailable says that the database could not be asked or did not do what was asked: nothing was stored, and trying
-	// again may help. A connection that is lost or refused, a server that does not answer in time, starts, stops or is a
-	// standby, and a full disk are of this kind.
+	// ErrUnavailable says that the database could not be asked or did not do what was asked: nothing was stored, and
+	// trying again may help. A connection that is lost or refused, a server that does not answer in time, starts,
+	// stops or is a standby, and a full disk are of this kind.
 	ErrUnavailable = errors.New("the database is not available")
 
-	// ErrUnknown says that the answer to a COMMIT was lost, and that it could not be found out what became of it. The whole
-	// transaction was stored, or nothing of it, or it may still be. Whoever tries again must recognise what the first try did.
+	// ErrUnknown says that the answer to a COMMIT was lost, and that it could not be found out what became of it. The
+	// whole transaction was stored, or nothing of it, or it may still be. Whoever tries again must recognise what the
+	// first try did.
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 

@@ -304,7 +304,8 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// A server that became a standby answers reads and takes no writes: the node is not ready, and writes may be tried again.
+// A server that became a standby answers reads and takes no writes: the node is not ready, and writes may be tried
+// again.
 func TestReadOnlyServer(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))

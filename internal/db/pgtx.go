@@ -25,8 +25,8 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn until PostgreSQL accepts it: a deadlock, a serialisation failure or a connection that was dead already
-// is nobody's fault.
+// updateOn runs fn until PostgreSQL accepts it: a deadlock, a serialisation failure or a connection that was dead
+// already is nobody's fault.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)

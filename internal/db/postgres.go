@@ -165,8 +165,8 @@ func (r *pgRows) Err() error {
 	return r.err
 }
 
-// pgError keeps what PostgreSQL says of a statement, and what the function of an update itself said, and calls the rest a
-// failure that may pass.
+// pgError keeps what PostgreSQL says of a statement, and what the function of an update itself said, and calls the
+// rest a failure that may pass.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil

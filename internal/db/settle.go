@@ -46,8 +46,8 @@ func identity(c *pgx.Conn) *backend {
 	return b
 }
 
-// settle finds out whether a transaction was committed whose COMMIT was sent and whose connection is lost. An error says
-// that it could not.
+// settle finds out whether a transaction was committed whose COMMIT was sent and whose connection is lost. An error
+// says that it could not.
 func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) {
 	if row == nil {
 		return false, errors.New("nothing that the transaction stored can be looked up")
@@ -81,9 +81,9 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look looks once. The process is looked for first: once it is gone, what the row says is final. A process that does not
-// end by itself is told to: its network may be cut, and it would read our COMMIT when that is mended. One that waits for
-// a standby is left alone, because its transaction is committed here and not yet safe.
+// look looks once. The process is looked for first: once it is gone, what the row says is final. A process that does
+// not end by itself is told to: its network may be cut, and it would read our COMMIT when that is mended. One that
+// waits for a standby is left alone, because its transaction is committed here and not yet safe.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool
 	if b == nil {

@@ -284,8 +284,8 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError is what a COMMIT that failed and was rolled back says. No reader sees the transaction; but when the disk failed,
-// all of it may stand in the log, and a crash before the next commit overwrites it would bring it back.
+// commitError is what a COMMIT that failed and was rolled back says. No reader sees the transaction; but when the
+// disk failed, all of it may stand in the log, and a crash before the next commit overwrites it would bring it back.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)

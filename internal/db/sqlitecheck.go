@@ -17,9 +17,9 @@ import (
 // checkMax is how long a node that starts looks at its file: a gigabyte takes some seconds.
 const checkMax = time.Minute
 
-// stopMark is the file beside a database that says that it was closed in order, and what it was like then. Whoever opens
-// the database to run on it takes the mark away, and puts it back when the last connection has written everything into
-// the file. A copy is not what the mark says, because it has another time.
+// stopMark is the file beside a database that says that it was closed in order, and what it was like then. Whoever
+// opens the database to run on it takes the mark away, and puts it back when the last connection has written
+// everything into the file. A copy is not what the mark says, because it has another time.
 func stopMark(path string) string { return path + ".stopped" }
 
 // stoppedAs is what the mark of a file says now, or "" while more than the file belongs to the database.
@@ -48,7 +48,8 @@ func closedInOrder(path string) bool {
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
 }
 
-// markStopped leaves the mark. Where that fails, or the power does, the next start looks at the file, which does no harm.
+// markStopped leaves the mark. Where that fails, or the power does, the next start looks at the file, which does no
+// harm.
 func markStopped(path string) {
 	if mark := stoppedAs(path); mark != "" {
 		_ = os.WriteFile(stopMark(path), []byte(mark), 0o600)

@@ -11,17 +11,18 @@ import (
 const (
 	// togetherMax is how many updates share a transaction at most.
 	togetherMax = 16
-	// togetherLeaders is how many such transactions there are at a time. More of them share less; one alone would make the round
-	// trips to a distant database wait for each other.
+	// togetherLeaders is how many such transactions there are at a time. More of them share less; one alone would
+	// make the round trips to a distant database wait for each other.
 	togetherLeaders = 2
 	togetherTime    = time.Minute
 )
 
-// UpdateTogether is Update for the many small updates that follow from work in hand, such as outcomes. On PostgreSQL those that come at
-// the same time share a transaction, and with it the wait for the disk; SQLite shares commits in any case. There is no timer: what
-// came while the last commit ran goes into the next. fn may run twice, because one that fails must not take others with it; but
-// when the database itself failed, all of them have that error, and when it is [ErrUnknown] none is run again. Its statements run
-// until the transaction ends, whatever becomes of ctx. It waits for its turn as long as for the database.
+// UpdateTogether is Update for the many small updates that follow from work in hand, such as outcomes. On PostgreSQL
+// those that come at the same time share a transaction, and with it the wait for the disk; SQLite shares commits in
+// any case. There is no timer: what came while the last commit ran goes into the next. fn may run twice, because one
+// that fails must not take others with it; but when the database itself failed, all of them have that error, and when
+// it is [ErrUnknown] none is run again. Its statements run until the transaction ends, whatever becomes of ctx. It
+// waits for its turn as long as for the database.
 func (d *DB) UpdateTogether(ctx context.Context, c Company, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)

@@ -25,8 +25,8 @@
 // error of the job and comes back by the job's own schedule; it is never a bounce.
 //
 // A destination, and an address however many destinations lead to it, is given one connection of a team at first, and
-// earns more by answering promptly (flow). What hangs keeps what it holds, as giving up after the final dot would send a
-// copy, and gets no more; places are kept for destinations that answer (jobs.Share).
+// earns more by answering promptly (flow). What hangs keeps what it holds, as giving up after the final dot would
+// send a copy, and gets no more; places are kept for destinations that answer (jobs.Share).
 //
 // # Teams
 //

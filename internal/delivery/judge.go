@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// answer is what decided about one recipient in one try. A failure of ours to get an answer is one, too: a reply that is
-// marked Local.
+// answer is what decided about one recipient in one try. A failure of ours to get an answer is one, too: a reply that
+// is marked Local.
 type answer struct {
 	stage   smtpclient.Stage
 	reply   smtpclient.Reply
@@ -92,8 +92,8 @@ func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	return report.Refusal{Code: r.Code, Enhanced: r.Enhanced, Text: r.Text, Scope: scope, Local: r.Local}.Class()
 }
 
-// waitHint reads how long a host asks to wait, as in "try again in 5 minutes" or "retry after 300 seconds"; 0 when it does
-// not say. The result is bounded by a day.
+// waitHint reads how long a host asks to wait, as in "try again in 5 minutes" or "retry after 300 seconds"; 0 when it
+// does not say. The result is bounded by a day.
 func waitHint(text string) time.Duration {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

@@ -11,9 +11,9 @@ import (
 // what a sender cannot tell from what came up while the message was on its way.
 const trusted = 30 * time.Second
 
-// sift leaves out the recipients that were suppressed since the last look, unless that was a moment ago: by hand, by the
-// bounce of another email, or by a complaint. It is asked before a message is made, and again before the talk, as there
-// may be minutes between them. It reports false when nobody is left; then the job has ended.
+// sift leaves out the recipients that were suppressed since the last look, unless that was a moment ago: by hand, by
+// the bounce of another email, or by a complaint. It is asked before a message is made, and again before the talk, as
+// there may be minutes between them. It reports false when nobody is left; then the job has ended.
 func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
 	now := s.p.DB.Now()
 	if age := now.Sub(t.looked); age >= 0 && age < s.trusted { // the time of another node's clock may be to come

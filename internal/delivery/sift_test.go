@@ -36,8 +36,8 @@ func (h *house) due(emailID string) {
 	}
 }
 
-// A recipient that is suppressed while its email waits for another try is not mailed, whatever suppressed it; the others
-// are.
+// A recipient that is suppressed while its email waits for another try is not mailed, whatever suppressed it; the
+// others are.
 func TestSuppressedBetweenTries(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"manual", "bounce", "complaint"} {

@@ -22,8 +22,9 @@ type route struct {
 }
 
 // talk tries the hosts of a route until one has heard the message. It returns an error only when ctx ended before
-// anything came of it, or when the job turned out not to be ours before the message was whole. When news is not nil, others find out whether the next host answers: talk is to be called
-// again once that is closed, and holds nothing meanwhile.
+// anything came of it, or when the job turned out not to be ours before the message was whole. When news is not nil,
+// others find out whether the next host answers: talk is to be called again once that is closed, and holds nothing
+// meanwhile.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
 	defer cancel()

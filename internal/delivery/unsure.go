@@ -13,9 +13,9 @@ const (
 	// unsureTries is how many tries of an email may end without the host's word about a message that it has read. One is
 	// an accident. After two it is likely that the host takes the message each time, and that every try is a copy.
 	unsureTries = 2
-	// unsureMin is the wait after that many, and it doubles with each further one: a host that was restarted, or overloaded
-	// for an hour, gets over it, and one that is broken is found by its people within a day. With the usual schedule an
-	// email makes at most 7 copies in three days so, where it would make 13.
+	// unsureMin is the wait after that many, and it doubles with each further one: a host that was restarted, or
+	// overloaded for an hour, gets over it, and one that is broken is found by its people within a day. With the
+	// usual schedule an email makes at most 7 copies in three days so, where it would make 13.
 	unsureMin = 4 * time.Hour
 	unsureMax = 24 * time.Hour
 )

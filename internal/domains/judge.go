@@ -51,8 +51,8 @@ func (d *Domain) excuse(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next is one record's step. A record that was never looked for has 72 hours from now on, whenever the others had theirs;
-// began is when those of records began that were entered before each had its own.
+// next is one record's step. A record that was never looked for has 72 hours from now on, whenever the others had
+// theirs; began is when those of records began that were entered before each had its own.
 func next(c check, f finding, began, now time.Time) check {
 	switch {
 	case f == present:

@@ -249,8 +249,8 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domai
 	return s.create(ctx, teamID, n, false)
 }
 
-// AddVerified adds a domain, or takes the team's own of that name as it is, and verifies it without asking DNS. It is for
-// development: the service must be told to trust domains.
+// AddVerified adds a domain, or takes the team's own of that name as it is, and verifies it without asking DNS. It is
+// for development: the service must be told to trust domains.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
 		return Domain{}, errors.New("domains are verified by DNS: trust_domains is off")

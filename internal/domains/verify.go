@@ -132,8 +132,8 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// sameRecords are the findings that are of the domain's records as they are now, and not of others that it had when they
-// were asked for.
+// sameRecords are the findings that are of the domain's records as they are now, and not of others that it had when
+// they were asked for.
 func sameRecords(found map[string]finding, asked, now []Record) map[string]finding {
 	at := func(all []Record, key string) string {
 		i := slices.IndexFunc(all, func(r Record) bool { return r.Key == key })

@@ -28,8 +28,8 @@ type answer struct {
 	key Idempotency
 }
 
-// maybe is the error of a request that may have been accepted, or may yet be. One with a key is repeated safely: the key was
-// stored with the email or is free, and while that is open whoever takes the key waits.
+// maybe is the error of a request that may have been accepted, or may yet be. One with a key is repeated safely: the
+// key was stored with the email or is free, and while that is open whoever takes the key waits.
 func (a *answer) maybe(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {
@@ -66,8 +66,8 @@ func (r *running) leave(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
-// once carries do out unless the key has an answer already. Only what was accepted is remembered, in the transaction that
-// accepts it; a request that failed frees its key.
+// once carries do out unless the key has an answer already. Only what was accepted is remembered, in the transaction
+// that accepts it; a request that failed frees its key.
 func (s *Service) once(ctx context.Context, p teams.Principal, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {

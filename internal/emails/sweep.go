@@ -12,16 +12,17 @@ import (
 const (
 	// filePrefix is where the content of attachments is kept: attachments/<email>/<attachment>.
 	filePrefix = "attachments/"
-	// Content is stored before the email that has it is accepted, so a crash between the two leaves content of no email. It is
-	// looked for once it is older than any request, and for a month, so that the sweep need not ask about everything for ever.
+	// Content is stored before the email that has it is accepted, so a crash between the two leaves content of no
+	// email. It is looked for once it is older than any request, and for a month, so that the sweep need not ask
+	// about everything for ever.
 	strayAfter = time.Hour
 	strayUntil = 31 * 24 * time.Hour
 )
 
 func fileKey(emailID, attachmentID string) string { return filePrefix + emailID + "/" + attachmentID }
 
-// SweepFiles removes messages and the content of attachments whose email was not accepted after all, because the program was killed in
-// between. It is run now and then.
+// SweepFiles removes messages and the content of attachments whose email was not accepted after all, because the
+// program was killed in between. It is run now and then.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	err := s.sweep(ctx, filePrefix, func(name string) (bool, error) {
 		emailID, attachmentID, ok := strings.Cut(name, "/")

@@ -84,8 +84,8 @@ func Forbiddenf(field, format string, args ...any) *Error {
 	return New(Forbidden, field, format, args...)
 }
 
-// Ours reports whether err says nothing of what was asked for: it is a failure of ours, or something passes. Whoever turns a
-// broken rule into an outcome for good looks at this first.
+// Ours reports whether err says nothing of what was asked for: it is a failure of ours, or something passes. Whoever
+// turns a broken rule into an outcome for good looks at this first.
 func Ours(err error) bool {
 	k := KindOf(err)
 	return err != nil && (k == Internal || k == Unavailable)

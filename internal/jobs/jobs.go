@@ -17,12 +17,13 @@
 //	              └──────────────────┤
 //	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
 //
-// A claim writes the node's name into holder, and nobody else claims the job until that is taken out again: by the node,
-// which gives back what its workers did not end, or by another that takes the node for dead. No lease that compares
-// clocks says so. Each node counts heartbeats in the database, on a connection of its own, and takes another for dead
-// when it saw no beat for 20 seconds of its own monotonic clock, in all of which it saw the database. A node whose own
-// beats do not come through is not sure of its jobs after 12 seconds, and begins nothing that cannot be taken back until
-// it is (see [Job.Sure]). A node that starts on SQLite takes everything back, because no other process can hold a job.
+// A claim writes the node's name into holder, and nobody else claims the job until that is taken out again: by the
+// node, which gives back what its workers did not end, or by another that takes the node for dead. No lease that
+// compares clocks says so. Each node counts heartbeats in the database, on a connection of its own, and takes another
+// for dead when it saw no beat for 20 seconds of its own monotonic clock, in all of which it saw the database. A node
+// whose own beats do not come through is not sure of its jobs after 12 seconds, and begins nothing that cannot be
+// taken back until it is (see [Job.Sure]). A node that starts on SQLite takes everything back, because no other
+// process can hold a job.
 //
 // attempt is the fence: a claim adds one, nothing takes one away, and Finish, Retry and Park say which attempt they
 // speak for, so that a worker that lost its job changes nothing ([ErrLost]). What a handler may count are tries,

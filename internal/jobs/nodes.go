@@ -229,8 +229,8 @@ func (w *watcher) beat(ctx context.Context) {
 	}
 }
 
-// judge takes in the beats of all nodes and returns those that are dead. Who could not see the database for a while knows
-// nothing of others: it judges them by what it sees from then on.
+// judge takes in the beats of all nodes and returns those that are dead. Who could not see the database for a while
+// knows nothing of others: it judges them by what it sees from then on.
 func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	if now.Sub(w.last) > w.pulse.sure {
 		clear(w.known)

@@ -147,8 +147,8 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesAreBuried has a node that died without a word, and one that only seems to have held its jobs for too long:
-// its clock, by which their time is over, is behind.
+// TestDeadNodesAreBuried has a node that died without a word, and one that only seems to have held its jobs for too
+// long: its clock, by which their time is over, is behind.
 func TestDeadNodesAreBuried(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
@@ -258,7 +258,8 @@ func TestStoppingBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestUnnoticedClaims has a claim that came through although its answer was lost: the node holds a job that no worker has.
+// TestUnnoticedClaims has a claim that came through although its answer was lost: the node holds a job that no worker
+// has.
 func TestUnnoticedClaims(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)

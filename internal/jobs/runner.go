@@ -108,8 +108,8 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// Run works until ctx ends. Then it claims no more and begins nothing (see [Job.Sure]), gives what is in hand its grace,
-// and gives back what is not done by then.
+// Run works until ctx ends. Then it claims no more and begins nothing (see [Job.Sure]), gives what is in hand its
+// grace, and gives back what is not done by then.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err

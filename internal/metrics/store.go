@@ -58,8 +58,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns the slots before until whose counters late events have made wrong, in order: those that they fall into, and those of
-// later opens and clicks of the same email, which may no longer be the first. With ids, only these late events matter.
+// dirtySlots returns the slots before until whose counters late events have made wrong, in order: those that they
+// fall into, and those of later opens and clicks of the same email, which may no longer be the first. With ids, only
+// these late events matter.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, ids []string) ([]int64, error) {
 	args, which := []any{teamID, until, slot.Microseconds()}, ""
 	if ids != nil {
@@ -115,8 +116,9 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
-// countEvents counts events of a span, at most limit rows of the result. It is the definition of what counters hold. What is looked up
-// of an email names no team, because SQLite would rather go through all events of the team than use the email's key.
+// countEvents counts events of a span, at most limit rows of the result. It is the definition of what counters hold.
+// What is looked up of an email names no team, because SQLite would rather go through all events of the team than use
+// the email's key.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters, limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})
 	args = append(args, limit)

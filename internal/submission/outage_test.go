@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-// A message whose commit lost its answer is taken. Where that cannot be found out, the client hears that it may have been
-// taken and tries again, and one with a key is not sent twice.
+// A message whose commit lost its answer is taken. Where that cannot be found out, the client hears that it may have
+// been taken and tries again, and one with a key is not sent twice.
 func TestLostDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 2*time.Second)
 	h := newHouse(t, d)

@@ -28,8 +28,8 @@ var update = flag.Bool("update", false, "write the payloads into testdata")
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// TestPayloads compares the payload of every type of event with testdata/payloads.txt, byte for byte, but for ids and keys, which
-// have names there. The clock stands.
+// TestPayloads compares the payload of every type of event with testdata/payloads.txt, byte for byte, but for ids and
+// keys, which have names there. The clock stands.
 func TestPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, dbtest.SQLite(t), config(), noLoopback)

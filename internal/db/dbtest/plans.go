@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// weak are columns that many rows share. A read that only they narrow down is a read of all rows of a team, of a kind of
-// job or of an endpoint.
+// weak are columns that many rows share. A read that only they narrow down is a read of all rows of a team, of a kind
+// of job or of an endpoint.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked"}
 
 // Allowed is a statement that may read without bound.
@@ -24,8 +24,8 @@ type Allowed struct {
 
 // CheckPlans fails for each statement that was traced, and is run in a way that takes longer the more rows there are,
 // unless it is allowed: one that walks through a whole table or index, or through all rows that only share a weak
-// column, and is not ended by a LIMIT on the way. It also fails for what is allowed and was not asked. On PostgreSQL the
-// tables are filled before, and the plans are those for whatever arguments.
+// column, and is not ended by a LIMIT on the way. It also fails for what is allowed and was not asked. On PostgreSQL
+// the tables are filled before, and the plans are those for whatever arguments.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}

@@ -29,8 +29,8 @@ type Server struct {
 	cmd      *exec.Cmd
 }
 
-// NewServer starts a server of the test's own, which may be stopped and started. Its data is in a new folder in dir, or with
-// the temporary files when dir is empty.
+// NewServer starts a server of the test's own, which may be stopped and started. Its data is in a new folder in dir,
+// or with the temporary files when dir is empty.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
 	s, err := launch(dir)
@@ -112,8 +112,8 @@ func (s *Server) Up() bool {
 	return err == nil
 }
 
-// Stop ends the server and waits for its end: SIGINT cuts all connections and stops in order, SIGQUIT leaves what a crash
-// would, to be recovered at the next start.
+// Stop ends the server and waits for its end: SIGINT cuts all connections and stops in order, SIGQUIT leaves what a
+// crash would, to be recovered at the next start.
 func (s *Server) Stop(how os.Signal) {
 	if s.cmd != nil {
 		s.cmd.Process.Signal(how)

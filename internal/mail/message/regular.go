@@ -10,8 +10,9 @@ import (
 // and how much of what follows is its source text if it is the start tag of such an element. The end is -1 if the
 // token is not regular.
 //
-// Regular is what nearly all HTML consists of, and what cannot be read in two ways: text; tags of a name and attributes
-// with values in quotes or of plain characters; comments and declarations that end; and elements of source text. It is found in time linear in the end, or in the length of s once, when it is irregular.
+// Regular is what nearly all HTML consists of, and what cannot be read in two ways: text; tags of a name and
+// attributes with values in quotes or of plain characters; comments and declarations that end; and elements of source
+// text. It is found in time linear in the end, or in the length of s once, when it is irregular.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0
@@ -87,8 +88,8 @@ func regularAttributes(tag string, yield func(name, value string) bool) {
 	}
 }
 
-// attribute returns the name, the value and the end of the attribute that begins at s[i]. The end is -1 if there is none
-// or it is not regular.
+// attribute returns the name, the value and the end of the attribute that begins at s[i]. The end is -1 if there is
+// none or it is not regular.
 func attribute(s string, i int) (name, value string, end int) {
 	from := i
 	i = skipName(s, i)
@@ -162,8 +163,9 @@ func declarationEnd(s string) int {
 	return len(opening) + end + len("-->")
 }
 
-// sourceEnd returns where the end tag of an element of source text begins, or the length of s. It is -1 of scripts with
-// a comment in them, which have rules of their own, of <plaintext>, which has no end, and of <xmp>, whose source is shown.
+// sourceEnd returns where the end tag of an element of source text begins, or the length of s. It is -1 of scripts
+// with a comment in them, which have rules of their own, of <plaintext>, which has no end, and of <xmp>, whose source
+// is shown.
 func sourceEnd(s, name string) int {
 	if strings.EqualFold(name, "plaintext") || strings.EqualFold(name, "xmp") {
 		return -1

@@ -14,8 +14,8 @@ const (
 	largeTag = 4 << 10
 )
 
-// tokenizer cuts HTML into the tokens of html.Tokenizer, in time that is linear and with memory that is a small multiple
-// of its input, whatever that is.
+// tokenizer cuts HTML into the tokens of html.Tokenizer, in time that is linear and with memory that is a small
+// multiple of its input, whatever that is.
 //
 // As long as the markup is regular, as regularToken means it, its ends are found without html.Tokenizer, which looks at
 // each octet by itself and makes a string of every attribute: it took a tenth of the CPU of an unsigned email. It is

@@ -26,7 +26,8 @@ func (m *mail) auto() bool {
 	return answers && saysAway(m.Subject)
 }
 
-// saysAway reports whether a subject begins as those of absence notes do, in the languages in which programs write them.
+// saysAway reports whether a subject begins as those of absence notes do, in the languages in which programs write
+// them.
 func saysAway(subject string) bool {
 	subject = strings.ToLower(strings.TrimSpace(subject))
 	for _, start := range []string{

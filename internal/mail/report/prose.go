@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// failures and delays are what reports without fields say above the addresses, in lower case. The programs that say so are
-// qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and large hosts before they wrote fields.
+// failures and delays are what reports without fields say above the addresses, in lower case. The programs that say
+// so are qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and large hosts before they wrote fields.
 var (
 	failures = []string{
 		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered", "couldn't be delivered",

@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// splitReply takes the codes out of what a host said: "550 5.1.1 no such user", also when other words stand before them. The
-// text is s as a whole, because the words before the codes count too.
+// splitReply takes the codes out of what a host said: "550 5.1.1 no such user", also when other words stand before
+// them. The text is s as a whole, because the words before the codes count too.
 func splitReply(s string) (code int, enhanced, text string) {
 	for i := 0; i+3 <= len(s); i++ {
 		if !digit(s[i]) || i > 0 && (wordish(s[i-1]) || s[i-1] == '.') {

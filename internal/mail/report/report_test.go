@@ -42,8 +42,8 @@ func summary(r Report) string {
 	return b.String()
 }
 
-// TestReturned reads testdata/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them anew. What a
-// person wrote has an empty one.
+// TestReturned reads testdata/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them anew.
+// What a person wrote has an empty one.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.eml")

@@ -53,8 +53,8 @@ func hasStatusFields(s string) bool {
 	return false
 }
 
-// readStatus reads the groups of fields of RFC 3464 section 2.1. Some programs leave out the empty lines between groups, so
-// a field that names a recipient a second time begins the next.
+// readStatus reads the groups of fields of RFC 3464 section 2.1. Some programs leave out the empty lines between
+// groups, so a field that names a recipient a second time begins the next.
 func (r *Report) readStatus(s string) {
 	for block := range blocks(s) {
 		var one Recipient

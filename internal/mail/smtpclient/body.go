@@ -70,10 +70,10 @@ func hasEightBit(p []byte) bool {
 	return false
 }
 
-// writeBody writes a message in the form in which DATA carries it (RFC 5321 section 4.5.2): dots at the start of
-// a line doubled, and a final CRLF if there is none; the dot that ends it is not written. CR and LF that stand alone are
-// replaced first, because hosts differ in what they take for the end of a line, and a message could otherwise end where
-// its author says and go on as commands. Errors stay in w.
+// writeBody writes a message in the form in which DATA carries it (RFC 5321 section 4.5.2): dots at the start of a
+// line doubled, and a final CRLF if there is none; the dot that ends it is not written. CR and LF that stand alone
+// are replaced first, because hosts differ in what they take for the end of a line, and a message could otherwise end
+// where its author says and go on as commands. Errors stay in w.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}

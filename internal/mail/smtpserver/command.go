@@ -153,7 +153,8 @@ func (c *conn) fail(err error, code int, enhanced string) {
 	c.reply(code, enhanced, "That cannot be done now, try again later")
 }
 
-// logFailure logs what failed on our side. While something is not available, every session meets it: few lines are logged.
+// logFailure logs what failed on our side. While something is not available, every session meets it: few lines are
+// logged.
 func (c *conn) logFailure(err error) {
 	if c.ctx.Err() != nil {
 		return

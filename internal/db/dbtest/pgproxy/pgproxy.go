@@ -1,5 +1,5 @@
-// Package pgproxy is a proxy before PostgreSQL that fails as networks and servers do: it refuses connections, ends them,
-// falls silent, and loses a COMMIT or its answer. It is for tests and for measurements under faults.
+// Package pgproxy is a proxy before PostgreSQL that fails as networks and servers do: it refuses connections, ends
+// them, falls silent, and loses a COMMIT or its answer. It is for tests and for measurements under faults.
 //
 // A Proxy begins by passing everything. It reads the frames of the wire protocol (PostgreSQL's documentation, chapter
 // 55), and so a fault strikes at a known point: a COMMIT whose answer is lost has been carried out by the server when
@@ -94,8 +94,8 @@ func (p *Proxy) Refuse() {
 	p.end()
 }
 
-// TurnAway answers new connections with an error of that SQLSTATE, as a server does that starts up (57P03) or has no room for
-// more (53300). Those that there are stay.
+// TurnAway answers new connections with an error of that SQLSTATE, as a server does that starts up (57P03) or has no
+// room for more (53300). Those that there are stay.
 func (p *Proxy) TurnAway(sqlstate string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *Proxy) Cut() {
 	p.end()
 }
 
-// LoseAnswers has the next n COMMITs reach the server, and ends each one's connection before its answer. While the server
-// is at one of them, nobody's request to cancel reaches it.
+// LoseAnswers has the next n COMMITs reach the server, and ends each one's connection before its answer. While the
+// server is at one of them, nobody's request to cancel reaches it.
 func (p *Proxy) LoseAnswers(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Proxy) DropCommits(n int) {
 	p.drop = n
 }
 
-// Tear ends connections in the middle of an answer: after the next skip rows and results of statements, n of them reach the
-// client by half. A negative n is all, until Pass.
+// Tear ends connections in the middle of an answer: after the next skip rows and results of statements, n of them
+// reach the client by half. A negative n is all, until Pass.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,6 +19,7 @@ var ErrUnsure = errors.New("the database could not be reached, so another node m
 
 const (
 	beatLimit = 5 * time.Second  // for one beat
+	buryLimit = time.Minute      // for taking over from a dead node, which reads all jobs
 	sureWait  = 30 * time.Second // how long Sure waits for a beat
 )
 
@@ -68,8 +69,7 @@ func (j Job) Sure(ctx context.Context) error {
 	if l == nil { // a job that no runner handed out
 		return nil
 	}
-	patience := time.NewTimer(sureWait)
-	defer patience.Stop()
+	var patience <-chan time.Time
 	for {
 		l.mu.Lock()
 		at, next := l.beatAt, l.beat
@@ -84,13 +84,16 @@ func (j Job) Sure(ctx context.Context) error {
 		if l.alone || time.Since(at) < l.sure {
 			return nil
 		}
+		if patience == nil {
+			patience = time.After(sureWait)
+		}
 		select {
 		case <-next:
 		case <-l.stopping:
 		case <-l.ctx.Done():
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-patience.C:
+		case <-patience:
 			return ErrUnsure
 		}
 	}
@@ -160,21 +163,29 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	}
 }
 
-// giveBackOwed tries again to give back what could not be.
+// giveBackOwed tries again to give back what could not be, as far as it works.
 func (r *Runner) giveBackOwed(ctx context.Context) {
 	r.mu.Lock()
 	all := r.owed
 	r.owed = nil
 	r.mu.Unlock()
-	for _, j := range all {
+	for i, j := range all {
 		r.giveBack(ctx, j)
+		r.mu.Lock()
+		failed := len(r.owed) > 0
+		if failed {
+			r.owed = append(r.owed, all[i+1:]...)
+		}
+		r.mu.Unlock()
+		if failed {
+			return
+		}
 	}
 }
 
-// watch keeps this node's heart beating, takes over from nodes whose heart stands still, and sees to jobs that are owed
-// and to clocks that step. Times are this node's own monotonic ones: clocks of different nodes are never compared.
-func (r *Runner) watch(ctx context.Context) {
-	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}, wall: r.d.Now(), at: time.Now()}
+// tend sees to jobs that are owed and to a clock that steps back, until ctx ends.
+func (r *Runner) tend(ctx context.Context) {
+	c := stepper{wall: r.d.Now(), at: time.Now()}
 	tick := time.NewTicker(r.pulse.every)
 	defer tick.Stop()
 	for {
@@ -184,20 +195,34 @@ func (r *Runner) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		r.giveBackOwed(ctx)
-		w.clock(ctx)
-		if !r.d.Alone() {
-			w.beat(ctx)
+		r.watchClock(ctx, &c)
+	}
+}
+
+// watch keeps this node's heart beating and takes over from nodes whose heart stands still, until ctx ends. It waits for
+// nothing but its own connection to the database. Times are this node's own monotonic ones: clocks of different nodes
+// are never compared.
+func (r *Runner) watch(ctx context.Context) {
+	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
+	defer w.burials.Wait()
+	tick := time.NewTicker(r.pulse.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
+		w.beat(ctx)
 	}
 }
 
 type watcher struct {
-	r     *Runner
-	pulse pulse
-	known map[string]seen // the nodes
-	last  time.Time       // when the last beat came through
-
-	wall, at time.Time // the time that the database's clock showed, and when
+	r       *Runner
+	pulse   pulse
+	known   map[string]seen // the nodes
+	last    time.Time       // when the last beat came through
+	burials sync.WaitGroup
 }
 
 // seen is when the heart of a node was seen to have beaten.
@@ -209,11 +234,11 @@ type seen struct {
 // beat is one beat, and a look at those of others.
 func (w *watcher) beat(ctx context.Context) {
 	r, began := w.r, time.Now()
-	ctx, cancel := context.WithTimeout(ctx, beatLimit)
+	limited, cancel := context.WithTimeout(ctx, beatLimit)
 	defer cancel()
-	beats, dead, err := r.beat(ctx)
+	beats, dead, err := r.beat(limited)
 	if err != nil {
-		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if ctx.Err() == nil {
 			r.log.Warn("could not write this node's heartbeat", "error", err)
 		}
 		return
@@ -225,7 +250,7 @@ func (w *watcher) beat(ctx context.Context) {
 		r.life.Load().lives(began)
 	}
 	for _, node := range w.judge(beats, time.Now()) {
-		r.bury(ctx, node, beats[node])
+		w.burials.Go(func() { r.bury(ctx, node, beats[node]) })
 	}
 }
 
@@ -277,8 +302,10 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 // bury makes the jobs of a dead node due, unless its heart has beaten since. Should it live after all, it finds out at
 // its next beat, and until then it is not sure of its jobs.
 func (r *Runner) bury(ctx context.Context, node string, beat int64) {
+	ctx, cancel := context.WithTimeout(ctx, buryLimit)
+	defer cancel()
 	var n int64
-	err := r.d.UpdateApart(ctx, func(tx *db.Tx) (err error) {
+	err := r.d.Update(ctx, func(tx *db.Tx) (err error) {
 		if n, err = tx.Exec(ctx, `DELETE FROM nodes WHERE id = $1 AND beat = $2`, node, beat); err != nil || n == 0 {
 			return err
 		}
@@ -297,21 +324,24 @@ func (r *Runner) bury(ctx context.Context, node string, beat int64) {
 
 const stepMin = 5 * time.Second // a clock that goes back by less is none that steps
 
-// clock notices when the clock of the database has stepped back.
-func (w *watcher) clock(ctx context.Context) {
-	wall, at := w.r.d.Now(), time.Now()
-	step := wall.Sub(w.wall) - at.Sub(w.at)
-	w.wall, w.at = wall, at
+// stepper is the time that the database's clock showed, and when.
+type stepper struct{ wall, at time.Time }
+
+// watchClock notices when the clock of the database has stepped back.
+func (r *Runner) watchClock(ctx context.Context, c *stepper) {
+	now := stepper{r.d.Now(), time.Now()}
+	step := now.wall.Sub(c.wall) - now.at.Sub(c.at)
 	if step > -stepMin {
+		*c = now
 		return
 	}
-	w.r.log.Warn("the clock stepped back; jobs wait as long as they would have", "step", -step.Round(time.Second))
-	if err := w.r.mendTimes(ctx); err != nil {
-		w.r.log.Warn("could not mend the times of jobs after the clock stepped back; trying again", "error", err)
-		w.wall = wall.Add(-step) // it is found again
+	r.log.Warn("the clock stepped back; jobs wait as long as they would have", "step", -step.Round(time.Second))
+	if err := r.mendTimes(ctx); err != nil {
+		r.log.Warn("could not mend the times of jobs after the clock stepped back; trying again", "error", err)
 		return
 	}
-	for _, k := range w.r.kinds {
+	*c = now
+	for _, k := range r.kinds {
 		k.rescan()
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/id"
 )
 
 // TestJudge says who is dead, to a node that looks every two seconds.
@@ -225,6 +227,58 @@ func TestBuriedNodeFindsOut(t *testing.T) {
 	}
 }
 
+// TestHeartWaitsForNoWork has all connections taken and jobs that are owed, and looks that the heart beats on.
+func TestHeartWaitsForNoWork(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	d, beside := dbtest.Open(t, url), dbtest.Open(t, url)
+	r := testRunner(t, d)
+	stop := start(t, r)
+	beat := func() (n int64) {
+		t.Helper()
+		if err := beside.QueryRow(t.Context(), `SELECT COALESCE(MAX(beat), 0) FROM nodes`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	await := func(n int64) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); beat() < n; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d beats, want %d", beat(), n)
+			}
+		}
+	}
+	await(1)
+	const connections = 6 // of dbtest.Open
+	taken, enough := make(chan struct{}, connections), make(chan struct{})
+	var holders sync.WaitGroup
+	release := sync.OnceFunc(func() {
+		close(enough)
+		holders.Wait()
+	})
+	defer release()
+	for range connections {
+		holders.Go(func() {
+			d.Update(t.Context(), func(*db.Tx) error {
+				taken <- struct{}{}
+				<-enough
+				return nil
+			})
+		})
+	}
+	for range connections {
+		<-taken
+	}
+	r.mu.Lock()
+	for range 100 {
+		r.owed = append(r.owed, Job{ID: id.New()})
+	}
+	r.mu.Unlock()
+	await(beat() + 20)
+	release()
+	stop()
+}
+
 // TestStoppingBeginsNothing stops a node while a handler prepares, and looks that the job is given back as it was.
 func TestStoppingBeginsNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -315,9 +369,9 @@ func TestClockSteppedBack(t *testing.T) {
 		}
 		// The step is seen while a node runs, too.
 		r := testRunner(t, d)
-		w := watcher{r: r, wall: d.Now().Add(time.Hour), at: time.Now()}
+		c := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(), later.UnixMicro())
-		w.clock(t.Context())
+		r.watchClock(t.Context(), &c)
 		var at int64
 		if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = 'waits'`).Scan(&at); err != nil || at > now.Add(2*time.Hour).UnixMicro() {
 			t.Errorf("after a step the job is due at %v, %v", time.UnixMicro(at), err)

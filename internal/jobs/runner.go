@@ -117,10 +117,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	// The heart beats until the last job is done.
 	heart, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching, wg sync.WaitGroup
-	watching.Go(func() { r.watch(heart) })
+	if !r.d.Alone() {
+		watching.Go(func() { r.watch(heart) })
+	}
+	watching.Go(func() { r.tend(heart) })
 	for _, k := range r.kinds {
 		wg.Go(func() { k.run(ctx) })
 	}
+	<-ctx.Done()
 	wg.Wait()
 	stop()
 	watching.Wait()

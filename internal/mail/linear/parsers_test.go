@@ -38,7 +38,10 @@ const (
 // marks are what the grammars of header fields are made of.
 var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "<", ">", "(", ")", "\"", "\\", "\"\\", "[", "=", "'", "*", "%", "/", "?", "-", "\x00",
 	"\xff", "é", "<<", "()", "((", "\"\"", "a b ", "<>", "<a@b>", "<a@b> ", "<a@b>,", "a@b.c,", "a@b.c ", "a:", "a:;", "(,", "<(", "\"a@b", "a <", "a, ", "a,b <c@d>",
-	"=?", "=?=", "=?a?q?", "=?a?b?x", "=?utf-8?Q?=C3?= ", "=?utf-8?Q?=C3?=", "=?utf-8?B?w?= ", "=?gb18030?B?gTCB?= ", "=?a?q??", "a=b;", "a=\"b\";", ";a*0=b", ";name*=''%", ";a*1*=%41",
+	"=?", "=?=", "=?a?q?", "=?a?b?x", "=?utf-8?Q?=C3?= ", "=?utf-8?Q?=C3?=", "=?utf-8?B?w?= ",
+	"=?gb18030?B?gTCB?= ", "=?a?q??", "=?koi8-r?Q?\xf0?= ", "=?koi8-r?Q?\xf0?=",
+	"=?utf-7?Q?+APw?= ", "=?utf-7?Q?+2D0-+A-?=", "=?cp-850?Q?=81?= =?850?Q?=81?= ", "a=b;", "a=\"b\";", ";a*0=b",
+	";name*=''%", ";a*1*=%41",
 	";filename*9=b", "a=b ", ";a=(", "; \"", "; =", "1", "1.", "5.1.1 ", "Mon, ", "+0000 ", "(a) ",
 	// As long as one mailbox may be.
 	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",", strings.Repeat("\"", 4000) + ",",
@@ -50,6 +53,8 @@ var lines = []string{"\r\n", "\n", "\r", " \r\n", "a\r\n", "a: b\r\n", "A:\n", "
 	"--b\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<!----!>\n", "--b\nContent-Type: message/rfc822\n\nSubject: x\n\n",
 	"--b\nContent-Type: multipart/digest; boundary=d\n\n--d\n\n", "--b\nContent-Type: text/plain; charset=utf-16\n\na\n", "--b\nContent-Transfer-Encoding: base64\n\nQUJD=\n",
 	"--b\nContent-Type: text/plain" + strings.Repeat("; x=y", 50) + "\n\n", "--", "\n--", "From \n", ">From a\n", "nothing\n", "=\n", "=41", "=", "=\r\n", "QUJD\n", "QQ==\n", "AA=!", "begin 644 a\nM\n",
+	"begin 644 a\n", "begin 644 a\n#0V%T\n", "begin 644 a\nM" + strings.Repeat("0V%T", 15) + "\n`\nend\n",
+	"#0V%T\n", "M\n", "`\n", "end\n", " a\r\n", " a\r\nb: c\r\n", "\ta\r\n\r\n",
 	"Final-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n\n", "Diagnostic-Code: smtp; 550 ", "Action: failed\n", "Original-Recipient: rfc822;", "<a@b.example>: 550 5.1.1 no\n", "<a@b.example>\n",
 	"a@b.example\n", "550 ", "550 5.1.1 ", "5.1.1", "> a\n", "could not be delivered to a@b.example\n", "----- Original message -----\n", "Message-ID: <a@b>\n", "Reported-Domain: a\nOriginal-Rcpt-To: a@b.example\n",
 	"Feedback-Type: abuse\n", "Return-Path: <b-a@b.example>\n", "Subject: failure\n\n", "user unknown ", "<!----!>", "<p>", "\x00", "\xff", "a "}
@@ -128,8 +133,18 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 	for _, encoding := range []string{"base64", "quoted-printable", "x-uuencode"} {
 		add(encoding, parse, head+"Content-Transfer-Encoding: "+encoding+"\r\n\r\n", lines...)
 	}
+	for _, h := range []struct{ name, head string }{
+		{"uuencoded file", head + "Content-Type: a/b\r\nContent-Transfer-Encoding: x-uuencode\r\n\r\nbegin 644 a\r\n"},
+		{"uuencoded file in a text", head + "\r\nbegin 644 a\r\n"},
+	} {
+		add(h.name, parse, h.head, append(lines, "#0V%T\n`\nend\nbegin 644 a\n", "`\nend\nbegin 644 a\n", "_\n",
+			"M"+strings.Repeat("0V%T", 15)+"\n", strings.Repeat("#0V%T\n", 20)+"begin 644 a\n", "begin 644 a", "begin ",
+			"\nbegin ")...)
+	}
+	add("header that begins with folds", parse, " \r\n", append(lines, " ", "\t\n", " a: b\n")...)
 	for _, charset := range []string{"utf-8", "utf-16", "utf-7", "iso-2022-jp", "gb18030", "hz-gb-2312", "big5", "euc-kr", "x-unknown", "latin1"} {
-		add(charset, parse, head+"Content-Type: text/html; charset="+charset+"\r\n\r\n", "a", "\x1b$B", "\x81", "\x810", "~{", "\xff\xfe", "\xd8\x00", "é", "\x00")
+		add(charset, parse, head+"Content-Type: text/html; charset="+charset+"\r\n\r\n", "a", "\x1b$B", "\x81",
+			"\x810", "~{", "+", "+-", "+APw-", "+APw", "+2D0-", "+2D0 ", "+A\xff", "\xff\xfe", "\xd8\x00", "é", "\x00")
 	}
 	add("field by field", func(s string) { message.ParseHeader([]byte(s)) }, "", lines...)
 }

@@ -82,7 +82,8 @@ const (
 // time linear in the length of raw and memory of a small multiple of it.
 //
 // Texts that are alternatives are chosen from, texts that follow each other are joined. Everything else is in Files,
-// among it messages within the message (message/rfc822) and containers that few can read (TNEF), as they are.
+// among it messages within the message (message/rfc822) and containers that few can read (TNEF), as they are, and files
+// that are uuencoded in the text of a message that is not MIME.
 func Parse(raw []byte) *Parsed {
 	p := &parser{raw: raw, out: &Parsed{}}
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') >= 0 {
@@ -105,8 +106,9 @@ func ParseHeader(raw []byte) []Field {
 
 // parser reads one message.
 type parser struct {
-	raw []byte
-	out *Parsed
+	raw  []byte
+	out  *Parsed
+	mime bool // it says that it is made of parts as MIME has them
 }
 
 // defect notes what is wrong, once.

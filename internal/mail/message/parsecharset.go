@@ -10,70 +10,73 @@ import (
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/ianaindex"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/simplifiedchinese"
 	"golang.org/x/text/encoding/unicode"
 )
 
-// decodeCharset returns b as UTF-8. What is named wrongly or not at all is read as UTF-8 as far as it is that, and the rest as
-// windows-1252, the most frequent of all others.
+// decodeCharset returns b as UTF-8. What is named wrongly or not at all is read as UTF-8 as far as it is that, and the
+// rest as windows-1252, the most frequent of all others.
 func decodeCharset(name string, b []byte) string {
+	name = charsetName(name)
+	if name == utf7 {
+		return decodeUTF7(b)
+	}
 	enc := charsetByName(name)
 	if enc == nil {
-		return mixedUTF8(b)
+		return mixedUTF8(string(b))
 	}
 	decoded, err := enc.NewDecoder().Bytes(b)
 	if err != nil {
-		return mixedUTF8(b)
+		return mixedUTF8(string(b))
 	}
-	if bad := bytes.Count(decoded, []byte("\uFFFD")); bad > 0 && (utf8.Valid(b) || bad*20 > utf8.RuneCount(decoded)) {
-		return mixedUTF8(b) // It is something else than it says.
+	if bad := bytes.Count(decoded, []byte("\uFFFD")); bad > 0 && !(isShifted(enc) && isASCII(string(b))) &&
+		(utf8.Valid(b) || bad*20 > utf8.RuneCount(decoded)) {
+		return mixedUTF8(string(b)) // It is something else than it says.
 	}
 	return string(decoded)
 }
 
-// charsetByName returns nil for UTF-8, for ASCII, which often is not, and for what is not known.
+// isShifted reports whether a charset writes all characters as ASCII between marks, so that ASCII is what it says.
+func isShifted(enc encoding.Encoding) bool {
+	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
+}
+
+// charsetByName returns nil for what is read as UTF-8: names that say that or nothing, and those that are not known.
+// name is of charsetName.
 func charsetByName(name string) encoding.Encoding {
-	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	switch name {
-	case "", "utf-8", "utf8", "us-ascii", "ascii", "unknown-8bit", "x-unknown", "unicode-1-1-utf-8":
+	case "", utf7:
 		return nil
 	case "utf-16":
 		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
-	case "cp932", "ms932", "x-ms-cp932":
-		name = "shift_jis"
-	case "cp936", "ms936":
-		name = "gbk"
-	case "cp949", "ms949":
-		name = "euc-kr"
-	case "cp950", "ms950":
-		name = "big5"
 	}
 	enc, err := htmlindex.Get(name)
-	if err != nil {
-		enc, err = ianaindex.MIME.Encoding(name)
-	}
-	if err != nil || enc == encoding.Replacement {
-		return nil
+	if err != nil || enc == encoding.Replacement { // Browsers refuse some that were much in use for mail.
+		if enc, err = ianaindex.MIME.Encoding(name); err != nil {
+			return nil
+		}
 	}
 	return enc
 }
 
-// mixedUTF8 returns b with every octet that is no part of UTF-8 read as windows-1252.
-func mixedUTF8(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
+// mixedUTF8 returns s with every octet that is no part of UTF-8 read as windows-1252.
+func mixedUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
 	}
-	out := make([]byte, 0, len(b)+len(b)/8+8)
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
+	out := make([]byte, 0, len(s)+len(s)/8+8)
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
 		if r == utf8.RuneError && size == 1 {
-			if r = charmap.Windows1252.DecodeByte(b[0]); r == utf8.RuneError {
-				r = rune(b[0])
+			if r = charmap.Windows1252.DecodeByte(s[0]); r == utf8.RuneError {
+				r = rune(s[0])
 			}
 			out = utf8.AppendRune(out, r)
 		} else {
-			out = append(out, b[:size]...)
+			out = append(out, s[:size]...)
 		}
-		b = b[size:]
+		s = s[size:]
 	}
 	return string(out)
 }

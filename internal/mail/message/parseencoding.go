@@ -3,11 +3,37 @@ package message
 import (
 	"bytes"
 	"encoding/base64"
+	"strings"
 )
 
-// decodeBase64 decodes as much of src as there is; clean says that nothing was odd. Characters of no meaning are passed over,
-// and texts that follow each other are joined. It ends where another text begins that is not base64, such as the footer of
-// a mailing list.
+// identity is what encodingName returns for what is not encoded.
+const identity = "binary"
+
+// encodingName returns the name of a transfer encoding in lower case, for what programs write as well: quotes,
+// comments, parameters, other punctuation, and the many names of uuencode. It returns names that are not known as they
+// are.
+func encodingName(s string) string {
+	s = strings.ToLower(s)
+	if end := strings.IndexAny(s, ";("); end >= 0 {
+		s = s[:end]
+	}
+	s = strings.Trim(s, " \"'")
+	switch plainName(s) {
+	case "7bit", "8bit", "binary", "7bits", "8bits":
+		return identity
+	case "base64":
+		return "base64"
+	case "quotedprintable":
+		return "quoted-printable"
+	case "uuencode", "uuencoded", "uue":
+		return uuencode
+	}
+	return s
+}
+
+// decodeBase64 decodes as much of src as there is; clean says that nothing was odd. Characters of no meaning are passed
+// over, and texts that follow each other are joined. It ends where another text begins that is not base64, such as the
+// footer of a mailing list.
 func decodeBase64(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, len(src)/4*3+3)
 	n, err := base64.StdEncoding.Decode(dst, src)

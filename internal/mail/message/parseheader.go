@@ -41,8 +41,8 @@ func (p *parser) header() (head partHead, body int) {
 	return head, body
 }
 
-// field takes what a field, unfolded and not decoded, says of the message. Of fields that may stand once the first counts,
-// but for lists of recipients, which are joined.
+// field takes what a field, unfolded and not decoded, says of the message. Of fields that may stand once the first
+// counts, but for lists of recipients, which are joined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {
@@ -54,6 +54,9 @@ func (p *parser) field(name, value string, seen map[string]bool) {
 		return
 	case "bcc":
 		p.addresses(&out.Bcc, value)
+		return
+	case "mime-version":
+		p.mime = true
 		return
 	case "from", "reply-to", "subject", "date", "message-id", "in-reply-to", "references", "content-type":
 	default:
@@ -96,9 +99,9 @@ func (p *parser) addresses(list *[]Address, value string) {
 	}
 }
 
-// readHeader calls each with the fields from raw[at:] on and returns where the body begins. The value still has its folds.
-// It ends at an empty line; at a line for which stop is true, if stop is given; or at what is no field any more. A single
-// line that is no field is passed over, if a field follows it.
+// readHeader calls each with the fields from raw[at:] on and returns where the body begins. The value still has its
+// folds. It ends at an empty line; at a line for which stop is true, if stop is given; or at what is no field any more.
+// Passed over are, if a field follows, a single line that is no field, and lines at the beginning that continue none.
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {
@@ -118,6 +121,12 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 				at = next
 				continue
 			}
+			if !seen && isWSP(line[0]) {
+				if next = skipFolds(raw, next); startsField(raw, next) {
+					stray, at = true, next
+					continue
+				}
+			}
 			return at, true
 		}
 		value := at + colon + 1
@@ -129,6 +138,14 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 		at = next
 	}
 	return len(raw), stray
+}
+
+// skipFolds returns where the first line from at on begins that does not begin with white space.
+func skipFolds(raw []byte, at int) int {
+	for at < len(raw) && isWSP(raw[at]) {
+		_, at = lineEnd(raw, at)
+	}
+	return at
 }
 
 // lineEnd returns where the line at from ends, without LF or CRLF, and where the next one begins.
@@ -144,7 +161,8 @@ func lineEnd(raw []byte, from int) (end, next int) {
 	return end, end + 1
 }
 
-// fieldColon returns where the colon behind a field's name is, or -1. White space before the colon is obsolete and in use.
+// fieldColon returns where the colon behind a field's name is, or -1. White space before the colon is obsolete and in
+// use.
 func fieldColon(line []byte) int {
 	for i, c := range line {
 		switch {
@@ -174,7 +192,8 @@ func startsField(raw []byte, at int) bool {
 	return fieldColon(raw[at:min(end, at+300)]) >= 0
 }
 
-// unfold returns a field's value as UTF-8 on one line, without control characters.
+// unfold returns the octets of a field's value on one line, without control characters. They are no UTF-8 yet: what
+// those outside of ASCII mean depends on where they stand, which decodeWords and parseParameters know.
 func unfold(value []byte) string {
 	value = bytes.Trim(value, " \t\r\n")
 	clean := true
@@ -193,7 +212,7 @@ func unfold(value []byte) string {
 		}
 		value = plain
 	}
-	return mixedUTF8(value)
+	return string(value)
 }
 
 // messageIDs returns the <ids> in s. A bare word with an @ is taken for one when nothing has brackets.

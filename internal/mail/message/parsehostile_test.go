@@ -70,7 +70,15 @@ func hostileMessages() map[string]string {
 		"spaces":               head + long(" \r\n"),
 		"nul":                  long("\x00"),
 		"long line":            head + "\r\n" + strings.Repeat(long("x"), 4),
-		"html without end":     head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: text/html\r\n\r\n" + long("<div>"),
+		"uuencoded lines":      head + "\r\nbegin 644 x\r\n" + long("M\n"),
+		"uuencoded files":      head + "\r\n" + long("begin 644 x\n#0V%T\n`\nend\n"),
+		"files that begin":     head + "\r\n" + long("begin 644 x\n#0V%T\n"),
+		"short uuencoded part": head + "Content-Type: a/b\r\nContent-Transfer-Encoding: x-uuencode\r\n\r\n" +
+			"begin 644 x\r\n" + long("_\n"),
+		"open UTF-7":       head + "Content-Type: text/html; charset=utf-7\r\n\r\n" + long("+"),
+		"halves in UTF-7":  head + "Content-Type: text/html; charset=utf-7\r\n\r\n" + long("+2D0-"),
+		"folds of nothing": long(" \r\n") + head + "\r\nbody",
+		"html without end": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: text/html\r\n\r\n" + long("<div>"),
 	}
 }
 
@@ -152,6 +160,8 @@ func TestParseMemory(t *testing.T) {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	line := strings.Repeat("QUJD", 19) + "\r\n"
 	words := strings.Repeat("word ", 15) + "\r\n"
+	uuLine := "M" + strings.Repeat("0V%T", 15) + "\r\n"
+	utf7Line := strings.Repeat("+APw-word ", 7) + "\r\n"
 	const size = 30 << 20
 	for _, tc := range []struct {
 		name, raw string
@@ -163,6 +173,12 @@ func TestParseMemory(t *testing.T) {
 		{"HTML below plain text", head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: text/html\r\n\r\n" +
 			strings.Repeat(words, size/len(words)) + "--b--\r\n", 2.1},
 		{"text in base64", head + "Content-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat(line, size/len(line)), 2},
+		{"uuencoded file", head + "Content-Type: application/pdf\r\nContent-Transfer-Encoding: x-uuencode\r\n\r\n" +
+			"begin 644 x\r\n" +
+			strings.Repeat(uuLine, size/len(uuLine)) + "end\r\n", 1},
+		{"uuencoded file in a text", head + "\r\nbegin 644 x\r\n" + strings.Repeat(uuLine, size/len(uuLine)) + "end\r\n", 1},
+		{"text in UTF-7", head + "Content-Type: text/html; charset=utf-7\r\n\r\n" + strings.Repeat(utf7Line,
+			size/len(utf7Line)), 4},
 		{"text in latin-1", head + "Content-Type: text/html; charset=latin1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
 			strings.Repeat(words, size/len(words)), 6},
 	} {
@@ -258,6 +274,9 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"To: <<<<((((\"\"\"\"a@b a@b a@b,(,<(", "Subject: =?a?q?=?a?b?x=?a?q??", "References: <<<a@b><a@b><", "Content-Type: a/b; a*0=b;a*1*=%41; a=(;=",
 		part + "Content-Type: multipart/mixed; boundary=b\n\n--b\n--b--\n--b--\n", part + "Content-Type: text/html\n\n<!----!><!----!>\n--b\n\nx\n",
+		" x\nSubject: =?iso-8859-2?Q?\xb3?= \xb3 =?utf-7?Q?+APw?=\nContent-Type: a/b; name*=koi8-r''\xf0; charset=utf-7\n\nx",
+		"begin 644 a\n#0V%T\nend\n", "From: a@b.c\n\nbegin 644 a\n#0V%T\nend\n",
+		"Content-Transfer-Encoding: uue\n\nbegin 644 a\n#0V%T\nend\n",
 		"Content-Transfer-Encoding: base64\n\nAA=!QQ==\n", "Content-Transfer-Encoding: quoted-printable\n\n==\n=4=41= \n", "Content-Type: text/plain; charset=iso-2022-jp\n\n\x1b$B",
 	} {
 		f.Add([]byte(seed))

@@ -1,6 +1,9 @@
 package message
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // passage is a run of text from one part.
 type passage struct {
@@ -68,17 +71,24 @@ func (w *walker) add(v view) {
 // leaf reads a part that has no parts.
 func (w *walker) leaf(head partHead, content []byte) {
 	w.parts++
+	plain := len(w.stack) == 0 && !w.mime && head.mediaType == "" && (head.encoding == "" || head.encoding == identity)
+	decoded, around := w.decode(&head, content)
 	if head.mediaType == "" || head.mediaType == "text" || !strings.Contains(head.mediaType, "/") && head.file() == "" {
 		head.mediaType = "text/plain"
 	}
-	decoded := w.decode(head.encoding, content)
 	if !w.isText(&head) {
 		w.file(&head, decoded)
 		return
 	}
+	if around {
+		decoded, head.encoding = content, identity
+	}
+	if plain || around {
+		decoded = w.takeUU(decoded)
+	}
 	isHTML := head.mediaType == "text/html"
 	text := decodeText(decoded, head.charset, isHTML)
-	if len(w.stack) == 0 && head.encoding != "base64" {
+	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != uuencode {
 		text = strings.TrimSuffix(text, "\n") // It ends the message and not the text.
 	}
 	list := []passage{{text, isHTML}}
@@ -103,7 +113,8 @@ func (w *walker) isText(head *partHead) bool {
 	case head.file() == "" || f.kind == alternative:
 		return true
 	}
-	// Some programs give the text itself a name. Other named texts are files, and so is what says that it has a file name.
+	// Some programs give the text itself a name. Other named texts are files, and so is what says that it has a file
+	// name.
 	return head.filename == "" && w.noText()
 }
 
@@ -116,25 +127,33 @@ func (w *walker) noText() bool {
 	return w.view.empty()
 }
 
-func (w *walker) decode(encoding string, content []byte) []byte {
+// decode decodes the content of a part. around says that it is a uuencoded file with other text before or after it.
+// Where the head does not say what such a file is, or how it is named, the file does.
+func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around bool) {
 	clean := true
-	switch encoding {
+	switch head.encoding {
 	case "base64":
 		content, clean = decodeBase64(content)
 	case "quoted-printable":
 		content, clean = decodeQuoted(content)
-	case "", "7bit", "8bit", "binary", "7-bit", "8-bit":
+	case uuencode:
+		content, head.uuName, around, clean = decodeUU(content)
+		if head.mediaType == "" && head.uuName != "" && !around {
+			head.mediaType = TypeByFilename(head.uuName)
+		}
+	case "", identity:
 	default:
 		w.defect("A part has a transfer encoding that is not known.")
 	}
 	if !clean {
 		w.defect("A part is not encoded as it says; what can be read of it was kept.")
 	}
-	return content
+	return content, around
 }
 
 func (w *walker) file(head *partHead, content []byte) {
-	f := File{Filename: head.file(), ContentType: head.mediaType, ContentID: head.contentID, Content: content}
+	f := File{Filename: cmp.Or(head.file(), head.uuName), ContentType: head.mediaType, ContentID: head.contentID,
+		Content: content}
 	switch {
 	case !strings.Contains(f.ContentType, "/") || strings.ContainsAny(f.ContentType, "()<>@,:\\[]?="):
 		f.ContentType = octetStream

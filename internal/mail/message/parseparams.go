@@ -16,8 +16,9 @@ type partHead struct {
 	filename    string // parameter of Content-Disposition
 	disposition string // lower case
 	contentID   string
-	location    bool // it has a Content-Location
-	encoding    string
+	location    bool   // it has a Content-Location
+	encoding    string // as encodingName has it
+	uuName      string // the file that is uuencoded in it, said by the content
 }
 
 // maxParameters bounds the parameters of a field that are read; maxPartField the octets.
@@ -48,8 +49,7 @@ func (h *partHead) take(name, value []byte) {
 		h.disposition, h.filename = disposition, parameters["filename"]
 	case "transfer-encoding":
 		if h.encoding == "" {
-			h.encoding, _, _ = strings.Cut(strings.ToLower(unfold(value)), ";")
-			h.encoding = strings.Trim(h.encoding, " \"'")
+			h.encoding = encodingName(unfold(value))
 		}
 	case "id":
 		if h.contentID == "" {
@@ -69,15 +69,15 @@ func (h *partHead) file() string {
 	return h.name
 }
 
-// parseParameters reads `value; name=value` in all forms that are seen: with RFC 2231's continuations and charsets, with
-// encoded words, without quotes, with a missing semicolon or closing quote. Of two of one name the first counts, but
-// for a form with a charset, which rules over one without.
+// parseParameters reads `value; name=value`, octets of a field, in all forms that are seen: with RFC 2231's
+// continuations and charsets, with encoded words, without quotes, with a missing semicolon or closing quote. Of two of
+// one name the first counts, but for a form with a charset, which rules over one without.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")
 	if end < 0 {
 		end = len(s)
 	}
-	value = strings.ToLower(strings.Trim(s[:end], " "))
+	value = strings.ToLower(mixedUTF8(strings.Trim(s[:end], " ")))
 	pieces := map[string][]piece{}
 	for rest, n := s[end:], 0; n < maxParameters; n++ {
 		var name, content string
@@ -90,7 +90,15 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 	}
 	parameters = make(map[string]string, len(pieces))
 	for name, list := range pieces {
-		parameters[name] = withoutControls(joinPieces(list))
+		octets, charset, encoded := joinPieces(list)
+		switch {
+		case name == "boundary":
+			parameters[name] = string(octets) // It is compared with octets of the body.
+		case encoded:
+			parameters[name] = withoutControls(decodeCharset(charset, octets))
+		default:
+			parameters[name] = withoutControls(decodeWords(string(octets)))
+		}
 	}
 	return value, parameters
 }
@@ -182,25 +190,23 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-func joinPieces(list []piece) string {
+// joinPieces returns the octets of a value, whose characters may be split over its sections, and their charset if it is
+// said in the way of RFC 2231, which is encoded.
+func joinPieces(list []piece) (octets []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {
-			return decodeExtended([]piece{p})
+			return joinSections([]piece{p})
 		}
 	}
 	if slices.ContainsFunc(list, func(p piece) bool { return p.section >= 0 }) {
 		list = slices.DeleteFunc(list, func(p piece) bool { return p.section < 0 })
 		slices.SortStableFunc(list, func(a, b piece) int { return a.section - b.section })
-		return decodeExtended(list)
+		return joinSections(list)
 	}
-	return decodeWords(list[0].text)
+	return []byte(list[0].text), "", false
 }
 
-// decodeExtended joins sections before it decodes them, because a character may be split.
-func decodeExtended(list []piece) string {
-	charset := ""
-	var octets []byte
-	encoded := false
+func joinSections(list []piece) (octets []byte, charset string, encoded bool) {
 	for i, p := range list {
 		if i > 0 && p.section == list[i-1].section {
 			continue
@@ -225,8 +231,5 @@ func decodeExtended(list []piece) string {
 			}
 		}
 	}
-	if !encoded {
-		return decodeWords(mixedUTF8(octets))
-	}
-	return decodeCharset(charset, octets)
+	return octets, charset, encoded
 }

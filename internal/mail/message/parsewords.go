@@ -2,38 +2,39 @@ package message
 
 import "strings"
 
-// decodeWords returns s with its encoded words (RFC 2047) decoded wherever they stand: within quotes and next to other text
-// as well, as many programs write them. Characters may be split over two words, and so may the base64. What cannot be read
-// stays. The time is linear.
+// decodeWords returns s, the octets of a field, as UTF-8 with its encoded words (RFC 2047) decoded wherever they stand:
+// within quotes and next to other text as well, as many programs write them. Octets outside of ASCII that stand in a
+// word unencoded are of the word's charset. Characters may be split over two words, and so may the base64. What cannot
+// be read stays. The time is linear.
 func decodeWords(s string) string {
 	if !strings.Contains(s, "=?") {
-		return s
+		return mixedUTF8(s)
 	}
 	var out strings.Builder
 	for {
 		start := strings.Index(s, "=?")
 		if start < 0 {
-			out.WriteString(s)
+			out.WriteString(mixedUTF8(s))
 			return out.String()
 		}
 		w, rest, ok := cutWord(s[start:])
 		if !ok {
-			out.WriteString(s[:start+2])
+			out.WriteString(mixedUTF8(s[:start+2]))
 			s = s[start+2:]
 			continue
 		}
-		out.WriteString(s[:start])
+		out.WriteString(mixedUTF8(s[:start]))
 		s = writeWords(&out, w, rest)
 	}
 }
 
-// writeWords writes w and the words that follow it, and returns what comes after them. White space between words is not text
-// (RFC 2047 section 6.2).
+// writeWords writes w and the words that follow it, and returns what comes after them. White space between words is not
+// text (RFC 2047 section 6.2).
 func writeWords(out *strings.Builder, w word, rest string) string {
 	var content []byte
 	for {
 		next, after, more := cutWord(strings.TrimLeft(rest, " \t"))
-		same := more && strings.EqualFold(next.charset, w.charset)
+		same := more && w.joins(next)
 		if same && w.b64 && next.b64 && len(w.text)%4 != 0 && isBase64(w.text) {
 			whole := len(w.text) / 4 * 4
 			next.text = w.text[whole:] + next.text
@@ -55,6 +56,13 @@ func writeWords(out *strings.Builder, w word, rest string) string {
 type word struct {
 	charset, text string
 	b64           bool
+}
+
+// joins reports whether the octets of w and next may be parts of one character. Those of UTF-7 are not: each word
+// begins anew there, and a base64 run that its word does not end would go on in the next one.
+func (w word) joins(next word) bool {
+	name := charsetName(w.charset)
+	return name != utf7 && (strings.EqualFold(w.charset, next.charset) || name == charsetName(next.charset))
 }
 
 // cutWord reads the encoded word at the beginning of s.

@@ -1,0 +1,82 @@
+package message
+
+import (
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// decodeUTF7 returns b, which is UTF-7 (RFC 2152), as UTF-8, in linear time. It never fails: what is no character in a
+// run of base64 becomes U+FFFD, a run too short for any stays as it is, and octets outside of ASCII, which UTF-7 does
+// not have, are read as everywhere else. Its result is as foreign as any other text: base64 may hide controls and tags.
+func decodeUTF7(b []byte) string {
+	var out strings.Builder
+	out.Grow(len(b))
+	for at := 0; at < len(b); {
+		plus := at
+		for plus < len(b) && b[plus] != '+' {
+			plus++
+		}
+		if direct := b[at:plus]; utf8.Valid(direct) {
+			out.Write(direct)
+		} else {
+			out.WriteString(mixedUTF8(string(direct)))
+		}
+		if plus == len(b) {
+			break
+		}
+		end := plus + 1
+		for end < len(b) && base64Value(b[end]) >= 0 {
+			end++
+		}
+		run := b[plus+1 : end]
+		closed := end < len(b) && b[end] == '-'
+		at = end
+		switch {
+		case len(run) >= 3: // of 6 bits each, where a character has 16
+			writeUTF16(&out, run)
+		case len(run) == 0 && closed:
+			out.WriteByte('+')
+		default:
+			out.WriteByte('+')
+			out.Write(run)
+			continue
+		}
+		if closed {
+			at++
+		}
+	}
+	return out.String()
+}
+
+// writeUTF16 writes the characters of a run of base64 without padding. Bits that are left over must be fewer than six,
+// and zero.
+func writeUTF16(out *strings.Builder, run []byte) {
+	var bits, n uint32
+	high := rune(0) // a surrogate that waits for its other half
+	for _, c := range run {
+		bits = bits<<6 | uint32(base64Value(c))
+		if n += 6; n < 16 {
+			continue
+		}
+		n -= 16
+		r := rune(bits >> n)
+		bits &= 1<<n - 1
+		if high != 0 {
+			pair := utf16.DecodeRune(high, r)
+			out.WriteRune(pair) // U+FFFD for a half alone
+			high = 0
+			if pair != utf8.RuneError {
+				continue
+			}
+		}
+		if 0xD800 <= r && r < 0xDC00 {
+			high = r
+			continue
+		}
+		out.WriteRune(r) // U+FFFD for a half alone
+	}
+	if high != 0 || n >= 6 || bits != 0 {
+		out.WriteRune(utf8.RuneError)
+	}
+}

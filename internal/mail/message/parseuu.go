@@ -1,0 +1,195 @@
+package message
+
+import (
+	"bytes"
+	"strings"
+)
+
+// uuencode is a transfer encoding that is older than MIME. A file stands between the lines "begin 644 name" and "end".
+// A line in between begins with a character for the number of its octets, and four characters stand for three octets:
+// the space, for which "`" is written too, is 0, and "_" is 63. A line of no octets comes before the end.
+const uuencode = "uuencode"
+
+// uuFile is a uuencoded file that was found in a text.
+type uuFile struct {
+	name  string
+	lines []byte // from after the line that begins it to its end
+	size  int    // in octets, decoded
+}
+
+// uuBegin returns the name in a line that begins a file.
+func uuBegin(line []byte) (name string, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("begin "))
+	if !ok || len(line) > maxLine {
+		return "", false
+	}
+	digits := 0
+	for digits < len(rest) && '0' <= rest[digits] && rest[digits] <= '7' {
+		digits++
+	}
+	if digits < 3 || digits > 4 || digits == len(rest) || rest[digits] != ' ' {
+		return "", false
+	}
+	return strings.Trim(withoutControls(mixedUTF8(string(rest[digits:]))), " "), true
+}
+
+func isUUEnd(line []byte) bool { return string(bytes.TrimRight(line, " \t")) == "end" }
+
+// uuLength returns how many octets a line stands for; ok says that no character of it, but for white space at its end,
+// is outside of the alphabet.
+func uuLength(line []byte) (n int, ok bool) {
+	line = bytes.TrimRight(line, " \t")
+	for _, c := range line {
+		if c < ' ' || c > '`' {
+			return 0, false
+		}
+	}
+	if len(line) == 0 {
+		return 0, true
+	}
+	return int(line[0]-' ') & 63, true
+}
+
+// uuChars is how many characters n octets take at least. Most programs write whole groups of four.
+func uuChars(n int) int { return (n*8 + 5) / 6 }
+
+// isWhole reports whether a line of n octets has all their characters, and at most one more, for a check sum.
+func isWhole(line []byte, n int) bool {
+	chars := line[min(len(line), 1):]
+	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
+}
+
+// findUU reads the file that begins with the line at from. Without one that is whole and valid, next is the first line
+// that is not of it: no line of a file begins another, so that nothing is read twice.
+func findUU(text []byte, from int) (f uuFile, next int, ok bool) {
+	end, next := lineEnd(text, from)
+	f.name, ok = uuBegin(text[from:end])
+	if !ok || f.name == "" {
+		return f, next, false
+	}
+	start, lines, last := next, 0, false
+	for at := start; at < len(text); at = next {
+		end, next = lineEnd(text, at)
+		line := text[at:end]
+		if lines > 0 && isUUEnd(line) {
+			f.lines = text[start:at]
+			return f, next, true
+		}
+		n, valid := uuLength(line)
+		if !valid || last && n > 0 || !isWhole(line, n) {
+			return f, at, false
+		}
+		f.size += n
+		last = n == 0
+		lines++
+	}
+	return f, len(text), false
+}
+
+// content decodes the file.
+func (f *uuFile) content() []byte {
+	content := make([]byte, 0, f.size)
+	for at := 0; at < len(f.lines); {
+		end, next := lineEnd(f.lines, at)
+		if n, _ := uuLength(f.lines[at:end]); n > 0 {
+			content = appendUU(content, f.lines[at+1:end], n)
+		}
+		at = next
+	}
+	return content
+}
+
+// decodeUU decodes the first file in src, as much of it as there is; if that is nothing it returns src. around says
+// that there is other text before or after the file, clean that nothing was odd.
+//
+// Hosts take spaces away at the ends of lines, which are zeros, so a line may be shorter than it says. These count as
+// long as the file does not become longer than its source.
+func decodeUU(src []byte) (decoded []byte, name string, around, clean bool) {
+	at, end, next := 0, 0, 0
+	for found := false; !found; at = next {
+		if at == len(src) {
+			return src, "", false, len(bytes.TrimSpace(src)) == 0
+		}
+		end, next = lineEnd(src, at)
+		if name, found = uuBegin(src[at:end]); !found {
+			around = around || len(bytes.TrimSpace(src[at:end])) > 0
+		}
+	}
+	clean = true
+	dst := make([]byte, 0, len(src[at:])/4*3)
+	for ; at < len(src); at = next {
+		end, next = lineEnd(src, at)
+		line := src[at:end]
+		if isUUEnd(line) {
+			around = around || len(bytes.TrimSpace(src[next:])) > 0
+			return dst, name, around, clean && !around
+		}
+		n, valid := uuLength(line)
+		if !valid {
+			clean = false
+			continue
+		}
+		if n == 0 {
+			continue
+		}
+		chars := line[1:]
+		if there := min(len(chars)*6/8, n); there < n && (end == len(src) || len(dst)+n > next) {
+			n, clean = there, false
+		}
+		dst = appendUU(dst, chars, n)
+	}
+	if len(dst) == 0 {
+		return src, name, false, false
+	}
+	return dst, name, around, false
+}
+
+// appendUU appends n octets of a line's characters. Those that are missing are spaces.
+func appendUU(dst, chars []byte, n int) []byte {
+	for ; n > 0; n -= 3 {
+		group := [4]byte{' ', ' ', ' ', ' '}
+		chars = chars[copy(group[:], chars):]
+		bits := 0
+		for _, c := range group {
+			bits = bits<<6 | int(c-' ')&63
+		}
+		dst = append(dst, []byte{byte(bits >> 16), byte(bits >> 8), byte(bits)}[:min(n, 3)]...)
+	}
+	return dst
+}
+
+// takeUU takes the uuencoded files out of a text and returns the rest.
+//
+// Old programs put files into the text of messages that are not MIME, without a word in the header. Readers differ:
+// Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text as it is. Whoever
+// reads a received email over an API has no other way to get at such a file, so it is one here, by Thunderbird's rule:
+// only if the message has neither MIME-Version nor Content-Type. Thunderbird is content with a line that begins a file,
+// and so takes prose for one; here the file must be whole and valid to its last character, and all else stays text.
+// Files beyond maxParts stay text, too.
+func (w *walker) takeUU(text []byte) []byte {
+	const mark = "begin "
+	var rest []byte
+	kept := 0
+	for at := 0; w.parts < maxParts; {
+		if !bytes.HasPrefix(text[at:], []byte(mark)) {
+			n := bytes.Index(text[at:], []byte("\n"+mark))
+			if n < 0 {
+				break
+			}
+			at += n + 1
+		}
+		f, next, ok := findUU(text, at)
+		if ok {
+			rest = append(rest, text[kept:at]...)
+			kept = next
+			w.parts++
+			w.out.Files = append(w.out.Files, File{Filename: f.name, ContentType: TypeByFilename(f.name),
+				Disposition: "attachment", Content: f.content()})
+		}
+		at = next
+	}
+	if kept == 0 {
+		return text
+	}
+	return append(rest, text[kept:]...)
+}

@@ -52,7 +52,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 
 // content reads a raw message for what is shown of it.
 func (s *Service) content(id string, raw []byte, format string) Content {
-	p := s.parse(id, raw)
+	p := s.parseStored(id, raw)
 	c := Content{Header: p.Header, Defects: p.Defects}
 	if !s.guard(id, func() { c.HTML, c.Text = texts(p, format) }) {
 		c.Defects = append(c.Defects, unreadable)
@@ -166,7 +166,7 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	if err != nil {
 		return Download{}, err
 	}
-	files := s.parse(e.ID, raw).Files
+	files := s.parseStored(e.ID, raw).Files
 	if i >= len(files) {
 		memory.shrink(0)
 		return Download{}, fmt.Errorf("attachment %d of received email %s is not in its raw message", i, e.ID)

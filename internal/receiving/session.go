@@ -1,6 +1,7 @@
 package receiving
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,4 +100,23 @@ func (s *Service) trace(m *incoming) string {
 	}
 	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 	return b.String()
+}
+
+// traceLength returns the length of what trace put before a message, 0 if that is not there. The line before the date
+// is the first that ends with a semicolon: words of the client's stand in lines with others after them.
+func traceLength(raw []byte) int {
+	if !bytes.HasPrefix(raw, []byte("Return-Path: <")) {
+		return 0
+	}
+	const beforeDate = ";\r\n\t"
+	date := bytes.Index(raw, []byte(beforeDate))
+	if date < 0 {
+		return 0
+	}
+	date += len(beforeDate)
+	end := bytes.Index(raw[date:], []byte("\r\n"))
+	if end < 0 {
+		return 0
+	}
+	return date + end + len("\r\n")
 }

@@ -117,6 +117,16 @@ func (s *Service) parse(id string, raw []byte) (p *message.Parsed) {
 	return p
 }
 
+// parseStored reads a message as it is stored, with the trace before it. That is read apart: behind its fields, a
+// message whose header begins with what is no field would be another one than when it came, with other attachments
+// than in its row.
+func (s *Service) parseStored(id string, raw []byte) *message.Parsed {
+	n := traceLength(raw)
+	p := s.parse(id, raw[n:])
+	p.Header = append(message.ParseHeader(raw[:n]), p.Header...)
+	return p
+}
+
 // guard reports whether read, which reads the message of that id, came to its end: a panic in it is logged.
 func (s *Service) guard(id string, read func()) (ok bool) {
 	defer func() {

@@ -1,0 +1,31 @@
+package receiving
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// The trace is found again, whatever the client says and hands in.
+func TestTraceLength(t *testing.T) {
+	s := New(Config{Hostname: "mx.postrider.test"}, Parts{})
+	for _, said := range []string{"", "mail.example.org", ";", "a;\r\n\tb", "\r\n\r\n", "x;", strings.Repeat(";", 300)} {
+		for _, to := range [][]place{nil, {{address: "a@b.example"}}, {{address: said}},
+			{{address: "a@b.example"}, {address: "c@d.example"}}} {
+			m := &incoming{id: "0198c1a0", to: to, at: time.Unix(1772600000, 0),
+				origin: Origin{MailFrom: said, Hello: said, Addr: "192.0.2.1"}}
+			trace := s.trace(m)
+			for _, body := range []string{"", "\r\n", "From: a@b.example\r\n\r\nx", " x;\r\n\ty\r\n", ";\r\n\t\r\n", trace} {
+				if n := traceLength([]byte(trace + body)); n != len(trace) {
+					t.Errorf("%d octets, want %d, of %q", n, len(trace), trace+body)
+				}
+			}
+		}
+	}
+	for _, raw := range []string{"", "From: a@b.example\r\n\r\nx;\r\n\ty\r\n", "Return-Path: <",
+		"Return-Path: <>\r\n", "Return-Path: <>\r\nX: y;\r\n\tz"} {
+		if n := traceLength([]byte(raw)); n != 0 {
+			t.Errorf("%d octets of %q", n, raw)
+		}
+	}
+}

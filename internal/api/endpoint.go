@@ -64,6 +64,7 @@ type Call struct {
 	Status  int         // of success; an operation may change it
 	body    []byte
 	query   url.Values
+	done    func() // set by an operation whose answer takes memory that is counted; called when the client has it
 }
 
 // endpoint makes an operation of a function. It panics when In has a list or a map without a limit.
@@ -116,6 +117,11 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 		}
 		w.body = c.body
 	}
+	defer func() {
+		if c.done != nil {
+			c.done()
+		}
+	}()
 	out, err := o.call(r.Context(), c)
 	if err != nil {
 		a.fail(w, r, err)

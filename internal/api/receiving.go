@@ -110,6 +110,7 @@ func (a *API) getReceived(ctx context.Context, c *Call, _ none) (receivedWire, e
 	if err != nil {
 		return receivedWire{}, err
 	}
+	c.done = content.Close
 	link, expires := a.Services.Receiving.RawURL(e.TeamID, e.ID, time.Now())
 	w := receivedWire{Object: "email", ReceivedItem: receivedToItem(e), HTML: content.HTML, Text: content.Text, HTMLFormat: format,
 		Headers: joined(content.Header), Raw: rawLink{link, isoTime(expires)}, Authentication: authenticationOf(e.Authentication)}

@@ -92,8 +92,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 	return n, nil
 }
 
-// Get opens a blob for reading, or returns ErrNotFound. The caller closes it. Replacing or deleting the blob
-// meanwhile does not disturb a reader of a folder; one of a bucket may fail.
+// Get opens a blob for reading, or returns ErrNotFound; other errors say that the store is away. The caller closes it.
+// Replacing or deleting the blob meanwhile does not disturb a reader of a folder; one of a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err

@@ -149,8 +149,13 @@ func full(err error) error {
 }
 
 func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
-	file, err := os.Open(f.path(key))
+	path := f.path(key)
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		// Without its shard, which was made on opening, the folder itself is away, such as one that is not mounted.
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
 		return nil, ErrNotFound
 	}
 	if err != nil {

@@ -147,3 +147,25 @@ func TestFillOnAFullDevice(t *testing.T) {
 		t.Error("fill left the file open")
 	}
 }
+
+// A folder that is away is not a folder without the blob.
+func TestFolderThatIsAway(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "blobs")
+	s := open(t, where)
+	put(t, s, "raw/1", "one")
+	if err := os.Rename(where, where+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"raw/1", "raw/none"} {
+		if _, err := s.Get(t.Context(), key); err == nil || errors.Is(err, ErrNotFound) {
+			t.Errorf("Get %s: %v", key, err)
+		}
+	}
+	if err := os.Rename(where+".away", where); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, s, "raw/1"); got != "one" {
+		t.Errorf("back again it reads %q", got)
+	}
+}

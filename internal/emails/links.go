@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/page"
@@ -48,6 +50,9 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	if err != nil || len(parts) != 3 {
 		return Attachment{}, nil, fault.NotFoundf("Attachment not found")
 	}
+	if err := s.standing(ctx, parts[0]); err != nil {
+		return Attachment{}, nil, err
+	}
 	a, err := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2])
 	if err != nil {
 		return a, nil, err
@@ -56,7 +61,27 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 		return a, nil, fault.NotFoundf("The attachment is not fetched yet")
 	}
 	content, err := s.open(ctx, &a)
-	return a, content, err
+	return a, content, unread(ctx, err)
+}
+
+// unread is what becomes of an error by which content could not be read: a fault where trying again may help, and not
+// where the content is lost.
+func unread(ctx context.Context, err error) error {
+	lost := errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows)
+	if err == nil || lost || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
+		return err
+	}
+	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(err)
+}
+
+// standing fails when a team is no more. Links of a deleted team lead nowhere from its deletion on, also to what is not
+// taken away yet.
+func (s *Service) standing(ctx context.Context, teamID string) error {
+	_, err := s.teams.Get(ctx, teamID)
+	if fault.KindOf(err) == fault.NotFound {
+		return fault.NotFoundf("There is nothing at this address.")
+	}
+	return err
 }
 
 // shareClaims are what a shared link's token says.
@@ -68,19 +93,11 @@ type shareClaims struct {
 // sharePurpose keeps a share token from serving anywhere else.
 const sharePurpose = "share"
 
-// Share returns an address under which anybody can read the email, for a time such as "2 hours", at most 48 hours; "" is
-// the longest.
+// Share returns an address under which anybody can read the email, for a time as ShareLifetime has it.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
-	lifetime := shareDefault
-	if expiresIn != "" {
-		d, err := schedule.Duration(expiresIn)
-		if err != nil {
-			return "", fault.Invalidf("expires_in", "Invalid `expires_in` field: %s", err).Because(err)
-		}
-		if d <= 0 || d > shareDefault {
-			return "", fault.Invalidf("expires_in", "The `expires_in` field must be more than nothing and at most 48 hours.")
-		}
-		lifetime = d
+	lifetime, err := ShareLifetime(expiresIn)
+	if err != nil {
+		return "", err
 	}
 	if _, err := getEmail(ctx, s.d.Reader, teamID, emailID); err != nil {
 		return "", err
@@ -92,11 +109,30 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
+// ShareLifetime is how long a shared link works, of sent and of received emails: a time such as "2 hours", at most 48
+// hours; "" is the longest.
+func ShareLifetime(expiresIn string) (time.Duration, error) {
+	if expiresIn == "" {
+		return shareDefault, nil
+	}
+	d, err := schedule.Duration(expiresIn)
+	if err != nil {
+		return 0, fault.Invalidf("expires_in", "Invalid `expires_in` field: %s", err).Because(err)
+	}
+	if d <= 0 || d > shareDefault {
+		return 0, fault.Invalidf("expires_in", "The `expires_in` field must be more than nothing and at most 48 hours.")
+	}
+	return d, nil
+}
+
 // Shared returns the email that a shared link's token stands for, with its attachments.
 func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
 	var c shareClaims
 	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
 		return Email{}, nil, fault.NotFoundf("This link is not valid, or it has expired.")
+	}
+	if err := s.standing(ctx, c.Team); err != nil {
+		return Email{}, nil, err
 	}
 	e, err := getEmail(ctx, s.d.Reader, c.Team, c.Email)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -235,7 +236,7 @@ func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error
 	files := message.Parse(text).Files
 	n, err := strconv.Atoi(part)
 	if err != nil || n >= len(files) {
-		return nil, fmt.Errorf("the message of email %s has no file %q", a.EmailID, part)
+		return nil, fmt.Errorf("the message of email %s has no file %q: %w", a.EmailID, part, blob.ErrNotFound)
 	}
 	return io.NopCloser(bytes.NewReader(files[n].Content)), nil
 }

@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // errNoMemory says that there was no memory for a large message in time.
 var errNoMemory = errors.New("too many large messages are in memory")
 
 // load reads a blob of a known size once there is memory for working on it, which whoever asked gives back. owner is
-// for whom: a network or a team, of which none can use up all the memory.
-func (s *Service) load(ctx context.Context, key string, size int64, owner string) ([]byte, *reserved, error) {
-	wait, cancel := context.WithTimeout(ctx, memoryWait)
+// for whom: a network or a team, of which none can use up all the memory. It fails with errNoMemory when there is none
+// after patience, with the cause of ctx when that ends first, and else with what the blob store said. None of these is
+// an answer: who takes mail makes SMTP replies of them, and who reads it faults (see unread).
+func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
+	[]byte, *reserved, error) {
+	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)
 	defer cancel()
 	m := &reserved{s: s, owner: owner, octets: min(size*memoryFactor, s.c.Memory)}
 	if err := s.memory.Acquire(wait, owner, m.octets); err != nil {
-		return nil, nil, errNoMemory
+		return nil, nil, fmt.Errorf("wait for memory for raw message %s: %w", key, err)
 	}
 	raw := make([]byte, size)
 	rc, err := s.p.Blobs.Get(ctx, key)

@@ -26,12 +26,16 @@
 // Without space the client is told 452 and with any other trouble of ours 451, and tries again; nothing of the
 // message is kept then but perhaps a blob that no row names, which [Service.Sweep] removes.
 //
+// Who reads a large message while there is no memory for it, or while the store of blobs is away, gets a fault of the
+// kind Unavailable within seconds; a raw message that is lost is a failure of ours, and is logged.
+//
 // # What it does not do
 //
 // It does not speak SMTP: mail/smtpserver does. It sends nothing.
 package receiving
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -49,14 +53,16 @@ import (
 )
 
 const (
-	inRow         = 64 << 10  // octets of a raw message up to which it is kept in a row
-	memoryDefault = 256 << 20 // octets that large messages may take at the same time
-	memoryFactor  = 3         // what reading a message takes, as a multiple of its size
-	memoryWait    = time.Minute
+	inRow         = 64 << 10         // octets of a raw message up to which it is kept in a row
+	memoryDefault = 256 << 20        // octets that large messages may take at the same time
+	memoryFactor  = 3                // what reading a message takes, as a multiple of its size
+	takeWait      = time.Minute      // for memory, before a client is asked to send a large message again
+	readWait      = 10 * time.Second // and before one is asked to come back for it
 	recipientsMax = 100              // RFC 5321 section 4.5.3.1.8
 	hopsMax       = 100              // Received fields, RFC 5321 section 6.3
 	linkLifetime  = time.Hour        // of a download link
 	inlineMax     = 25 << 20         // octets of data URIs in one answer
+	authorMax     = 1 << 10          // octets of a name that a shared email shows
 	judgeWait     = 20 * time.Second // for where a message comes from to be looked into
 )
 
@@ -70,6 +76,10 @@ type Config struct {
 	Providers     []string // domains and addresses whose signed complaints are believed without a proof of ours
 	PublicURL     string   // that download links begin with
 	Memory        int64    // octets that large messages may take at the same time; 0 is a default
+
+	// TakeWait and ReadWait are how long a large message waits for memory when it comes in and when it is asked for; 0
+	// is a minute, and 10 seconds.
+	TakeWait, ReadWait time.Duration
 }
 
 // Parts are the rooms that receiving stands on.
@@ -98,6 +108,7 @@ func New(c Config, p Parts) *Service {
 	if c.Memory == 0 {
 		c.Memory = memoryDefault
 	}
+	c.TakeWait, c.ReadWait = cmp.Or(c.TakeWait, takeWait), cmp.Or(c.ReadWait, readWait)
 	return &Service{c: c, p: p, memory: fair.New(c.Memory, fair.Greed)}
 }
 
@@ -143,10 +154,16 @@ type File struct {
 	Size        int64  `json:"size"`
 }
 
-// Content is what of a received email is read out of its raw message.
+// Content is what of a received email is read out of its raw message. Whoever asked closes it when nothing of it is
+// needed any more: until then it takes memory that others wait for.
 type Content struct {
 	HTML    *string // nil when it has none
 	Text    *string
 	Header  []message.Field
 	Defects []string
+
+	memory *reserved
 }
+
+// Close gives the content's memory back.
+func (c *Content) Close() { c.memory.shrink(0) }

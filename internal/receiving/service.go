@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -20,6 +21,8 @@ import (
 const (
 	filePurpose = "received-file"
 	rawPurpose  = "received-raw"
+	// sharePurpose is not that of sent emails: the two are apart although their links look alike.
+	sharePurpose = "share-received"
 )
 
 // Forms of the HTML of a received email.
@@ -33,7 +36,8 @@ func (s *Service) List(ctx context.Context, teamID, threadID string, p page.Page
 	return listEmails(ctx, s.p.DB.Reader, teamID, threadID, p)
 }
 
-// Get returns a received email with its content. format says what becomes of inline images in the HTML: DataURI or CID.
+// Get returns a received email with its content, which whoever asked closes. format says what becomes of inline images
+// in the HTML: DataURI or CID.
 func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Email, Content, error) {
 	if format != DataURI && format != CID {
 		return Email{}, Content{}, fault.Invalidf("html_format", "The `html_format` parameter must be `data_uri` or `cid`.")
@@ -46,13 +50,13 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 	if err != nil {
 		return e, Content{}, err
 	}
-	defer memory.shrink(0)
-	return e, s.content(e.ID, raw, format), nil
+	content := s.content(e.ID, s.parseStored(e.ID, raw), format)
+	content.memory = memory
+	return e, content, nil
 }
 
-// content reads a raw message for what is shown of it.
-func (s *Service) content(id string, raw []byte, format string) Content {
-	p := s.parseStored(id, raw)
+// content is what is shown of the message of that id.
+func (s *Service) content(id string, p *message.Parsed, format string) Content {
 	c := Content{Header: p.Header, Defects: p.Defects}
 	if !s.guard(id, func() { c.HTML, c.Text = texts(p, format) }) {
 		c.Defects = append(c.Defects, unreadable)
@@ -78,13 +82,32 @@ func texts(p *message.Parsed, format string) (html, text *string) {
 func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserved, err error) {
 	if e.blobKey == "" {
 		raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
-		return raw, nil, err
+	} else {
+		raw, memory, err = s.load(ctx, e.blobKey, e.Size, "team "+e.TeamID, s.c.ReadWait)
 	}
-	raw, memory, err = s.load(ctx, e.blobKey, e.Size, "team "+e.TeamID)
-	if errors.Is(err, errNoMemory) {
-		err = fault.New(fault.Unavailable, "", "Too many large emails are being read. Try again in a moment.").Because(err)
+	return raw, memory, s.unread(ctx, e, err)
+}
+
+// unread is what becomes of an error by which a raw message could not be read: a fault where trying again may help. A
+// message that is not there goes with its email when a team is deleted; if the email is there, it is lost.
+func (s *Service) unread(ctx context.Context, e *Email, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errNoMemory):
+		return fault.New(fault.Unavailable, "", "Too many large emails are being read. Try again in a moment.").Because(err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, blob.ErrNotFound), errors.Is(err, db.ErrNoRows), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
+		if _, gone := getEmail(ctx, s.p.DB.Reader, e.TeamID, e.ID); gone != nil {
+			return gone
+		}
+		return fmt.Errorf("the raw message of received email %s is lost: %w", e.ID, err)
+	case e.blobKey == "":
+		return err
 	}
-	return raw, memory, err
+	return fault.New(fault.Unavailable, "", "The stored email cannot be read at present. Try again in a moment.").Because(err)
 }
 
 // Files returns a page of an email's attachments, in their order in the message. Ids are made in that order too.
@@ -150,7 +173,7 @@ type Download struct {
 
 // OpenFile opens the attachment that a token of FileURL stands for.
 func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) {
-	parts, err := s.verify(filePurpose, token, 3)
+	parts, err := s.verify(ctx, filePurpose, token, 3)
 	if err != nil {
 		return Download{}, err
 	}
@@ -179,7 +202,7 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 
 // OpenRaw opens the raw message that a token of RawURL stands for.
 func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
-	parts, err := s.verify(rawPurpose, token, 2)
+	parts, err := s.verify(ctx, rawPurpose, token, 2)
 	if err != nil {
 		return Download{}, err
 	}
@@ -190,14 +213,14 @@ func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
 	d := Download{e.ID + ".eml", "message/rfc822", e.Size, nil}
 	if e.blobKey != "" {
 		d.Body, err = s.p.Blobs.Get(ctx, e.blobKey)
-		return d, err
+		return d, s.unread(ctx, &e, err)
 	}
 	raw, err := rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
 	d.Body = io.NopCloser(bytes.NewReader(raw))
-	return d, err
+	return d, s.unread(ctx, &e, err)
 }
 
-func (s *Service) verify(purpose, token string, n int) ([]string, error) {
+func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]string, error) {
 	parts, err := s.p.Keys.Verify(purpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
 		return nil, fault.Forbiddenf("", "This link has expired. Ask the API for a new one.")
@@ -205,7 +228,17 @@ func (s *Service) verify(purpose, token string, n int) ([]string, error) {
 	if err != nil || len(parts) != n {
 		return nil, fault.NotFoundf("There is nothing at this address.")
 	}
-	return parts, nil
+	return parts, s.standing(ctx, parts[0])
+}
+
+// standing fails when a team is no more. Links of a deleted team lead nowhere from its deletion on, also to what is not
+// taken away yet.
+func (s *Service) standing(ctx context.Context, teamID string) error {
+	_, err := s.p.Teams.Get(ctx, teamID)
+	if fault.KindOf(err) == fault.NotFound {
+		return fault.NotFoundf("There is nothing at this address.")
+	}
+	return err
 }
 
 // Sweep removes blobs of messages that were not taken in the end, after a day. It is run now and then.

@@ -86,7 +86,7 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 		return err
 	}
 	m.blobKey, m.raw = key, nil
-	if m.raw, m.memory, err = s.load(ctx, key, total, "network "+m.network.String()); err != nil {
+	if m.raw, m.memory, err = s.load(ctx, key, total, "network "+m.network.String(), s.c.TakeWait); err != nil {
 		s.drop(ctx, key)
 		m.blobKey = ""
 	}

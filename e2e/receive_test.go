@@ -67,6 +67,13 @@ func TestOfficialClientReceives(t *testing.T) {
 		}
 		get(t, one.DownloadUrl+"x", http.StatusNotFound)
 	}
+	var shared struct{ ID, URL string }
+	n.must(http.MethodPost, "/emails/"+e.Id+"/share", `{"expires_in":"1 hour"}`, &shared)
+	if page, header := get(t, shared.URL, http.StatusOK); shared.ID != e.Id || !strings.Contains(page, "<iframe sandbox srcdoc=") ||
+		strings.Count(page, "/download/received/") != len(parts) || header.Get("X-Robots-Tag") != "noindex" {
+		t.Errorf("%+v shows\n%.2000s\nwith %v", shared, page, header)
+	}
+	get(t, shared.URL+"x", http.StatusNotFound)
 }
 
 // TestKillWhileReceiving kills the program at random moments while mail comes in: every message that was answered 250

@@ -340,6 +340,9 @@ func (a *API) shareEmail(ctx context.Context, c *Call, in shareIn) (shareOut, er
 		return shareOut{}, err
 	}
 	link, err := a.Services.Emails.Share(ctx, c.TeamID, id, in.ExpiresIn)
+	if fault.KindOf(err) == fault.NotFound {
+		link, err = a.Services.Receiving.Share(ctx, c.TeamID, id, in.ExpiresIn)
+	}
 	return shareOut{"email", id, link}, err
 }
 

@@ -25,7 +25,7 @@ func (a *API) operations() []op {
 		{get, "/emails/{email_id}", full, 200, "Emails", "Retrieve an email", nil, endpoint(a.getEmail)},
 		{patch, "/emails/{email_id}", full, 200, "Emails", "Reschedule an email", nil, endpoint(a.updateEmail)},
 		{post, "/emails/{email_id}/cancel", full, 200, "Emails", "Cancel a scheduled email", nil, endpoint(a.cancelEmail)},
-		{post, "/emails/{email_id}/share", full, 200, "Emails", "Share an email by a link", nil, endpoint(a.shareEmail)},
+		{post, "/emails/{email_id}/share", full, 200, "Emails", "Share a sent or received email by a link", nil, endpoint(a.shareEmail)},
 		{get, "/emails/{email_id}/attachments", full, 200, "Emails", "List an email's attachments", paging, endpoint(a.listAttachments)},
 		{get, "/emails/{email_id}/attachments/{attachment_id}", full, 200, "Emails", "Retrieve an attachment", nil, endpoint(a.getAttachment)},
 		{get, "/emails/{email_id}/events", full, 200, "Emails", "List what happened to an email", nil, endpoint(a.listEvents)},

@@ -250,9 +250,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	hall.Listen(n.live)
 
 	n.mux = http.NewServeMux()
-	follow := links.New(n.emails, n.log)
-	follow.Register(n.mux)
-	follow.Received(n.mux, n.receiving)
+	links.New(n.emails, n.receiving, n.log).Register(n.mux)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
 		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version,

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/smtp"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -106,6 +107,22 @@ func (d *driver) pages(path string) (first string) {
 		d.do("GET", path+sign+"limit=2&before="+first, "")
 	}
 	return first
+}
+
+// follow shares an email and opens what its page leads to, which is one attachment at least.
+func (d *driver) follow(emailID string) {
+	d.t.Helper()
+	_, shared := d.ask(d.key, http.MethodPost, "/emails/"+emailID+"/share", "")
+	status, page := d.ask("", http.MethodGet, regexp.MustCompile(`/shared\?token=[\w.-]+`).FindString(shared), "")
+	files := regexp.MustCompile(`/download/[\w/-]+`).FindAllString(page, -1)
+	if status != 200 || len(files) == 0 {
+		d.t.Errorf("the shared page of %s: %d %s", emailID, status, page)
+	}
+	for _, file := range files {
+		if status, text := d.ask("", http.MethodGet, file, ""); status != 200 {
+			d.t.Errorf("a file of the shared page of %s: %d %s", emailID, status, text)
+		}
+	}
 }
 
 func (d *driver) everything(otherKey string) {
@@ -210,10 +227,11 @@ func (d *driver) everything(otherKey string) {
 		d.do("GET", "/emails/"+email+what, "")
 	}
 	d.do("GET", "/emails/"+email+"/attachments/"+d.do("GET", "/emails/"+email+"/attachments", ""), "")
-	d.do("POST", "/emails/"+email+"/share", "")
+	d.follow(email)
 	got := d.pages("/emails/receiving")
 	d.do("GET", "/emails/receiving?thread_id="+email, "")
 	d.do("GET", "/emails/receiving/"+got, "")
+	d.follow(got)
 	d.do("GET", "/emails/receiving/"+got+"/attachments/"+d.do("GET", "/emails/receiving/"+got+"/attachments", ""), "")
 	d.do("GET", "/usage", "")
 	d.do("GET", "/emails/metrics", "")

@@ -10,13 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/receiving"
 )
 
-// Received adds /download/received/{token} and /download/raw/{token} to a mux: attachments of received emails, and received
-// emails as they came in.
-func (l *Links) Received(mux *http.ServeMux, s *receiving.Service) {
-	mux.HandleFunc("GET /download/received/{token}", l.give(s.OpenFile))
-	mux.HandleFunc("GET /download/raw/{token}", l.give(s.OpenRaw))
-}
-
+// give serves what the token of a link stands for.
 func (l *Links) give(open func(ctx context.Context, token string) (receiving.Download, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d, err := open(r.Context(), r.PathValue("token"))

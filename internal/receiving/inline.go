@@ -2,31 +2,38 @@ package receiving
 
 import (
 	"encoding/base64"
+	"io"
 	"net/url"
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// withImages puts files that the HTML names by cid: URLs (RFC 2392) into it as data URIs. Names of no file stay, and all
-// that would make it grow by more than inlineMax: one image may be named any number of times.
+// withImages is HTML with its inline images in it, see writeWithImages.
 func withImages(html string, files []message.File) string {
+	var b strings.Builder
+	writeWithImages(&b, html, files) // never fails: a Builder does not
+	return b.String()
+}
+
+// writeWithImages writes HTML with the files that it names by cid: URLs (RFC 2392) in it as data URIs. Names of no file
+// stay, and all that would make it grow by more than inlineMax: one image may be named any number of times. It takes no
+// memory in proportion to what it writes. Its errors are those of w.
+func writeWithImages(w io.Writer, html string, files []message.File) error {
 	byID := map[string]*message.File{}
 	for i := range files {
 		if cid := files[i].ContentID; cid != "" && byID[cid] == nil {
 			byID[cid] = &files[i]
 		}
 	}
-	if len(byID) == 0 {
-		return html
-	}
-	var b strings.Builder
 	left := inlineMax
 	for {
-		before, rest, found := cutCID(html)
-		b.WriteString(before)
-		if !found {
-			return b.String()
+		before, rest, found := html, "", false
+		if len(byID) > 0 {
+			before, rest, found = cutCID(html)
+		}
+		if _, err := io.WriteString(w, before); err != nil || !found {
+			return err
 		}
 		end := strings.IndexAny(rest[len("cid:"):], "\"'<>() \t\r\n&")
 		if end < 0 {
@@ -35,15 +42,31 @@ func withImages(html string, files []message.File) string {
 		ref := rest[:len("cid:")+end]
 		f := lookUp(byID, ref[len("cid:"):])
 		if f == nil || base64.StdEncoding.EncodedLen(len(f.Content)) > left {
-			b.WriteString(ref)
+			if _, err := io.WriteString(w, ref); err != nil {
+				return err
+			}
 		} else {
-			n := b.Len()
-			b.WriteString("data:" + mediaType(f.ContentType) + ";base64,")
-			b.WriteString(base64.StdEncoding.EncodeToString(f.Content))
-			left -= b.Len() - n
+			n, err := writeDataURI(w, f)
+			if err != nil {
+				return err
+			}
+			left -= n
 		}
 		html = rest[len(ref):]
 	}
+}
+
+// writeDataURI writes a file as a data URI (RFC 2397) of n octets.
+func writeDataURI(w io.Writer, f *message.File) (n int, err error) {
+	head := "data:" + mediaType(f.ContentType) + ";base64,"
+	if _, err := io.WriteString(w, head); err != nil {
+		return 0, err
+	}
+	encoder := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := encoder.Write(f.Content); err != nil {
+		return 0, err
+	}
+	return len(head) + base64.StdEncoding.EncodedLen(len(f.Content)), encoder.Close()
 }
 
 // cutCID parts a text before the next "cid:", in any case, that does not stand within a word.

@@ -1,0 +1,97 @@
+package receiving
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// shareClaims are what a shared link's token says.
+type shareClaims struct {
+	Team  string `json:"team"`
+	Email string `json:"email"`
+}
+
+// Share returns an address under which anybody can read the email, for a time as [emails.ShareLifetime] has it. Each
+// call makes another link, and all work until they expire or the email's team is deleted.
+func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
+	lifetime, err := emails.ShareLifetime(expiresIn)
+	if err != nil {
+		return "", err
+	}
+	if _, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID); err != nil {
+		return "", err
+	}
+	token, err := s.p.Keys.JWT(sharePurpose, shareClaims{teamID, emailID}, time.Now(), lifetime)
+	if err != nil {
+		return "", err
+	}
+	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
+}
+
+// Shared is a received email behind a shared link. It holds memory until it is closed.
+type Shared struct {
+	Email
+	Content        // HTML names inline images by cid: URLs; see WriteHTML
+	Author  string // the name that the first address of From goes by; may be empty
+
+	s     *Service
+	files []message.File // that inline images are among
+}
+
+// Shared returns the email that a shared link's token stands for. Whoever asked closes it.
+func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
+	var c shareClaims
+	if err := s.p.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
+		return nil, fault.NotFoundf("This link is not valid, or it has expired.")
+	}
+	if err := s.standing(ctx, c.Team); err != nil {
+		return nil, err
+	}
+	e, err := getEmail(ctx, s.p.DB.Reader, c.Team, c.Email)
+	if err != nil {
+		return nil, err
+	}
+	raw, memory, err := s.raw(ctx, &e)
+	if err != nil {
+		return nil, err
+	}
+	p := s.parse(e.ID, raw)
+	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
+	v.memory = memory
+	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f message.File) bool { return f.ContentID != "" }) {
+		// Nothing but the texts is needed any more; whoever has the link may take them slowly.
+		v.files = nil
+		memory.shrink(textSize(v.HTML) + textSize(v.Text))
+	}
+	if len(p.From) > 0 {
+		v.Author = bounded(p.From[0].Name, authorMax)
+	}
+	return v, nil
+}
+
+func textSize(text *string) int64 {
+	if text == nil {
+		return 0
+	}
+	return int64(len(*text))
+}
+
+// WriteHTML writes the email's HTML with inline images as data URIs, piece by piece. Its errors are those of w, but for
+// one that says that the HTML could not be read.
+func (v *Shared) WriteHTML(w io.Writer) (err error) {
+	if v.HTML == nil {
+		return nil
+	}
+	if !v.s.guard(v.ID, func() { err = writeWithImages(w, *v.HTML, v.files) }) {
+		return errors.New("the inline images of a received email could not be read")
+	}
+	return err
+}

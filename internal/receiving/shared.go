@@ -63,7 +63,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := s.parse(e.ID, raw)
+	p := s.parseStored(e.ID, raw)
 	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
 	v.memory = memory
 	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f message.File) bool { return f.ContentID != "" }) {

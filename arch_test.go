@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"internal/page", "internal/db/dbtest"},
 	{"internal/db"},
 	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule", "internal/fault", "internal/id"},
-	{"internal/fair", "internal/private", "internal/lograte", "internal/db/dbtest/pgproxy"},
+	{"internal/fair", "internal/private", "internal/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
 }
 
 // resources may use those named after them.

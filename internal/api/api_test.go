@@ -60,11 +60,11 @@ type office struct {
 // verify is left waiting.
 func newOffice(t testing.TB, d *db.DB, o Options) *office {
 	t.Helper()
-	return newOfficeOn(t, d, o, nil)
+	return newOfficeOn(t, d, o, nil, t.TempDir())
 }
 
-// newOfficeOn is newOffice with domains that are verified by asking dns, unless that is nil.
-func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver) *office {
+// newOfficeOn is newOffice with domains that are verified by asking dns, unless that is nil, and a place for its blobs.
+func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place string) *office {
 	t.Helper()
 	f := &office{d: d, keys: map[string]string{}, log: &strings.Builder{}}
 	quiet := slog.New(slog.DiscardHandler)
@@ -76,7 +76,7 @@ func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver) *offic
 	}
 	secrets, err := keyring.New(make([]byte, 32))
 	must(err)
-	blobs, err := blob.Open(context.Background(), t.TempDir())
+	blobs, err := blob.Open(context.Background(), place)
 	must(err)
 	t.Cleanup(func() { blobs.Close() })
 	hall, queue := &events.Hallway{}, jobs.NewQueue(d)

@@ -196,7 +196,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
-		f := newOfficeOn(t, d, Options{}, dns)
+		f := newOfficeOn(t, d, Options{}, dns, t.TempDir())
 		addr := f.port25(t)
 
 		// The other team comes first, while the return path host is nobody's.
@@ -255,7 +255,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
-		f := newOfficeOn(t, d, Options{}, dns)
+		f := newOfficeOn(t, d, Options{}, dns, t.TempDir())
 		squatted := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
 		acme := ""
 		for name, body := range map[string]string{

@@ -14,6 +14,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/blob/blobtest"
 )
 
 // each runs a test on every kind of store: what one does, the others do.
@@ -23,7 +25,7 @@ func each(t *testing.T, test func(t *testing.T, s *Store)) {
 		"folder": func(t *testing.T) string { return t.TempDir() + "/deep/blobs" },
 		"file":   func(t *testing.T) string { return "file://" + t.TempDir() },
 		"mem":    func(*testing.T) string { return "mem://" },
-		"s3":     newS3,
+		"s3":     func(t *testing.T) string { return blobtest.New(t).URL },
 	}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
 		t.Run(name, func(t *testing.T) {

@@ -51,13 +51,19 @@ type house struct {
 
 func newHouse(t *testing.T, d *db.DB) *house {
 	t.Helper()
+	return newHouseAt(t, d, t.TempDir())
+}
+
+// newHouseAt is newHouse with a place for its blobs.
+func newHouseAt(t *testing.T, d *db.DB, place string) *house {
+	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	h := &house{t: t, d: d, limits: &teams.Limiter{}}
 	keys, err := keyring.New(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.blobs, err = blob.Open(ctx, t.TempDir()); err != nil {
+	if h.blobs, err = blob.Open(ctx, place); err != nil {
 		t.Fatal(err)
 	}
 	q, hall := jobs.NewQueue(d), &events.Hallway{}

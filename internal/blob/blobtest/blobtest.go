@@ -1,0 +1,120 @@
+// Package blobtest is a bucket on loopback for tests: one that can be held, so that something happens while a blob is
+// being written.
+package blobtest
+
+import (
+	"encoding/xml"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Bucket is what a store of blobs needs of the S3 API: objects and ListObjectsV2, path style.
+type Bucket struct {
+	URL string // where blobs are kept, as blob.Open takes it
+
+	mu      sync.Mutex
+	objects map[string][]byte
+	gate    chan struct{} // closed when it is released; nil while it is not held
+	waiting chan struct{}
+}
+
+// New starts a bucket, which ends with the test.
+func New(t testing.TB) *Bucket {
+	t.Helper()
+	b := &Bucket{objects: map[string][]byte{}}
+	srv := httptest.NewServer(b)
+	t.Cleanup(srv.Close)
+	b.URL = "s3://mail?region=eu-1&anonymous=true&use_path_style=true&request_checksum_calculation=when_required&endpoint=" + srv.URL
+	return b
+}
+
+// Hold has all that is written from now on wait until release is called, once. Waiting has an element for each write that
+// waits, of the first hundred.
+func (b *Bucket) Hold() (waiting <-chan struct{}, release func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gate := make(chan struct{})
+	b.gate, b.waiting = gate, make(chan struct{}, 100)
+	return b.waiting, func() {
+		b.mu.Lock()
+		b.gate = nil
+		b.mu.Unlock()
+		close(gate)
+	}
+}
+
+func (b *Bucket) wait(r *http.Request) {
+	b.mu.Lock()
+	gate, waiting := b.gate, b.waiting
+	b.mu.Unlock()
+	if gate == nil {
+		return
+	}
+	select {
+	case waiting <- struct{}{}:
+	default:
+	}
+	select {
+	case <-gate:
+	case <-r.Context().Done():
+	}
+}
+
+// ServeHTTP is one request of a store.
+func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // Cut off: nothing is stored.
+	}
+	if r.Method == http.MethodPut {
+		b.wait(r)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, ok := strings.CutPrefix(r.URL.Path, "/mail/")
+	switch {
+	case r.Method == http.MethodGet && (!ok || key == ""):
+		b.list(w, r.URL.Query().Get("prefix"))
+	case r.Method == http.MethodPut:
+		b.objects[key] = body
+		w.Header().Set("ETag", `"x"`)
+	case r.Method == http.MethodDelete:
+		delete(b.objects, key)
+		w.WriteHeader(http.StatusNoContent)
+	case b.objects[key] == nil:
+		w.WriteHeader(http.StatusNotFound)
+		if r.Method != http.MethodHead {
+			io.WriteString(w, `<Error><Code>NoSuchKey</Code><Message>none</Message></Error>`)
+		}
+	default:
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		w.Write(b.objects[key])
+	}
+}
+
+func (b *Bucket) list(w http.ResponseWriter, prefix string) {
+	type object struct {
+		Key          string
+		Size         int
+		LastModified time.Time
+		ETag         string
+	}
+	answer := struct {
+		XMLName     xml.Name `xml:"ListBucketResult"`
+		IsTruncated bool
+		Contents    []object
+	}{}
+	for _, key := range slices.Sorted(maps.Keys(b.objects)) {
+		if strings.HasPrefix(key, prefix) {
+			answer.Contents = append(answer.Contents, object{key, len(b.objects[key]), time.Now().UTC(), `"x"`})
+		}
+	}
+	xml.NewEncoder(w).Encode(answer)
+}

@@ -29,7 +29,9 @@ func parameters(name string) *huma.Param {
 	case "after":
 		p.Description, p.Schema.Format = "Id of the item after which to go on, towards older ones. Not together with before.", "uuid"
 	case "before":
-		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with after.", "uuid"
+		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with after. An email that is "+
+			"accepted later has a greater id, so asking again with the newest one finds what is new. With PostgreSQL, emails accepted at the "+
+			"same moment may appear in another order: go back by a minute to be certain to see each.", "uuid"
 	case "status":
 		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, success or failed."
 	case "endpoint":

@@ -439,36 +439,88 @@ func TestSweepFiles(t *testing.T) {
 		ctx := t.Context()
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
-		sent := w.send(t, s)
-		for _, key := range []string{"attachments/" + id.New() + "/" + id.New(), "attachments/" + id.New() + "/new", "other/stays"} {
+		w.send(t, s)
+		kept := w.keys(t)
+		// One of before attachments had keys of their own.
+		old := w.send(t, s)
+		for _, key := range w.keys(t) {
+			if slices.Contains(kept, key) {
+				continue
+			}
+			kept = append(kept, w.rename(t, key, "attachments/"+old+"/"+id.New()))
+		}
+		kept = append(kept, "attachments/"+id.New()+"new", "other/stays")
+		for _, key := range append([]string{"attachments/" + id.New(), "attachments/" + id.New() + "/" + id.New()}, kept[2:]...) {
 			if _, err := w.blobs.Put(ctx, key, strings.NewReader("stray")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		old := time.Now().Add(-2 * time.Hour)
-		err := filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || strings.HasSuffix(path, "new") {
-				return err
-			}
-			return os.Chtimes(path, old, old)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.age(t)
 		if err := w.emails.SweepFiles(ctx); err != nil {
 			t.Fatal(err)
 		}
-		var left []string
-		err = w.blobs.List(ctx, "", func(f blob.Info) error { left = append(left, f.Key); return nil })
-		if err != nil {
+		if slices.Sort(kept); !slices.Equal(w.keys(t), kept) {
+			t.Errorf("left are %v, want %v", w.keys(t), kept)
+		}
+		if err := w.emails.EraseTeam(ctx, w.who.TeamID); err != nil {
 			t.Fatal(err)
 		}
-		slices.Sort(left)
-		if len(left) != 3 || !slices.Contains(left, "other/stays") ||
-			!slices.ContainsFunc(left, func(k string) bool { return strings.HasPrefix(k, "attachments/"+sent+"/") }) {
-			t.Errorf("left are %v", left)
+		if left := w.keys(t); len(left) != 2 {
+			t.Errorf("left of a team that was erased are %v", left)
 		}
 	})
+}
+
+// keys are those of all blobs, sorted.
+func (w *world) keys(t *testing.T) (all []string) {
+	t.Helper()
+	if err := w.blobs.List(t.Context(), "", func(f blob.Info) error { all = append(all, f.Key); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// age makes all blobs two hours old, except those whose key ends in "new".
+func (w *world) age(t *testing.T) {
+	t.Helper()
+	old := time.Now().Add(-2 * time.Hour)
+	err := filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(path, "new") {
+			return err
+		}
+		return os.Chtimes(path, old, old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rename gives the blob of an attachment another key, and returns it.
+func (w *world) rename(t *testing.T, from, to string) string {
+	t.Helper()
+	ctx := t.Context()
+	r, err := w.blobs.Get(ctx, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.blobs.Put(ctx, to, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.blobs.Delete(ctx, from); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.d.Update(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE email_attachments SET blob_key = $2 WHERE blob_key = $1`, from, to)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d attachments have the key %s", n, from)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 func TestFetchThatFailsEndsTheEmail(t *testing.T) {
@@ -656,4 +708,21 @@ func TestHeaderInjection(t *testing.T) {
 	if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 0 {
 		t.Errorf("%d emails were stored", n)
 	}
+}
+
+// The id of an email is of the transaction that accepts it, by the clock that all nodes share.
+func TestIDIsOfTheTransaction(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		e, err := w.emails.Get(t.Context(), w.who.TeamID, w.send(t, hello("a@one.example")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := id.Time(e.ID); !ok || !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
+			t.Errorf("the id is of %v, the email of %v", at, e.CreatedAt)
+		}
+		events, err := w.emails.Timeline(t.Context(), w.who.TeamID, e.ID)
+		if err != nil || len(events) != 1 || events[0].ID <= e.ID {
+			t.Errorf("the email %s has the events %v, %v", e.ID, events, err)
+		}
+	})
 }

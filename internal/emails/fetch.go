@@ -55,6 +55,7 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	}
 	fetched, err := s.fetch(ctx, &e, files)
 	if _, ours := errors.AsType[*storeError](err); ours {
+		s.forget(ctx, fetched...) // a store without room would have even less with each try
 		return err
 	}
 	if err != nil {
@@ -165,7 +166,7 @@ func (r *source) Read(p []byte) (int, error) {
 }
 
 func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Reader) error {
-	key := fileKey(a.EmailID, a.ID)
+	key := newFileKey()
 	from := &source{Reader: content}
 	n, err := s.blobs.Put(ctx, key, from)
 	if err != nil && from.err == nil {
@@ -182,6 +183,7 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 // That others fetch from a host is not held against the email, and neither is a crash or a failure of ours.
 func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
+		s.forget(ctx, fetched...)
 		return ctx.Err()
 	}
 	wait := fetchWaits[min(j.Tries, len(fetchWaits)-1)]
@@ -190,6 +192,7 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 		last, again = s.d.Now().Sub(j.CreatedAt) > busyMax, s.q.Wait
 	}
 	if last {
+		s.forget(ctx, fetched...)
 		return s.fail(ctx, j, e, "attachment_fetch_failed")
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -286,5 +288,31 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 			due()
 			return w.handedOver(t, w.who.TeamID) == 1
 		})
+	})
+}
+
+// What was fetched in a try that our store ended is not kept: with each try a store without room would have less.
+func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		tmp := filepath.Join(w.folder, ".tmp") // where blobs are written
+		host := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/second" {
+				if err := os.Rename(tmp, tmp+".away"); err != nil {
+					t.Error(err)
+				}
+			}
+			io.WriteString(rw, "content")
+		}))
+		defer host.Close()
+		e := hello("a@one.example")
+		e.Attachments = []emails.Upload{{Path: host.URL + "/first"}, {Path: host.URL + "/second"}}
+		id := w.send(t, e)
+		j := jobs.Job{Kind: emails.FetchKind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: id}
+		if err := w.emails.Kinds()[1].Handle(t.Context(), j); err == nil {
+			t.Error("no error")
+		}
+		if left := w.keys(t); len(left) != 0 {
+			t.Errorf("left are %v", left)
+		}
 	})
 }

@@ -236,11 +236,7 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 // Compose makes the message, without signatures. The same email gives the same bytes each time.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.parts&isRaw != 0 {
-		key := ""
-		if o.body.parts&isBlob != 0 {
-			key = rawKey(o.ID)
-		}
-		return s.raw(ctx, o.TeamID, o.ID, key)
+		return s.raw(ctx, o.TeamID, o.ID)
 	}
 	e, err := o.row.email()
 	if err != nil {

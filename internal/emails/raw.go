@@ -17,16 +17,19 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// A message that its caller composed is kept in a row when it is small, and else as a blob: submitted/<email>. The
-// content of its attachments is not kept a second time: its key is that of the blob, or nothing, with partMark and
-// the file's number.
+// A message that its caller composed is kept in a row. Of a large one only what we put before it is there, and the rest is
+// in the blob that the row names, submitted/<an id of its own>. The content of its attachments is not kept a second time:
+// their key is partMark with the file's number.
+//
+// Large messages of before version 21 of the schema have no row: the blob is the whole message, submitted/<email>, and
+// its key stands before partMark.
 const (
 	rawPrefix = "submitted/"
 	partMark  = "#"
 	rawInRow  = 64 << 10 // octets of a message up to which it is kept in a row
+	// noID stands for the email's id in a message until there is one: it is as long.
+	noID = "00000000-0000-0000-0000-000000000000"
 )
-
-func rawKey(emailID string) string { return rawPrefix + emailID }
 
 // Raw is a message that its caller has composed. It is sent as it is.
 type Raw struct {
@@ -50,7 +53,9 @@ type Raw struct {
 	// UTF8 says that the header is one of RFC 6532, which only hosts with SMTPUTF8 take.
 	UTF8 bool
 
-	content []byte // the message as it is sent, when it is kept in a row
+	at      time.Time // when it was taken
+	content []byte    // what is kept in a row: all of the message, or what was put before it
+	blobKey string    // of the rest, when it is large
 }
 
 // SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it
@@ -169,67 +174,79 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// keepRaw puts the message where it survives a crash, with what it lacked, and returns its attachments.
+// keepRaw puts a large message where it survives a crash, and returns the attachments. What a message lacks is made, but
+// for the email's id.
 func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
-	at := s.d.Now()
-	added := fmt.Sprintf("Received: %s id %s;\r\n %s\r\n", d.raw.Trace, d.id, at.UTC().Format(time.RFC1123Z))
-	if !d.raw.HasDate {
-		added += "Date: " + at.UTC().Format(time.RFC1123Z) + "\r\n"
-	}
-	if d.raw.MessageID == "" {
-		added += "Message-ID: " + d.messageID() + "\r\n"
-	}
-	key := ""
+	d.raw.at = s.d.Now().UTC()
+	added := d.added(noID)
 	if len(added)+len(d.raw.Header)+len(d.raw.Body) <= rawInRow {
 		d.raw.content = slices.Concat([]byte(added), d.raw.Header, d.raw.Body)
 	} else {
-		key = rawKey(d.id)
-		r := io.MultiReader(strings.NewReader(added), bytes.NewReader(d.raw.Header), bytes.NewReader(d.raw.Body))
-		if _, err := s.blobs.Put(ctx, key, r); err != nil {
+		d.raw.content, d.raw.blobKey = []byte(added), rawPrefix+id.New()
+		r := io.MultiReader(bytes.NewReader(d.raw.Header), bytes.NewReader(d.raw.Body))
+		if _, err := s.blobs.Put(ctx, d.raw.blobKey, r); err != nil {
 			return nil, fault.New(fault.Unavailable, "", "The message cannot be stored at present. Try again in a moment.").
 				Because(fmt.Errorf("store message: %w", err))
 		}
 	}
 	var files []Attachment
 	for i, u := range d.Attachments {
-		files = append(files, Attachment{ID: id.New(), EmailID: d.id, TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
-			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: key + partMark + strconv.Itoa(i)})
+		files = append(files, Attachment{ID: id.New(), TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
+			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: partMark + strconv.Itoa(i)})
 	}
 	return files, nil
 }
 
-// messageID is the Message-ID of the email.
-func (d *draft) messageID() string {
+// added is what is put before a composed message that becomes an email of that id: the trace, and the fields that the
+// message lacks.
+func (d *draft) added(emailID string) string {
+	date := d.raw.at.Format(time.RFC1123Z)
+	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
+	if !d.raw.HasDate {
+		added += "Date: " + date + "\r\n"
+	}
+	if d.raw.MessageID == "" {
+		added += "Message-ID: " + d.messageID(emailID) + "\r\n"
+	}
+	return added
+}
+
+// name writes the email's id into a composed message, over another one.
+func (d *draft) name(emailID string) { copy(d.raw.content, d.added(emailID)) }
+
+// messageID is the Message-ID of a draft that becomes an email of that id.
+func (d *draft) messageID(emailID string) string {
 	if d.raw != nil && d.raw.MessageID != "" {
 		return d.raw.MessageID
 	}
-	return "<" + d.id + "@" + d.from.Domain + ">"
+	return "<" + emailID + "@" + d.from.Domain + ">"
 }
 
-// raw reads a message that its caller composed: the blob of the key, or with none the row.
-func (s *Service) raw(ctx context.Context, teamID, emailID, key string) ([]byte, error) {
-	if key == "" {
-		return messageInRow(ctx, s.d.Reader, teamID, emailID)
+// raw reads a message that its caller composed: what is in its row, and then the blob that the row names.
+func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
+	text, key, err := messageInRow(ctx, s.d.Reader, teamID, emailID)
+	if err != nil || key == "" {
+		return text, err
 	}
 	r, err := s.blobs.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("open message: %w", err)
 	}
 	defer r.Close()
-	text, err := io.ReadAll(r)
-	if err != nil {
+	whole := bytes.NewBuffer(text)
+	if _, err := whole.ReadFrom(r); err != nil {
 		return nil, fmt.Errorf("read message %s: %w", key, err)
 	}
-	return text, nil
+	return whole.Bytes(), nil
 }
 
 // open opens the content of an attachment.
 func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error) {
-	key, part, within := strings.Cut(a.blobKey, partMark)
+	_, part, within := strings.Cut(a.blobKey, partMark)
 	if !within {
 		return s.blobs.Get(ctx, a.blobKey)
 	}
-	text, err := s.raw(ctx, a.TeamID, a.EmailID, key)
+	text, err := s.raw(ctx, a.TeamID, a.EmailID)
 	if err != nil {
 		return nil, err
 	}

@@ -1,15 +1,11 @@
 package emails_test
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -30,30 +26,74 @@ func TestSweepSubmittedMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		kept := w.keys(t)
+		old := w.oldRaw(t, large)
+		kept = append(kept, "submitted/"+old)
 		if _, err := w.blobs.Put(ctx, "submitted/"+id.New(), strings.NewReader("stray")); err != nil {
 			t.Fatal(err)
 		}
-		old := time.Now().Add(-2 * time.Hour)
-		err = filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			return os.Chtimes(path, old, old)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.age(t)
 		if err := w.emails.SweepFiles(ctx); err != nil {
 			t.Fatal(err)
 		}
-		var left []string
-		if err := w.blobs.List(ctx, "submitted/", func(f blob.Info) error { left = append(left, f.Key); return nil }); err != nil {
+		if slices.Sort(kept); !slices.Equal(w.keys(t), kept) || len(kept) != 2 {
+			t.Errorf("left are %v, want %v", w.keys(t), kept)
+		}
+		for _, emailID := range []string{sent, old} {
+			if text := w.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") || !strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
+				t.Errorf("email %s has become %.300s", emailID, text)
+			}
+		}
+		if err := w.emails.EraseTeam(ctx, w.who.TeamID); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(left, []string{"submitted/" + sent}) {
-			t.Errorf("left are %v, want that of email %s", left, sent)
+		if left := w.keys(t); len(left) != 0 {
+			t.Errorf("left of a team that was erased are %v", left)
 		}
 	})
+}
+
+// oldRaw sends a large message, and stores it as it was before blobs had keys of their own: whole, under the email's id.
+func (w *world) oldRaw(t *testing.T, in emails.Raw) string {
+	t.Helper()
+	ctx := t.Context()
+	before := w.keys(t)
+	sent, err := w.emails.SendRaw(ctx, w.who, in, emails.Idempotency{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.blobs.Put(ctx, "submitted/"+sent, strings.NewReader(w.compose(t, sent))); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range w.keys(t) {
+		if key == "submitted/"+sent || slices.Contains(before, key) {
+			continue
+		}
+		if err := w.blobs.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.d.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `DELETE FROM email_messages WHERE email_id = $1`, sent)
+		tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2 || blob_key WHERE email_id = $1`, sent, "submitted/"+sent)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+func (w *world) compose(t *testing.T, emailID string) string {
+	t.Helper()
+	o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := w.emails.Compose(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestRawNeedsRecipients(t *testing.T) {

@@ -169,7 +169,6 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 		if senders[i], err = s.sender(ctx, p, d); err != nil {
 			return err
 		}
-		d.id = id.New()
 		for _, r := range d.recipients {
 			addresses = append(addresses, r.Key())
 		}
@@ -188,6 +187,8 @@ func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft
 	err = s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
 		for i, d := range drafts {
+			// Not before: whoever polls the list may have seen the id of an email that was accepted meanwhile.
+			d.id = id.At(tx.Now())
 			if err := s.write(ctx, tx, p, d, senders[i], files[i], blocked); err != nil {
 				return err
 			}
@@ -208,12 +209,14 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 	}
 	defer func() {
 		if err != nil {
-			s.forget(ctx, kept)
+			for i := range kept {
+				s.forget(ctx, &kept[i])
+			}
 		}
 	}()
 	for i, u := range d.Attachments {
-		a := Attachment{ID: id.New(), EmailID: d.id, TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
-			ContentID: u.ContentID, path: u.Path}
+		a := Attachment{ID: id.New(), TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType, ContentID: u.ContentID,
+			path: u.Path}
 		if u.Path != "" {
 			if _, err := s.guard.CheckURL(u.Path); err != nil {
 				return kept, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
@@ -221,7 +224,7 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 			}
 		} else {
 			a.Size = int64(len(u.Content))
-			a.blobKey = fileKey(d.id, a.ID)
+			a.blobKey = newFileKey()
 			if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
 				return kept, fault.New(fault.Unavailable, "", "The attachments cannot be stored at present. Try again in a moment.").
 					Because(fmt.Errorf("store attachment: %w", err))
@@ -232,8 +235,8 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 	return kept, nil
 }
 
-// forget removes content whose email will not be accepted. What it misses is swept away later.
-func (s *Service) forget(ctx context.Context, list []Attachment) {
+// forget removes content that no row will name. What it misses is swept away later.
+func (s *Service) forget(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
 			s.blobs.Delete(context.WithoutCancel(ctx), a.blobKey)
@@ -244,17 +247,21 @@ func (s *Service) forget(ctx context.Context, list []Attachment) {
 // write enters one email with all that belongs to it.
 func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *draft, from domains.Sender, files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
-	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: d.messageID(),
+	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
 	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
 	if !d.at.IsZero() {
 		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
 	}
+	if d.raw != nil {
+		d.name(d.id)
+	}
 	if err := insertEmail(ctx, tx, &e, d); err != nil {
 		return err
 	}
 	for i := range files {
+		files[i].EmailID = e.ID
 		insertAttachment(ctx, tx, &files[i])
 	}
 	all := []events.Event{first}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -22,7 +23,7 @@ const (
 	gaveText
 	hasFiles
 	isRaw     // the message is kept as its caller composed it
-	isBlob    // in a blob, not in a row
+	isBlob    // in a blob, but for what was put before it
 	needsUTF8 // and only hosts with SMTPUTF8 take it
 )
 
@@ -64,11 +65,11 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	if d.raw != nil {
 		parts |= isRaw
-		if d.raw.content == nil {
+		if d.raw.blobKey != "" {
 			parts |= isBlob
-		} else {
-			tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content) VALUES ($1, $2, $3)`, e.ID, e.TeamID, d.raw.content)
 		}
+		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`, e.ID, e.TeamID,
+			d.raw.content, d.raw.blobKey)
 		if d.raw.UTF8 {
 			parts |= needsUTF8
 		}
@@ -271,26 +272,27 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 	return a, nil
 }
 
-// messageInRow reads a message that its caller composed.
-func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, err error) {
-	err = r.QueryRow(ctx, `SELECT content FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID, teamID).Scan(&text)
-	if err != nil {
-		return nil, fmt.Errorf("read the message of email %s: %w", emailID, err)
+// messageInRow reads what of a message that its caller composed is in a row, and the key of the blob with the rest; ""
+// when there is none.
+func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
+	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID, teamID).
+		Scan(&text, &blobKey)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, rawPrefix + emailID, nil
 	}
-	return text, nil
+	if err != nil {
+		return nil, "", fmt.Errorf("read the message of email %s: %w", emailID, err)
+	}
+	return text, blobKey, nil
 }
 
-// emailExists is asked by the sweep, which knows no team.
-func emailExists(ctx context.Context, r db.Reader, emailID string) (found bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM emails WHERE id = $1)`, emailID).Scan(&found)
-	return found, err
-}
-
-// attachmentExists is asked by the sweep, which knows no team: it goes through what is stored for all of them.
-func attachmentExists(ctx context.Context, r db.Reader, emailID, attachmentID string) (found bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM email_attachments WHERE email_id = $1 AND id = $2)`, emailID, attachmentID).
-		Scan(&found)
-	return found, err
+// usesBlob reports whether an email needs a blob. The sweep asks it, which works for all teams. Messages without a row
+// are known by their email.
+func usesBlob(ctx context.Context, r db.Reader, key string) (used bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM email_attachments WHERE blob_key = $1 AND blob_key <> '')
+		OR EXISTS (SELECT 1 FROM email_messages WHERE blob_key = $1 AND blob_key <> '')
+		OR EXISTS (SELECT 1 FROM emails WHERE id = $2)`, key, strings.TrimPrefix(key, rawPrefix)).Scan(&used)
+	return used, err
 }
 
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
@@ -304,7 +306,7 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	if err != nil {
 		return fmt.Errorf("encode recipients: %w", err)
 	}
-	attemptID := id.New()
+	attemptID := id.At(tx.Now())
 	tx.Proof(`SELECT 1 FROM email_attempts WHERE id = $1 AND email_id = $2`, attemptID, a.EmailID)
 	tx.Queue(ctx, `INSERT INTO email_attempts (id, team_id, email_id, destination, recipients, host, tls, outcome, reply,
 		conversation, started_at, duration, next_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,

@@ -70,11 +70,10 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 	for i, key := range keys {
 		keys[i], _, _ = strings.Cut(key, partMark)
 	}
-	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT email_id FROM email_bodies WHERE parts & %d <> 0 AND email_id = ANY($1)`, isBlob), emailIDs)
+	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
+		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id = ANY($1)`, rawPrefix, isBlob), emailIDs)
 	raws, err := db.Collect(rows, err, scanText)
-	for _, emailID := range raws {
-		keys = append(keys, rawKey(emailID))
-	}
+	keys = append(keys, raws...)
 	slices.Sort(keys)
 	return slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key == "" }), err
 }

@@ -3,14 +3,15 @@ package emails
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/id"
 )
 
 const (
-	// filePrefix is where the content of attachments is kept: attachments/<email>/<attachment>.
+	// filePrefix is where the content of attachments is kept: attachments/<an id of its own>, and before version 21 of
+	// the schema attachments/<email>/<attachment>. Whose it is stands in the rows alone.
 	filePrefix = "attachments/"
 	// Content is stored before the email that has it is accepted, so a crash between the two leaves content of no
 	// email. It is looked for once it is older than any request, and for a month, so that the sweep need not ask
@@ -19,36 +20,33 @@ const (
 	strayUntil = 31 * 24 * time.Hour
 )
 
-func fileKey(emailID, attachmentID string) string { return filePrefix + emailID + "/" + attachmentID }
+// newFileKey is a key that was never used: what is written under it can be swept away without harm to what is written
+// later.
+func newFileKey() string { return filePrefix + id.New() }
 
 // SweepFiles removes messages and the content of attachments whose email was not accepted after all, because the
 // program was killed in between. It is run now and then.
 func (s *Service) SweepFiles(ctx context.Context) error {
-	err := s.sweep(ctx, filePrefix, func(name string) (bool, error) {
-		emailID, attachmentID, ok := strings.Cut(name, "/")
-		if !ok {
-			return true, nil
+	for _, prefix := range []string{filePrefix, rawPrefix} {
+		if err := s.sweep(ctx, prefix); err != nil {
+			return err
 		}
-		return attachmentExists(ctx, s.d.Reader, emailID, attachmentID)
-	})
-	if err != nil {
-		return err
 	}
-	return s.sweep(ctx, rawPrefix, func(emailID string) (bool, error) { return emailExists(ctx, s.d.Reader, emailID) })
+	return nil
 }
 
-// sweep removes what is not known below a prefix.
-func (s *Service) sweep(ctx context.Context, prefix string, isKnown func(name string) (bool, error)) error {
+// sweep removes what no email needs below a prefix.
+func (s *Service) sweep(ctx context.Context, prefix string) error {
 	now := s.d.Now()
 	return s.blobs.List(ctx, prefix, func(f blob.Info) error {
 		if age := now.Sub(f.Modified); age < strayAfter || age > strayUntil {
 			return nil
 		}
-		known, err := isKnown(strings.TrimPrefix(f.Key, prefix))
+		used, err := usesBlob(ctx, s.d.Reader, f.Key)
 		if err != nil {
 			return fmt.Errorf("look up the email of %s: %w", f.Key, err)
 		}
-		if known {
+		if used {
 			return nil
 		}
 		return s.blobs.Delete(ctx, f.Key)

@@ -14,7 +14,7 @@ import (
 // draft is a Send that keeps every rule that can be checked without looking anything up.
 type draft struct {
 	Send
-	id         string
+	id         string // of the email, which is made in the transaction that enters it
 	from       message.Address
 	recipients []recipient // of the envelope, each address once
 	at         time.Time   // zero: now

@@ -154,7 +154,7 @@ func (h *Hallway) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
 		e := &all[i]
 		if e.ID == "" {
-			e.ID = id.New()
+			e.ID = id.At(tx.Now())
 		}
 		if e.At.IsZero() {
 			e.At = tx.Now()

@@ -1,23 +1,52 @@
 // Package id makes and checks the identifiers of rows.
 //
 // Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7): it begins with the time in milliseconds, so ids
-// sort by age and a list's cursor is just an id. Within one process ids are strictly increasing, also when the clock
-// stands still or steps back.
+// sort by age and a list's cursor is just an id. Within one process the ids of [New] are strictly increasing, also when
+// the clock stands still or steps back, and so are those of [At].
+//
+// A list that somebody asks again and again for what is new has ids of one clock, made in the transaction that enters
+// their rows: those of At. An id that was made earlier, while something was waited for, would appear behind ids that
+// have been seen already.
 package id
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 )
 
-// New returns a fresh id.
+// New returns a fresh id of the present by this machine's clock.
 func New() string {
 	u, err := uuid.NewV7()
 	if err != nil {
 		// The system's random source never fails on the platforms we run on; without it nothing here is safe.
 		panic("id: no randomness: " + err.Error())
 	}
+	return u.String()
+}
+
+// last is the time of the latest id of At: milliseconds since 1970 in the upper 52 bits, and 4096ths of one in the rest.
+var last atomic.Int64
+
+// At returns a fresh id of a time, which is the present by a clock that several machines share. When an id of that time
+// or a later one was made here already, the new one is of the instant after it: ids of one time sort as they were made.
+func At(t time.Time) string {
+	u, err := uuid.NewRandom()
+	if err != nil {
+		panic("id: no randomness: " + err.Error())
+	}
+	us := t.UnixMicro()
+	n := us/1000<<12 | us%1000<<12/1000
+	for {
+		before := last.Load()
+		n = max(n, before+1)
+		if last.CompareAndSwap(before, n) {
+			break
+		}
+	}
+	u[0], u[1], u[2], u[3], u[4], u[5] = byte(n>>52), byte(n>>44), byte(n>>36), byte(n>>28), byte(n>>20), byte(n>>12)
+	u[6], u[7] = 0x70|byte(n>>8)&0x0f, byte(n)
 	return u.String()
 }
 

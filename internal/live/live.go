@@ -103,7 +103,7 @@ func (s *Service) hint(payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if team := payload[min(len(newTail), len(payload)):]; payload == newTail+team {
-		s.watched[team] = time.Now().Add(lease)
+		s.watched[team] = s.d.Now().Add(lease)
 		return
 	}
 	for _, t := range s.tails[payload] {
@@ -137,7 +137,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) learn(ctx context.Context) error { return s.learnFrom(ctx, s.d.Reader) }
 
 func (s *Service) learnFrom(ctx context.Context, r db.Reader) error {
-	now := db.Now()
+	now := s.d.Now()
 	found, err := watchedTeams(ctx, r, now)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, 
 
 // Sweep deletes what no tail will show any more.
 func (s *Service) Sweep(ctx context.Context) error {
-	now := db.Now()
+	now := s.d.Now()
 	for more := true; more; {
 		err := s.d.Update(ctx, func(tx *db.Tx) error {
 			n, err := deleteOld(ctx, tx, firstAt(now.Add(-2*lease)), sweepRows)

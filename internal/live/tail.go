@@ -33,7 +33,7 @@ type Tail struct {
 
 // begin takes the lease and finds out where to go on.
 func (t *Tail) begin(ctx context.Context, after string) error {
-	now := db.Now()
+	now := t.s.d.Now()
 	t.from = firstAt(now)
 	resume, ok := messageTime(after)
 	if ok && resume.Before(now) {
@@ -70,7 +70,7 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	over := time.NewTimer(idle)
 	defer over.Stop()
 	for {
-		if now := db.Now(); now.Sub(t.renewed) > renew {
+		if now := t.s.d.Now(); now.Sub(t.renewed) > renew {
 			if _, err := t.renew(ctx, now); err != nil {
 				return nil, err
 			}

@@ -2,6 +2,9 @@
 //
 // Ids are made in the order of time, so a cursor is just an id: a page stays where it is when rows before it come or go, even
 // when the cursor's own row is gone. Lists run from the newest to the oldest.
+//
+// Whoever asks for what is before the newest that it knows sees all that is new, as far as ids are made where rows are
+// committed (see package id): on SQLite in the order of commits, on PostgreSQL as far apart from it as transactions last.
 package page
 
 import (

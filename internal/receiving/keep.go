@@ -39,13 +39,16 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 	}
 	return len(rows) > 0, s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		var all []events.Event
-		for i := range rows {
-			e := &rows[i]
-			e.CreatedAt = tx.Now()
-			if err := insertEmail(ctx, tx, e, m); err != nil {
+		m.emailIDs = m.emailIDs[:0]
+		for _, e := range rows {
+			// Not before: whoever polls the list may have seen the id of an email that was taken meanwhile.
+			e.ID, e.CreatedAt = id.At(tx.Now()), tx.Now()
+			e.ThreadID = cmp.Or(e.ThreadID, e.ID)
+			if err := insertEmail(ctx, tx, &e, m); err != nil {
 				return err
 			}
-			all = append(all, receivedEvent(e))
+			m.emailIDs = append(m.emailIDs, e.ID)
+			all = append(all, receivedEvent(&e))
 		}
 		for _, e := range reported(told) {
 			before, err := emails.ToldBefore(ctx, tx, e.TeamID, e.ID, addressesIn(told, e.ID))
@@ -66,7 +69,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 	})
 }
 
-// drafts are the received emails that a message becomes, one for each team that it is for.
+// drafts are the received emails that a message becomes, one for each team that it is for, without their ids. One that
+// begins a conversation has no thread yet.
 func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email, error) {
 	var all []Email
 	var teamIDs []string
@@ -75,9 +79,6 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 		if i < 0 {
 			e := m.draft()
 			e.TeamID = p.teamID
-			if len(all) > 0 {
-				e.ID = id.New()
-			}
 			all, teamIDs, i = append(all, e), append(teamIDs, p.teamID), len(all)
 		}
 		e := &all[i]
@@ -88,7 +89,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 	}
 	threads, err := s.threads(ctx, teamIDs, references(m.parsed.InReplyTo, m.parsed.References))
 	for i := range all {
-		all[i].ThreadID = cmp.Or(threads[all[i].TeamID], all[i].ID)
+		all[i].ThreadID = threads[all[i].TeamID]
 	}
 	return all, err
 }
@@ -96,7 +97,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 // draft is the received email without what differs from team to team.
 func (m *incoming) draft() Email {
 	p := m.parsed
-	e := Email{ID: m.id, From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
+	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
 		ReplyTo: addressesOf(p.ReplyTo), Subject: bounded(p.Subject, subjectMax), MessageID: bounded(p.MessageID, messageIDMax),
 		Origin: m.origin, Authentication: m.auth, Spam: m.spam, Size: int64(len(m.raw)), blobKey: m.blobKey}
 	if len(p.From) > 0 {

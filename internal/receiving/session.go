@@ -66,14 +66,15 @@ func (c *session) Reset() { c.origin.MailFrom, c.size, c.to = "", 0, nil }
 // Close ends the conversation.
 func (c *session) Close() {}
 
-// Data takes the message. It is durable when there is no error.
+// Data takes the message and returns the id of its first email, by which the client's logs lead to it. It is durable when
+// there is no error.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinct(c.to), declared: c.size,
 		at: time.Now()}
 	m.trace = c.s.trace(m)
 	err := c.s.take(ctx, m, r)
 	if err == nil {
-		return m.id, nil
+		return append(m.emailIDs, m.id)[0], nil
 	}
 	if _, ok := errors.AsType[*smtpserver.Refusal](err); ok {
 		return "", err

@@ -19,7 +19,8 @@ import (
 
 // incoming is a message on its way in.
 type incoming struct {
-	id       string
+	id       string   // of the message on its way: in its trace, in the log, and for the content filter
+	emailIDs []string // of what it became
 	origin   Origin
 	client   netip.AddrPort
 	network  netip.Addr // the client's
@@ -58,7 +59,7 @@ func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 	if !kept {
 		s.drop(ctx, m.blobKey)
 	}
-	s.p.Log.Info("received", "id", m.id, "from", m.origin.MailFrom, "client", m.origin.Addr, "recipients", len(m.to),
+	s.p.Log.Info("received", "id", m.id, "emails", m.emailIDs, "from", m.origin.MailFrom, "client", m.origin.Addr, "recipients", len(m.to),
 		"size", len(m.raw), "took", time.Since(m.at).Round(time.Millisecond))
 	return nil
 }

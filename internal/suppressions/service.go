@@ -49,7 +49,7 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 
 // add enters one address unless it is listed, and returns the entry that counts.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
-	n.ID, n.CreatedAt = id.New(), tx.Now()
+	n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
 	added, err := insert(ctx, tx, &n)
 	if err != nil {
 		return n, err

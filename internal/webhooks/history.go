@@ -359,4 +359,6 @@ func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error))
 	return true, nil
 }
 
-func newAttemptID() string { return attemptPrefix + strings.ReplaceAll(id.New(), "-", "") }
+func newAttemptID(now time.Time) string {
+	return attemptPrefix + strings.ReplaceAll(id.At(now), "-", "")
+}

@@ -139,7 +139,7 @@ func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string
 }
 
 func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason string) {
-	attemptID := newAttemptID()
+	attemptID := newAttemptID(tx.Now())
 	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, d.EndpointID, d.MessageID, attemptID)
 	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error, started_at, duration)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, d.EndpointID, d.MessageID, attemptID, d.TeamID, a.code, a.body, reason,

@@ -1,0 +1,67 @@
+package id
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Ids of a time tell it to the millisecond, and sort by it.
+func TestAt(t *testing.T) {
+	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // so that none is of a later time already
+	var all []string
+	for _, after := range []time.Duration{0, time.Microsecond, 999 * time.Microsecond, time.Millisecond, time.Hour} {
+		one := At(at.Add(after))
+		got, ok := Time(one)
+		if want := at.Add(after).UTC().Truncate(time.Millisecond); !ok || !got.Equal(want) || !Valid(one) {
+			t.Errorf("%s is of %v, want %v", one, got, want)
+		}
+		all = append(all, one)
+	}
+	if !slices.IsSorted(all) {
+		t.Errorf("not in order: %v", all)
+	}
+}
+
+// Ids of one time and of times that went back sort as they were made, and none is made twice, whoever makes them.
+func TestAtNeverGoesBack(t *testing.T) {
+	now := time.Now()
+	at := At(now)
+	for i := range 10_000 { // more than a millisecond has places for
+		next := At(now.Add(-time.Duration(i) * time.Second))
+		if next <= at {
+			t.Fatalf("%s came after %s", next, at)
+		}
+		at = next
+	}
+	made := make([][]string, 8)
+	var wg sync.WaitGroup
+	for i := range made {
+		wg.Go(func() {
+			for range 1000 {
+				made[i] = append(made[i], At(now))
+			}
+		})
+	}
+	wg.Wait()
+	for _, one := range made {
+		if !slices.IsSorted(one) {
+			t.Error("one who makes ids has them out of order")
+		}
+	}
+	all := slices.Concat(made...)
+	slices.Sort(all)
+	if len(slices.Compact(all)) != 8000 {
+		t.Error("an id was made twice")
+	}
+}
+
+// Whatever the clock says, there is an id.
+func TestAtOfOddTimes(t *testing.T) {
+	for _, at := range []time.Time{{}, time.Unix(0, 0), time.UnixMilli(-1)} {
+		if one := At(at); !Valid(one) {
+			t.Errorf("%v: %s", at, one)
+		}
+	}
+}

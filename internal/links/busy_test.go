@@ -269,7 +269,11 @@ func TestReadersWithoutBlobs(t *testing.T) {
 		all(well)
 
 		s.log.Take()
-		if err := s.blobs.Delete(t.Context(), "received/"+id); err != nil {
+		var key string
+		if err := d.QueryRow(t.Context(), `SELECT blob_key FROM received_emails WHERE id = $1`, id).Scan(&key); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.blobs.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		delete(asked, attachment)

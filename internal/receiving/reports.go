@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
@@ -47,12 +48,13 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 	if len(rest) == len(m.to) {
 		return nil, rest, nil
 	}
+	read := sync.OnceValue(func() *report.Returned { return report.ReadReturned(m.body(), m.origin.MailFrom) })
 	for _, p := range m.to {
 		var found []outcome
 		switch {
 		case p.report != nil:
 			near := s.destined(p)
-			r := s.readReport(m, func() report.Report { return report.Returned(m.body(), m.origin.MailFrom, near) })
+			r := s.readReport(m, func() report.Report { return read().About(near) })
 			if found = s.atReturnPath(m, p, near, &r); len(found) == 0 {
 				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind", r.Kind,
 					"from", m.origin.MailFrom, "subject", bounded(m.parsed.Subject, 200))
@@ -93,6 +95,7 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 	}
 	// Who is called by another name may be the only one there, unless the report names that one too.
 	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool { return named(near, to.Original, to.Final) != "" })
+	strangers, stranger := 0, ""
 	for i := range r.Recipients {
 		to := &r.Recipients[i]
 		address := named(near, to.Original, to.Final)
@@ -100,22 +103,31 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 			address = match(near, to.Original, to.Final)
 		}
 		if address == "" {
-			s.p.Log.Info("a report is about somebody whom it proves nothing of", "id", m.id, "email_id", p.report.ID,
-				"recipient", bounded(to.Final, 320))
+			if strangers++; strangers == 1 {
+				stranger = to.Final
+			}
 			continue
 		}
 		o := outcome{email: p.report, address: address}
 		switch to.Action {
 		case report.Failed:
-			o.typ, o.data = events.EmailBounced, bounce(to)
+			o.typ = events.EmailBounced
 		case report.Delayed:
 			o.typ = events.EmailDelayed
 		default:
 			continue // delivered, relayed, expanded: nothing that was not taken for granted
 		}
-		if !slices.ContainsFunc(all, func(x outcome) bool { return x.address == address && x.typ == o.typ }) {
-			all = append(all, o)
+		if slices.ContainsFunc(all, func(x outcome) bool { return x.address == address && x.typ == o.typ }) {
+			continue // The first word counts; the others need not be read.
 		}
+		if o.typ == events.EmailBounced {
+			o.data = bounce(to)
+		}
+		all = append(all, o)
+	}
+	if strangers > 0 {
+		s.p.Log.Info("a report is about somebody whom it proves nothing of", "id", m.id, "email_id", p.report.ID,
+			"recipients", strangers, "first", bounded(stranger, 320))
 	}
 	return all
 }

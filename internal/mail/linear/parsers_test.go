@@ -78,7 +78,7 @@ func parsers() []hostile {
 	} {
 		add(h.name, func(s string) { report.ReadComplaint([]byte(s)) }, h.head, lines...)
 		add(h.name+" that is returned", func(s string) {
-			for _, r := range report.Returned([]byte(s), "", []string{"a@b.example", "b@b.example", "c@d.example"}).Recipients {
+			for _, r := range report.ReadReturned([]byte(s), "").About([]string{"a@b.example", "b@b.example", "c@d.example"}).Recipients {
 				r.Class()
 			}
 		}, h.head, append(lines, "b@b.example ", "@b.example", "a@b.example b@b.example: 550 no\n\n", "b\n", ">>> RCPT TO:<b@b.example>\n")...)

@@ -86,7 +86,7 @@ func again(raw []byte) Report {
 	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {
 		from = bareAddress(first[0].Value)
 	}
-	return Returned(raw, from, []string{"ann@dest.example", "bob@dest.example"})
+	return returned(raw, from, []string{"ann@dest.example", "bob@dest.example"})
 }
 
 func TestSplitReply(t *testing.T) {

@@ -3,38 +3,56 @@ package report
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
-// Returned says what a message reports that came to a return path. The path proves that the message is about an email
-// to the recipients to; from is the envelope sender, which is empty for what mail systems send.
-//
-// Since nothing else is mailed there, what is no answer, no delay and no confirmation is a bounce, if a mail system
-// sent it or it says so itself: of the recipients that it names, or of all when it names nobody. Of whom it is about
-// then is as certain as that: a bounce that names nobody suppresses nobody, unless there is just one.
-func Returned(raw []byte, from string, to []string) Report {
+// Returned is a message that came to return paths.
+type Returned struct {
+	m           *mail
+	whole       Report // what it says by fields, whomever it is asked about; without a kind when it has none
+	said, lower string // its own words, and those with the subject in lower case
+}
+
+// ReadReturned reads a message that came to return paths. from is the envelope sender, which is empty for what mail
+// systems send. One message may come to many return paths, each of another email: it is read once.
+func ReadReturned(raw []byte, from string) *Returned {
 	m := read(raw)
 	m.null = from == ""
 	if r, ok := m.complaint(); ok {
-		return r
+		return &Returned{m: m, whole: r}
 	}
 	if r, ok := m.fields(); ok && len(r.Recipients) > 0 {
 		m.readOriginal(&r)
 		m.explain(&r)
-		return r
+		return &Returned{m: m, whole: r}
 	}
-	said := m.passage()
-	lower := strings.ToLower(m.Subject + "\n" + said)
-	kind, action := m.fate(lower, to)
+	r := &Returned{m: m, said: m.passage()}
+	m.readOriginal(&r.whole)
+	r.lower = strings.ToLower(m.Subject + "\n" + r.said)
+	return r
+}
+
+// About says what the message reports at one return path. The path proves that it is about an email to the recipients
+// to.
+//
+// Since nothing else is mailed there, what is no answer, no delay and no confirmation is a bounce, if a mail system
+// sent it or it says so itself: of the recipients that it names, or of all when it names nobody. Of whom it is about
+// then is as certain as that: a bounce that names nobody suppresses nobody, unless there is just one.
+func (r *Returned) About(to []string) Report {
+	if r.whole.Kind != None {
+		return r.whole
+	}
+	kind, action := r.m.fate(r.lower, to)
 	if kind != Delivery {
 		return Report{Kind: kind}
 	}
-	r := Report{Kind: Delivery}
-	m.readOriginal(&r)
+	found := r.whole
+	found.Kind = Delivery
 	if action != Failed && action != Delayed {
-		return r // A confirmation.
+		return found // A confirmation.
 	}
-	r.Recipients = m.blame(&r, said, to, action)
-	return r
+	found.Recipients = r.m.blame(&found, r.said, to, action)
+	return found
 }
 
 // fate says what the words of a message without fields come to.
@@ -96,11 +114,12 @@ func begins(s string, starts []string) bool {
 }
 
 // Bounds of the words that are looked at for who failed and why: of all in octets, of what is said of one recipient,
-// and of that in paragraphs.
+// of that in paragraphs.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
 	maxParagraphs = 30
+	maxExplained  = 50 // recipients whose fields say little; each is looked for in the passage
 )
 
 // passage is what the message itself says, in all of its texts, without what it quotes.
@@ -141,6 +160,7 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
 	reasons := map[string]string{} // by section: one that is of all is read once
+	ofAll := sync.OnceValue(func() string { return m.reason(said, nil) })
 	nobody := len(found) == 0
 	if nobody {
 		found = to
@@ -151,7 +171,7 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 			own = said
 		}
 		if _, known := reasons[own]; !known {
-			reasons[own] = m.reason(own, said)
+			reasons[own] = m.reason(own, ofAll)
 		}
 		one := Recipient{Final: address, Action: action, Diagnostic: reasons[own]}
 		one.Unnamed = nobody && len(to) > 1
@@ -168,17 +188,24 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 
 // namedElsewhere are the recipients that only the header names, or what is quoted of the message reported on.
 func (m *mail) namedElsewhere(r *Report, named names) []string {
-	if found := named.in(m.field("X-Failed-Recipients")); len(found) > 0 {
+	failed := m.field("X-Failed-Recipients")
+	if found := named.in(failed[:min(len(failed), maxPassage)]); len(found) > 0 {
 		return found
 	}
 	var found []string
+	left := maxPassage // octets
+	look := func(value string) {
+		value = value[:min(len(value), left)]
+		left -= len(value)
+		found = append(found, named.in(value)...)
+	}
 	for _, f := range r.Original {
 		switch strings.ToLower(f.Name) {
 		case "delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-rcpt-to", "x-failed-recipients":
-			found = append(found, named.in(f.Value)...)
+			look(f.Value)
 		case "received":
 			if _, after, ok := strings.Cut(f.Value, " for "); ok {
-				found = append(found, named.in(after[:min(len(after), 400)])...)
+				look(after[:min(len(after), 400)])
 			}
 		}
 	}
@@ -193,10 +220,10 @@ func (m *mail) namedElsewhere(r *Report, named names) []string {
 	if found = named.in(rest); len(found) == 1 {
 		return found
 	}
-	found = nil
+	found, left = nil, maxPassage
 	for _, f := range r.Original {
 		if strings.EqualFold(f.Name, "To") || strings.EqualFold(f.Name, "Cc") {
-			found = append(found, named.in(f.Value)...)
+			look(f.Value)
 		}
 	}
 	if len(found) == 1 {
@@ -212,9 +239,9 @@ func (m *mail) others(said, action string) []Recipient {
 	return r.Recipients
 }
 
-// reason is the paragraph of a recipient's section that tells the most, or else one of what is said of all. Codes tell
-// more than words, words that say one thing only more than others.
-func (m *mail) reason(own, all string) string {
+// reason is the paragraph of a recipient's section that tells the most, or else, unless all is nil, the one of what is
+// said of all. Codes tell more than words, words that say one thing only more than others.
+func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {
 		paragraphs = append(paragraphs, oneLine(block))
@@ -247,8 +274,8 @@ func (m *mail) reason(own, all string) string {
 			return p
 		}
 	}
-	if own != all {
-		return m.reason(all, all)
+	if all != nil {
+		return all()
 	}
 	if coded != "" || len(paragraphs) == 0 {
 		return coded
@@ -267,12 +294,18 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain adds to the fields of a report what only its words say.
+// explain adds to the fields of a report what only its words say, for as many recipients as one message of ours has.
 func (m *mail) explain(r *Report) {
-	said := ""
+	said, left := "", maxExplained
 	for i := range r.Recipients {
 		one := &r.Recipients[i]
-		if one.Action != Failed || one.Class() != unclear {
+		if one.Action != Failed {
+			continue
+		}
+		if left--; left < 0 {
+			return
+		}
+		if one.Class() != unclear {
 			continue
 		}
 		if said == "" {
@@ -288,7 +321,7 @@ func (m *mail) explain(r *Report) {
 			}
 		}
 		better := *one
-		if better.Diagnostic = m.reason(own, own); better.Class() != unclear {
+		if better.Diagnostic = m.reason(own, nil); better.Class() != unclear {
 			*one = better
 		}
 	}

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -31,12 +33,14 @@ func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	return all
 }
 
+func returned(raw []byte, from string, to []string) Report { return ReadReturned(raw, from).About(to) }
+
 // Line ends of any kind, also mixed ones, and a return path in the header say nothing.
 func TestReturnedLineEnds(t *testing.T) {
 	t.Parallel()
 	for _, m := range returnedMail(t) {
 		to := strings.Fields(m.to)
-		want := summary(Returned([]byte(m.raw), m.from, to))
+		want := summary(returned([]byte(m.raw), m.from, to))
 		mixed := ""
 		for i, line := range strings.SplitAfter(m.raw, "\n") {
 			if i%2 == 0 {
@@ -45,7 +49,7 @@ func TestReturnedLineEnds(t *testing.T) {
 			mixed += line
 		}
 		for name, raw := range map[string]string{"CRLF": strings.ReplaceAll(m.raw, "\n", "\r\n"), "mixed": mixed, "field": "Return-Path: <>\n" + m.raw} {
-			if got := summary(Returned([]byte(raw), m.from, to)); got != want {
+			if got := summary(returned([]byte(raw), m.from, to)); got != want {
 				t.Errorf("%s, %s:\n got %s\nwant %s", m.name, name, got, want)
 			}
 		}
@@ -57,7 +61,7 @@ func TestReturnedNamesNobody(t *testing.T) {
 	t.Parallel()
 	const raw = "From: MAILER-DAEMON@d.example\nSubject: failure notice\n\n550 5.1.1 user unknown\n"
 	for _, to := range [][]string{{"a@d.example"}, {"a@d.example", "b@d.example"}} {
-		r := Returned([]byte(raw), "", to)
+		r := returned([]byte(raw), "", to)
 		if len(r.Recipients) != len(to) {
 			t.Fatalf("%d recipients of %q", len(r.Recipients), to)
 		}
@@ -67,8 +71,49 @@ func TestReturnedNamesNobody(t *testing.T) {
 			}
 		}
 	}
-	if r := Returned([]byte(raw), "", nil); len(r.Recipients) != 0 {
+	if r := returned([]byte(raw), "", nil); len(r.Recipients) != 0 {
 		t.Errorf("of nobody: %+v", r)
+	}
+}
+
+// A message may come to a hundred return paths: what it costs to ask it about one does not depend on its size.
+func TestReturnedIsReadOnce(t *testing.T) {
+	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/mixed; boundary=b\n\n" +
+		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: base64\n\n"
+	r := ReadReturned([]byte(head+strings.Repeat("QUFB\n", 1<<20)+"--b--\n"), "")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 10 {
+		if got := r.About([]string{"a@d.example"}); len(got.Recipients) != 1 || got.Recipients[0].Status != "5.1.1" {
+			t.Fatalf("%+v", got)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / 10; n > 1<<20 {
+		t.Errorf("%d octets of memory for one look", n)
+	}
+}
+
+// The words of a report are looked at for as many recipients as one of our messages has, however many it lists.
+func TestReturnedExplainsFew(t *testing.T) {
+	t.Parallel()
+	var fields, words strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&fields, "Final-Recipient: rfc822; a%d@d.example\nAction: failed\nStatus: 5.0.0\n", i)
+		fields.WriteString("Diagnostic-Code: smtp; 550 no\n\n")
+		fmt.Fprintf(&words, "a%d@d.example\nuser unknown\n\n", i)
+	}
+	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/report; boundary=b\n\n--b\n\n"
+	const status = "--b\nContent-Type: message/delivery-status\n\n"
+	r := returned([]byte(head+words.String()+status+fields.String()+"--b--\n"), "", []string{"a0@d.example"})
+	explained := 0
+	for _, one := range r.Recipients {
+		if one.Class() != unclear {
+			explained++
+		}
+	}
+	if len(r.Recipients) != 100 || explained != maxExplained {
+		t.Errorf("%d of %d recipients are explained, want %d", explained, len(r.Recipients), maxExplained)
 	}
 }
 
@@ -137,7 +182,7 @@ func FuzzReturned(f *testing.F) {
 	f.Add([]byte("\n@d.example a@d.example \xff@d.example\n\n550"), "", "a@d.example")
 	f.Fuzz(func(t *testing.T, raw []byte, from, to string) {
 		near := strings.Fields(strings.ToValidUTF8(to, ""))
-		r := Returned(raw, from, near)
+		r := returned(raw, from, near)
 		if len(near) == 0 || r.Kind != Delivery {
 			return
 		}

@@ -57,14 +57,14 @@ func (r *Returned) About(to []string) Report {
 
 // fate says what the words of a message without fields come to.
 func (m *mail) fate(lower string, to []string) (Kind, string) {
-	daemon := m.byDaemon() || m.unattended() || m.null && m.field("From") == ""
+	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
 	_, reason := match(plain, lower)
-	reason = reason || replyIn(lower) != ""
+	reason = reason || refusalIn(lower)
 	subject := strings.ToLower(strings.TrimSpace(m.Subject))
 	automatic := m.null || m.autoSubmitted()
 	// Mail systems do not write in the name of the mailbox that they could not deliver to.
-	own := !daemon && len(newNames(to).in(m.field("From"))) > 0
+	own := !daemon && !unattended && len(newNames(to).in(m.field("From"))) > 0
 	switch {
 	case len(m.Header) == 0 && strings.TrimSpace(lower) == "":
 		return None, ""
@@ -72,23 +72,34 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 		return AutoReply, ""
 	case !daemon && m.away():
 		return AutoReply, ""
-	case !automatic && !daemon && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
+	case !automatic && !daemon && !unattended && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
 		return None, "" // A person answers, or passes something on; or it is none of ours.
 	case first(lower, asks) >= 0 && !fails && !reason:
 		return AutoReply, ""
 	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
-		if daemon || automatic {
+		if daemon || unattended || automatic {
 			return Delivery, Delayed
 		}
 		return None, ""
 	case first(lower, confirmations) >= 0 && !fails && !reason:
 		return Delivery, Delivered
-	case !daemon && !fails && !reason && (own || m.auto() || first(lower, answers) >= 0):
+	case !daemon && !fails && !reason && (own || !unattended && m.auto() || first(lower, answers) >= 0):
 		return AutoReply, ""
-	case daemon || automatic || fails && !m.auto():
+	case daemon || unattended || automatic || fails && !m.auto():
 		return Delivery, Failed
 	}
 	return None, ""
+}
+
+// refusalIn reports whether a line has a host's reply with both of its codes. A single number that begins a line says
+// nothing in an answer: it may be of a street or of a telephone.
+func refusalIn(words string) bool {
+	for line := range strings.Lines(words) {
+		if code, enhanced, _ := splitReply(line[:min(len(line), 1000)]); code != 0 && enhanced != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // unattended reports whether nobody reads what is sent to the author.

@@ -89,7 +89,7 @@ var plain = []textRule{
 		"no such user", "no such recipient", "no such mailbox", "no such local user", "no such account",
 		"no such address", "recipient unknown", "unknown recipient", "recipient is unknown", "recipient not found",
 		"recipient name is not recognized", "user not found", "user could not be found", "mailbox not found",
-		"mailbox unknown", "unknown mailbox", "mailbox unavailable", "no mailbox here by that name",
+		"mailbox unknown", "unknown mailbox", "no mailbox here by that name",
 		"addressee unknown", "unknown addressee", "address unknown", "address not found", "user does not exist",
 		"user doesn't exist", "account does not exist", "account doesn't exist", "mailbox does not exist",
 		"mailbox doesn't exist", "recipient does not exist", "recipient doesn't exist", "address does not exist",

@@ -146,6 +146,8 @@ func TestWordsAndCodes(t *testing.T) {
 		{550, "5.7.0", "no mailbox here by that name", Permanent, General, true},
 		{550, "5.7.1", "unknown user agent is not allowed by policy", Permanent, General, true},
 		{550, "5.7.133", "no such recipient", Transient, General, false},
+		{550, "5.7.1", "Requested action not taken: mailbox unavailable", Transient, General, false}, // 550's own text: any cause
+		{550, "", "Requested action not taken: mailbox unavailable", Permanent, General, true},
 		{550, "5.1.1", "mailbox is full", Transient, MailboxFull, false},
 		{550, "5.1.1", "Empfänger unbekannt", Permanent, General, true},
 		{550, "", "El usuario no existe", Permanent, General, true},

@@ -142,7 +142,10 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 	if a.ContentType == "" {
 		a.ContentType = from.ContentType
 	}
-	return s.storeFetched(ctx, a, r)
+	if err := s.storeFetched(ctx, a, r); err != nil {
+		return &storeError{err} // It is read from our store as well.
+	}
+	return nil
 }
 
 // storeError is a failure of our own store, which is not held against an email.

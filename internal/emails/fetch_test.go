@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -315,4 +318,59 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 			t.Errorf("left are %v", left)
 		}
 	})
+}
+
+// So does one of which a part that is there already cannot be read for another that has the same path.
+func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/other" && !mended.Load() { // what came before it is stored by now
+				path := w.onlyBlob(t)
+				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, and cannot be read
+					t.Error(err)
+				}
+			}
+			fmt.Fprint(out, "content")
+		}))
+		defer host.Close()
+		e := hello("a@one.example")
+		for _, file := range []string{"/same", "/other", "/same"} {
+			e.Attachments = append(e.Attachments, emails.Upload{Path: host.URL + file})
+		}
+		id := w.send(t, e)
+		due := func() {
+			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, id, time.Now().Add(-time.Second))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.run(t)
+		until(t, "it is not tried again", func() bool {
+			due()
+			return w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'emails.fetch' AND failures > 4`) == 1 ||
+				w.state(t, id) != emails.Queued
+		})
+		if state := w.state(t, id); state != emails.Queued {
+			t.Fatalf("the email is %s", state)
+		}
+		mended.Store(true)
+		until(t, "the email does not go on", func() bool { due(); return w.handedOver(t, w.who.TeamID) == 1 })
+	})
+}
+
+// onlyBlob is the path of the one attachment that is stored.
+func (w *world) onlyBlob(t *testing.T) (path string) {
+	err := filepath.WalkDir(w.folder, func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() && strings.HasPrefix(e.Name(), "attachments") {
+			path = name
+		}
+		return err
+	})
+	if err != nil || path == "" {
+		t.Errorf("found %q, %v", path, err)
+	}
+	return path
 }

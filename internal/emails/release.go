@@ -49,7 +49,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	if e.LastEvent == Scheduled && e.ScheduledAt.After(s.d.Now()) {
-		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Retry(ctx, tx, j, e.ScheduledAt, "it was rescheduled") })
+		return s.d.Update(ctx, func(tx *db.Tx) error { return s.wait(ctx, tx, j, &e) })
 	}
 	reason, err := s.refused(ctx, &e, team)
 	if err != nil {
@@ -105,17 +105,23 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 			return false, err
 		}
 		if taken == nil {
-			now, err := getEmail(ctx, tx.Reader, e.TeamID, e.ID)
-			if err != nil && fault.KindOf(err) != fault.NotFound {
-				return false, err
-			}
-			if err == nil && now.LastEvent == Scheduled {
-				return false, s.q.Retry(ctx, tx, j, now.ScheduledAt, "it was rescheduled")
-			}
-			return false, s.q.Finish(ctx, tx, j)
+			return false, s.wait(ctx, tx, j, e)
 		}
 	}
 	return true, s.q.Finish(ctx, tx, j)
+}
+
+// wait has a job come back at its email's time, which nobody changes before that is on disk, or ends it when the email
+// is no longer scheduled.
+func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) error {
+	at, ok, err := lockSchedule(ctx, tx, e.TeamID, e.ID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return s.q.Finish(ctx, tx, j)
+	}
+	return s.q.Retry(ctx, tx, j, at, "it was rescheduled")
 }
 
 // refused says why an email that waited may no longer be sent, or "" when it may.
@@ -146,10 +152,11 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	return "", nil
 }
 
-// fail ends an email that cannot be sent.
+// fail ends an email that cannot be sent now, unless it need not be any more.
 func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := s.q.Finish(ctx, tx, j); err != nil {
+		due, err := s.begin(ctx, tx, j, e)
+		if err != nil || !due {
 			return err
 		}
 		return s.hall.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,

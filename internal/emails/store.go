@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -197,6 +198,21 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string, at inte
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`,
 		emailID, teamID, at.UnixMicro())
 	return n > 0, err
+}
+
+// lockSchedule returns when a scheduled email is due, and has those who change that wait for this transaction. ok is
+// false for an email that is not there or not scheduled.
+func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
+	var us int64
+	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'
+		RETURNING scheduled_at`, emailID, teamID).Scan(&us)
+	if errors.Is(err, db.ErrNoRows) {
+		return at, false, nil
+	}
+	if err != nil {
+		return at, false, fmt.Errorf("read when email %s is due: %w", emailID, err)
+	}
+	return db.Time(us), true, nil
 }
 
 // takeScheduled moves an email out of the state scheduled, one whose time comes until then. Of Cancel and the release

@@ -334,6 +334,11 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		// Everything may have changed while others were asked.
+		for _, one := range []string{d.ID, asked.ID} {
+			if err := lockDomain(ctx, tx, one); err != nil {
+				return err
+			}
+		}
 		c, err := claimOf(ctx, tx.Reader, d.TeamID, d.ID)
 		if fault.KindOf(err) == fault.NotFound && err != nil || err == nil && !c.open() {
 			return s.q.Finish(ctx, tx, j)

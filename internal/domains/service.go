@@ -267,7 +267,7 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 		return d, err
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		if d, err = getDomain(ctx, tx.Reader, teamID, d.ID); err != nil {
+		if d, err = domainToChange(ctx, tx, teamID, d.ID); err != nil {
 			return err
 		}
 		return s.verifyUnasked(ctx, tx, &d)
@@ -391,7 +391,7 @@ type Change struct {
 // Update changes a domain's settings. Records that this makes necessary start as not_started.
 func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		d, err := getDomain(ctx, tx.Reader, teamID, domainID)
+		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
 		}
@@ -437,7 +437,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 // Delete removes a domain. Mail that waits for its time fails then; a claim that it stood for is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		d, err := getDomain(ctx, tx.Reader, teamID, domainID)
+		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
 		}

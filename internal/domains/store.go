@@ -79,6 +79,22 @@ func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domai
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID))
 }
 
+// lockDomain makes transactions that change the domain wait for each other: each writes all of it.
+func lockDomain(ctx context.Context, tx *db.Tx, domainID string) error {
+	if err := tx.Serialize(ctx, "domain "+domainID); err != nil {
+		return fmt.Errorf("wait for others that change domain %s: %w", domainID, err)
+	}
+	return nil
+}
+
+// domainToChange is getDomain for a transaction that writes it.
+func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Domain, error) {
+	if err := lockDomain(ctx, tx, domainID); err != nil {
+		return Domain{}, err
+	}
+	return getDomain(ctx, tx.Reader, teamID, domainID)
+}
+
 // domainByID is for workers, whose job names the domain and not its team.
 func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, domainID))

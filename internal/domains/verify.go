@@ -26,7 +26,7 @@ const (
 // Verify starts to look for the domain's records and returns at once.
 func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		d, err := getDomain(ctx, tx.Reader, teamID, domainID)
+		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
 		}
@@ -99,6 +99,9 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		// The domain may have changed while DNS was asked; what was found is judged against what it is now.
+		if err := lockDomain(ctx, tx, j.Payload); err != nil {
+			return err
+		}
 		d, err := domainByID(ctx, tx.Reader, j.Payload)
 		if fault.KindOf(err) == fault.NotFound && err != nil {
 			return s.q.Finish(ctx, tx, j)

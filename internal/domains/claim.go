@@ -117,6 +117,9 @@ func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.D
 		return c, claimAgain(c, now)
 	case proof == absent:
 		c.Status = ClaimPending
+		if !c.RemindedAt.IsZero() && !now.Before(c.handedOverAt()) {
+			c.RemindedAt = time.Time{} // The end that was told of has not come; another is told of anew.
+		}
 		return c, claimAgain(c, now)
 	case c.ProvenAt.IsZero():
 		c.Status, c.ProvenAt = ClaimVerified, now
@@ -417,9 +420,9 @@ const (
 func (s *Service) tellOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
 	subject, text := "", ""
 	switch {
-	case !after.RemindedAt.Equal(before.RemindedAt):
+	case after.RemindedAt.After(before.RemindedAt):
 		subject, text = "Your domain %s goes to another team tomorrow", toldOfEnd
-	case !after.WarnedAt.Equal(before.WarnedAt):
+	case after.WarnedAt.After(before.WarnedAt):
 		subject, text = "Your domain %s is about to go to another team", toldOfProof
 	default:
 		return nil

@@ -221,6 +221,30 @@ func TestAProofThatComesAndGoes(t *testing.T) {
 	})
 }
 
+// An owner who took the proof away is told again, a day before the end, when it comes back; once a day however often it
+// comes and goes.
+func TestAProofThatComesBack(t *testing.T) {
+	contested(t, func(c *contest) {
+		c.heard(newsOfClaim)
+		c.prove(true)
+		c.is(2*time.Second, domains.ClaimBlocked, "grace_period")
+		c.is(50*time.Hour, domains.ClaimBlocked, "grace_period")
+		c.heard(newsOfProof, newsOfEnd)
+		c.prove(false)
+		c.is(40*time.Hour, domains.ClaimPending, "")
+		c.heard()
+		c.prove(true)
+		c.is(time.Hour, domains.ClaimBlocked, "grace_period")
+		c.heard(newsOfEnd)
+		c.prove(false)
+		c.is(time.Hour, domains.ClaimPending, "")
+		c.prove(true)
+		c.is(21*time.Hour, domains.ClaimBlocked, "grace_period")
+		c.heard()
+		c.is(2*time.Hour, domains.ClaimCompleted, "")
+	})
+}
+
 // A claim that nobody verifies expires too, and errors of ours do not end one.
 func TestAClaimEnds(t *testing.T) {
 	contested(t, func(c *contest) {

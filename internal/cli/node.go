@@ -212,7 +212,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL}, emails.Parts{DB: n.db, Queue: n.queue,
-		Hallway: hall, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams})
+		Hallway: hall, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams,
+		Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	hall.Listen(n.emails)
 	hall.Listen(suppressed)

@@ -48,6 +48,25 @@ type world struct {
 	domainID   string
 	blobs      *blob.Store
 	folder     string // of blobs
+	logged     *logged
+}
+
+// logged is what a service has logged.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func newWorld(t *testing.T, d *db.DB) *world {
@@ -62,14 +81,14 @@ func newWorld(t *testing.T, d *db.DB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{d: d, q: jobs.NewQueue(d), hall: &events.Hallway{}, blobs: blobs, folder: folder}
+	w := &world{d: d, q: jobs.NewQueue(d), hall: &events.Hallway{}, blobs: blobs, folder: folder, logged: &logged{}}
 	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true,
 		SandboxDomains: []string{"resend.dev"}}, d, w.q, w.hall, keys, resolve.Fake{}, log)
 	w.teams = teams.New(d, log, w.domains.Exists)
 	w.suppressed = suppressions.New(d, w.hall)
 	w.emails = emails.New(emails.Config{MaxSize: 1 << 20, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: w.q, Hallway: w.hall,
 		Blobs: blobs, Keys: keys, Guard: netguard.New(netguard.Options{AllowLoopback: true}), Domains: w.domains,
-		Suppressions: w.suppressed, Teams: w.teams})
+		Suppressions: w.suppressed, Teams: w.teams, Log: slog.New(slog.NewTextHandler(w.logged, nil))})
 	w.hall.Listen(w.emails)
 	w.hall.Listen(w.suppressed)
 	team, err := w.teams.Create(ctx, "Acme", "owner@acme.example")

@@ -196,8 +196,12 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 	}
 	if last {
 		s.forget(ctx, fetched...)
+		s.log.Warn("an attachment could not be fetched, and its email fails", "email", e.ID, "team", e.TeamID,
+			"tries", j.Tries+1, "error", cause)
 		return s.fail(ctx, j, e, "attachment_fetch_failed")
 	}
+	s.log.Info("an attachment could not be fetched and will be tried again", "email", e.ID, "team", e.TeamID,
+		"tries", j.Tries, "error", cause)
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)

@@ -239,6 +239,9 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 			return w.state(t, fails) == emails.Failed
 		})
 		until(t, "not all were handed over", func() bool { return w.handedOver(t, w.who.TeamID) == 2 })
+		if n := strings.Count(w.logged.String(), "an attachment could not be fetched"); n < 3 || !strings.Contains(w.logged.String(), fails) {
+			t.Errorf("%d failures are logged: %s", n, w.logged)
+		}
 		host.mu.Lock()
 		defer host.mu.Unlock()
 		if host.asked["/same"] != 1 || host.asked["/first"] != 1 || host.asked["/gone"] < 3 || host.asked["/old"] != 1 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -46,6 +47,7 @@ type Service struct {
 	teams        *teams.Service
 	running      running
 	fetching     *fair.Pool // octets
+	log          *slog.Logger
 }
 
 // Parts are the rooms that emails stand on.
@@ -59,16 +61,20 @@ type Parts struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Teams        *teams.Service
+	Log          *slog.Logger // nil logs nothing
 }
 
 // New returns the service.
 func New(c Config, p Parts) *Service {
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
 	if c.TestDomainsRefused == nil {
 		c.TestDomainsRefused = []string{"example.com", "test.com"}
 	}
 	return &Service{c: c, d: p.DB, q: p.Queue, hall: p.Hallway, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, running: running{m: map[string]bool{}},
-		fetching: fair.New(fetchMemory, 1)}
+		fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
 // Send accepts one email and returns its id.

@@ -222,7 +222,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams, n.log)
 	n.domains.Notify = told.Tell
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
-		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: db.Now(), DomainIDs: []string{domainID}})
+		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: n.db.Now(), DomainIDs: []string{domainID}})
 		sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
 		return slices.ContainsFunc(all, sent), err
 	}

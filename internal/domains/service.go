@@ -169,7 +169,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	}
 	d := Domain{ID: id.New(), TeamID: teamID, Name: name, Region: n.Region, ReturnPath: strings.ToLower(n.ReturnPath),
 		TrackingSubdomain: strings.ToLower(n.TrackingSubdomain), TLS: n.TLS, OpenTracking: n.OpenTracking,
-		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted, CreatedAt: db.Now()}
+		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted, CreatedAt: s.d.Now()}
 	if d.Region == "" {
 		d.Region = regions[0]
 	}
@@ -502,7 +502,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 		return d, err
 	}
 	d = Domain{ID: id.New(), TeamID: system, Name: name, Region: regions[0], ReturnPath: "send", TLS: Opportunistic, Sending: true,
-		CreatedAt: db.Now()}
+		CreatedAt: s.d.Now()}
 	if err := s.newKeys(&d); err != nil {
 		return d, err
 	}

@@ -75,6 +75,7 @@ type Claim struct {
 	CreatedAt     time.Time
 	ExpiresAt     time.Time // unless proven
 	request       string
+	askedAt       time.Time // to be verified; it is kept with the placeholder
 }
 
 // RecordValue is the TXT value that proves the claim.
@@ -174,7 +175,7 @@ func failure(blocked string) string {
 
 // claimAgain is when the proof of a claim is looked for again.
 func claimAgain(c Claim, now time.Time) time.Duration {
-	if now.Sub(c.CreatedAt) < time.Hour {
+	if now.Sub(c.CreatedAt) < time.Hour || now.Sub(c.askedAt) < time.Hour {
 		return 30 * time.Second
 	}
 	return 15 * time.Minute
@@ -283,9 +284,23 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 		if !c.open() {
 			return fault.Invalidf("", "This claim is %s and cannot be verified. Begin a new one.", c.Status)
 		}
-		return s.checkNow(ctx, tx, &Domain{ID: domainID, TeamID: teamID})
+		d, err := domainToChange(ctx, tx, teamID, domainID)
+		if err != nil {
+			return err
+		}
+		return s.askAgain(ctx, tx, &d)
 	})
 	return c, err
+}
+
+// askAgain has the proof of a placeholder's claim looked for now, and often for an hour: a look that is in hand may have
+// come before the record.
+func (s *Service) askAgain(ctx context.Context, tx *db.Tx, d *Domain) error {
+	d.VerifySince = tx.Now()
+	if err := saveDomain(ctx, tx, d); err != nil {
+		return err
+	}
+	return s.checkNow(ctx, tx, d)
 }
 
 // lookUpProof asks DNS for the proof of a claim.
@@ -307,7 +322,7 @@ func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
 	if u.scheduled, err = s.PendingScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
 	}
-	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, db.Now().Add(-claimQuiet)); err != nil {
+	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, s.d.Now().Add(-claimQuiet)); err != nil {
 		return u, fmt.Errorf("look whether emails were sent from %s: %w", owner.Name, err)
 	}
 	return u, nil
@@ -349,6 +364,14 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		if err != nil {
 			return err
 		}
+		holder, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
+		if fault.KindOf(err) == fault.NotFound && err != nil {
+			return s.q.Finish(ctx, tx, j)
+		}
+		if err != nil {
+			return err
+		}
+		c.askedAt = holder.VerifySince
 		owner, err := ownerOf(ctx, tx.Reader, c.Name)
 		if err != nil {
 			return err
@@ -396,7 +419,7 @@ func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		s.changed(tx, owner.ID)
 		all = append(all, events.Event{TeamID: owner.TeamID, Type: events.DomainDeleted, DomainID: owner.ID, Data: *owner})
 	}
-	d.Placeholder = false
+	d.Placeholder, d.VerifySince = false, time.Time{}
 	if err := saveDomain(ctx, tx, &d); err != nil {
 		return "", err
 	}

@@ -130,3 +130,46 @@ func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 		}
 	})
 }
+
+// A claim that is asked to be verified while a look has begun, which may have been too early, is looked at again soon.
+func TestVerifyAClaimDuringALook(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, _, _ := build(t, d, newZone(), domains.Config{})
+		oneKey(t, s)
+		mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+		claim, _, err := s.Claim(t.Context(), "other", domains.NewDomain{Name: "acme.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE domain_claims SET created_at = created_at - 7200000000`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		again := func() time.Duration {
+			t.Helper()
+			if err := s.Kind().Handle(t.Context(), hold(t, d, claim.DomainID)); err != nil {
+				t.Fatal(err)
+			}
+			var at int64
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`, claim.DomainID).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			return time.Until(time.UnixMicro(at))
+		}
+		if wait := again(); wait < 10*time.Minute {
+			t.Fatalf("an old claim is looked at every %v", wait)
+		}
+		j := hold(t, d, claim.DomainID)
+		if _, err := s.VerifyClaim(t.Context(), "other", claim.DomainID); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Kind().Handle(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		if wait := again(); wait > time.Minute {
+			t.Errorf("it is looked at again after %v", wait)
+		}
+	})
+}

@@ -31,7 +31,7 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 			return err
 		}
 		if d.Placeholder { // Its records are of use only when it has the name: until then the claim's proof is looked for.
-			return s.checkNow(ctx, tx, &d)
+			return s.askAgain(ctx, tx, &d)
 		}
 		d = restart(d, s.c.Records(&d), tx.Now())
 		if err := saveDomain(ctx, tx, &d); err != nil {
@@ -153,7 +153,7 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 // Recheck enters look-ups of domains that were not looked at for a day, or for an hour when a record is missing. It is
 // run now and then.
 func (s *Service) Recheck(ctx context.Context) error {
-	now := db.Now()
+	now := s.d.Now()
 	all, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
 	if err != nil {
 		return fmt.Errorf("find domains to look at again: %w", err)

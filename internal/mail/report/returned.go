@@ -59,8 +59,7 @@ func (r *Returned) About(to []string) Report {
 func (m *mail) fate(lower string, to []string) (Kind, string) {
 	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
-	_, reason := match(plain, lower)
-	reason = reason || refusalIn(lower)
+	reason := refusalIn(lower) || namesCause(lower)
 	subject := strings.ToLower(strings.TrimSpace(m.Subject))
 	automatic := m.null || m.autoSubmitted()
 	// Mail systems do not write in the name of the mailbox that they could not deliver to.
@@ -74,7 +73,7 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 		return AutoReply, ""
 	case !automatic && !daemon && !unattended && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
 		return None, "" // A person answers, or passes something on; or it is none of ours.
-	case first(lower, asks) >= 0 && !fails && !reason:
+	case (own || first(lower, asks) >= 0) && !fails && !reason:
 		return AutoReply, ""
 	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
 		if daemon || unattended || automatic {
@@ -83,7 +82,7 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 		return None, ""
 	case first(lower, confirmations) >= 0 && !fails && !reason:
 		return Delivery, Delivered
-	case !daemon && !fails && !reason && (own || !unattended && m.auto() || first(lower, answers) >= 0):
+	case !daemon && !fails && !reason && (!unattended && m.auto() || first(lower, answers) >= 0):
 		return AutoReply, ""
 	case daemon || unattended || automatic || fails && !m.auto():
 		return Delivery, Failed
@@ -100,6 +99,18 @@ func refusalIn(words string) bool {
 		}
 	}
 	return false
+}
+
+// namesCause reports whether words say why a message cannot be delivered, and are not those that people have in their
+// answers too: of policies, of spam and viruses, of trouble.
+func namesCause(lower string) bool {
+	return slices.ContainsFunc(plain, func(r textRule) bool {
+		switch r.is {
+		case policy, content, attachment, trouble, rate:
+			return false
+		}
+		return first(lower, r.when) >= 0
+	})
 }
 
 // unattended reports whether nobody reads what is sent to the author.

@@ -95,7 +95,10 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, "\nStart with: postrider dev\nSettings: docs/configuration.md\n")
 }
 
-func version(_ context.Context, e *env, _ []string) error {
+func version(_ context.Context, e *env, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected %q; use: postrider version", args[0])
+	}
 	_, err := fmt.Fprintln(e.out, "postrider", Version)
 	return err
 }

@@ -105,6 +105,7 @@ func TestTeamsCommand(t *testing.T) {
 			{"is the operator's", []string{"teams", "delete", operator, "--yes"}},
 			{"is the operator's", []string{"teams", "delete", twin, "--yes", "--operator-team", twin}},
 			{"unexpected", []string{"migrate", "now", "--log-level", "debug"}},
+			{"unexpected", []string{"version", "--log-level", "debug"}},
 			{"use: postrider jobs retry ID", []string{"jobs", "retry"}},
 		} {
 			_, errOut, code := p.command(x.args...)

@@ -108,6 +108,7 @@ type writer interface {
 	exec(ctx context.Context, sql string, args []any) (int64, error)
 	queue(ctx context.Context, sql string, args []any)
 	queueOne(ctx context.Context, missing error, sql string, args []any)
+	queueHold(ctx context.Context, missing error, table, id string)
 }
 
 // Tx is one transaction. It lives as long as the function it was given to.
@@ -136,6 +137,12 @@ func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 // comes.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
 	t.w.queueOne(ctx, missing, sql, args)
+}
+
+// QueueHold keeps a row, which the table's id names, from being deleted until the transaction ends: whoever deletes it
+// waits and sees all that the transaction did. When there is no such row the transaction fails as with QueueOne.
+func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
+	t.w.queueHold(ctx, missing, table, id)
 }
 
 // Now is the time of this transaction by [DB.Now], read once: all its rows bear the same stamp.

@@ -452,3 +452,27 @@ func TestLists(t *testing.T) {
 		}
 	})
 }
+
+// TestHold has a row that a transaction holds, and one that is not there.
+func TestHold(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		if err := insert(t.Context(), d, "a", "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		gone := errors.New("gone")
+		for id, want := range map[string]error{"a": nil, "b": gone} {
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				tx.QueueHold(t.Context(), gone, "things", id)
+				tx.Queue(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $1, 2, TRUE, '')`, "after "+id)
+				return nil
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("holding %q: %v, want %v", id, err, want)
+			}
+		}
+		if n := count(t, d.Reader); n != 2 {
+			t.Errorf("%d rows, want 2", n)
+		}
+	})
+}

@@ -116,7 +116,17 @@ func (t *pgTx) queue(_ context.Context, text string, args []any) {
 
 // queueOne has the server itself fail the transaction when no row changes: its COMMIT may be on the way already.
 func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
-	t.queue(ctx, `WITH changed AS (`+text+` RETURNING 1) SELECT 1 / COUNT(*) FROM changed`, args)
+	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
+}
+
+// queueHold takes the weakest lock that a DELETE waits for: the row may be changed meanwhile, and held by others.
+func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
+	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
+}
+
+// queueRows fails the transaction when a statement yields no row.
+func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
+	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {
 		t.fence = map[int]error{}
 	}

@@ -366,6 +366,18 @@ func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, arg
 	}
 }
 
+// queueHold needs no lock: there is one writer.
+func (t *sqliteTx) queueHold(ctx context.Context, missing error, table, id string) {
+	var one int
+	err := t.queryRow(ctx, `SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}).Scan(&one)
+	if errors.Is(err, ErrNoRows) {
+		err = missing
+	}
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+}
+
 func (t *sqliteTx) query(ctx context.Context, text string, args []any) (Rows, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -25,11 +25,19 @@ func (t traced) queryRow(ctx context.Context, sql string, args []any) Row {
 }
 
 func (t traced) update(ctx context.Context, fn func(*Tx) error) error {
-	return t.engine.update(ctx, func(tx *Tx) error {
+	return t.engine.update(ctx, t.telling(fn))
+}
+
+func (t traced) updateApart(ctx context.Context, fn func(*Tx) error) error {
+	return t.engine.updateApart(ctx, t.telling(fn))
+}
+
+func (t traced) telling(fn func(*Tx) error) func(*Tx) error {
+	return func(tx *Tx) error {
 		w := tracedWriter{tx.w, t.tell}
 		tx.Reader, tx.w = Reader{w}, w
 		return fn(tx)
-	})
+	}
 }
 
 type tracedWriter struct {
@@ -60,4 +68,9 @@ func (t tracedWriter) queue(ctx context.Context, sql string, args []any) {
 func (t tracedWriter) queueOne(ctx context.Context, missing error, sql string, args []any) {
 	t.tell(Statement{sql, args})
 	t.writer.queueOne(ctx, missing, sql, args)
+}
+
+func (t tracedWriter) queueHold(ctx context.Context, missing error, table, id string) {
+	t.tell(Statement{`SELECT 1 FROM ` + table + ` WHERE id = $1`, []any{id}})
+	t.writer.queueHold(ctx, missing, table, id)
 }

@@ -362,6 +362,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	next := make([]int64, len(asks))
 	life := k.r.life.Load()
 	err := k.r.d.Update(ctx, func(tx *db.Tx) error {
+		// A burial waits for this claim and gives back what it took, or this node is not among the nodes any more.
+		tx.QueueHold(ctx, errBuried, "nodes", k.r.node)
 		now := tx.Now()
 		text := fmt.Sprintf(claimJobs, tx.SkipLocked())
 		for i, a := range asks {

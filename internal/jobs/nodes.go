@@ -17,6 +17,9 @@ var ErrStopping = errors.New("the node is stopping")
 // returns it gives its job back.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
+// errBuried is for a claim: nobody would give back what a node holds that is not among the nodes, should it die.
+var errBuried = fmt.Errorf("%w, which took this one for dead", ErrLost)
+
 const (
 	beatLimit = 5 * time.Second  // for one beat
 	buryLimit = time.Minute      // for taking over from a dead node, which reads all jobs
@@ -237,18 +240,21 @@ func (w *watcher) beat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, beatLimit)
 	defer cancel()
 	beats, dead, err := r.beat(limited)
+	if dead {
+		r.log.Warn("other nodes took this one for dead; what it had in hand is theirs")
+		at := began
+		if err != nil {
+			at = time.Time{} // whether it is a node again the next beat shows
+		}
+		r.life.Swap(newLife(r, at)).end(ErrLost)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			r.log.Warn("could not write this node's heartbeat", "error", err)
 		}
 		return
 	}
-	if dead {
-		r.log.Warn("other nodes took this one for dead; what it had in hand is theirs")
-		r.life.Swap(newLife(r, began)).end(ErrLost)
-	} else {
-		r.life.Load().lives(began)
-	}
+	r.life.Load().lives(began)
 	for _, node := range w.judge(beats, time.Now()) {
 		w.burials.Go(func() { r.bury(ctx, node, beats[node]) })
 	}
@@ -274,7 +280,7 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 }
 
 // beat writes one beat, on a connection of its own, and returns the beats of all nodes. dead says that this node was
-// not among them.
+// not among them, which stays true when an error says that it may not have entered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
@@ -282,7 +288,8 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 		if err != nil {
 			return err
 		}
-		if dead = n == 0; dead {
+		if n == 0 {
+			dead = true
 			r.enter(ctx, tx)
 		}
 		rows, err := tx.Query(ctx, `SELECT id, beat FROM nodes`)

@@ -378,3 +378,101 @@ func TestClockSteppedBack(t *testing.T) {
 		}
 	})
 }
+
+// TestLostWordOfABurial has others take a node for dead, and loses the answer by which it would have entered again. Its
+// next beat finds it among the nodes, but what it had in hand before is not its own.
+func TestLostWordOfABurial(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	r := testRunner(t, d)
+	if err := r.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := Job{life: r.life.Load()}
+	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
+	exec(t, d, `DELETE FROM nodes`)
+	proxy.LoseAnswers(1)
+	w.beat(t.Context())
+	w.beat(t.Context())
+	if err := before.Sure(t.Context()); proxy.Lost() != 1 || !errors.Is(err, ErrLost) {
+		t.Errorf("with %d answers lost a job from before the burial is %v, want %v", proxy.Lost(), err, ErrLost)
+	}
+	if err := (Job{life: r.life.Load()}).Sure(t.Context()); err != nil {
+		t.Errorf("a job from after it is %v", err)
+	}
+}
+
+// TestBuriedNodeClaimsNothing has others take a node for dead, which does not know yet. What it would claim then nobody
+// would give back, should it die: its burial is over.
+func TestBuriedNodeClaimsNothing(t *testing.T) {
+	d := dbtest.Postgres(t)
+	dead, alive := testRunner(t, d), testRunner(t, d)
+	dead.pulse.every = time.Hour
+	got := make(chan *Runner, 10)
+	for _, r := range []*Runner{dead, alive} {
+		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+			got <- r
+			return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+		}})
+	}
+	defer start(t, dead)()
+	insert(t, d, New{Kind: "k"})
+	if <-got != dead {
+		t.Fatal("another than the only node did the job")
+	}
+	exec(t, d, `DELETE FROM nodes`)
+	for range 10 {
+		insert(t, d, New{Kind: "k"})
+	}
+	time.Sleep(100 * time.Millisecond)
+	defer start(t, alive)()
+	for range 10 {
+		if <-got != alive {
+			t.Error("the dead node took a job")
+		}
+	}
+}
+
+// TestClaimInABurial has a node claim a job while another buries it. Either the burial makes the job due again, or the
+// claim fails.
+func TestClaimInABurial(t *testing.T) {
+	d := dbtest.Postgres(t)
+	dead, other := testRunner(t, d), testRunner(t, d)
+	dead.Handle(Kind{Name: "k", Handle: func(context.Context, Job) error { return nil }})
+	if err := dead.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, d, New{Kind: "k", Lane: "held"}, New{Kind: "k", Lane: "free"})
+	exec(t, d, `UPDATE jobs SET holder = $1 WHERE lane = 'held'`, dead.node)
+	locked, free := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Exec(t.Context(), `UPDATE jobs SET payload = 'locked' WHERE lane = 'held'`)
+			close(locked)
+			<-free
+			return nil
+		})
+	})
+	<-locked
+	wg.Go(func() { other.bury(t.Context(), dead.node, 0) })
+	for waits := 0; waits == 0; { // the burial has begun and waits for the lock
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+			AND datname = current_database()`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var workers sync.WaitGroup
+	claimed := make(chan error, 1)
+	go func() {
+		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", 1}}, &workers)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	close(free)
+	wg.Wait()
+	err := <-claimed
+	workers.Wait()
+	var held int
+	if e := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); e != nil || held != 0 {
+		t.Errorf("after the burial %d jobs are held by nobody, %v; the claim said %v", held, e, err)
+	}
+}

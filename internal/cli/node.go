@@ -367,7 +367,12 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 			<-ctx.Done()
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.c.ShutdownGrace)
 			defer cancel()
-			return server.Shutdown(stop)
+			err := server.Shutdown(stop)
+			if errors.Is(err, context.DeadlineExceeded) {
+				n.log.Warn("requests that did not come to an end were cut off", "grace", n.c.ShutdownGrace)
+				err = server.Close()
+			}
+			return err
 		})
 	}
 	g.Go(func() error { return n.db.Run(ctx) })

@@ -342,3 +342,25 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 		}
 	})
 }
+
+// A server that ends a connection for a time limit of its operator's has stored nothing of the transaction.
+func TestEndedByTheServer(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	makeTable(t, dbtest.Open(t, url))
+	d, err := db.Open(t.Context(), db.Options{URL: url + "&idle_in_transaction_session_timeout=100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	err = d.Update(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('a', 'a', 1, TRUE, '')`); err != nil {
+			return err
+		}
+		time.Sleep(300 * time.Millisecond)
+		_, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('b', 'b', 2, TRUE, '')`)
+		return err
+	})
+	if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) || count(t, d.Reader) != 0 {
+		t.Errorf("error %v, %d rows; want unavailable, none", err, count(t, d.Reader))
+	}
+}

@@ -166,7 +166,7 @@ func (r *pgRows) Err() error {
 }
 
 // pgError keeps what PostgreSQL says of a statement, and what the function of an update itself said, and calls the
-// rest a failure that may pass.
+// rest a failure that may pass: so it does the words with which the server ends a connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil
@@ -181,7 +181,7 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 			defer cancel()
 			c.Close(closing)
 		}
-		if passes(e.Code) {
+		if passes(e.Code) || e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC" {
 			return unavailable(what, err)
 		}
 		return err

@@ -48,6 +48,9 @@ func cutInCommits(t *testing.T, engine string) sum {
 			t.Fatal(err)
 		}
 	}
+	if lost < 75 { // of 150
+		t.Errorf("only %d commits were cut: the scenario tried little", lost)
+	}
 	w.settle()
 	s := w.sum()
 	s.more = fmt.Sprintf("commits cut: %d", lost)

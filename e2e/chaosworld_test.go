@@ -70,7 +70,7 @@ type world struct {
 	wrong   int            // errors that are not 503 with Retry-After
 	answers map[string]int // of errors, by status and text
 	again   []int          // those with an idempotency key that were not accepted
-	allowed int            // copies that kills explain
+	allowed map[int]int    // copies that kills explain, by email
 	kills   []int          // of these, by kill
 }
 
@@ -89,7 +89,7 @@ type setup struct {
 func newWorld(t *testing.T, engine string, s setup) *world {
 	t.Helper()
 	w := &world{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"),
-		fates: map[int]fate{}, posted: map[int]time.Time{}, answers: map[string]int{}}
+		fates: map[int]fate{}, posted: map[int]time.Time{}, answers: map[string]int{}, allowed: map[int]int{}}
 	if w.every == 0 {
 		w.every = 40 * time.Millisecond
 	}
@@ -351,11 +351,11 @@ func (w *world) inHand(i int) {
 	w.mail.mu.Lock()
 	for number, all := range w.mail.arrivals {
 		if all[len(all)-1].life == life && !recorded[number] {
+			w.allowed[number]++
 			n++
 		}
 	}
 	w.mail.mu.Unlock()
-	w.allowed += n
 	w.kills = append(w.kills, n)
 }
 

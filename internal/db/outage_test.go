@@ -343,24 +343,40 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 	})
 }
 
-// A server that ends a connection for a time limit of its operator's has stored nothing of the transaction.
-func TestEndedByTheServer(t *testing.T) {
+// A transaction that stands still is ended by the server, and nothing of it is stored: by our limit, where the operator's
+// is longer, and else by his.
+func TestTransactionThatStandsStill(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))
-	d, err := db.Open(t.Context(), db.Options{URL: url + "&idle_in_transaction_session_timeout=100"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.Close)
-	err = d.Update(t.Context(), func(tx *db.Tx) error {
-		if _, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('a', 'a', 1, TRUE, '')`); err != nil {
-			return err
+	for _, limit := range []string{"0", "100", "86400000"} { // milliseconds
+		d, err := db.Open(t.Context(), db.Options{URL: url + "&idle_in_transaction_session_timeout=" + limit, Patience: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond)
-		_, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('b', 'b', 2, TRUE, '')`)
-		return err
-	})
-	if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) || count(t, d.Reader) != 0 {
-		t.Errorf("error %v, %d rows; want unavailable, none", err, count(t, d.Reader))
+		t.Cleanup(d.Close)
+		began := time.Now()
+		err = d.Update(t.Context(), func(tx *db.Tx) error {
+			if _, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('a', 'a', 1, TRUE, '')`); err != nil {
+				return err
+			}
+			var left int
+			for left = 1; left > 0; {
+				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`).Scan(&left); err != nil {
+					return err
+				}
+				if time.Since(began) > 10*time.Second {
+					return errors.New("it may stand still for ten seconds")
+				}
+			}
+			_, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('b', 'b', 2, TRUE, '')`)
+			return err
+		})
+		took := time.Since(began)
+		if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) || count(t, d.Reader) != 0 {
+			t.Errorf("limit %s: error %v, %d rows; want unavailable, none", limit, err, count(t, d.Reader))
+		}
+		if shorter := took < 2*time.Second; shorter != (limit == "100") {
+			t.Errorf("limit %s: it was ended after %v", limit, took)
+		}
 	}
 }

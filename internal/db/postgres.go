@@ -17,6 +17,7 @@ const (
 	patience       = 20 * time.Second // for a connection, and for each answer
 	connectTime    = 10 * time.Second // for a new connection, unless the URL says otherwise
 	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for another node's
+	stillTime      = 15 * time.Second // for a transaction between two statements, whose process may be gone unheard
 	pgEndTime      = 5 * time.Second  // for the end of a transaction or a connection that is given up
 	pgProveTime    = 10 * time.Second // to find out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock under which one node migrates
@@ -46,7 +47,8 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 		c.ConnConfig.ConnectTimeout = min(connectTime, o.Patience)
 	}
 	c.PingTimeout = min(connectTime, o.Patience)
-	c.AfterConnect = identify
+	still := min(stillTime, max(o.Patience, time.Second))
+	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return introduce(ctx, c, still) }
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)

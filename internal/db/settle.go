@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,13 +25,22 @@ type backend struct {
 
 const backendKey = "postrider backend"
 
-// identify notes which process of the server a new connection has. Where the server does not say, commits cannot be
-// settled by its end.
-func identify(ctx context.Context, c *pgx.Conn) error {
+// notLonger sets a limit of time, unless the server has a shorter one.
+const notLonger = `SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1
+	AND CASE WHEN name = $1 THEN CAST(setting AS BIGINT) NOT BETWEEN 1 AND CAST($2 AS BIGINT) END`
+
+// introduce notes which process of the server a new connection has, and has that process end when a transaction stands
+// still for so long: a machine that lost its power, or whose network is cut, says no goodbye, and what it has locked
+// would be so for hours. Where the server does not say which process it is, commits cannot be settled by its end.
+func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
+	_, err := c.Exec(ctx, notLonger, "idle_in_transaction_session_timeout", strconv.FormatInt(still.Milliseconds(), 10))
+	if err != nil {
+		return err
+	}
 	var b backend
-	err := c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&b.pid, &b.start)
+	err = c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&b.pid, &b.start)
 	if c.IsClosed() || ctx.Err() != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 	"github.com/postrider/postrider/internal/id"
 )
 
@@ -474,5 +475,64 @@ func TestClaimInABurial(t *testing.T) {
 	var held int
 	if e := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); e != nil || held != 0 {
 		t.Errorf("after the burial %d jobs are held by nobody, %v; the claim said %v", held, e, err)
+	}
+}
+
+// TestFrozenNodeIsBuried has a node stop, or its network fall silent, in the middle of transactions that lock what a
+// burial needs: the server does not hear that it is gone.
+func TestFrozenNodeIsBuried(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	proxy, err := pgproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	beside := dbtest.Open(t, url)
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL(), Patience: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	frozen, other := testRunner(t, d), testRunner(t, beside)
+	if err := frozen.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, beside, New{Kind: "k"}, New{Kind: "k"})
+	exec(t, beside, `UPDATE jobs SET holder = $1, attempt = 1`, frozen.node)
+	locked, thaw := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(thaw)
+	for _, lock := range []func(*db.Tx) error{
+		func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE nodes SET beat = 7 WHERE id = $1`, frozen.node)
+			return err
+		},
+		func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `DELETE FROM jobs WHERE id = (SELECT MIN(id) FROM jobs)`)
+			return err
+		},
+		func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = 'p' WHERE id = (SELECT MAX(id) FROM jobs)`)
+			return err
+		},
+	} {
+		wg.Go(func() {
+			d.Update(t.Context(), func(tx *db.Tx) error {
+				err := lock(tx)
+				locked <- struct{}{}
+				<-thaw
+				return err
+			})
+		})
+		<-locked
+	}
+	proxy.Hang()
+	defer proxy.Pass()
+	began := time.Now()
+	other.bury(t.Context(), frozen.node, 0)
+	var free int
+	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder = ''`).Scan(&free); err != nil || free != 2 {
+		t.Errorf("after %v %d jobs are due again, %v; want 2", time.Since(began), free, err)
 	}
 }

@@ -137,7 +137,7 @@ func (s sum) broken() (all []string) {
 		all = append(all, fmt.Sprintf("%d emails were accepted and lost", s.lost))
 	}
 	if s.unexplained > 0 {
-		all = append(all, fmt.Sprintf("%d copies more than one of emails that were not in hand when a node ended", s.unexplained))
+		all = append(all, fmt.Sprintf("%d copies of emails that were not in hand when a node ended", s.unexplained))
 	}
 	if s.refusedArrived > 0 {
 		all = append(all, fmt.Sprintf("%d emails arrived whose answer said that they were not accepted", s.refusedArrived))

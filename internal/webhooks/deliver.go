@@ -21,7 +21,6 @@ const (
 	lease       = 5 * time.Minute // of a job
 	handTime    = 2 * time.Minute // after which a job with more to do gives its worker back
 	holdTime    = 200 * time.Millisecond
-	recordTime  = time.Minute
 )
 
 // Kinds are the kinds of jobs that the package works: deliveries, recoveries, events that many endpoints are told,

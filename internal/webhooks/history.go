@@ -139,6 +139,9 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	if err != nil || e == nil || e.Status != Enabled {
 		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
 	}
+	if err := j.Sure(ctx); err != nil {
+		return err
+	}
 	a, err := s.post(ctx, e, m.ID, m.Payload)
 	switch {
 	case errors.Is(err, errCrowded):
@@ -148,9 +151,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	}
 	v := judge(a, nil, 1)
 	s.health.note(e.ID, v.state == Success, a)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
-	defer cancel()
-	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
 			return err
 		}

@@ -18,17 +18,18 @@ const (
 // fn ends the job, so that nothing is recorded twice. The error is ErrLost when another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for failed := false; ; failed = true {
+	for made := false; ; { // it may have been, although it seemed to fail
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)
 		cancel()
 		switch {
-		case errors.Is(err, ErrLost) && failed:
-			return nil // what seemed to fail had come through
+		case errors.Is(err, ErrLost) && made:
+			return nil
 		case err == nil, errors.Is(err, ErrLost), last:
 			return err
 		}
+		made = made || !errors.Is(err, db.ErrUnavailable)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

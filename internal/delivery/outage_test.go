@@ -1,0 +1,34 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+)
+
+// TestOutcomeOutlivesAnOutage has the database go away while a host thinks about a message. What it says then is
+// recorded when the database is back, and it gets no second copy.
+func TestOutcomeOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	d, proxy := dbtest.Proxied(t, time.Second)
+	mx := smtptest.NewServer(t, smtptest.Config{Data: func(smtptest.Message) string {
+		proxy.Refuse()
+		time.AfterFunc(3*time.Second, func() {
+			if err := proxy.Pass(); err != nil {
+				t.Error(err)
+			}
+		})
+		return ""
+	}})
+	n := one(mx.Addr)
+	h := newHouse(t, d, n.config(1), n.dns)
+	x := h.send(address(1))
+	h.run()
+	h.wait(x, events.EmailDelivered)
+	if n := len(h.attempts(x)); len(mx.Messages()) != 1 || n != 1 || h.jobsLeft() != 0 {
+		t.Errorf("the host has %d copies, %d attempts are recorded, %d jobs left; want 1, 1, 0", len(mx.Messages()), n, h.jobsLeft())
+	}
+}

@@ -3,12 +3,14 @@ package api
 import (
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 	"github.com/postrider/postrider/internal/domains"
@@ -101,6 +103,40 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 				t.Errorf("only %d operations asked", asked)
 			}
 		})
+	}
+}
+
+// While the disk fails, every operation that reads answers 503, and none calls it a failure of its own.
+func TestEveryOperationWithABadDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	d := dbtest.Open(t, path)
+	f := newOffice(t, d, Options{Ready: d.Ready})
+	asked := 0
+	for _, o := range f.ops {
+		if o.access == open {
+			continue
+		}
+		if w := f.do(t, "GET /usage"); w.Code != 200 { // the key is known
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { // what readers have in memory is old
+			_, err := tx.Exec(t.Context(), `INSERT INTO hints (topic, payload) VALUES ('nobody', '')`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		mend := dbtest.Unreadable(t, path)
+		text := o.method + " " + withIDs(strings.Replace(o.path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(), "-", ""), 1))
+		w := f.do(t, text+"\n\n"+anyBody(o))
+		mend()
+		// The writer need not read what it has in memory.
+		if o.method == http.MethodGet || w.Code >= 500 {
+			wantAway(t, o.method+" "+o.path, w)
+			asked++
+		}
+	}
+	if asked < 20 {
+		t.Errorf("only %d operations asked", asked)
 	}
 }
 

@@ -411,6 +411,21 @@ func readError(err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
+// sqliteError calls what may pass of the failures of a statement unavailable: those of the disk, of memory and of
+// locks. What SQLite says of the statement itself or of a damaged file stays as it is.
+func sqliteError(what string, err error) error {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_IOERR, lib.SQLITE_FULL, lib.SQLITE_CANTOPEN,
+		lib.SQLITE_PROTOCOL:
+		return unavailable(what, err)
+	}
+	return err
+}
+
 type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }

@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
 )
 
 const cachedStmts = 400 // prepared statements kept by the readers, and as many by the writer
@@ -68,7 +65,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	}
 	st, err := c.prepare(ctx, native)
 	if err != nil {
-		return nil, statementError(err)
+		return nil, sqliteError("prepare", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +202,7 @@ func (c *stmtCache) exec(ctx context.Context, text string, args []any) (int64, e
 	}
 	res, err := st.st.ExecContext(ctx, args...)
 	if err != nil {
-		return 0, statementError(err)
+		return 0, sqliteError("execute", err)
 	}
 	return res.RowsAffected()
 }
@@ -224,7 +221,7 @@ func (c *stmtCache) query(ctx context.Context, text string, args []any) (Rows, e
 		}
 	}
 	st.release()
-	return nil, statementError(err)
+	return nil, sqliteError("query", err)
 }
 
 // queryRow runs a SELECT for one row. The statement is in use until the row is scanned.
@@ -240,30 +237,14 @@ func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
 	return &sqlRow{st.st.QueryRowContext(ctx, args...), st}
 }
 
-// statementError calls a failure of a statement that is nobody's fault, and may pass, by its name.
-func statementError(err error) error {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok && passing(e.Code()) {
-		return unavailable("run a statement", err)
-	}
-	return err
-}
-
-// passing reports whether a result code is of the disk or of others who use the file, rather than of what was asked.
-func passing(code int) bool {
-	switch code & 0xff {
-	case lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_CANTOPEN, lib.SQLITE_PROTOCOL:
-		return true
-	}
-	return false
-}
-
 // sqlRows gives database/sql's rows the shape of Rows.
 type sqlRows struct {
 	*sql.Rows
 	st *cachedStmt
 }
 
-func (r *sqlRows) Err() error { return statementError(r.Rows.Err()) }
+// Err is the error that ended the rows, if one did.
+func (r *sqlRows) Err() error { return sqliteError("read rows", r.Rows.Err()) }
 
 // Close may be called again.
 func (r *sqlRows) Close() {
@@ -280,10 +261,10 @@ type sqlRow struct {
 }
 
 func (r *sqlRow) Scan(dest ...any) error {
-	err := statementError(r.row.Scan(dest...))
+	err := r.row.Scan(dest...)
 	if r.st != nil {
 		r.st.release()
 		r.st = nil
 	}
-	return err
+	return sqliteError("read a row", err)
 }

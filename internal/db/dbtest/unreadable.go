@@ -1,0 +1,66 @@
+package dbtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Unreadable has reads of an open SQLite database fail as on a disk that is failing, until mend is called: in the place
+// of its descriptors come such as can only be written. What is in a connection's cache is not read again; a write makes
+// that of the others stale.
+func Unreadable(t testing.TB, path string) (mend func()) {
+	t.Helper()
+	saved := map[int]int{} // by the descriptor that SQLite has
+	mend = func() {
+		t.Helper()
+		for fd, was := range saved {
+			if err := syscall.Dup3(was, fd, syscall.O_CLOEXEC); err != nil {
+				t.Error(err)
+			}
+			syscall.Close(was)
+		}
+		clear(saved)
+	}
+	t.Cleanup(mend)
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range fds {
+		name, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
+		if err != nil || name != path && name != path+"-wal" {
+			continue // one of others, which may be gone by now
+		}
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, err := writeOnly(fd, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved[fd] = was
+	}
+	if len(saved) < 2 {
+		t.Fatalf("%d descriptors of %s are open", len(saved), path)
+	}
+	return mend
+}
+
+// writeOnly has a descriptor lead to a file in a way that can only be written, and returns another one of what it was.
+func writeOnly(fd int, name string) (was int, err error) {
+	w, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open %s: %w", name, err)
+	}
+	defer syscall.Close(w)
+	if was, err = syscall.Dup(fd); err != nil {
+		return 0, fmt.Errorf("keep %s: %w", name, err)
+	}
+	syscall.CloseOnExec(was)
+	return was, syscall.Dup3(w, fd, syscall.O_CLOEXEC)
+}

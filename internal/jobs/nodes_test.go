@@ -280,6 +280,17 @@ func TestHeartWaitsForNoWork(t *testing.T) {
 	stop()
 }
 
+// TestStopBeforeTheBeginning stops a runner that has not begun, which is no failure.
+func TestStopBeforeTheBeginning(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := testRunner(t, d).Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestStoppingBeginsNothing stops a node while a handler prepares, and looks that the job is given back as it was.
 func TestStoppingBeginsNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

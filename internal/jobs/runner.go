@@ -112,6 +112,9 @@ func (r *Runner) Handle(k Kind) {
 // grace, and gives back what is not done by then.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
+		if ctx.Err() != nil { // stopped before it began
+			return nil
+		}
 		return err
 	}
 	// The heart beats until the last job is done.

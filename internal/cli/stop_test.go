@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestStopWithAnUpload stops a node while a client sends a request that does not come to its end. The node waits for its
-// grace and has then stopped in order.
+// TestStopWithAnUpload stops a node while a client sends a request that does not come to its end. The node waits for
+// its grace and has then stopped in order.
 func TestStopWithAnUpload(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {

@@ -17,6 +17,7 @@ import (
 // TestOutcomesOutliveAnOutage has the database go away while an endpoint answers, to a delivery and to a replay. What it
 // answered is recorded when the database is back, and it is not asked again.
 func TestOutcomesOutliveAnOutage(t *testing.T) {
+	t.Parallel() // after the tests in simulated time: ids do not go back
 	d, proxy := dbtest.Proxied(t, time.Second)
 	h := loopback(t, d)
 	x := receive(t, func(n int, _ http.ResponseWriter, _ *http.Request) {
@@ -51,7 +52,9 @@ func TestOutcomesOutliveAnOutage(t *testing.T) {
 
 // TestStoppingReplaysNothing has a replay come to its turn when the node is asked to stop.
 func TestStoppingReplaysNothing(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
 		h := newHouse(t, d, config(), netguard.Options{AllowLoopback: true})
 		x := receive(t, nil)
 		e := h.endpoint(t, x.URL)

@@ -114,11 +114,11 @@ type writer interface {
 // Tx is one transaction. It lives as long as the function it was given to.
 type Tx struct {
 	Reader
-	w     writer
-	now   time.Time
-	lock  string
-	after []func()
-	proof *proof
+	w         writer
+	now       time.Time
+	oneWriter bool
+	after     []func()
+	proof     *proof
 }
 
 // Exec runs a statement and returns how many rows it changed.
@@ -148,14 +148,14 @@ func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 // Now is the time of this transaction by [DB.Now], read once: all its rows bear the same stamp.
 func (t *Tx) Now() time.Time { return t.now }
 
-// SkipLocked is the clause by which a SELECT of rows to claim passes over those that another node claims at this
-// moment. It is empty on SQLite, which has one writer.
-func (t *Tx) SkipLocked() string { return t.lock }
+// OneWriter says whether no other transaction can write while this one lasts, as on SQLite. Where others can, a SELECT of
+// rows to claim passes over those that another node claims by FOR UPDATE SKIP LOCKED.
+func (t *Tx) OneWriter() bool { return t.oneWriter }
 
 // Serialize makes transactions that name the same thing wait for each other: for a decision that no index makes. On
 // SQLite, which has one writer, they do so in any case.
 func (t *Tx) Serialize(ctx context.Context, name string) error {
-	if t.lock == "" {
+	if t.oneWriter {
 		return nil
 	}
 	_, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, name)

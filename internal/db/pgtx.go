@@ -62,7 +62,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	defer func() { p.release(c) }()
 	began := time.Now()
 	w := &pgTx{c: c.Conn(), patience: p.patience, batch: &pgx.Batch{}}
-	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now(), lock: " FOR UPDATE SKIP LOCKED"}
+	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now()}
 	what := "update"
 	if err = recovered(fn, t); err == nil {
 		what = "commit"

@@ -306,7 +306,7 @@ func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 		return err
 	}
 	w := &sqliteTx{s: s}
-	t := &Tx{Reader: Reader{w}, w: w, now: Now()}
+	t := &Tx{Reader: Reader{w}, w: w, now: Now(), oneWriter: true}
 	u.err = recovered(u.fn, t)
 	if w.err != nil {
 		u.err = w.err

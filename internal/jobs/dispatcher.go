@@ -18,6 +18,7 @@ const (
 	scanAlone  = time.Minute          // between scans for lanes when every insert is seen
 	scanShared = 10 * time.Second     // and when other nodes insert
 	scanPage   = 500
+	scanRest   = 19          // after each page of a regular scan, times as long as it took
 	errorWait  = time.Second // after a failed claim
 	idleMax    = time.Minute // between two looks of the loop, when nothing happens
 )
@@ -43,6 +44,7 @@ type dispatcher struct {
 	held      map[string]*turns // by group
 	inHand    map[string]int    // jobs by group
 	shares    map[share]int     // jobs by group and owner
+	bulk      bulk              // of these, those of bulk lanes
 	freed     map[string]bool   // groups of which fewer are in hand than before; any of them may have freed an owner too
 	hands     map[string]bool   // jobs, by id
 	doubt     atomic.Bool       // a claim failed, and may have come through
@@ -56,14 +58,15 @@ type share struct{ owner, group string }
 // ended is a job whose worker is done with it.
 type ended struct {
 	share
-	id string
+	id   string
+	bulk bool
 }
 
 func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 		done:   make(chan ended, k.Workers),
 		hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
-		inHand: map[string]int{}, shares: map[share]int{}, freed: map[string]bool{}, hands: map[string]bool{},
+		inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(), freed: map[string]bool{}, hands: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
@@ -163,6 +166,9 @@ func (k *dispatcher) release(e ended) {
 	if k.shares[e.share]--; k.shares[e.share] <= 0 {
 		delete(k.shares, e.share)
 	}
+	if e.bulk {
+		k.bulk.add(e.share, -1)
+	}
 	k.freed[e.group] = true
 }
 
@@ -192,30 +198,62 @@ func (k *dispatcher) refill() {
 		if h == nil {
 			continue
 		}
-		limit, again := k.limit(group)
-		total, planned := k.inHand[group], map[string]int{}
-		for skipped := 0; skipped < len(h.owners); {
-			owner := h.owners[0]
-			if k.inHand[group] > 0 && k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0 {
-				h.owners = append(h.owners[1:], owner)
-				skipped++
-				continue
-			}
-			k.ready.add(h.next())
-			total++
-			planned[owner]++
-			skipped = 0
-		}
+		k.unhold(group, h)
 		if h.empty() {
 			delete(k.held, group)
 		}
 	}
 	clear(k.freed)
-	for owner := range k.ready.paused {
+	for owner := range k.ready.first.paused {
 		if k.workers.Room(owner) > 0 {
-			k.ready.resume(owner)
+			k.ready.first.resume(owner)
 		}
 	}
+	for owner := range k.ready.bulk.paused {
+		if k.bulkRoom(owner, 0) > 0 {
+			k.ready.bulk.resume(owner)
+		}
+	}
+}
+
+// unhold makes lanes of a group ready, as many as there is room for.
+func (k *dispatcher) unhold(group string, h *turns) {
+	limit, again := k.limit(group)
+	total, planned := k.inHand[group], map[string]int{}
+	bulk := limit - reserve(limit) - k.bulk.groups[group]
+	var refused [2]int // owners in a row, of lanes that are not bulk and of those that are
+	for {
+		isBulk := h.turn()
+		if r := h.of(isBulk); refused[index(isBulk)] >= len(r.owners) {
+			isBulk = !isBulk
+		}
+		r := h.of(isBulk)
+		if refused[index(isBulk)] >= len(r.owners) {
+			return
+		}
+		owner := r.owners[0]
+		full := isBulk && bulk <= 0 || k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
+		if full && k.inHand[group] > 0 { // otherwise nothing would make it ready again
+			r.pass()
+			refused[index(isBulk)]++
+			continue
+		}
+		_, lane := r.next()
+		k.ready.add(owner, lane, isBulk)
+		total++
+		planned[owner]++
+		refused = [2]int{}
+		if isBulk {
+			bulk--
+		}
+	}
+}
+
+func index(bulk bool) int {
+	if bulk {
+		return 1
+	}
+	return 0
 }
 
 // limit says how many jobs of a group may be in hand, and when to ask again, by the database's clock, if that is for a
@@ -233,7 +271,7 @@ func (k *dispatcher) limit(group string) (n int, again time.Time) {
 func (k *dispatcher) enqueue(lane string) {
 	if !k.queued[lane] {
 		k.queued[lane] = true
-		k.ready.add(k.Owner(lane), lane)
+		k.ready.add(k.Owner(lane), lane, k.Bulk(lane))
 	}
 }
 
@@ -290,26 +328,25 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 	return errorWait
 }
 
-// ask is one lane's share of a claim. Its workers are taken already.
-type ask struct {
-	lane, owner, group string
-	n                  int
-}
-
 // plan gives ready lanes their turns until the claim is full. Lanes of a group that is full are held until one of
 // its jobs ends, or until the group's limit says to ask again; those of an owner that has its share wait until it may
 // have more.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.hands))
-	planned, shares := map[string]int{}, map[share]int{}
+	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()
 	inDoubt := doubts{k: k}
 	for !k.ready.empty() && free > 0 {
-		workers := int(k.workers.Room(k.ready.owners[0]))
-		if workers == 0 {
-			k.ready.pause()
+		isBulk := k.ready.turn()
+		ring := k.ready.of(isBulk)
+		workers := int(k.workers.Room(ring.owners[0]))
+		if isBulk {
+			workers = k.bulkRoom(ring.owners[0], bulks.owners[ring.owners[0]])
+		}
+		if workers <= 0 {
+			ring.pause()
 			continue
 		}
-		owner, lane := k.ready.next()
+		owner, lane := ring.next()
 		delete(k.queued, lane)
 		g := k.Group(lane)
 		limit, at := k.limit(g)
@@ -317,14 +354,23 @@ func (k *dispatcher) plan() (asks []ask) {
 		own := k.shares[mine] + shares[mine]
 		all := k.room(limit, at, k.inHand[g]+planned[g], own)
 		room, doubt := inDoubt.bound(all, mine, own)
+		if isBulk && room > 0 {
+			room = min(room, limit-reserve(limit)-k.bulk.groups[g]-bulks.groups[g])
+			if k.Share != nil {
+				most := k.Share(g, owner).Most
+				room = min(room, most-reserve(most)-k.bulk.shares[mine]-bulks.shares[mine])
+			}
+		}
 		if room <= 0 {
 			switch {
 			case !at.IsZero():
 				k.alarms.set(lane, at.UnixMicro())
+			case isBulk && k.bulk.groups[g]+bulks.groups[g] > 0:
+				k.hold(g, owner, lane, isBulk)
 			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // nothing in hand will bring it back
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
-				k.hold(g, owner, lane)
+				k.hold(g, owner, lane, isBulk)
 			}
 			continue
 		}
@@ -332,85 +378,78 @@ func (k *dispatcher) plan() (asks []ask) {
 		k.workers.TryAcquire(owner, int64(n)) // Room says that it can
 		planned[g] += n
 		shares[mine] += n
+		k.ready.had(isBulk)
+		if h := k.held[g]; h != nil {
+			h.had(isBulk)
+		}
+		if isBulk {
+			bulks.add(mine, n)
+		}
 		inDoubt.add(owner, doubt, n)
 		free -= n
-		asks = append(asks, ask{lane, owner, g, n})
+		asks = append(asks, ask{lane, owner, g, isBulk, n})
 	}
 	return asks
 }
 
 // hold puts a lane aside until a job of its group ends.
-func (k *dispatcher) hold(group, owner, lane string) {
+func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h := k.held[group]
 	if h == nil {
 		h = &turns{}
 		k.held[group] = h
 	}
 	k.queued[lane] = true
-	h.add(owner, lane)
+	h.add(owner, lane, bulk)
 }
-
-const claimJobs = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $1 AND lane = $2 AND run_at <= $3
-	AND holder = '' ORDER BY run_at LIMIT $4%s)
-	UPDATE jobs SET run_at = $5, attempt = attempt + 1, holder = $6 WHERE id IN (SELECT id FROM due)
-	RETURNING id, team_id, payload, attempt, tries, failures, last_error, created_at`
 
 // claim takes due jobs of the lanes asked, in one transaction, and starts their handlers.
 func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
 	defer func() { k.claimedAt = time.Now() }()
-	claimed := make([][]Job, len(asks))
-	next := make([]int64, len(asks))
+	var claimed map[string][]Job
+	var next map[string]int64
 	life := k.r.life.Load()
-	err := k.r.d.Update(ctx, func(tx *db.Tx) error {
+	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
 		// A burial waits for this claim and gives back what it took, or this node is not among the nodes any more.
 		tx.QueueHold(ctx, errBuried, "nodes", k.r.node)
-		now := tx.Now()
-		text := fmt.Sprintf(claimJobs, tx.SkipLocked())
-		for i, a := range asks {
-			rows, err := tx.Query(ctx, text, k.Name, a.lane, now.UnixMicro(), a.n, int64(inHand), k.r.node)
-			claimed[i], err = db.Collect(rows, err, func(r db.Row) (Job, error) {
-				j := Job{Kind: k.Name, Lane: a.lane, life: life}
-				var created int64
-				err := r.Scan(&j.ID, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures, &j.LastError, &created)
-				j.CreatedAt = db.Time(created)
-				return j, err
-			})
-			if err != nil {
-				return err
-			}
-			if len(claimed[i]) == a.n {
-				continue
-			}
-			err = tx.QueryRow(ctx, `SELECT COALESCE(MIN(run_at), 0) FROM jobs WHERE kind = $1 AND lane = $2 AND run_at > $3`,
-				k.Name, a.lane, now.UnixMicro()).Scan(&next[i])
-			if err != nil {
-				return err
+		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
+			return err
+		}
+		var dry []string // lanes of which nothing more is due
+		for _, a := range asks {
+			if len(claimed[a.lane]) < a.n {
+				dry = append(dry, a.lane)
 			}
 		}
-		return nil
+		next, err = nextDue(ctx, tx, k.Name, dry)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	for i, a := range asks {
-		if less := a.n - len(claimed[i]); less > 0 {
+	for _, a := range asks {
+		if less := a.n - len(claimed[a.lane]); less > 0 {
 			k.workers.Release(a.owner, int64(less))
 			k.freed[a.group] = true
 		}
-		for _, j := range claimed[i] {
+		for _, j := range claimed[a.lane] {
+			j.life = life
 			k.hands[j.ID] = true
 			k.inHand[a.group]++
 			k.shares[share{a.owner, a.group}]++
+			if a.bulk {
+				k.bulk.add(share{a.owner, a.group}, 1)
+			}
 			workers.Go(func() {
-				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID} }()
+				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID, a.bulk} }()
 				k.r.work(hand, k, j)
 			})
 		}
 		switch {
-		case len(claimed[i]) == a.n:
+		case len(claimed[a.lane]) == a.n:
 			k.enqueue(a.lane)
-		case next[i] > 0 && next[i] < inHand:
-			k.alarms.set(a.lane, next[i])
+		case next[a.lane] > 0 && next[a.lane] < inHand:
+			k.alarms.set(a.lane, next[a.lane])
 		}
 	}
 	return nil
@@ -444,31 +483,41 @@ const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
 
-// scanAll scans now and then, and when it is asked to, until ctx ends. It runs beside the loop: with a hundred thousand
-// lanes a scan takes a second or more, in which others have their turns.
+// scanAll scans now and then, and at once when it is asked to, until ctx ends. It runs beside the loop. A regular scan
+// finds what hints missed, and nobody waits for it: it takes a twentieth of the time, so that with 200,000 lanes it needs a
+// minute or two, and the nodes do not keep the database busy with it.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {
 		every = scanAlone
 	}
+	took, rest := time.Duration(0), 0
 	for ctx.Err() == nil {
-		wait := every
-		if err := k.scan(ctx, k.r.d.Now().Add(2*every).UnixMicro()); err != nil {
+		began, wait := time.Now(), every
+		switch asked, err := k.scan(ctx, 2*(every+took), rest); {
+		case err != nil:
 			wait = k.failed(ctx, err)
+		case asked:
+			rest = 0
+			continue
 		}
+		took, rest = time.Since(began), scanRest
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		case <-k.look:
+			rest = 0
 		}
 	}
 }
 
 // scan looks which lanes there are, one step of the index each, however many jobs they hold, and hints at those that
-// have something due until a time. The next scan finds the others before they are due.
-func (k *dispatcher) scan(ctx context.Context, until int64) error {
+// have something due soon. The next scan finds the others before they are due. After each page it rests so many times as
+// long as that took; when it is asked for a scan at once meanwhile, it ends, and says so.
+func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
 	last := ""
 	for {
+		began, until := time.Now(), k.r.d.Now().Add(soon).UnixMicro()
 		rows, err := k.r.d.Query(ctx, scanLanes, k.Name, last, scanPage)
 		n := 0
 		due := map[string]int64{}
@@ -483,7 +532,7 @@ func (k *dispatcher) scan(ctx context.Context, until int64) error {
 			return struct{}{}, nil
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 		k.mu.Lock()
 		for lane, at := range due {
@@ -494,7 +543,14 @@ func (k *dispatcher) scan(ctx context.Context, until int64) error {
 			k.wake()
 		}
 		if n < scanPage {
-			return nil
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-time.After(time.Duration(rest) * time.Since(began)):
+		case <-k.look:
+			return true, nil
 		}
 	}
 }

@@ -7,8 +7,9 @@
 // destination's mail of one team. Lanes take turns, so a long or a slow one never holds up another. Lanes may form a
 // group that shares a limit, such as all teams' lanes to one destination. A lane has an owner, usually a team. Owners
 // share the workers of a kind as package fair says: however many lanes one of them has, and however long its jobs take,
-// the next owner finds workers free. A kind may say how sure it is that the jobs of a group come to an end; then those
-// that are stuck leave workers to the others of their owner ([Share]).
+// the next owner finds workers free. Lanes may be bulk: their jobs give way to the others of their group and of their
+// owner, whom they leave some room, and have a small share of the turns. A kind may say how sure it is that the jobs of
+// a group come to an end; then those that are stuck leave workers to the others of their owner ([Share]).
 //
 // # Life of a job
 //

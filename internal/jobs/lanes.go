@@ -2,14 +2,46 @@ package jobs
 
 import "container/heap"
 
-// turns is lanes that wait for the same thing, by owner: owners have turns, and so do the lanes of each.
+// bulkTurn is how often bulk has a turn where other lanes wait for the same thing: each time so many turns have passed.
+const bulkTurn = 8
+
+// turns is lanes that wait for the same thing. Those that are not bulk go first, but for a small share.
 type turns struct {
+	first, bulk ring
+	passed      int // jobs of first since bulk had one
+}
+
+func (t *turns) of(bulk bool) *ring {
+	if bulk {
+		return &t.bulk
+	}
+	return &t.first
+}
+
+func (t *turns) add(owner, lane string, bulk bool) { t.of(bulk).add(owner, lane) }
+
+// turn says whether the next turn is bulk's. There must be a lane.
+func (t *turns) turn() (bulk bool) {
+	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
+}
+
+// had takes in that a turn was not in vain.
+func (t *turns) had(bulk bool) {
+	if t.passed++; bulk {
+		t.passed = 0
+	}
+}
+
+func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
+
+// ring is lanes by owner: owners have turns, and so do the lanes of each.
+type ring struct {
 	owners []string            // the next first, without those that are paused
 	lanes  map[string][]string // by owner, the next first; never an empty list
 	paused map[string]bool     // owners whose lanes wait for something else besides
 }
 
-func (t *turns) add(owner, lane string) {
+func (t *ring) add(owner, lane string) {
 	if t.lanes == nil {
 		t.lanes = map[string][]string{}
 	}
@@ -20,7 +52,7 @@ func (t *turns) add(owner, lane string) {
 }
 
 // next takes out the lane whose turn it is. There must be one.
-func (t *turns) next() (owner, lane string) {
+func (t *ring) next() (owner, lane string) {
 	owner, t.owners = t.owners[0], t.owners[1:]
 	all := t.lanes[owner]
 	lane = all[0]
@@ -33,8 +65,11 @@ func (t *turns) next() (owner, lane string) {
 	return owner, lane
 }
 
+// pass gives the turn to the next owner.
+func (t *ring) pass() { t.owners = append(t.owners[1:], t.owners[0]) }
+
 // pause takes the turn from the owner who has it, until resume. It costs nothing however many lanes there are.
-func (t *turns) pause() {
+func (t *ring) pause() {
 	if t.paused == nil {
 		t.paused = map[string]bool{}
 	}
@@ -43,14 +78,14 @@ func (t *turns) pause() {
 }
 
 // resume gives an owner turns again.
-func (t *turns) resume(owner string) {
+func (t *ring) resume(owner string) {
 	delete(t.paused, owner)
 	if len(t.lanes[owner]) > 0 {
 		t.owners = append(t.owners, owner)
 	}
 }
 
-func (t *turns) empty() bool { return len(t.owners) == 0 }
+func (t *ring) empty() bool { return len(t.owners) == 0 }
 
 // alarms is lanes by the time at which something of them may be due.
 type alarms struct {

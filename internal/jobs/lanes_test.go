@@ -2,11 +2,12 @@ package jobs
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
-func TestTurns(t *testing.T) {
-	var all turns
+func TestRing(t *testing.T) {
+	var all ring
 	for i := range 3 {
 		all.add("a", fmt.Sprint("a", i))
 	}
@@ -28,10 +29,29 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// Bulk waits for the others, and has one turn in eight.
+func TestTurnsOfBulk(t *testing.T) {
+	var all turns
+	for i := range 16 {
+		all.add("a", fmt.Sprint("b", i), true)
+		all.add("a", fmt.Sprint("f", i), false)
+	}
+	got := ""
+	for !all.empty() {
+		bulk := all.turn()
+		_, lane := all.of(bulk).next()
+		all.had(bulk)
+		got += lane[:1]
+	}
+	if want := "fffffffb" + "fffffffb" + "ff" + strings.Repeat("b", 14); got != want {
+		t.Errorf("the turns were %s, want %s", got, want)
+	}
+}
+
 // An owner that has its share of the workers costs the same at each look, however many lanes it has.
 func TestPausedOwnersCostNothing(t *testing.T) {
 	cost := func(lanes int) float64 {
-		var all turns
+		var all ring
 		for i := range lanes {
 			all.add("a", fmt.Sprint(i))
 		}

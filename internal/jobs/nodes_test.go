@@ -476,7 +476,7 @@ func TestClaimInABurial(t *testing.T) {
 	var workers sync.WaitGroup
 	claimed := make(chan error, 1)
 	go func() {
-		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", 1}}, &workers)
+		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1}}, &workers)
 	}()
 	time.Sleep(50 * time.Millisecond)
 	close(free)

@@ -35,6 +35,10 @@ type Kind struct {
 	// limit. nil makes each lane an owner of its own, and PerLane exact.
 	Owner func(lane string) string
 
+	// Bulk, when set, says of a lane that its jobs give way to the others: of a group, and of their owner's. There is always
+	// some room for it, and some that it leaves free (see [reserve]).
+	Bulk func(lane string) bool
+
 	// Limit, when set, says how many jobs of a group may be in hand now, and when to ask again if that is fewer than there
 	// could be. It is called on the dispatcher and must not block.
 	Limit func(group string) (n int, again time.Time)
@@ -102,6 +106,9 @@ func (r *Runner) Handle(k Kind) {
 	exact := k.Owner == nil
 	if exact {
 		k.Owner = itself
+	}
+	if k.Bulk == nil {
+		k.Bulk = func(string) bool { return false }
 	}
 	d := newDispatcher(r, k)
 	d.exact = exact

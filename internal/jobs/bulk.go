@@ -1,0 +1,40 @@
+package jobs
+
+// reserve is how many of n places bulk leaves to other jobs: a quarter, and none of a single one.
+func reserve(n int) int {
+	if n < 2 {
+		return 0
+	}
+	return max(n/4, 1)
+}
+
+// bulk counts jobs of bulk lanes.
+type bulk struct {
+	groups map[string]int
+	owners map[string]int
+	shares map[share]int
+}
+
+func newBulk() bulk {
+	return bulk{map[string]int{}, map[string]int{}, map[share]int{}}
+}
+
+func (b *bulk) add(s share, n int) {
+	count(b.groups, s.group, n)
+	count(b.owners, s.owner, n)
+	count(b.shares, s, n)
+}
+
+func count[K comparable](m map[K]int, key K, n int) {
+	if m[key] += n; m[key] == 0 {
+		delete(m, key)
+	}
+}
+
+// bulkRoom is how many more jobs of bulk lanes an owner may have in hand, when some are planned already. The workers that
+// it may have are those it holds and those it may take besides.
+func (k *dispatcher) bulkRoom(owner string, planned int) int {
+	room := int(k.workers.Room(owner))
+	most := room + int(k.workers.Held(owner))
+	return min(room, most-reserve(most)-k.bulk.owners[owner]-planned)
+}

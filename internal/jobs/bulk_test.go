@@ -1,0 +1,111 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// bulkKind has lanes owner/group/class, of which the class b is bulk.
+func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error) jobs.Kind {
+	part := func(n int) func(string) string {
+		return func(lane string) string { return strings.Split(lane, "/")[n] }
+	}
+	return jobs.Kind{Name: "k", Workers: workers, PerLane: perLane, Owner: part(0), Group: part(1), Handle: handle,
+		Bulk: func(lane string) bool { return strings.HasSuffix(lane, "/b") }}
+}
+
+// However much bulk waits in a group, and however long it takes, other jobs of the same owner find places free.
+func TestBulkLeavesPlaces(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		workers, perLane int
+		groups           int // that bulk goes to
+		bulk             int // that run at a time
+		lane             string
+		other            int // that run beside them
+	}{
+		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // of 8, a quarter is left
+		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // 14 are the owner's
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+				b := newBench(t, d)
+				gate, begun := make(chan struct{}), make(chan string, 1000)
+				open := sync.OnceFunc(func() { close(gate) })
+				b.r.Handle(bulkKind(c.workers, c.perLane, func(ctx context.Context, j jobs.Job) error {
+					begun <- j.Lane
+					<-gate
+					defer b.saw(j)
+					return b.finish(ctx, j)
+				}))
+				begin := func(n int, suffix string) {
+					t.Helper()
+					for range n {
+						select {
+						case lane := <-begun:
+							if !strings.HasSuffix(lane, suffix) {
+								t.Errorf("%s began", lane)
+							}
+						case <-time.After(30 * time.Second):
+							t.Fatalf("fewer than %d of %s began", n, suffix)
+						}
+					}
+				}
+				for i := range 200 {
+					b.insert(t, jobs.New{Kind: "k", Lane: fmt.Sprintf("o/g%d/b", i%c.groups)})
+				}
+				b.start(t)
+				t.Cleanup(open)
+				begin(c.bulk, "/b")
+				for range 20 {
+					b.insert(t, jobs.New{Kind: "k", Lane: c.lane})
+				}
+				begin(c.other, "/f")
+				if len(begun) > 0 {
+					t.Errorf("%s began, too", <-begun)
+				}
+				open()
+				b.await(t, 220)
+			})
+		})
+	}
+}
+
+// Where both wait for the same place, bulk is passed over, but not for ever.
+func TestBulkGoesOn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		b.r.Handle(bulkKind(4, 1, func(ctx context.Context, j jobs.Job) error {
+			defer b.saw(j)
+			return b.finish(ctx, j)
+		}))
+		var all []jobs.New
+		for i := range 100 {
+			all = append(all, jobs.New{Kind: "k", Lane: "o/g/b"}, jobs.New{Kind: "k", Lane: fmt.Sprintf("o%d/g/f", i)})
+		}
+		b.insert(t, all...)
+		b.start(t)
+		last, between := 0, 0
+		for i, j := range b.await(t, 200) {
+			if strings.HasSuffix(j.Lane, "/f") {
+				last = i
+			}
+		}
+		for _, j := range b.await(t, 200)[:last] {
+			if strings.HasSuffix(j.Lane, "/b") {
+				between++
+			}
+		}
+		if between < 5 || between > 30 {
+			t.Errorf("%d of 100 jobs of bulk ran before the last of 100 others", between)
+		}
+	})
+}

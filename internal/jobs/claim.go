@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// ask is one lane's share of a claim. Its workers are taken already.
+type ask struct {
+	lane, owner, group string
+	bulk               bool
+	n                  int
+}
+
+// What a claim changes of the jobs that it takes, and returns of them.
+const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
+	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
+
+// A claim is one statement for all lanes on PostgreSQL, where each would be a round trip. SQLite has no LATERAL, and its
+// statements are calls.
+const (
+	claimOne = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = '' AND lane = $5
+	ORDER BY run_at LIMIT $6)` + claimed
+	claimMany = `WITH due AS MATERIALIZED (SELECT j.id
+	FROM UNNEST(CAST($5 AS TEXT[]), CAST($6 AS BIGINT[])) AS l (lane, n)
+	CROSS JOIN LATERAL (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = '' AND lane = l.lane
+		ORDER BY run_at LIMIT l.n FOR UPDATE SKIP LOCKED) AS j)` + claimed
+)
+
+// claim takes up to n due jobs of each lane for a node. It returns them by lane.
+func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[string][]Job, error) {
+	all := map[string][]Job{}
+	take := func(text string, lanes, n any) error {
+		rows, err := tx.Query(ctx, text, int64(inHand), node, kind, tx.Now().UnixMicro(), lanes, n)
+		_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
+			j := Job{Kind: kind}
+			var created int64
+			err := r.Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures, &j.LastError, &created)
+			j.CreatedAt = db.Time(created)
+			all[j.Lane] = append(all[j.Lane], j)
+			return struct{}{}, err
+		})
+		if err != nil {
+			return fmt.Errorf("claim jobs: %w", err)
+		}
+		return nil
+	}
+	if tx.OneWriter() {
+		for _, a := range asks {
+			if err := take(claimOne, a.lane, a.n); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	lanes, n := make([]string, len(asks)), make([]int64, len(asks))
+	for i, a := range asks {
+		lanes[i], n[i] = a.lane, int64(a.n)
+	}
+	return all, take(claimMany, lanes, n)
+}
+
+// nextDue returns when the next job of each lane is due that is not due yet. A lane that has none is left out.
+func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string) (map[string]int64, error) {
+	all := map[string]int64{}
+	if len(lanes) == 0 {
+		return all, nil
+	}
+	rows, err := tx.Query(ctx, `WITH l (lane) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
+		SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.run_at > $2) FROM l`,
+		kind, tx.Now().UnixMicro(), lanes)
+	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
+		var lane string
+		var at *int64
+		err := r.Scan(&lane, &at)
+		if at != nil {
+			all[lane] = *at
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look when lanes are due: %w", err)
+	}
+	return all, nil
+}

@@ -89,7 +89,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 	}
-	msg, err := s.prepare(ctx, o, from)
+	msg, err := s.prepare(ctx, t, from)
 	if fault.KindOf(err) == fault.Invalid {
 		s.p.Log.Warn("an email cannot be made into a message and fails", "email", o.ID, "team", o.TeamID, "error", err)
 		return s.fail(ctx, t, reasonInvalid)
@@ -194,7 +194,7 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 		return nil, err
 	}
 	defer s.pool.seats.Release(r.team, 1)
-	at, err := s.shape.enter(ctx, destination, r.team)
+	at, err := s.shape.enter(ctx, destination, r.team, emails.LaneTurn(t.job.Lane))
 	if err != nil {
 		return nil, err
 	}
@@ -223,33 +223,34 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 // prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the
 // rest of the program must not wait behind signatures. Teams have turns at both, as one's messages may be a thousand
 // times as large as another's.
-func (s *Service) prepare(ctx context.Context, o *emails.Outgoing, from domains.Signing) (msg [][]byte, err error) {
-	if err := s.preparing.Enter(ctx, o.TeamID); err != nil {
+func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
+	turn := emails.LaneTurn(t.job.Lane)
+	if err := s.preparing.Enter(ctx, turn); err != nil {
 		return nil, err
 	}
-	defer s.preparing.Leave(o.TeamID)
-	body, err := s.p.Emails.Compose(ctx, o)
+	defer s.preparing.Leave(turn)
+	body, err := s.p.Emails.Compose(ctx, t.o)
 	if err != nil {
 		return nil, err
 	}
 	if s.c.Unsigned {
 		return [][]byte{body}, nil
 	}
-	header, err := s.sign(ctx, o.TeamID, body, from)
+	header, err := s.sign(ctx, turn, body, from)
 	switch {
 	case errors.Is(err, dkim.ErrBadHeader), errors.Is(err, dkim.ErrNoFrom):
 		return nil, fault.Invalidf("", "The email cannot be signed: %s", err).Because(err)
 	case err != nil:
-		return nil, fmt.Errorf("sign email %s: %w", o.ID, err)
+		return nil, fmt.Errorf("sign email %s: %w", t.o.ID, err)
 	}
 	return [][]byte{header, body}, nil
 }
 
-func (s *Service) sign(ctx context.Context, team string, body []byte, from domains.Signing) ([]byte, error) {
-	if err := s.signing.Enter(ctx, team); err != nil {
+func (s *Service) sign(ctx context.Context, turn string, body []byte, from domains.Signing) ([]byte, error) {
+	if err := s.signing.Enter(ctx, turn); err != nil {
 		return nil, err
 	}
-	defer s.signing.Leave(team)
+	defer s.signing.Leave(turn)
 	return dkim.Sign(body, time.Now(), from.Signers...)
 }
 

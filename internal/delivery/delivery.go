@@ -33,7 +33,8 @@
 // No team's mail waits for what another team's hosts do. Teams share memory and seats, which are connections, as
 // package fair says, and have turns at composing, signing, and at a destination. A job takes them in that order and
 // holds nothing that another team may wait for while it waits for its own team's share: a destination's place comes
-// last.
+// last. Bulk mail has lanes and turns of its own (emails.Lane, jobs.Kind.Bulk): it never takes all of what its team may
+// have, so that the team's other mail does not wait behind it.
 //
 // # What it does not do
 //
@@ -193,8 +194,8 @@ func (s *Service) Kind() jobs.Kind {
 	// Jobs in hand mostly wait for a host, which costs next to nothing: were they few, a handful of hosts that stall
 	// would hold up all others.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers, ahead*s.c.LaneConnections),
-		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Limit: s.limit, Share: s.share, Lease: lease,
-		Schedule: errorSchedule()}
+		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
+		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
 // errorSchedule is for failures of ours in a row, such as those of the database: some fifty hours, as long as any

@@ -127,8 +127,8 @@ func (s *shaper) fill(h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// kept is how many of a destination's connections are kept for a team that has none: another's messages may stall
-// there, each for as long as the host likes.
+// kept is how many of a destination's connections are kept for whoever has none: the messages of others may stall there,
+// each for as long as the host likes.
 func kept(connections int) int {
 	if connections < 4 {
 		return 0 // it would cost too much
@@ -141,17 +141,19 @@ type place struct {
 	s     *shaper
 	h     *shape
 	team  string
+	turn  string
 	since time.Time
 }
 
-// enter waits for a connection's place. Teams have turns.
-func (s *shaper) enter(ctx context.Context, destination, team string) (place, error) {
+// enter waits for a connection's place. Teams have turns, and so have the bulk mail of a team and the rest of it, which
+// turn tells apart.
+func (s *shaper) enter(ctx context.Context, destination, team, turn string) (place, error) {
 	s.mu.Lock()
 	h := s.of(destination)
 	h.entered++
 	h.tokens--
 	s.mu.Unlock()
-	if err := h.places.Enter(ctx, team); err != nil {
+	if err := h.places.Enter(ctx, turn); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		h.entered--
@@ -161,14 +163,14 @@ func (s *shaper) enter(ctx context.Context, destination, team string) (place, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.flow(team).begin(now)
-	return place{s, h, team, now}, nil
+	return place{s, h, team, turn, now}, nil
 }
 
 // leave gives the place back, and says what was heard. used says whether a message came out of it: otherwise it does
 // not count against the rate.
 func (p place) leave(used bool, what hearing) {
 	now := time.Now()
-	p.h.places.Leave(p.team)
+	p.h.places.Leave(p.turn)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.h.entered--

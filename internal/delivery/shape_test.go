@@ -106,7 +106,7 @@ func TestShaperRate(t *testing.T) {
 				}
 				break
 			}
-			at, err := s.enter(t.Context(), "d", "team")
+			at, err := s.enter(t.Context(), "d", "team", "team")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,18 +122,18 @@ func TestShaperRate(t *testing.T) {
 func TestShaperPlaces(t *testing.T) {
 	t.Parallel()
 	s := newShaper(1, 0)
-	first, err := s.enter(t.Context(), "d", "team")
+	first, err := s.enter(t.Context(), "d", "team", "team")
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("stopping"))
-	if _, err := s.enter(gone, "d", "team"); err == nil || err.Error() != "stopping" {
+	if _, err := s.enter(gone, "d", "team", "team"); err == nil || err.Error() != "stopping" {
 		t.Errorf("entered a full destination: %v", err)
 	}
 	second := make(chan place)
 	go func() {
-		at, err := s.enter(context.WithoutCancel(t.Context()), "d", "team")
+		at, err := s.enter(context.WithoutCancel(t.Context()), "d", "team", "team")
 		if err != nil {
 			t.Error(err)
 		}

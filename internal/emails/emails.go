@@ -143,6 +143,7 @@ type Email struct {
 	// Only where a single email is read.
 	HTML *string
 	Text *string
+	bulk bool
 }
 
 // Recipient is one envelope address of an email and what became of it.

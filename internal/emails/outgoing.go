@@ -51,8 +51,27 @@ func DecodeDelivery(payload string) (d Delivery, err error) {
 	return d, nil
 }
 
-// Lane is the lane of a team's mail to a destination; see [Destination].
-func Lane(domain, teamID string) string { return domain + "|" + teamID }
+// bulkMark ends the lanes of bulk mail.
+const bulkMark = "|bulk"
+
+// Lane is the lane of a team's mail to a destination; see [Destination]. Bulk mail has one of its own, which gives way to
+// the other, so that a password reset does not wait behind a newsletter.
+func Lane(domain, teamID string, bulk bool) string {
+	lane := domain + "|" + teamID
+	if bulk {
+		lane += bulkMark
+	}
+	return lane
+}
+
+// LaneTurn is who has a turn where lanes wait for the same place: a team, for its bulk mail another time.
+func LaneTurn(lane string) string {
+	_, turn, _ := strings.Cut(lane, "|")
+	return turn
+}
+
+// IsBulk says whether a lane is of bulk mail.
+func IsBulk(lane string) bool { return strings.HasSuffix(lane, bulkMark) }
 
 // Destination is the domain that a lane leads to: all teams' lanes to it share its limits.
 func Destination(lane string) string {
@@ -62,8 +81,7 @@ func Destination(lane string) string {
 
 // LaneTeam is the team whose mail a lane is.
 func LaneTeam(lane string) string {
-	_, team, _ := strings.Cut(lane, "|")
-	return team
+	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
 }
 
 // Outgoing is what delivery needs of an email for one destination.

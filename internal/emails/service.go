@@ -256,6 +256,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *dr
 	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
+	e.bulk = isBulk(d.Headers)
 	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
 	if !d.at.IsZero() {
 		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
@@ -300,7 +301,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	}
 	for _, domain := range destinations {
 		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1, To: at[domain], Size: memory}
-		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID), TeamID: e.TeamID, Payload: j.encode()})
+		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID, e.bulk), TeamID: e.TeamID, Payload: j.encode()})
 	}
 	return skipped
 }

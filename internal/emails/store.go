@@ -23,9 +23,10 @@ const (
 	gaveHTML = 1 << iota // bits of email_bodies.parts
 	gaveText
 	hasFiles
-	isRaw     // the message is kept as its caller composed it
-	isBlob    // in a blob, but for what was put before it
-	needsUTF8 // and only hosts with SMTPUTF8 take it
+	isRaw      // the message is kept as its caller composed it
+	isBlob     // in a blob, but for what was put before it
+	needsUTF8  // and only hosts with SMTPUTF8 take it
+	markedBulk // it is bulk mail
 )
 
 // stored is what is kept as JSON: it is read whole and never queried.
@@ -63,6 +64,9 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	if len(d.Attachments) > 0 {
 		parts |= hasFiles
+	}
+	if e.bulk {
+		parts |= markedBulk
 	}
 	if d.raw != nil {
 		parts |= isRaw
@@ -147,6 +151,7 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 		return Email{}, fmt.Errorf("read email: %w", err)
 	}
 	e, err := row.email()
+	e.bulk = parts&markedBulk != 0
 	if parts&gaveHTML != 0 {
 		e.HTML = &html
 	}

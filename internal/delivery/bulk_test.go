@@ -1,0 +1,59 @@
+package delivery
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+)
+
+// A team's own mail does not wait behind its bulk mail to the same destination, not even while that hangs there.
+func TestBulkLeavesPlacesAtADestination(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		g := newGate(t)
+		ended := make(chan struct{})
+		var hangs atomic.Bool
+		mx := smtptest.NewServer(t, smtptest.Config{Data: func(m smtptest.Message) string {
+			if hangs.Load() && strings.Contains(string(m.Data), "Precedence: bulk") {
+				g.pass(ended)
+			}
+			return ""
+		}})
+		t.Cleanup(func() { close(ended) })
+		n := one(mx.Addr)
+		cfg := n.config(1)
+		cfg.LaneConnections = 4
+		h := newHouse(t, d, cfg, n.dns)
+		bulk := func(n int) {
+			var all []emails.Send
+			for i := range n {
+				text := "News"
+				all = append(all, emails.Send{From: "news@" + from, To: []string{fmt.Sprintf("b%d@example.net", i)},
+					Subject: "News", Text: &text,
+					Headers: []message.Field{{Name: "Precedence", Value: "bulk"}}})
+			}
+			if _, err := h.emails.SendBatch(t.Context(), h.by, all, false, emails.Idempotency{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bulk(20)
+		h.run()
+		h.await(events.EmailDelivered, 20)
+		hangs.Store(true)
+		bulk(100)
+		g.full(t, 3)
+		for i := range 3 {
+			h.wait(h.send(address(i)), events.EmailDelivered)
+		}
+		if g.most != 3 || h.count(events.EmailDelivered) != 23 {
+			t.Errorf("%d places of 4 were taken by bulk mail, %d emails delivered", g.most, h.count(events.EmailDelivered))
+		}
+	})
+}

@@ -35,6 +35,7 @@ func bench(ctx context.Context, e *env, args []string) error {
 	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
 	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
 	hostile := flags.Bool("hostile", false, "measure what a team sees beside another whose hosts and endpoints never answer")
+	bulk := flags.Bool("bulk", false, "measure what single emails see beside the same team's bulk mail to the same destination")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.load(flags, args, nil)
 	if err != nil {
@@ -57,6 +58,9 @@ func bench(ctx context.Context, e *env, args []string) error {
 	}
 	if *hostile {
 		return b.hostile(ctx)
+	}
+	if *bulk {
+		return b.bulk(ctx)
 	}
 	return b.run(ctx)
 }

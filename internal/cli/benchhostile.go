@@ -49,53 +49,80 @@ type hostileRun struct {
 	mu      sync.Mutex
 	posted  map[string]time.Time // when an email to a recipient was due
 	arrived map[string]time.Duration
-	told    []time.Duration
+	told    []time.Duration // of webhooks; nil for a team without
 	more    chan struct{}
 }
 
 // hostile starts a node that delivers to hosts on loopback, and reports what a well-behaved team sees alone, and while
 // another team mails silent hosts, has silent webhook endpoints, and attaches files that never come.
 func (b *benchRun) hostile(ctx context.Context) error {
-	h := &hostileRun{benchRun: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
-		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
-	stop, err := h.serveHosts()
+	h, stop, err := b.beside(ctx)
 	defer stop()
 	if err != nil {
 		return err
 	}
-	_, port, _ := net.SplitHostPort(b.sink.Addr())
-	b.direct = []string{"--transport", "direct", "--smtp-port", port, "--dns-servers", b.dns}
-	if h.node, err = b.start(ctx); err != nil {
-		return err
-	}
-	defer h.node.stop()
-	h.good = benchKey
 	if h.bad, err = h.secondTeam(ctx); err != nil {
 		return err
 	}
-	if err := h.prepare(ctx); err != nil {
+	if err := h.node.addDomain(ctx, h.bad, `{"name":"hostile.example"}`); err != nil {
+		return err
+	}
+	h.told = []time.Duration{}
+	if err := h.post(ctx, h.good, "/webhooks", map[string]any{"endpoint": h.hooks.URL, "events": goodEvents}); err != nil {
 		return err
 	}
 	b.say("Postrider %s on %s: a team sends %d emails a second, beside another whose hosts never answer", Version,
 		b.engine(), goodRate)
-	b.say("%-42s %22s %22s", "", "accept to hand-over", "event to webhook")
-	for _, phase := range []struct {
-		name  string
-		begin func(context.Context) error
-	}{
-		{"alone", func(context.Context) error { return nil }},
+	return h.measure(ctx, []phase{
+		{"alone", nil},
 		{fmt.Sprintf("%d emails to %d silent hosts", silentBatches*100, silentHosts), h.mailSilentHosts},
 		{fmt.Sprintf("and %d silent webhook endpoints", silentEndpoints), h.tellSilentEndpoints},
 		{fmt.Sprintf("and %d attachments that never come", slowFetches), h.attachSlowFiles},
-	} {
-		if err := phase.begin(ctx); err != nil {
-			return fmt.Errorf("%s: %w", phase.name, err)
+	})
+}
+
+// beside starts a node and a team, to be measured beside something. What it returns is stopped in any
+// case.
+func (b *benchRun) beside(ctx context.Context) (h *hostileRun, stop func(), err error) {
+	h = &hostileRun{benchRun: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
+		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
+	if stop, err = h.serveHosts(); err != nil {
+		return h, stop, err
+	}
+	_, port, _ := net.SplitHostPort(b.sink.Addr())
+	b.direct = []string{"--transport", "direct", "--smtp-port", port, "--dns-servers", b.dns}
+	if h.node, err = b.start(ctx); err != nil {
+		return h, stop, err
+	}
+	stopHosts := stop
+	stop = func() {
+		h.node.stop()
+		stopHosts()
+	}
+	h.good = benchKey
+	return h, stop, nil
+}
+
+// phase is something that begins, and goes on while what follows is measured.
+type phase struct {
+	name  string
+	begin func(context.Context) error
+}
+
+// measure reports what the team sees in each phase.
+func (h *hostileRun) measure(ctx context.Context, phases []phase) error {
+	h.say("%-42s %22s %22s", "", "accept to hand-over", "event to webhook")
+	for _, p := range phases {
+		if p.begin != nil {
+			if err := p.begin(ctx); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
 		}
-		if err := h.behave(ctx, phase.name); err != nil {
-			return fmt.Errorf("%s: %w", phase.name, err)
+		if err := h.behave(ctx, p.name); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	b.say("peak memory %34.0f MB", h.node.peakMB())
+	h.say("peak memory %34.0f MB", h.node.peakMB())
 	return nil
 }
 
@@ -191,15 +218,6 @@ func (h *hostileRun) secondTeam(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// prepare gives the good team its webhook and the hostile one its domain.
-func (h *hostileRun) prepare(ctx context.Context) error {
-	err := h.post(ctx, h.good, "/webhooks", map[string]any{"endpoint": h.hooks.URL, "events": goodEvents})
-	if err != nil {
-		return err
-	}
-	return h.node.addDomain(ctx, h.bad, `{"name":"hostile.example"}`)
-}
-
 func (h *hostileRun) post(ctx context.Context, key, path string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -274,11 +292,15 @@ func (h *hostileRun) attachSlowFiles(ctx context.Context) error {
 // behave sends at a rate and reports how long each email took to be handed over, and each event to be told, from when
 // it was due. One email in ten has an attachment to be fetched.
 func (h *hostileRun) behave(ctx context.Context, name string) error {
+	count := int(goodFor.Seconds() * goodRate)
 	h.mu.Lock()
 	clear(h.arrived)
-	h.told = nil
+	hooks := 2 * count
+	if h.told = h.told[:0]; h.told == nil {
+		hooks = 0
+	}
 	h.mu.Unlock()
-	start, count := time.Now(), int(goodFor.Seconds()*goodRate)
+	start := time.Now()
 	failed := make(chan error, count)
 	for i := range count {
 		due := start.Add(time.Duration(i) * time.Second / goodRate)
@@ -304,15 +326,15 @@ func (h *hostileRun) behave(ctx context.Context, name string) error {
 	defer cancel()
 	for {
 		h.mu.Lock()
-		mails, hooks := len(h.arrived), len(h.told)
+		mails, told := len(h.arrived), len(h.told)
 		h.mu.Unlock()
-		if mails >= count && hooks >= 2*count {
+		if mails >= count && told >= hooks {
 			break
 		}
 		select {
 		case <-h.more:
 		case <-limited.Done():
-			return fmt.Errorf("%d of %d emails were handed over and %d of %d events told", mails, count, hooks, 2*count)
+			return fmt.Errorf("%d of %d emails were handed over and %d of %d events told", mails, count, told, hooks)
 		}
 	}
 	h.mu.Lock()
@@ -326,6 +348,9 @@ func (h *hostileRun) behave(ctx context.Context, name string) error {
 }
 
 func quantiles(all []time.Duration) string {
+	if len(all) == 0 {
+		return ""
+	}
 	slices.Sort(all)
 	return fmt.Sprintf("p50 %5.0f, p99 %5.0f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
 }

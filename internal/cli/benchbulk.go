@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// bulkBatches is how many batches of 100 bulk emails wait.
+const bulkBatches = 1000
+
+// bulk reports what single emails of a team see alone, and beside the team's own bulk mail to the same destination.
+func (b *benchRun) bulk(ctx context.Context) error {
+	h, stop, err := b.beside(ctx)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	b.say("Postrider %s on %s: a team sends %d emails a second, beside bulk mail of its own", Version, b.engine(),
+		goodRate)
+	return h.measure(ctx, []phase{
+		{"alone", nil},
+		{fmt.Sprintf("beside %d bulk emails", bulkBatches*100), h.mailBulk},
+	})
+}
+
+// mailBulk hands bulk mail in, faster than it is delivered.
+func (h *hostileRun) mailBulk(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for b := range bulkBatches {
+		g.Go(func() error {
+			batch := make([]map[string]any, 100)
+			for i := range batch {
+				batch[i] = map[string]any{"from": "a@bench.example", "to": fmt.Sprintf("b%d-%d@good.example", b, i),
+					"subject": "News", "html": h.html(), "headers": map[string]string{"Precedence": "bulk"}}
+			}
+			return h.post(ctx, h.good, "/emails/batch", batch)
+		})
+	}
+	return g.Wait()
+}

@@ -170,9 +170,9 @@ func TestStallUntilTheLimitOfATry(t *testing.T) {
 		s := New(Config{Dial: new(net.Dialer).DialContext}, Parts{})
 		ctx, cancel := context.WithCancel(t.Context())
 		if limit {
-			ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 		} else {
-			time.AfterFunc(50*time.Millisecond, cancel)
+			time.AfterFunc(2*time.Second, cancel)
 		}
 		to := smtpclient.Envelope{To: []string{address(1)}}
 		out, _, _ := s.say(ctx, hop{name: "mx.test", addr: p.Addr}, "team", to, [][]byte{[]byte("Subject: x\r\n\r\nx\r\n")})

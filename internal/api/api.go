@@ -14,7 +14,7 @@
 //
 // # Order
 //
-// User agent, key, team in good standing, rate limit, route, permission, JSON, then the operation's own rules (API
+// User agent, key, team in good standing, rate limit, route, scope, JSON, then the operation's own rules (API
 // reference section 4.2).
 //
 // # To add a resource
@@ -28,7 +28,9 @@
 //     Times are dbTime, or isoTime where the reference says so; lists of answers are made by listOf. Lists of requests are many, texts
 //     (a string or a list) or named (an object), with their limit; [endpoint] takes no other.
 //     [Call.Status] and [Call.Header] change the answer's head.
-//  3. Give each operation a line in routes.go. A literal segment wins over a parameter wherever it stands.
+//  3. Give each operation a line in routes.go, with the scope that an actor needs for it; without one the program does not
+//     start. Run the tests with -update and read what changed in testdata/scopes.txt. A literal segment wins over a
+//     parameter wherever it stands.
 //  4. Describe query parameters of a kind of their own in openapi.go.
 //  5. Write testdata/thing/*.txtar, with the answers left out, run the tests with -update, and read what came out. Tests demand a
 //     scenario of success for each operation, 404 for the ids of other teams (add the thing to TestOtherTeams), and a document
@@ -90,7 +92,7 @@ type Options struct {
 	BodyMax   int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
 	Ready     func(ctx context.Context) error // says whether the node can serve
 
-	// Observe, when set, is called after each request with a known key. The client has its answer already, but its
+	// Observe, when set, is called after each request of a known actor. The client has its answer already, but its
 	// connection waits: it must be quick.
 	Observe func(ctx context.Context, r RequestRecord)
 }
@@ -137,6 +139,9 @@ func (a *API) mount(ops []op) {
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w.(*recorder), r) })
 	for i := range a.ops {
 		o := &a.ops[i]
+		if o.scope == 0 {
+			panic("api: " + o.method + " " + o.path + " has no scope: name one in routes.go")
+		}
 		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w.(*recorder), r, o) }))
 	}
 	r.Get("/openapi.json", a.Document)
@@ -221,8 +226,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	if logged && a.Log.Enabled(r.Context(), level) {
 		args := []any{"request_id", w.id, "method", r.Method, "path", requestlog.Veil(r.URL.Path), "status", w.status,
 			"duration", took, "user_agent", requestlog.Veil(r.UserAgent())}
-		if w.principal.TeamID != "" {
-			args = append(args, "team", w.principal.TeamID)
+		if w.actor.TeamID != "" {
+			args = append(args, "team", w.actor.TeamID)
 		}
 		if w.cause != nil {
 			args = append(args, "error", w.cause)
@@ -232,17 +237,17 @@ func (a *API) finish(w *recorder, r *http.Request) {
 		}
 		a.Log.Log(r.Context(), level, "request", args...)
 	}
-	if a.Observe != nil && w.principal.TeamID != "" {
-		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Principal: w.principal, ID: w.id, Method: r.Method, Path: r.URL.Path,
+	if a.Observe != nil && w.actor.TeamID != "" {
+		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method, Path: r.URL.Path,
 			UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer,
 			Streamed: w.streamed})
 	}
 }
 
-// RequestRecord is a request that bore a known key, and its answer. Body and Answer are only lent: who keeps them
-// copies them.
+// RequestRecord is a request of a known actor, and its answer. ID is that of the request. Body and Answer are only
+// lent: who keeps them copies them.
 type RequestRecord struct {
-	teams.Principal
+	teams.Actor
 	ID, Method, Path, UserAgent string
 	Status                      int
 	Start                       time.Time
@@ -256,7 +261,7 @@ type recorder struct {
 	http.ResponseWriter
 	start        time.Time
 	id           string
-	principal    teams.Principal // of a known key, whether or not it may do this
+	actor        teams.Actor // that is known, whether or not it may do this
 	status       int
 	cause        error // of a failure of ours
 	keep         bool  // the answer, for the observer

@@ -115,11 +115,11 @@ func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place 
 	for _, name := range []string{"full", "other", "suspended"} {
 		team, err := s.Teams.Create(context.Background(), name, "")
 		must(err)
-		_, f.keys[name], err = s.Teams.CreateKey(context.Background(), team.ID, teams.NewKey{Name: name})
+		_, f.keys[name], err = s.Teams.CreateKey(context.Background(), teams.System(team.ID), teams.NewKey{Name: name})
 		must(err)
 		if name == "full" {
 			f.team = team
-			_, f.keys["sending"], err = s.Teams.CreateKey(context.Background(), team.ID, teams.NewKey{Name: "sending",
+			_, f.keys["sending"], err = s.Teams.CreateKey(context.Background(), teams.System(team.ID), teams.NewKey{Name: "sending",
 				Permission: teams.SendingAccess})
 			must(err)
 		}
@@ -154,7 +154,7 @@ func (f *office) remember(t testing.TB) {
 		if !r.Logged() {
 			return
 		}
-		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, KeyID: r.KeyID, RequestID: r.ID, Method: r.Method, Path: r.Path,
+		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method, Path: r.Path,
 			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
 		if err := f.Services.Logs.Flush(ctx); err != nil {
 			t.Error(err)

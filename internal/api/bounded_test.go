@@ -16,6 +16,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // place is where in a body something stands: names of members, and [] for an element of a list.
@@ -154,7 +155,7 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 		for _, l := range found[o.method+" "+o.path] {
 			total++
 			many := l.body(doc.list(l, elements), 1)
-			for key, allowed := range map[string]bool{"full": true, "sending": o.access == sending, "": false} {
+			for key, allowed := range map[string]bool{"full": true, "sending": o.scope == teams.EmailsSend, "": false} {
 				n, w := f.allocated(t, o.method, withIDs(o.path), key, many)
 				name := fmt.Sprintf("%s %s %v with the key %q", o.method, o.path, l.place, key)
 				if n > uint64(multiple*len(many)+small) {

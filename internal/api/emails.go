@@ -143,7 +143,7 @@ func (a *API) sendEmail(ctx context.Context, c *Call, in sendEmailIn) (emailID, 
 	if err != nil {
 		return emailID{}, err
 	}
-	id, err := a.Services.Emails.Send(ctx, c.Principal, email, key)
+	id, err := a.Services.Emails.Send(ctx, c.Actor, email, key)
 	return emailID{id}, err
 }
 
@@ -233,7 +233,7 @@ func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, err
 	if err != nil {
 		return batchOut{}, err
 	}
-	b, err := a.Services.Emails.SendBatch(ctx, c.Principal, all, mode == "permissive", key)
+	b, err := a.Services.Emails.SendBatch(ctx, c.Actor, all, mode == "permissive", key)
 	out := batchOut{Data: []emailID{}}
 	for _, id := range b.IDs {
 		out.Data = append(out.Data, emailID{id})

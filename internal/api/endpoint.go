@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -22,27 +23,21 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// access says which keys may use an operation.
-type access int
-
-const (
-	full access = iota // keys with full access
-	sending
-	open // nobody is asked who they are
-)
+// open stands in the place of a scope where nobody is asked who they are. No actor has it.
+const open = teams.Scope(math.MaxUint8)
 
 // op is one operation of the API.
 type op struct {
 	method, path string
-	access       access
-	status       int // of success
+	scope        teams.Scope // that an actor needs, or open
+	status       int         // of success
 	tag, summary string
 	query        []string // names of query parameters, for the document; openapi.go describes them
 	bound
 }
 
 // isAlias reports whether the operation is another name for one that has a tag.
-func (o op) isAlias() bool { return o.tag == "" && o.access != open }
+func (o op) isAlias() bool { return o.tag == "" && o.scope != open }
 
 // bound is a function of the API with its types forgotten.
 type bound struct {
@@ -58,7 +53,7 @@ func (b bound) takesBody() bool { return b.in != reflect.TypeFor[none]() }
 
 // Call is one request to an operation.
 type Call struct {
-	teams.Principal
+	teams.Actor
 	Request *http.Request
 	Header  http.Header // of the response
 	Status  int         // of success; an operation may change it
@@ -86,21 +81,27 @@ func endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, err
 	return b
 }
 
-// serve carries one operation out.
+// serve answers a request to one operation.
 func (a *API) serve(w *recorder, r *http.Request, o *op) {
-	c := &Call{Request: r, Header: w.Header(), Status: o.status}
-	if o.access != open {
+	if o.scope != open {
 		if err := a.enter(w, r); err != nil {
 			a.fail(w, r, err)
 			return
 		}
-		c.Principal = w.principal
-		if o.access == full && c.Permission != teams.FullAccess {
-			a.fail(w, r, fault.New(fault.Restricted, "", "This API key is restricted to only send emails. Use a key with full access."))
+	}
+	a.perform(w, r, o)
+}
+
+// perform carries one operation out for the actor that entered.
+func (a *API) perform(w *recorder, r *http.Request, o *op) {
+	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.status}
+	var err error
+	if o.scope != open {
+		if err = c.Require(o.scope); err != nil {
+			a.fail(w, r, err)
 			return
 		}
 	}
-	var err error
 	if c.query, err = readURL(r.URL); err != nil {
 		a.fail(w, r, err)
 		return
@@ -108,8 +109,8 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 	if o.takesBody() {
 		began := time.Now()
 		c.body, w.done, err = a.read(w, r)
-		if err == nil && o.access != open && time.Since(began) > slowBody {
-			err = a.still(r)
+		if err == nil && o.scope != open && time.Since(began) > slowBody {
+			err = a.still(w, r, o.scope)
 		}
 		if err != nil {
 			a.fail(w, r, err)

@@ -9,10 +9,11 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
 )
 
-// enter finds out who asks and whether they may ask now. Once the key is known, w has whose it is, and every answer
-// tells what is left of the rate.
+// enter finds out who asks and whether they may ask now. Once the actor is known, w has it, and every answer tells
+// what is left of the rate. What the actor may do is not looked at.
 func (a *API) enter(w *recorder, r *http.Request) error {
 	if a.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
@@ -25,22 +26,22 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	if a.guess.Over(peer(r), guessesPerSecond) && !a.Services.Teams.Knows(token) {
 		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
 	}
-	p, err := a.Services.Teams.Authenticate(r.Context(), token)
+	by, err := a.Services.Teams.Authenticate(r.Context(), token)
 	if err != nil {
 		if fault.KindOf(err) == fault.BadCredential {
 			a.guess.Count(peer(r), guessesPerSecond)
 		}
 		return err
 	}
-	w.principal = p
-	if p.Suspended {
-		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+	w.actor = by
+	if by.Suspended {
+		return suspended()
 	}
-	limit := a.rate(p)
+	limit := a.rate(&by)
 	if limit == 0 {
 		return nil
 	}
-	used, ok := a.Limits.Count(p.TeamID, limit)
+	used, ok := a.Limits.Count(by.TeamID, limit)
 	h := w.Header()
 	n := strconv.Itoa(limit)
 	h["Ratelimit-Limit"] = []string{n}
@@ -65,14 +66,23 @@ func bearer(r *http.Request) string {
 // slowBody is how long a body may take before its key is looked at again.
 const slowBody = time.Second
 
-// still refuses a request whose key was deleted, or whose team was suspended, while its body came in: who hears that
-// it was carried out must be able to rely on it.
-func (a *API) still(r *http.Request) error {
-	p, err := a.Services.Teams.Authenticate(r.Context(), bearer(r))
-	if err == nil && p.Suspended {
-		err = fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+// still refuses a request that takes long when its token was revoked, its team suspended or the scope taken away since
+// it entered. It costs a look into memory, which is emptied when any of that happens, and does not count as a request.
+func (a *API) still(w *recorder, r *http.Request, scope teams.Scope) error {
+	by, err := a.Services.Teams.Authenticate(r.Context(), bearer(r))
+	switch {
+	case err != nil:
+		return err
+	case by.Ref() != w.actor.Ref():
+		return fault.New(fault.BadCredential, "", "API key is invalid") // Its token was given to another key.
+	case by.Suspended:
+		return suspended()
 	}
-	return err
+	return by.Require(scope)
+}
+
+func suspended() error {
+	return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 }
 
 // missing answers for a path that no operation has. Who asks is told first whether they may ask.

@@ -30,6 +30,7 @@ var answers = map[fault.Kind]struct {
 	fault.NoCredential:        {http.StatusUnauthorized, "missing_api_key"},
 	fault.BadCredential:       {http.StatusUnauthorized, "validation_error"},
 	fault.Restricted:          {http.StatusUnauthorized, "restricted_api_key"},
+	fault.OutOfScope:          {http.StatusForbidden, "invalid_permission"},
 	fault.Suspended:           {http.StatusForbidden, "suspended_api_key"},
 	fault.IdempotencyMismatch: {http.StatusConflict, "invalid_idempotent_request"},
 	fault.InFlight:            {http.StatusConflict, "concurrent_idempotent_requests"},

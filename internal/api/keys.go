@@ -33,7 +33,7 @@ func keyToWire(k teams.Key) keyWire {
 }
 
 func (a *API) createKey(ctx context.Context, c *Call, in createKeyIn) (keyCreated, error) {
-	k, token, err := a.Services.Teams.CreateKey(ctx, c.TeamID, teams.NewKey{Name: in.Name,
+	k, token, err := a.Services.Teams.CreateKey(ctx, c.Actor, teams.NewKey{Name: in.Name,
 		Permission: teams.Permission(in.Permission), DomainID: in.DomainID})
 	return keyCreated{k.ID, token}, err
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/webhooks"
@@ -19,6 +18,8 @@ import (
 const (
 	heartbeat = 15 * time.Second // unless Options say otherwise
 	listenFor = 10 * time.Second // that a reader may take for what is sent at once
+
+	listenScope = teams.WebhooksRead // an actor needs it to listen
 )
 
 // Listen streams a team's events as server-sent events (HTML Living Standard, section 9.2): the id is that of the
@@ -29,6 +30,15 @@ const (
 // It is no operation like the others, because it does not end.
 func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 	rec := w.(*recorder)
+	if err := a.enter(rec, r); err != nil {
+		a.fail(rec, r, err)
+		return
+	}
+	a.listen(rec, r)
+}
+
+// listen streams the events of the team of the actor that entered.
+func (a *API) listen(rec *recorder, r *http.Request) {
 	tail, err := a.openTail(rec, r)
 	if err != nil {
 		a.fail(rec, r, err)
@@ -50,9 +60,8 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 	every := cmp.Or(a.Heartbeat, heartbeat)
 	for {
 		all, err := tail.Next(r.Context(), every)
-		// A key that was deleted meanwhile shows nothing more, nor does one of a team that was suspended or deleted. To
-		// ask costs a look into memory, which is emptied when any of that happens.
-		if a.mayListen(rec, r) != nil {
+		// Whoever may no longer listen sees nothing more.
+		if a.still(rec, r, listenScope) != nil {
 			return
 		}
 		switch {
@@ -78,11 +87,8 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) openTail(w *recorder, r *http.Request) (*live.Tail, error) {
-	if err := a.enter(w, r); err != nil {
+	if err := w.actor.Require(listenScope); err != nil {
 		return nil, err
-	}
-	if w.principal.Permission != teams.FullAccess {
-		return nil, fault.New(fault.Restricted, "", "This API key is restricted to only send emails. Use a key with full access.")
 	}
 	query, err := readURL(r.URL)
 	if err != nil {
@@ -98,17 +104,7 @@ func (a *API) openTail(w *recorder, r *http.Request) (*live.Tail, error) {
 			return nil, err
 		}
 	}
-	return a.Services.Live.Open(r.Context(), w.principal.TeamID, types, r.Header.Get("Last-Event-ID"))
-}
-
-// mayListen asks again whether the key is good; unlike entering, this counts as no request.
-func (a *API) mayListen(w *recorder, r *http.Request) error {
-	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	p, err := a.Services.Teams.Authenticate(r.Context(), strings.TrimSpace(token))
-	if err == nil && (p.Suspended || p.Permission != teams.FullAccess || p.TeamID != w.principal.TeamID) {
-		err = errors.New("the key may not do this any more")
-	}
-	return err
+	return a.Services.Live.Open(r.Context(), w.actor.TeamID, types, r.Header.Get("Last-Event-ID"))
 }
 
 // push writes a part of the stream at once. A reader that does not take it in time is cut off.

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // watch opens a stream and returns a function that reads its next block of lines.
@@ -107,6 +108,15 @@ func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, f *office, keyID string){
 		"key deleted": func(t *testing.T, f *office, keyID string) { f.do(t, "DELETE /api-keys/"+keyID) },
+		"scope taken away": func(t *testing.T, f *office, keyID string) {
+			if err := f.d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'sending_access' WHERE id = $1`, keyID)
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+			f.d.Hint(teams.HintTopic, f.team.ID)
+		},
 		"team suspended": func(t *testing.T, f *office, _ string) {
 			if err := f.Services.Teams.SetSuspended(t.Context(), f.team.ID, true); err != nil {
 				t.Error(err)

@@ -14,6 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/teams"
+
 	_ "embed"
 )
 
@@ -107,7 +109,7 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 	d := &huma.Operation{OperationID: operationID(*o), Summary: o.summary, Tags: []string{o.tag}, Responses: map[string]*huma.Response{
 		strconv.Itoa(o.status): {Description: "Done.", Content: content(o.out)},
 		"default":              {Description: "What is wrong, and what to do.", Content: content(reflect.TypeFor[envelope]())}}}
-	if o.access == sending {
+	if teams.SendingAccess.Scopes().Has(o.scope) {
 		d.Description = "A key with sending_access is enough."
 	}
 	for _, m := range pathParam.FindAllStringSubmatch(o.path, -1) {

@@ -79,7 +79,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 			f := newRemote(t, 0)
 			asked := 0
 			for _, o := range f.ops {
-				if o.access == open {
+				if o.scope == open {
 					continue
 				}
 				f.heal(t)
@@ -175,7 +175,7 @@ func TestTornAnswers(t *testing.T) {
 	}
 	asked, torn := 0, 0
 	for _, o := range f.ops {
-		if o.access == open {
+		if o.scope == open {
 			continue
 		}
 		for skip, broke := 0, true; broke && skip < 60; skip++ {

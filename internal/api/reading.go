@@ -44,7 +44,7 @@ func (a *API) read(w *recorder, r *http.Request) (body []byte, done func(), err 
 	case n > a.BodyMax:
 		return nil, func() {}, a.tooLarge()
 	}
-	b := &incomingBody{a: a, team: w.principal.TeamID, known: n > 0, src: paced{r: http.MaxBytesReader(w, r.Body, a.BodyMax),
+	b := &incomingBody{a: a, team: w.actor.TeamID, known: n > 0, src: paced{r: http.MaxBytesReader(w, r.Body, a.BodyMax),
 		rc: http.NewResponseController(w), start: time.Now()}}
 	if !b.known {
 		n = a.BodyMax

@@ -22,13 +22,14 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // newRoute is an office with one more operation, POST /test, which does f.
 func newRoute[In, Out any](t testing.TB, o Options, f func(context.Context, *Call, In) (Out, error)) *office {
 	t.Helper()
 	office := newOffice(t, dbtest.SQLite(t), o)
-	office.mount(append(office.operations(), op{http.MethodPost, "/test", full, 200, "Tests", "Test", nil, endpoint(f)}))
+	office.mount(append(office.operations(), op{http.MethodPost, "/test", teams.LogsRead, 200, "Tests", "Test", nil, endpoint(f)}))
 	return office
 }
 
@@ -209,10 +210,10 @@ func TestObserver(t *testing.T) {
 	t.Parallel()
 	var seen []RequestRecord
 	f := newRoute(t, Options{Observe: func(_ context.Context, r RequestRecord) {
-		if r.Start.IsZero() || r.Duration <= 0 || !id.Valid(r.ID) || !id.Valid(r.KeyID) {
+		if r.Start.IsZero() || r.Duration <= 0 || !id.Valid(r.ID) || r.Kind != teams.KeyActor || !id.Valid(r.Actor.ID) {
 			t.Errorf("%+v", r)
 		}
-		r.Start, r.Duration, r.ID, r.KeyID, r.Permission = time.Time{}, 0, "", "", ""
+		r.Start, r.Duration, r.ID, r.Kind, r.Actor.ID, r.Scopes = time.Time{}, 0, "", "", "", 0
 		r.Body, r.Answer = bytes.Clone(r.Body), bytes.Clone(r.Answer)
 		seen = append(seen, r)
 	}}, func(_ context.Context, _ *Call, in echo) (echo, error) { return in, nil })

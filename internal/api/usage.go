@@ -72,7 +72,7 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 	if out.Domains.Used, err = a.Services.Domains.Count(ctx, c.TeamID); err != nil {
 		return out, err
 	}
-	if limit := a.rate(c.Principal); limit > 0 {
+	if limit := a.rate(&c.Actor); limit > 0 {
 		out.RateLimit.Limit = &limit
 	}
 	out.ManagedDomain = orNull(a.Services.Receiving.ManagedHost(c.TeamID))
@@ -85,9 +85,9 @@ func (a *API) emailUsage(ctx context.Context, c *Call, from, to time.Time) (emai
 }
 
 // rate is how many requests a second a team may make; 0 is any number.
-func (a *API) rate(p teams.Principal) int {
-	if p.RateLimit != 0 {
-		return p.RateLimit
+func (a *API) rate(by *teams.Actor) int {
+	if by.RateLimit != 0 {
+		return by.RateLimit
 	}
 	return a.RateLimit
 }

@@ -303,7 +303,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 // observe puts an API request into the request log.
 func (n *node) observe(ctx context.Context, r api.RequestRecord) {
 	if r.Logged() {
-		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, KeyID: r.KeyID, RequestID: r.ID, Method: r.Method, Path: r.Path,
+		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method, Path: r.Path,
 			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
 	}
 }

@@ -46,7 +46,7 @@ type house struct {
 	service      *Service
 	domain       domains.Domain
 	people       *teams.Service
-	by           teams.Principal
+	by           teams.Actor
 	runner       *jobs.Runner
 
 	quiet bool // only counts events
@@ -108,7 +108,7 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.by = teams.Principal{TeamID: team.ID, KeyID: "key"}
+	h.by = teams.Actor{Kind: teams.KeyActor, ID: "key", TeamID: team.ID}
 	if h.domain, err = h.domains.AddVerified(ctx, team.ID, domains.NewDomain{Name: from, TLS: domains.Opportunistic}); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func (h *house) send(to ...string) string {
 }
 
 // another is another team, with a sending domain of its own.
-func (h *house) another(domain string) teams.Principal {
+func (h *house) another(domain string) teams.Actor {
 	h.t.Helper()
 	team, err := h.people.Create(h.t.Context(), domain, "owner@"+domain)
 	if err != nil {
@@ -153,11 +153,11 @@ func (h *house) another(domain string) teams.Principal {
 	if _, err := h.domains.AddVerified(h.t.Context(), team.ID, domains.NewDomain{Name: domain, TLS: domains.Opportunistic}); err != nil {
 		h.t.Fatal(err)
 	}
-	return teams.Principal{TeamID: team.ID, KeyID: "key"}
+	return teams.Actor{Kind: teams.KeyActor, ID: "key", TeamID: team.ID}
 }
 
 // flood accepts emails of another team, n in all, to addresses that to names.
-func (h *house) flood(by teams.Principal, sender string, n int, to func(i int) string) {
+func (h *house) flood(by teams.Actor, sender string, n int, to func(i int) string) {
 	h.t.Helper()
 	text := "Hello"
 	for i := 0; i < n; i += emails.MaxBatch {

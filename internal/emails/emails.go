@@ -26,6 +26,7 @@ import (
 
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // State is an email's or a recipient's latest event, as the API shows it.
@@ -123,7 +124,7 @@ type Send struct {
 type Email struct {
 	ID          string
 	TeamID      string
-	KeyID       string
+	Actor       teams.ActorRef // who sent it
 	DomainID    string
 	MessageID   string // with angle brackets
 	From        string

@@ -44,7 +44,7 @@ type world struct {
 	domains    *domains.Service
 	suppressed *suppressions.Service
 	teams      *teams.Service
-	who        teams.Principal
+	who        teams.Actor
 	domainID   string
 	blobs      *blob.Store
 	folder     string // of blobs
@@ -95,7 +95,7 @@ func newWorld(t *testing.T, d *db.DB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := w.teams.CreateKey(ctx, team.ID, teams.NewKey{Name: "k"})
+	_, token, err := w.teams.CreateKey(ctx, teams.System(team.ID), teams.NewKey{Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestReleaseChecksAgain(t *testing.T) {
 		reason string
 	}{
 		"key deleted": {func(t *testing.T, w *world) {
-			if err := w.teams.DeleteKey(t.Context(), w.who.TeamID, w.who.KeyID); err != nil {
+			if err := w.teams.DeleteKey(t.Context(), w.who.TeamID, w.who.ID); err != nil {
 				t.Fatal(err)
 			}
 		}, "invalid_api_key"},

@@ -77,7 +77,7 @@ func (f *files) hosts(t *testing.T, n int) (urls []string) {
 }
 
 // another is another team that may send from a domain.
-func (w *world) another(t *testing.T, domain string) teams.Principal {
+func (w *world) another(t *testing.T, domain string) teams.Actor {
 	t.Helper()
 	team, err := w.teams.Create(t.Context(), domain, "owner@"+domain)
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *world) another(t *testing.T, domain string) teams.Principal {
 	if _, err := w.domains.AddVerified(t.Context(), team.ID, domains.NewDomain{Name: domain}); err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := w.teams.CreateKey(t.Context(), team.ID, teams.NewKey{Name: "k"})
+	_, token, err := w.teams.CreateKey(t.Context(), teams.System(team.ID), teams.NewKey{Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ const idempotencyIndex = "idempotency_keys_pkey"
 
 // once carries do out unless the key has an answer already. Only what was accepted is remembered, in the transaction
 // that accepts it; a request that failed frees its key.
-func (s *Service) once(ctx context.Context, p teams.Principal, key Idempotency, do func(*answer) error) (answer, error) {
+func (s *Service) once(ctx context.Context, p teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
 		return a, do(&a)

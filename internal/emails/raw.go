@@ -60,7 +60,7 @@ type Raw struct {
 
 // SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it
 // returns.
-func (s *Service) SendRaw(ctx context.Context, p teams.Principal, in Raw, key Idempotency) (string, error) {
+func (s *Service) SendRaw(ctx context.Context, p teams.Actor, in Raw, key Idempotency) (string, error) {
 	r, err := s.once(ctx, p, key, func(a *answer) error {
 		d, err := s.checkRaw(in)
 		if err != nil {

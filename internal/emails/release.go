@@ -129,9 +129,9 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	if e.LastEvent != Scheduled {
 		return "", nil // It was checked when it was accepted, a moment ago.
 	}
-	active, err := s.teams.KeyActive(ctx, e.TeamID, e.KeyID)
+	active, err := s.teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {
-		return "", fmt.Errorf("look up the key of email %s: %w", e.ID, err)
+		return "", fmt.Errorf("look up who scheduled email %s: %w", e.ID, err)
 	}
 	if !active {
 		return "invalid_api_key", nil

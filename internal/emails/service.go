@@ -78,7 +78,7 @@ func New(c Config, p Parts) *Service {
 }
 
 // Send accepts one email and returns its id.
-func (s *Service) Send(ctx context.Context, p teams.Principal, in Send, key Idempotency) (string, error) {
+func (s *Service) Send(ctx context.Context, p teams.Actor, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, p, key, func(a *answer) error {
 		d, err := s.check(in, s.d.Now(), false)
 		if err != nil {
@@ -106,7 +106,7 @@ type BatchError struct {
 
 // SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
 // permissive one those are accepted that keep the rules.
-func (s *Service) SendBatch(ctx context.Context, p teams.Principal, in []Send, permissive bool, key Idempotency) (Batch, error) {
+func (s *Service) SendBatch(ctx context.Context, p teams.Actor, in []Send, permissive bool, key Idempotency) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
 		return Batch{}, BadBatchSize(len(in))
 	}
@@ -138,8 +138,8 @@ func BadBatchSize(n int) error {
 	return fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, n)
 }
 
-// sender checks that the key may send as the draft's From, and returns the sending domain.
-func (s *Service) sender(ctx context.Context, p teams.Principal, d *draft) (domains.Sender, error) {
+// sender checks that the actor may send as the draft's From, and returns the sending domain.
+func (s *Service) sender(ctx context.Context, p teams.Actor, d *draft) (domains.Sender, error) {
 	if p.Suspended {
 		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
 	}
@@ -167,7 +167,7 @@ func (s *Service) sender(ctx context.Context, p teams.Principal, d *draft) (doma
 }
 
 // accept writes drafts that keep all rules in one transaction.
-func (s *Service) accept(ctx context.Context, p teams.Principal, drafts []*draft, a *answer) error {
+func (s *Service) accept(ctx context.Context, p teams.Actor, drafts []*draft, a *answer) error {
 	senders := make([]domains.Sender, len(drafts))
 	var addresses []string
 	for i, d := range drafts {
@@ -251,9 +251,9 @@ func (s *Service) forget(ctx context.Context, list ...*Attachment) {
 }
 
 // write enters one email with all that belongs to it.
-func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Principal, d *draft, from domains.Sender, files []Attachment,
+func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Actor, d *draft, from domains.Sender, files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
-	e := Email{ID: d.id, TeamID: p.TeamID, KeyID: p.KeyID, DomainID: from.DomainID, MessageID: d.messageID(d.id),
+	e := Email{ID: d.id, TeamID: p.TeamID, Actor: p.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
 	e.bulk = isBulk(d.Headers)

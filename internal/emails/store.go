@@ -51,10 +51,11 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 		return fmt.Errorf("encode headers: %w", err)
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
-		template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		e.ID, e.TeamID, e.KeyID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
-		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro())
+		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
+		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
+		string(e.Actor.Kind))
 	html, text, parts := "", "", 0
 	if d.HTML != nil {
 		html, parts = *d.HTML, parts|gaveHTML
@@ -107,7 +108,7 @@ func decodeList[T any](text string) (list []T, err error) {
 }
 
 const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients, e.tags,
-	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at`
+	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
 
 // emailRow is where a row of emailColumns is scanned to.
 type emailRow struct {
@@ -118,8 +119,8 @@ type emailRow struct {
 }
 
 func (r *emailRow) dest(more ...any) []any {
-	return append([]any{&r.ID, &r.TeamID, &r.KeyID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags, &r.TopicID,
-		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created}, more...)
+	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags, &r.TopicID,
+		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind}, more...)
 }
 
 func (r *emailRow) email() (Email, error) {

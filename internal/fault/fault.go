@@ -29,6 +29,7 @@ const (
 	NoCredential                    // no key was given
 	BadCredential                   // the key is not known
 	Restricted                      // the key may not do this
+	OutOfScope                      // an actor that is no key does not have the scope
 	Suspended                       // the team may not send at present
 	IdempotencyMismatch             // the key was used with another payload
 	InFlight                        // a request with the same key still runs

@@ -112,10 +112,10 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 		team, err := s.teams.Create(ctx, name, "")
 		must(err)
 		s.team[name] = team.ID
-		_, s.token[name], err = s.teams.CreateKey(ctx, team.ID, teams.NewKey{Name: name})
+		_, s.token[name], err = s.teams.CreateKey(ctx, teams.System(team.ID), teams.NewKey{Name: name})
 		must(err)
 	}
-	_, s.token["sending"], err = s.teams.CreateKey(ctx, s.team["acme"], teams.NewKey{Name: "sending",
+	_, s.token["sending"], err = s.teams.CreateKey(ctx, teams.System(s.team["acme"]), teams.NewKey{Name: "sending",
 		Permission: teams.SendingAccess})
 	must(err)
 	for name, team := range map[string]string{"acme.example": "acme", "in.acme.example": "acme", "other.example": "other"} {

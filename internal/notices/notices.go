@@ -116,7 +116,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if err != nil {
 		return fmt.Errorf("find the operator's team: %w", err)
 	}
-	_, err = s.emails.Send(ctx, teams.Principal{TeamID: operator.ID, Permission: teams.FullAccess}, emails.Send{From: s.c.From, To: []string{team.Email},
+	_, err = s.emails.Send(ctx, teams.System(operator.ID), emails.Send{From: s.c.From, To: []string{team.Email},
 		Subject: n.Subject, Text: &n.Text}, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Unavailable {
 		log.Warn("a notice is not sent: its email was refused", "error", err)

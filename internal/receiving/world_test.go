@@ -40,7 +40,7 @@ type world struct {
 	suppressed *suppressions.Service
 	teams      *teams.Service
 	domains    *domains.Service
-	acme       teams.Principal
+	acme       teams.Actor
 	other      teams.Team
 	heard      heard
 	parts      receiving.Parts
@@ -95,7 +95,7 @@ func newWorld(t testing.TB, d *db.DB) *world {
 
 	acme, err := w.teams.Create(ctx, "Acme", "")
 	must(err)
-	_, token, err := w.teams.CreateKey(ctx, acme.ID, teams.NewKey{Name: "k"})
+	_, token, err := w.teams.CreateKey(ctx, teams.System(acme.ID), teams.NewKey{Name: "k"})
 	must(err)
 	w.acme, err = w.teams.Authenticate(ctx, token)
 	must(err)

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // Sizes of what is kept, in octets.
@@ -43,21 +44,22 @@ const (
 
 // Request is a request and its answer. Body and Answer are only lent: Add copies what it keeps.
 type Request struct {
-	TeamID, KeyID string
-	RequestID     string
-	Method, Path  string
-	UserAgent     string
-	Status        int
-	Duration      time.Duration
-	ContentType   string
-	Body, Answer  []byte
+	TeamID       string
+	Actor        teams.ActorRef
+	RequestID    string
+	Method, Path string
+	UserAgent    string
+	Status       int
+	Duration     time.Duration
+	ContentType  string
+	Body, Answer []byte
 }
 
 // Entry is a request as it is remembered.
 type Entry struct {
 	ID        string
 	TeamID    string
-	KeyID     string
+	Actor     teams.ActorRef
 	RequestID string
 	Method    string
 	Endpoint  string // the path

@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -37,7 +38,7 @@ func TestEntry(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
 		body := []byte(`{"subject": "Hi", "token": "x"}`)
-		s.Add(ctx, requestlog.Request{TeamID: "team", KeyID: "key", RequestID: "r-1", Method: "POST", Path: "/emails", UserAgent: "a\xffb\x00c",
+		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails", UserAgent: "a\xffb\x00c",
 			Status: 200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
 		clear(body) // it was only lent
 		if err := s.Flush(ctx); err != nil {
@@ -54,7 +55,7 @@ func TestEntry(t *testing.T) {
 		if age := time.Since(got.CreatedAt); age < 0 || age > time.Minute {
 			t.Errorf("it is of %v", got.CreatedAt)
 		}
-		want := requestlog.Entry{ID: all[0].ID, TeamID: "team", KeyID: "key", RequestID: "r-1", Method: "POST", Endpoint: "/emails", Status: 200,
+		want := requestlog.Entry{ID: all[0].ID, TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Endpoint: "/emails", Status: 200,
 			UserAgent: "abc", Duration: 3 * time.Millisecond, CreatedAt: got.CreatedAt, RequestBody: `{"subject":"Hi","token":"[redacted]"}`,
 			ResponseBody: `{"id":"1"}`}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -66,15 +67,18 @@ func TestEntry(t *testing.T) {
 	})
 }
 
+func key(id string) teams.ActorRef { return teams.ActorRef{Kind: teams.KeyActor, ID: id} }
+
 func TestFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
 		for i, r := range []requestlog.Request{
-			{Method: "GET", Path: "/emails", Status: 200, UserAgent: "Node/1", KeyID: "k1"},
-			{Method: "POST", Path: "/emails/batch", Status: 422, UserAgent: "node/2", KeyID: "k2"},
-			{Method: "GET", Path: "/e_ails", Status: 404, UserAgent: "100%", KeyID: "k1"},
-			{Method: "DELETE", Path: "/domains/x", Status: 500, KeyID: "k2"},
+			{Method: "GET", Path: "/emails", Status: 200, UserAgent: "Node/1", Actor: key("k1")},
+			{Method: "POST", Path: "/emails/batch", Status: 422, UserAgent: "node/2", Actor: key("k2")},
+			{Method: "GET", Path: "/e_ails", Status: 404, UserAgent: "100%", Actor: key("k1")},
+			{Method: "DELETE", Path: "/domains/x", Status: 500, Actor: key("k2")},
 			{Method: "GET", Path: "/emails", Status: 200, TeamID: "other"},
+			{Method: "PATCH", Path: "/domains/x", Status: 300, Actor: teams.ActorRef{Kind: teams.UserActor, ID: "k2"}},
 		} {
 			if r.TeamID == "" {
 				r.TeamID = "team"
@@ -90,7 +94,7 @@ func TestFilters(t *testing.T) {
 			f    requestlog.Filter
 			want string // durations in seconds, newest first
 		}{
-			"all":            {requestlog.Filter{}, "3210"},
+			"all":            {requestlog.Filter{}, "53210"},
 			"a class":        {requestlog.Filter{Status: "4xx"}, "21"},
 			"a code":         {requestlog.Filter{Status: "404"}, "2"},
 			"a method":       {requestlog.Filter{Method: "GET"}, "20"},
@@ -99,7 +103,7 @@ func TestFilters(t *testing.T) {
 			"an agent":       {requestlog.Filter{UserAgent: "NODE"}, "10"},
 			"a sign of LIKE": {requestlog.Filter{UserAgent: "%"}, "2"},
 			"a key":          {requestlog.Filter{KeyID: "k2"}, "31"},
-			"until now":      {requestlog.Filter{From: now.Add(-time.Minute), To: now.Add(time.Minute)}, "3210"},
+			"until now":      {requestlog.Filter{From: now.Add(-time.Minute), To: now.Add(time.Minute)}, "53210"},
 			"later":          {requestlog.Filter{From: now.Add(time.Minute)}, ""},
 			"earlier":        {requestlog.Filter{To: now.Add(-time.Minute)}, ""},
 			"two at once":    {requestlog.Filter{Status: "2xx", KeyID: "k1"}, "0"},
@@ -222,7 +226,7 @@ func benchAdd(b *testing.B, write bool) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s.Add(b.Context(), requestlog.Request{TeamID: "team", KeyID: "key", Method: "POST", Path: "/emails", Status: 200, Body: body, Answer: answer})
+		s.Add(b.Context(), requestlog.Request{TeamID: "team", Actor: key("key"), Method: "POST", Path: "/emails", Status: 200, Body: body, Answer: answer})
 		if n++; n%256 != 0 {
 			continue
 		}

@@ -57,7 +57,7 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 // Add remembers a request. It is quick, except that it waits for up to a second when its team has its share of the
 // queue. Bodies are redacted at once rather than copied: of most of them little is left.
 func (s *Service) Add(ctx context.Context, r Request) {
-	e := Entry{TeamID: r.TeamID, KeyID: r.KeyID, RequestID: text(r.RequestID, agentMax), Method: r.Method,
+	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
 		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: db.Now()}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {

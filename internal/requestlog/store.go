@@ -10,14 +10,15 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
 )
 
-const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at`
+const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at, actor_kind`
 
 func scan(r db.Row, more ...any) (e Entry, err error) {
 	var took, created int64
-	err = r.Scan(append([]any{&e.ID, &e.TeamID, &e.KeyID, &e.RequestID, &e.Method, &e.Endpoint, &e.Status, &e.UserAgent, &took, &created},
-		more...)...)
+	err = r.Scan(append([]any{&e.ID, &e.TeamID, &e.Actor.ID, &e.RequestID, &e.Method, &e.Endpoint, &e.Status, &e.UserAgent,
+		&took, &created, &e.Actor.Kind}, more...)...)
 	e.Duration, e.CreatedAt = time.Duration(took)*time.Microsecond, db.Time(created)
 	return e, err
 }
@@ -26,7 +27,7 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 const rowsMax = 8
 
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
-	const width = 12
+	const width = 13
 	for len(all) > 0 {
 		n := min(rowsMax, len(all))
 		var text strings.Builder
@@ -42,8 +43,8 @@ func insert(ctx context.Context, tx *db.Tx, all []Entry) {
 				fmt.Fprintf(&text, "$%d", i*width+c+1)
 			}
 			text.WriteByte(')')
-			args = append(args, e.ID, e.TeamID, e.KeyID, e.RequestID, e.Method, e.Endpoint, e.Status, e.UserAgent,
-				e.Duration.Microseconds(), e.CreatedAt.UnixMicro(), e.RequestBody, e.ResponseBody)
+			args = append(args, e.ID, e.TeamID, e.Actor.ID, e.RequestID, e.Method, e.Endpoint, e.Status, e.UserAgent,
+				e.Duration.Microseconds(), e.CreatedAt.UnixMicro(), string(e.Actor.Kind), e.RequestBody, e.ResponseBody)
 		}
 		// An entry whose batch was committed although the connection broke then is there already.
 		text.WriteString(` ON CONFLICT DO NOTHING`)
@@ -92,7 +93,7 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 		where(`LOWER(user_agent) LIKE LOWER(?) ESCAPE '\'`, "%"+like(f.UserAgent)+"%")
 	}
 	if f.KeyID != "" {
-		where("api_key_id = ?", f.KeyID)
+		where("api_key_id = ? AND actor_kind = ?", f.KeyID, string(teams.KeyActor))
 	}
 	// The bounds on the id let the index find the span; those on the time cut it exactly.
 	if !f.From.IsZero() {

@@ -95,7 +95,7 @@ func (h *house) domain(name string) string {
 
 func (h *house) key(n teams.NewKey) (id, token string) {
 	h.t.Helper()
-	k, token, err := h.teams.CreateKey(h.t.Context(), h.team.ID, n)
+	k, token, err := h.teams.CreateKey(h.t.Context(), teams.System(h.team.ID), n)
 	if err != nil {
 		h.t.Fatal(err)
 	}

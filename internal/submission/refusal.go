@@ -27,6 +27,7 @@ var codes = map[fault.Kind]code{
 	fault.NoCredential:        {530, "5.7.0"},
 	fault.BadCredential:       {535, "5.7.8"},
 	fault.Restricted:          {550, "5.7.1"},
+	fault.OutOfScope:          {550, "5.7.1"},
 	fault.Suspended:           {550, "5.7.1"},
 	fault.IdempotencyMismatch: {554, "5.6.0"},
 	fault.InFlight:            {451, "4.3.0"},

@@ -48,7 +48,7 @@ func TestTeamsSharePlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := func(team string) (func(), error) {
-			c := &session{s: s, who: teams.Principal{TeamID: team}}
+			c := &session{s: s, who: teams.Actor{TeamID: team}}
 			raw, done, err := c.read(t.Context(), strings.NewReader(strings.Repeat("x", 2*smallMessage)))
 			if err == nil && len(raw) != 2*smallMessage {
 				t.Errorf("%d octets", len(raw))

@@ -87,7 +87,7 @@ type session struct {
 	peer smtpserver.Peer
 
 	token   string // the API key; empty before AUTH
-	who     teams.Principal
+	who     teams.Actor
 	options smtpserver.MailOptions
 	to      []message.Address
 }
@@ -119,6 +119,9 @@ func (c *session) authenticated(ctx context.Context) (err error) {
 	}
 	if c.who.Suspended {
 		return refusal(fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why."))
+	}
+	if err = c.who.Require(teams.EmailsSend); err != nil {
+		return refusal(err)
 	}
 	return nil
 }
@@ -165,4 +168,4 @@ func (c *session) Rcpt(_ context.Context, to string) error {
 func (c *session) Reset() { c.options, c.to = smtpserver.MailOptions{}, nil }
 
 // Close ends the conversation.
-func (c *session) Close() { c.token, c.who = "", teams.Principal{} }
+func (c *session) Close() { c.token, c.who = "", teams.Actor{} }

@@ -94,7 +94,7 @@ func TestOctetByOctet(t *testing.T) {
 			"message id": {e.MessageID, "<one@acme.example>"},
 			"tags":       {fmt.Sprint(e.Tags), "[{kind greeting} {n 1}]"},
 			"html":       {strings.TrimSpace(*e.HTML), "<p>Grüße</p>   \n.\n..dots"},
-			"key":        {e.KeyID, h.keyID},
+			"key":        {string(e.Actor.Kind) + " " + e.Actor.ID, "key " + h.keyID},
 		} {
 			if pair[0] != pair[1] {
 				t.Errorf("%s is %q, want %q", what, pair[0], pair[1])
@@ -242,6 +242,16 @@ func TestWhoMaySend(t *testing.T) {
 	c, err := h.client(h.token)
 	if err != nil {
 		t.Fatal(err)
+	}
+	none, token := h.key(teams.NewKey{Name: "of a release with other permissions"})
+	if err := h.d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, none)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.submit(token, hello, "ann@one.example"); code(err) != 550 || !strings.Contains(err.Error(), "emails:send") {
+		t.Errorf("a key without the scope: %v", err)
 	}
 	if _, err := h.send(c, nil, hello, "ann@one.example"); err != nil {
 		t.Fatal(err)

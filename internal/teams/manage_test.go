@@ -155,7 +155,7 @@ func TestDelete(t *testing.T) {
 		if _, err := s.Authenticate(t.Context(), token); fault.KindOf(err) != fault.BadCredential {
 			t.Errorf("its key: %v", err)
 		}
-		if active, err := s.KeyActive(t.Context(), team.ID, k.ID); err != nil || active {
+		if active, err := s.Active(t.Context(), team.ID, teams.ActorRef{Kind: teams.KeyActor, ID: k.ID}); err != nil || active {
 			t.Errorf("its key is active: %v, %v", active, err)
 		}
 		if got, err := s.Operator(t.Context(), ""); err != nil || got.ID != operator.ID {

@@ -45,7 +45,7 @@ type Service struct {
 }
 
 type cached struct {
-	Principal
+	Actor
 	until time.Time
 }
 
@@ -123,20 +123,24 @@ type NewKey struct {
 	Token      string     // "" makes one; development gives its own
 }
 
-// CreateKey makes a key and returns it with its token, which is shown this once.
-func (s *Service) CreateKey(ctx context.Context, teamID string, n NewKey) (Key, string, error) {
+// CreateKey makes a key for the team of the actor and returns it with its token, which is shown this once. A key that
+// would be able to do more than the actor is refused.
+func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
 	}
+	if err := by.mayGrant(&n); err != nil {
+		return Key{}, "", err
+	}
 	if n.DomainID != "" {
-		switch ok, err := s.domainExists(ctx, teamID, n.DomainID); {
+		switch ok, err := s.domainExists(ctx, by.TeamID, n.DomainID); {
 		case err != nil:
 			return Key{}, "", fmt.Errorf("look up the domain of a new key: %w", err)
 		case !ok:
 			return Key{}, "", fault.Invalidf("domain_id", "The `domain_id` field names no domain of this team.")
 		}
 	}
-	k := n.key(teamID)
+	k := n.key(by.TeamID)
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
 		return nil
@@ -272,9 +276,16 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	return err
 }
 
-// KeyActive reports whether a key still exists.
-func (s *Service) KeyActive(ctx context.Context, teamID, keyID string) (bool, error) {
-	return keyExists(ctx, s.d.Reader, teamID, keyID)
+// Active reports whether what an actor asked for earlier may still be done. What a key asked for may be done as long as
+// the key exists; other actors need not be there any more. An unknown kind is an error: a later release wrote it.
+func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
+	switch by.Kind {
+	case KeyActor:
+		return keyExists(ctx, s.d.Reader, teamID, by.ID)
+	case UserActor, GrantActor, SystemActor:
+		return true, nil
+	}
+	return false, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
 // Knows reports whether the token belonged to a key when this node last looked. It asks nobody.
@@ -286,36 +297,36 @@ func (s *Service) Knows(token string) bool {
 	return ok
 }
 
-// Authenticate returns who bears the token. Tokens are random and looked up by their hash, so the time that it takes
-// tells nothing of any key. Tokens of no key are not remembered: there are too many of them.
-func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
+// Authenticate returns the actor that bears the token, an API key. Tokens are random and looked up by their hash, so the
+// time that it takes tells nothing of any key. Tokens of no key are not remembered: there are too many of them.
+func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()
 	s.mu.Lock()
 	c, ok := s.cache[hash]
 	epoch := s.epoch
 	if ok && now.Before(c.until) {
-		s.used[c.KeyID] = now
+		s.used[c.ID] = now
 		s.mu.Unlock()
-		return c.Principal, nil
+		return c.Actor, nil
 	}
 	s.mu.Unlock()
-	p, err := principal(ctx, s.d.Reader, hash)
+	a, err := keyActor(ctx, s.d.Reader, hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(err, db.ErrNoRows) {
 		delete(s.cache, hash)
-		return p, fault.New(fault.BadCredential, "", "API key is invalid")
+		return a, fault.New(fault.BadCredential, "", "API key is invalid")
 	}
 	if err != nil {
-		return p, fmt.Errorf("look up API key: %w", err)
+		return a, fmt.Errorf("look up API key: %w", err)
 	}
-	s.used[p.KeyID] = now
+	s.used[a.ID] = now
 	if epoch == s.epoch {
 		if len(s.cache) >= cacheMax {
 			clear(s.cache)
 		}
-		s.cache[hash] = cached{p, now.Add(cacheFor)}
+		s.cache[hash] = cached{a, now.Add(cacheFor)}
 	}
-	return p, nil
+	return a, nil
 }

@@ -134,12 +134,12 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
 }
 
-// principal looks a key up by the hash of its token: the one query here that names no team, because it finds the team.
-func principal(ctx context.Context, r db.Reader, hash string) (p Principal, err error) {
+// keyActor looks a key up by the hash of its token: the one query here that names no team, because it finds the team.
+func keyActor(ctx context.Context, r db.Reader, hash string) (a Actor, err error) {
 	var permission string
 	err = r.QueryRow(ctx, `SELECT k.id, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
 		FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE k.hash = $1 AND t.deleted_at = 0`, hash).
-		Scan(&p.KeyID, &p.TeamID, &permission, &p.DomainID, &p.RateLimit, &p.Suspended)
-	p.Permission = Permission(permission)
-	return p, err
+		Scan(&a.ID, &a.TeamID, &permission, &a.DomainID, &a.RateLimit, &a.Suspended)
+	a.Kind, a.Scopes = KeyActor, Permission(permission).Scopes()
+	return a, err
 }

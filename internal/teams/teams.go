@@ -1,9 +1,11 @@
-// Package teams has the teams, to whom everything belongs, and their API keys.
+// Package teams has the teams, to whom everything belongs, their API keys, and the actors that act for them: API keys,
+// people, OAuth grants and the system, each with scopes.
 //
 // # Invariants
 //
 // Every key names its team, and nothing here takes one team for another: a team is found by its id or by its exact
-// name, and a name that two teams have finds neither. A change of a team or of a key holds on this node when its verb
+// name, and a name that two teams have finds neither. An actor may do what its scopes say and nothing else, and a key
+// that it creates may not do more than the actor itself. A change of a team or of a key holds on this node when its verb
 // returns, and on the others as soon as the hint of it arrives.
 //
 // # Deletion
@@ -16,28 +18,10 @@
 // Where a hint is lost, a change is noticed after [cacheFor].
 //
 // The package does not decide who may change a team: its verbs are the operator's, and those of keys are the team's
-// own.
+// own. Which scope an operation needs is said where the operation is offered.
 package teams
 
 import "time"
-
-// Permission says what an API key may do.
-type Permission string
-
-const (
-	FullAccess    Permission = "full_access"
-	SendingAccess Permission = "sending_access" // only what sends email
-)
-
-// Principal is who makes a request: a key of a team.
-type Principal struct {
-	TeamID     string
-	KeyID      string
-	Permission Permission
-	DomainID   string // when not empty, the only domain that the key may send from
-	RateLimit  int    // requests a second of the team; 0 takes the configuration's
-	Suspended  bool
-}
 
 // Team is a team.
 type Team struct {

@@ -47,7 +47,7 @@ func office(t *testing.T, d *db.DB) (*teams.Service, teams.Team) {
 
 func newKey(t *testing.T, s *teams.Service, teamID, name string) (teams.Key, string) {
 	t.Helper()
-	k, token, err := s.CreateKey(t.Context(), teamID, teams.NewKey{Name: name})
+	k, token, err := s.CreateKey(t.Context(), teams.System(teamID), teams.NewKey{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestCreateKeyRules(t *testing.T) {
 			{"a token with a space", teams.NewKey{Name: "k", Token: "re_a b"}, fault.Invalid, "token"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				k, token, err := s.CreateKey(t.Context(), team.ID, c.give)
+				k, token, err := s.CreateKey(t.Context(), teams.System(team.ID), c.give)
 				if c.kind == fault.Internal {
 					if err != nil || token == "" || k.ID == "" || k.TeamID != team.ID || k.CreatedAt.IsZero() {
 						t.Errorf("%+v, token %q, error %v", k, token, err)
@@ -108,7 +108,7 @@ func TestCreateKeyRules(t *testing.T) {
 				}
 			})
 		}
-		_, _, err := s.CreateKey(t.Context(), team.ID, teams.NewKey{Name: "k", Permission: teams.SendingAccess,
+		_, _, err := s.CreateKey(t.Context(), teams.System(team.ID), teams.NewKey{Name: "k", Permission: teams.SendingAccess,
 			DomainID: ownDomain[:35] + "f"})
 		if !errors.Is(err, errLookup) {
 			t.Errorf("a look-up that fails: %v", err)
@@ -120,14 +120,14 @@ func TestAuthenticate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, team := office(t, d)
-		k, token, err := s.CreateKey(t.Context(), team.ID, teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain})
+		k, token, err := s.CreateKey(t.Context(), teams.System(team.ID), teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if s.Knows(token) {
 			t.Error("known before its first use")
 		}
-		want := teams.Principal{TeamID: team.ID, KeyID: k.ID, Permission: teams.SendingAccess, DomainID: ownDomain}
+		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, TeamID: team.ID, Scopes: teams.SendingAccess.Scopes(), DomainID: ownDomain}
 		for range 2 { // from the database, then from memory
 			got, err := s.Authenticate(t.Context(), token)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -145,7 +145,7 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("%q is known", bad)
 			}
 		}
-		if active, err := s.KeyActive(t.Context(), team.ID, k.ID); err != nil || !active {
+		if active, err := s.Active(t.Context(), team.ID, want.Ref()); err != nil || !active {
 			t.Errorf("active %v, error %v", active, err)
 		}
 		if err := s.DeleteKey(t.Context(), team.ID, k.ID); err != nil {
@@ -154,7 +154,7 @@ func TestAuthenticate(t *testing.T) {
 		if _, err := s.Authenticate(t.Context(), token); fault.KindOf(err) != fault.BadCredential {
 			t.Errorf("a deleted key: %v", err)
 		}
-		if active, err := s.KeyActive(t.Context(), team.ID, k.ID); err != nil || active {
+		if active, err := s.Active(t.Context(), team.ID, want.Ref()); err != nil || active {
 			t.Errorf("a deleted key: active %v, error %v", active, err)
 		}
 	})
@@ -261,7 +261,7 @@ func TestListRenameDelete(t *testing.T) {
 		if err := s.RenameKey(t.Context(), team.ID, one.ID, strings.Repeat("x", 51)); fault.KindOf(err) != fault.Invalid || err == nil {
 			t.Errorf("a long name: %v", err)
 		}
-		if active, err := s.KeyActive(t.Context(), other.ID, alien.ID); err != nil || !active {
+		if active, err := s.Active(t.Context(), other.ID, teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}); err != nil || !active {
 			t.Errorf("the other team's key: active %v, error %v", active, err)
 		}
 	})
@@ -276,8 +276,8 @@ func TestEnsureKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if p, err := s.Authenticate(t.Context(), "re_development"); err != nil || p.TeamID != team.ID || p.Permission != teams.FullAccess {
-			t.Errorf("%+v, error %v", p, err)
+		if a, err := s.Authenticate(t.Context(), "re_development"); err != nil || a.TeamID != team.ID || a.Scopes != teams.FullAccess.Scopes() {
+			t.Errorf("%+v, error %v", a, err)
 		}
 		if keys, _, err := s.ListKeys(t.Context(), team.ID, page.Page{}); err != nil || len(keys) != 1 {
 			t.Errorf("%d keys, error %v", len(keys), err)

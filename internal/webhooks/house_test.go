@@ -39,7 +39,7 @@ type house struct {
 	suppressed *suppressions.Service
 	domains    *domains.Service
 	emails     *emails.Service
-	who        teams.Principal
+	who        teams.Actor
 
 	mu      sync.Mutex
 	notices []string
@@ -82,7 +82,7 @@ func newHouse(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options)
 	h.hall.Listen(h.Service)
 	team, err := people.Create(context.Background(), "team", "")
 	must(t, err)
-	_, token, err := people.CreateKey(context.Background(), team.ID, teams.NewKey{Name: "key"})
+	_, token, err := people.CreateKey(context.Background(), teams.System(team.ID), teams.NewKey{Name: "key"})
 	must(t, err)
 	h.who, err = people.Authenticate(context.Background(), token)
 	must(t, err)

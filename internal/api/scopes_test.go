@@ -1,0 +1,174 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-json-experiment/json"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+const scopesFile = "testdata/scopes.txt"
+
+// entered is the API for an actor whose token has been looked at.
+func (f *office) entered(by teams.Actor) http.Handler {
+	r := chi.NewRouter()
+	for i := range f.ops {
+		o := &f.ops[i]
+		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			f.perform(&recorder{ResponseWriter: w, actor: by}, r, o)
+		}))
+	}
+	r.Get("/webhooks/listen", func(w http.ResponseWriter, r *http.Request) {
+		f.listen(&recorder{ResponseWriter: w, actor: by}, r)
+	})
+	return r
+}
+
+// bearing is the API for requests that bear a token.
+func (f *office) bearing(token string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		f.ServeHTTP(w, r)
+	})
+}
+
+// key makes a key of the team.
+func (f *office) key(t *testing.T, n teams.NewKey) (teams.Key, string) {
+	t.Helper()
+	k, token, err := f.Services.Teams.CreateKey(t.Context(), teams.System(f.team.ID), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, token
+}
+
+// Every operation is asked for by every kind of actor, and who may do what is compared with the table of testdata. Run
+// the test with -update to write it, and read the difference: a new operation is a new line.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile(scopesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{})
+		f.Services.Live.Close() // whoever may listen sees the end of the stream
+		domain, err := f.Services.Domains.Create(t.Context(), f.team.ID, domains.NewDomain{Name: "example.org"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ofDomain := f.key(t, teams.NewKey{Name: "one domain", Permission: teams.SendingAccess, DomainID: domain.ID})
+		unknown, ofUnknown := f.key(t, teams.NewKey{Name: "unknown"})
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, unknown.ID)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		all := teams.FullAccess.Scopes()
+		readers := teams.NewScopes(teams.EmailsRead, teams.ReceivingRead, teams.DomainsRead, teams.KeysRead,
+			teams.SuppressionsRead, teams.WebhooksRead, teams.LogsRead, teams.UsageRead)
+		as := func(kind teams.ActorKind, scopes teams.Scopes) http.Handler {
+			return f.entered(teams.Actor{Kind: kind, ID: "x", TeamID: f.team.ID, Scopes: scopes})
+		}
+		actors := []struct {
+			name string
+			http.Handler
+		}{
+			{"key: full_access", f.bearing(f.keys["full"])},
+			{"key: sending_access", f.bearing(f.keys["sending"])},
+			{"key: one domain", f.bearing(ofDomain)},
+			{"key: unknown", f.bearing(ofUnknown)},
+			{"user: all", as(teams.UserActor, all)},
+			{"user: *:read", as(teams.UserActor, readers)},
+			{"grant: all", as(teams.GrantActor, all)},
+			{"grant: emails:send", as(teams.GrantActor, teams.NewScopes(teams.EmailsSend))},
+			{"grant: domains:write", as(teams.GrantActor, teams.NewScopes(teams.DomainsWrite))},
+			{"grant: none", as(teams.GrantActor, 0)},
+			{"system", f.entered(teams.System(f.team.ID))},
+		}
+		var table bytes.Buffer
+		w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+		fmt.Fprint(w, "operation\tscope")
+		for _, a := range actors {
+			fmt.Fprint(w, "\t", a.name)
+		}
+		fmt.Fprintln(w)
+		line := func(method, path string, scope teams.Scope, body string) {
+			name := scope.String()
+			if scope == open {
+				name = "-"
+			}
+			fmt.Fprint(w, method, " ", path, "\t", name)
+			for _, a := range actors {
+				fmt.Fprint(w, "\t", may(t, a, method, withIDs(path), body))
+			}
+			fmt.Fprintln(w)
+		}
+		for _, o := range f.ops {
+			line(o.method, o.path, o.scope, "{}")
+		}
+		line("GET", "/webhooks/listen", listenScope, "")
+		w.Flush()
+		got := strings.ReplaceAll(table.String(), " \n", "\n")
+		if *update {
+			if err := os.WriteFile(scopesFile, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if diff := gocmp.Diff(string(want), got); diff != "" {
+			t.Errorf("the file, - and who may, +; run with -update to accept it:\n%s", diff)
+		}
+	})
+}
+
+// refusals are how actors hear that they do not have a scope.
+var refusals = map[int]string{http.StatusUnauthorized: "restricted_api_key", http.StatusForbidden: "invalid_permission"}
+
+// may asks for an operation, and returns yes when it is carried out, or fails for another reason than who asks.
+// Otherwise it returns the status.
+func may(t *testing.T, h http.Handler, method, path, body string) string {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var e envelope
+	if w.Code >= 400 {
+		if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code >= 500 {
+			t.Errorf("%s %s: %d %s, %v", method, path, w.Code, w.Body, err)
+		}
+	}
+	if name, refused := refusals[w.Code]; refused {
+		if e.Name != name {
+			t.Errorf("%s %s: %d %s, want %s", method, path, w.Code, w.Body, name)
+		}
+		return fmt.Sprint(w.Code)
+	}
+	return "yes"
+}
+
+// An operation whose scope was forgotten does not start.
+func TestOperationsWithoutScope(t *testing.T) {
+	t.Parallel()
+	a := &API{}
+	defer func() {
+		if p := recover(); !strings.Contains(fmt.Sprint(p), "GET /forgotten") {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	a.mount(append(a.operations(), op{method: http.MethodGet, path: "/forgotten", bound: endpoint(a.usage)}))
+}

@@ -1,0 +1,120 @@
+package emails_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// schedule schedules an email for the next hour.
+func (w *world) schedule(t *testing.T) string {
+	t.Helper()
+	s := hello("a@one.example")
+	s.ScheduledAt = "in 1 hour"
+	return w.send(t, s)
+}
+
+// due makes the time of a scheduled email come.
+func (w *world) due(t *testing.T, emailID string) {
+	t.Helper()
+	now := time.Now().Add(-time.Second).Format(time.RFC3339)
+	if err := w.emails.Reschedule(t.Context(), w.who.TeamID, emailID, now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, text := range statements {
+		if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), text)
+			return err
+		}); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// What a later release wrote is not given up by this one: a node of that release may take the job.
+func TestUnknownKindOfActorWaits(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		id := w.schedule(t)
+		w.exec(t, `UPDATE emails SET actor_kind = 'robot' WHERE id = '`+id+`'`)
+		w.due(t, id)
+		w.release(t, func() bool {
+			return w.count(t, `SELECT COUNT(*) FROM jobs WHERE dedupe = '`+id+`' AND failures > 0`) == 1
+		})
+		if state := w.state(t, id); state != emails.Scheduled {
+			t.Errorf("the email is %s", state)
+		}
+	})
+}
+
+// Emails of the time before actors are of keys. So is what a node of an older release writes beside this one. On
+// PostgreSQL, where one can tell, the upgrade does not write the rows anew.
+func TestEmailsFromBeforeActors(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		kept, orphan := w.schedule(t), w.schedule(t)
+		w.exec(t, `ALTER TABLE emails DROP COLUMN actor_kind`, `ALTER TABLE request_logs DROP COLUMN actor_kind`,
+			`UPDATE emails SET api_key_id = 'deleted' WHERE id = '`+orphan+`'`,
+			`DELETE FROM migrations WHERE name LIKE '%actors'`)
+		file := func() (n int) {
+			if w.d.Engine() == "postgres" {
+				n = w.count(t, `SELECT relfilenode::bigint FROM pg_class WHERE oid = 'emails'::regclass`)
+			}
+			return n
+		}
+		before := file()
+		if applied, err := w.d.Migrate(t.Context()); err != nil || len(applied) != 1 {
+			t.Fatalf("applied %v, %v", applied, err)
+		}
+		if file() != before {
+			t.Error("the table was written anew")
+		}
+		e, err := w.emails.Get(t.Context(), w.who.TeamID, kept)
+		if want := w.who.Ref(); err != nil || e.Actor != want {
+			t.Errorf("the email is of %+v, want %+v; %v", e.Actor, want, err)
+		}
+		w.exec(t, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
+			topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
+			SELECT 'copy', team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+			template_id, broadcast_id, last_event, rank, scheduled_at, created_at FROM emails WHERE id = '`+kept+`'`)
+		if n := w.count(t, `SELECT COUNT(*) FROM emails WHERE id = 'copy' AND actor_kind = 'key'`); n != 1 {
+			t.Error("what an older node writes is not of a key")
+		}
+		w.due(t, kept)
+		w.due(t, orphan)
+		w.release(t, func() bool {
+			return w.state(t, kept) != emails.Scheduled && w.state(t, orphan) != emails.Scheduled
+		})
+		if state := w.state(t, kept); state != emails.Queued {
+			t.Errorf("the email of a key is %s", state)
+		}
+		timeline, err := w.emails.Timeline(t.Context(), w.who.TeamID, orphan)
+		state := w.state(t, orphan)
+		if err != nil || state != emails.Failed || !strings.Contains(timeline[len(timeline)-1].Data, "invalid_api_key") {
+			t.Errorf("the email of a deleted key is %s: %+v, %v", state, timeline, err)
+		}
+	})
+}
+
+// An email knows who sent it, whatever that is.
+func TestEmailsKnowTheirActor(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for _, want := range []teams.ActorRef{w.who.Ref(), {Kind: teams.UserActor, ID: "u"},
+			{Kind: teams.GrantActor, ID: "g"}, {Kind: teams.SystemActor}} {
+			by := teams.Actor{Kind: want.Kind, ID: want.ID, TeamID: w.who.TeamID, Scopes: w.who.Scopes}
+			id, err := w.emails.Send(t.Context(), by, hello("a@one.example"), emails.Idempotency{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, err := w.emails.Get(t.Context(), w.who.TeamID, id); err != nil || e.Actor != want {
+				t.Errorf("it was sent by %+v, want %+v; %v", e.Actor, want, err)
+			}
+		}
+	})
+}

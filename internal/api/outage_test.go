@@ -113,7 +113,7 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 	f := newOffice(t, d, Options{Ready: d.Ready})
 	asked := 0
 	for _, o := range f.ops {
-		if o.access == open {
+		if o.scope == open {
 			continue
 		}
 		if w := f.do(t, "GET /usage"); w.Code != 200 { // the key is known

@@ -68,7 +68,7 @@ const idempotencyIndex = "idempotency_keys_pkey"
 
 // once carries do out unless the key has an answer already. Only what was accepted is remembered, in the transaction
 // that accepts it; a request that failed frees its key.
-func (s *Service) once(ctx context.Context, p teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
+func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
 		return a, do(&a)
@@ -76,18 +76,18 @@ func (s *Service) once(ctx context.Context, p teams.Actor, key Idempotency, do f
 	if len(key.Key) > 256 {
 		return a, fault.New(fault.BadIdempotencyKey, "Idempotency-Key", "The idempotency key must have 1 to 256 characters.")
 	}
-	token := p.TeamID + "\x00" + key.Scope + "\x00" + key.Key
+	token := by.TeamID + "\x00" + key.Scope + "\x00" + key.Key
 	if !s.running.enter(token) {
 		return a, fault.New(fault.InFlight, "Idempotency-Key", "A request with this idempotency key is still being carried out. "+
 			"Try again in a moment.")
 	}
 	defer s.running.leave(token)
-	if old, err := s.recall(ctx, p.TeamID, key); err != nil || old != nil {
+	if old, err := s.recall(ctx, by.TeamID, key); err != nil || old != nil {
 		return deref(old), err
 	}
 	err := do(&a)
 	if s.d.Violates(err, idempotencyIndex) {
-		old, err := s.recall(ctx, p.TeamID, key)
+		old, err := s.recall(ctx, by.TeamID, key)
 		if err == nil && old == nil {
 			err = errors.New("the idempotency key was taken and is gone")
 		}

@@ -60,13 +60,13 @@ type Raw struct {
 
 // SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it
 // returns.
-func (s *Service) SendRaw(ctx context.Context, p teams.Actor, in Raw, key Idempotency) (string, error) {
-	r, err := s.once(ctx, p, key, func(a *answer) error {
+func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idempotency) (string, error) {
+	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.checkRaw(in)
 		if err != nil {
 			return err
 		}
-		return s.accept(ctx, p, []*draft{d}, a)
+		return s.accept(ctx, by, []*draft{d}, a)
 	})
 	if err != nil {
 		return "", err

@@ -77,14 +77,14 @@ func New(c Config, p Parts) *Service {
 		fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
-// Send accepts one email and returns its id.
-func (s *Service) Send(ctx context.Context, p teams.Actor, in Send, key Idempotency) (string, error) {
-	r, err := s.once(ctx, p, key, func(a *answer) error {
+// Send accepts one email and returns its id. Whether the actor has the scope to send is for the caller to ask.
+func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
+	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.check(in, s.d.Now(), false)
 		if err != nil {
 			return err
 		}
-		return s.accept(ctx, p, []*draft{d}, a)
+		return s.accept(ctx, by, []*draft{d}, a)
 	})
 	if err != nil {
 		return "", err
@@ -106,16 +106,17 @@ type BatchError struct {
 
 // SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
 // permissive one those are accepted that keep the rules.
-func (s *Service) SendBatch(ctx context.Context, p teams.Actor, in []Send, permissive bool, key Idempotency) (Batch, error) {
+func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, permissive bool, key Idempotency,
+) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
 		return Batch{}, BadBatchSize(len(in))
 	}
-	r, err := s.once(ctx, p, key, func(a *answer) error {
+	r, err := s.once(ctx, by, key, func(a *answer) error {
 		var drafts []*draft
 		for i, one := range in {
 			d, err := s.check(one, s.d.Now(), true)
 			if err == nil {
-				_, err = s.sender(ctx, p, d)
+				_, err = s.sender(ctx, by, d)
 			}
 			switch e, ok := errors.AsType[*fault.Error](err); {
 			case err == nil:
@@ -128,7 +129,7 @@ func (s *Service) SendBatch(ctx context.Context, p teams.Actor, in []Send, permi
 				return fault.New(e.Kind, fmt.Sprintf("[%d].%s", i, e.Field), "Email %d of the batch: %s", i, e.Message).Because(err)
 			}
 		}
-		return s.accept(ctx, p, drafts, a)
+		return s.accept(ctx, by, drafts, a)
 	})
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
 }
@@ -139,20 +140,20 @@ func BadBatchSize(n int) error {
 }
 
 // sender checks that the actor may send as the draft's From, and returns the sending domain.
-func (s *Service) sender(ctx context.Context, p teams.Actor, d *draft) (domains.Sender, error) {
-	if p.Suspended {
+func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains.Sender, error) {
+	if by.Suspended {
 		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
 	}
-	from, err := s.domains.Sender(ctx, p.TeamID, d.from.Domain)
+	from, err := s.domains.Sender(ctx, by.TeamID, d.from.Domain)
 	if err != nil {
 		return from, err
 	}
-	if p.DomainID != "" && p.DomainID != from.DomainID {
+	if by.DomainID != "" && by.DomainID != from.DomainID {
 		return from, fault.Forbiddenf("from", "This API key is not authorized to send from %s. Use a key without a domain "+
 			"restriction, or one of that domain.", d.from.Domain)
 	}
 	if from.Sandbox && from.OwnerOnly {
-		team, err := s.teams.Get(ctx, p.TeamID)
+		team, err := s.teams.Get(ctx, by.TeamID)
 		if err != nil {
 			return from, err
 		}
@@ -167,25 +168,25 @@ func (s *Service) sender(ctx context.Context, p teams.Actor, d *draft) (domains.
 }
 
 // accept writes drafts that keep all rules in one transaction.
-func (s *Service) accept(ctx context.Context, p teams.Actor, drafts []*draft, a *answer) error {
+func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a *answer) error {
 	senders := make([]domains.Sender, len(drafts))
 	var addresses []string
 	for i, d := range drafts {
 		var err error
-		if senders[i], err = s.sender(ctx, p, d); err != nil {
+		if senders[i], err = s.sender(ctx, by, d); err != nil {
 			return err
 		}
 		for _, r := range d.recipients {
 			addresses = append(addresses, r.Key())
 		}
 	}
-	blocked, err := s.suppressions.Among(ctx, s.d.Reader, p.TeamID, addresses)
+	blocked, err := s.suppressions.Among(ctx, s.d.Reader, by.TeamID, addresses)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
 	files := make([][]Attachment, len(drafts))
 	for i, d := range drafts {
-		if files[i], err = s.keep(ctx, p.TeamID, d); err != nil {
+		if files[i], err = s.keep(ctx, by.TeamID, d); err != nil {
 			return err
 		}
 	}
@@ -195,12 +196,12 @@ func (s *Service) accept(ctx context.Context, p teams.Actor, drafts []*draft, a 
 		for i, d := range drafts {
 			// Not before: whoever polls the list may have seen the id of an email that was accepted meanwhile.
 			d.id = id.At(tx.Now())
-			if err := s.write(ctx, tx, p, d, senders[i], files[i], blocked); err != nil {
+			if err := s.write(ctx, tx, by, d, senders[i], files[i], blocked); err != nil {
 				return err
 			}
 			a.IDs = append(a.IDs, d.id)
 		}
-		return s.remember(ctx, tx, p.TeamID, a)
+		return s.remember(ctx, tx, by.TeamID, a)
 	})
 	if errors.Is(err, db.ErrUnknown) {
 		return a.maybe(err)
@@ -251,9 +252,9 @@ func (s *Service) forget(ctx context.Context, list ...*Attachment) {
 }
 
 // write enters one email with all that belongs to it.
-func (s *Service) write(ctx context.Context, tx *db.Tx, p teams.Actor, d *draft, from domains.Sender, files []Attachment,
+func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft, from domains.Sender, files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
-	e := Email{ID: d.id, TeamID: p.TeamID, Actor: p.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
+	e := Email{ID: d.id, TeamID: by.TeamID, Actor: by.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
 	e.bulk = isBulk(d.Headers)

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -123,6 +124,46 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 		return err
 	}
 	return s.b.list(ctx, prefix, fn)
+}
+
+// sweepPage is how many keys Sweep asks about at once.
+const sweepPage = 500
+
+// Sweep deletes the blobs whose key begins with prefix, that were written before a time, and that nobody uses. used
+// returns those of its keys, at most 500, that are in use; it is asked once for each page of blobs, and not for each
+// blob. Whoever writes a blob and says only later that it is used needs a time that is long before the present.
+func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
+	used func(ctx context.Context, keys []string) ([]string, error)) error {
+	var page []string
+	sweep := func() error {
+		kept, err := used(ctx, page)
+		if err != nil {
+			return fmt.Errorf("look for who uses %d blobs: %w", len(page), err)
+		}
+		for _, key := range page {
+			if slices.Contains(kept, key) {
+				continue
+			}
+			if err := s.Delete(ctx, key); err != nil {
+				return err
+			}
+		}
+		page = page[:0]
+		return nil
+	}
+	err := s.List(ctx, prefix, func(b Info) error {
+		if !b.Modified.Before(before) {
+			return nil
+		}
+		if page = append(page, b.Key); len(page) < sweepPage {
+			return nil
+		}
+		return sweep()
+	})
+	if err != nil || len(page) == 0 {
+		return err
+	}
+	return sweep()
 }
 
 // Close lets go of the store; readers that are open stay usable for a folder only.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -148,6 +150,55 @@ func TestListStopsAndMayDelete(t *testing.T) {
 		if err := s.List(ctx, "", func(Info) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("List with an ended context: %v", err)
 		}
+	})
+}
+
+// A sweep asks about pages of blobs, and takes away what nobody uses and what is not too new.
+func TestSweep(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		const blobs = sweepPage + 3
+		var kept []string
+		for i := range blobs {
+			key := fmt.Sprintf("swept/%04d", i)
+			put(t, s, key, "x")
+			if i%100 == 0 {
+				kept = append(kept, key)
+			}
+		}
+		put(t, s, "other/x", "x")
+		asked := 0
+		used := func(_ context.Context, keys []string) (some []string, err error) {
+			asked++
+			for _, key := range keys {
+				if slices.Contains(kept, key) {
+					some = append(some, key)
+				}
+			}
+			return some, nil
+		}
+		if err := s.Sweep(t.Context(), "swept/", time.Now().Add(-time.Hour), used); err != nil || asked > 0 {
+			t.Errorf("of what is new it asked %d times, %v", asked, err)
+		}
+		if err := s.Sweep(t.Context(), "swept/", time.Now().Add(time.Hour), used); err != nil || asked != 2 {
+			t.Errorf("about %d blobs it asked %d times, %v", blobs, asked, err)
+		}
+		var left []string
+		if err := s.List(t.Context(), "", func(b Info) error { left = append(left, b.Key); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(left)
+		if want := append([]string{"other/x"}, kept...); !slices.Equal(left, want) {
+			t.Errorf("left are %v, want %v", left, want)
+		}
+		failed := errors.New("not now")
+		err := s.Sweep(t.Context(), "", time.Now().Add(time.Hour), func(context.Context, []string) ([]string,
+			error) {
+			return nil, failed
+		})
+		if !errors.Is(err, failed) {
+			t.Errorf("when it cannot be asked: %v", err)
+		}
+		get(t, s, "other/x")
 	})
 }
 

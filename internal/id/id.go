@@ -10,6 +10,7 @@
 package id
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,13 @@ func At(t time.Time) string {
 	u[0], u[1], u[2], u[3], u[4], u[5] = byte(n>>52), byte(n>>44), byte(n>>36), byte(n>>28), byte(n>>20), byte(n>>12)
 	u[6], u[7] = 0x70|byte(n>>8)&0x0f, byte(n)
 	return u.String()
+}
+
+// First returns the least id that can be made of a time, to the millisecond: ids of that time and later ones are not
+// before it, and those of earlier times are.
+func First(t time.Time) string {
+	ms := max(0, t.UnixMilli())
+	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)
 }
 
 // Valid reports whether s is a UUID in its canonical 36-character form, in either case.

@@ -204,7 +204,7 @@ func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error
 
 // Sweep deletes entries that are older than the retention, in batches.
 func (s *Service) Sweep(ctx context.Context) error {
-	before := firstID(db.Now().Add(-s.retention))
+	before := id.First(db.Now().Add(-s.retention))
 	for team := ""; ; {
 		var err error
 		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {

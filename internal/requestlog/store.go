@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -97,22 +98,16 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	}
 	// The bounds on the id let the index find the span; those on the time cut it exactly.
 	if !f.From.IsZero() {
-		where("id >= ? AND created_at >= ?", firstID(f.From), f.From.UnixMicro())
+		where("id >= ? AND created_at >= ?", id.First(f.From), f.From.UnixMicro())
 	}
 	if !f.To.IsZero() {
-		where("id < ? AND created_at < ?", firstID(f.To.Add(time.Millisecond)), f.To.UnixMicro())
+		where("id < ? AND created_at < ?", id.First(f.To.Add(time.Millisecond)), f.To.UnixMicro())
 	}
 	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p, func(r db.Row) (Entry, error) { return scan(r) })
 }
 
 // like makes a pattern of a text, to be used with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
-
-// firstID is the least id that can have been made at a time or later.
-func firstID(t time.Time) string {
-	ms := max(0, t.UnixMilli())
-	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)
-}
 
 // nextTeam returns the team after one that has entries, in the order of ids, or "" when there is none.
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {

@@ -39,6 +39,7 @@ import (
 	"github.com/postrider/postrider/internal/private"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/retention"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/webhooks"
@@ -295,9 +296,30 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "retention", Every: 15 * time.Minute, Run: n.retention(n.db.Now).Run})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
 	}
 	return nil
+}
+
+// keeps is for how long the installation keeps what teams have.
+func keeps(c config.Config) teams.Retention {
+	return teams.Retention{Emails: c.EmailRetention, Bodies: c.BodyRetention, Received: c.ReceivedRetention,
+		Events: c.EventRetention}
+}
+
+// retention deletes what is older than that by a clock.
+func (n *node) retention(now func() time.Time) *retention.Service {
+	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
+	emails := func(r teams.Retention) time.Duration { return r.Emails }
+	received := func(r teams.Retention) time.Duration { return r.Received }
+	events := func(r teams.Retention) time.Duration { return r.Events }
+	return retention.New(keeps(n.c), n.teams, now,
+		retention.Rule{Name: "emails", Kept: emails, Step: n.emails.RemoveBefore},
+		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodies},
+		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodiesLeft},
+		retention.Rule{Name: "received emails", Kept: received, Step: n.receiving.RemoveBefore},
+		retention.Rule{Name: "timelines", Kept: events, Step: n.emails.RemoveTimelines})
 }
 
 // observe puts an API request into the request log.

@@ -56,6 +56,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		for _, kind := range d.crons() {
 			d.cron(kind)
 		}
+		d.removals(d.team)
 		n.end()
 		trace.Of(beside)
 		trace.CheckPlans(t, longReads)
@@ -65,7 +66,8 @@ func TestStatementsGoByIndexes(t *testing.T) {
 // driver uses all that a node has, with one team's key.
 type driver struct {
 	*started
-	key string
+	key  string
+	team string // id
 }
 
 // do makes a request that succeeds, and returns the id in its answer.
@@ -145,7 +147,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("GET", "/domains/"+domain, "")
 	d.do("DELETE", "/domains/"+d.do("POST", "/domains", `{"name":"gone.example"}`), "")
 	d.pages("/domains")
-	other := &driver{d.started, otherKey}
+	other := &driver{started: d.started, key: otherKey}
 	other.do("POST", "/domains/claim", `{"name":"acme.example"}`)
 	other.do("GET", "/domains", "")
 
@@ -183,13 +185,12 @@ func (d *driver) everything(otherKey string) {
 		"tags":[{"name":"a","value":"b"}],"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`)
 	later := strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1)
 	scheduled := d.do("POST", "/emails", strings.Replace(later, "a@resend.dev", "a@acme.example", 1))
-	var team string
-	if err := d.look.QueryRow(t.Context(), `SELECT team_id FROM domains WHERE id = $1`, domain).Scan(&team); err != nil {
+	if err := d.look.QueryRow(t.Context(), `SELECT team_id FROM domains WHERE id = $1`, domain).Scan(&d.team); err != nil {
 		t.Fatal(err)
 	}
 	waits := func(want bool) {
 		t.Helper()
-		if waiting, err := d.emails.WaitingFrom(t.Context(), team, domain); waiting != want || err != nil {
+		if waiting, err := d.emails.WaitingFrom(t.Context(), d.team, domain); waiting != want || err != nil {
 			t.Errorf("emails of the domain wait: %v, %v", waiting, err)
 		}
 	}

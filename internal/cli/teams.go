@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/fault"
@@ -24,6 +25,8 @@ const teamsUsage = `use one of
   postrider teams suspend TEAM
   postrider teams resume TEAM
   postrider teams limit TEAM --rate N      (requests a second; 0: as configured)
+  postrider teams retention TEAM [--emails D] [--bodies D] [--received D] [--events D]
+                                           (D is a time such as 720h; 0: as configured)
   postrider teams delete TEAM --yes
 TEAM is an id or an exact name; names with spaces are given in quotes`
 
@@ -124,6 +127,7 @@ func manageTeams(ctx context.Context, e *env, args []string) error {
 			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetSuspended(ctx, t.ID, false) })
 		})},
 		{"limit", 1, limitTeam},
+		{"retention", 1, retainTeam},
 		{"delete", 1, deleteTeam},
 	}, args)
 }
@@ -160,6 +164,79 @@ func limitTeam(flags *flag.FlagSet) action {
 		}
 		return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetRateLimit(ctx, t.ID, *rate) })
 	}
+}
+
+// retainTeam changes for how long a team's things are kept, and shows what holds for it.
+func retainTeam(flags *flag.FlagSet) action {
+	type change struct {
+		given bool
+		d     time.Duration
+	}
+	var emails, bodies, received, events change
+	for _, x := range []struct {
+		name, what string
+		to         *change
+	}{
+		{"emails", "sent emails", &emails},
+		{"bodies", "the content of sent emails", &bodies},
+		{"received", "received emails", &received},
+		{"events", "timelines and attempts", &events},
+	} {
+		flags.Func(x.name, "how long "+x.what+" are kept, as `duration` such as 720h; 0: as configured",
+			func(text string) (err error) {
+				x.to.given = true
+				x.to.d, err = time.ParseDuration(text)
+				return err
+			})
+	}
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		return n.withTeam(ctx, words[0], func(t teams.Team) error {
+			if emails.given || bodies.given || received.given || events.given {
+				err := n.teams.SetRetention(ctx, t.ID, keeps(n.c), func(r *teams.Retention) {
+					for _, x := range []struct {
+						from change
+						to   *time.Duration
+					}{{emails, &r.Emails}, {bodies, &r.Bodies}, {received, &r.Received}, {events, &r.Events}} {
+						if x.from.given {
+							*x.to = x.from.d
+						}
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return n.showRetention(ctx, e, t.ID)
+		})
+	}
+}
+
+// showRetention prints for how long a team's things are kept, and whose setting that is.
+func (n *node) showRetention(ctx context.Context, e *env, teamID string) error {
+	own, err := n.teams.Retention(ctx, teamID)
+	if err != nil {
+		return err
+	}
+	holds := own.Within(keeps(n.c))
+	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	for _, x := range []struct {
+		name       string
+		own, holds time.Duration
+	}{
+		{"emails", own.Emails, holds.Emails},
+		{"bodies", own.Bodies, holds.Bodies},
+		{"received", own.Received, holds.Received},
+		{"events", own.Events, holds.Events},
+	} {
+		kept, whose := x.holds.String(), "configured"
+		if x.holds == 0 {
+			kept = "without end"
+		} else if x.own == x.holds {
+			whose = "the team's"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", x.name, kept, whose)
+	}
+	return w.Flush()
 }
 
 func deleteTeam(flags *flag.FlagSet) action {

@@ -243,6 +243,19 @@ func (l *loader) checkNumbers() {
 	if c.LogRetention < time.Hour {
 		l.wrong("log_retention", "is %v, must be at least 1h", c.LogRetention)
 	}
+	for _, kept := range []struct {
+		key string
+		d   time.Duration
+	}{
+		{"email_retention", c.EmailRetention},
+		{"body_retention", c.BodyRetention},
+		{"received_retention", c.ReceivedRetention},
+		{"event_retention", c.EventRetention},
+	} {
+		if kept.d != 0 && kept.d < 24*time.Hour {
+			l.wrong(kept.key, "is %v, must be at least 24h, or 0s to keep without end", kept.d)
+		}
+	}
 	if c.ShutdownGrace < 0 || c.ShutdownGrace > time.Hour {
 		l.wrong("shutdown_grace", "is %v, must be between 0s and 1h", c.ShutdownGrace)
 	}

@@ -92,9 +92,15 @@ type Config struct {
 	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
 	MigrateOnStart bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
 	LogRetention   time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
-	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`
-	LogLevel       slog.Level    `toml:"log_level" default:"info" doc:"Least level that is logged: debug, info, warn or error."`
-	LogFormat      string        `toml:"log_format" default:"text" doc:"text, for people, or json."`
+
+	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all that belongs to them; those that are still to be delivered stay. Teams may have a shorter time. 0s: without end."`
+	BodyRetention     time.Duration `toml:"body_retention" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and what happened to them stay. 0s: as long as the emails."`
+	ReceivedRetention time.Duration `toml:"received_retention" default:"0s" doc:"How long received emails are kept. 0s: without end."`
+	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long the timeline of an email and the attempts to deliver it are kept after the last thing that happened to it. What metrics count stays. 0s: as long as the emails."`
+
+	ShutdownGrace time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`
+	LogLevel      slog.Level    `toml:"log_level" default:"info" doc:"Least level that is logged: debug, info, warn or error."`
+	LogFormat     string        `toml:"log_format" default:"text" doc:"text, for people, or json."`
 
 	Regions map[string]Region `toml:"regions" doc:"Hosts per region, in the file only, as tables such as [regions.us-east-1]. What a region leaves out is as above."`
 }

@@ -15,7 +15,8 @@ import (
 func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (Email, []message.Field, error) {
 	var row emailRow
 	var text string
-	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, b.headers FROM emails e JOIN email_bodies b ON b.email_id = e.id
+	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, COALESCE(b.headers, '')
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
 		WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).Scan(row.dest(&text)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, nil, fault.NotFoundf("Email not found")

@@ -61,14 +61,21 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 		return a, nil, fault.NotFoundf("The attachment is not fetched yet")
 	}
 	content, err := s.open(ctx, &a)
+	if isLost(err) {
+		// A file goes after its row: it may have been deleted since the row was read.
+		if _, gone := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2]); gone != nil {
+			return a, nil, gone
+		}
+	}
 	return a, content, unread(ctx, err)
 }
+
+func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
 // unread is what becomes of an error by which content could not be read: a fault where trying again may help, and not
 // where the content is lost.
 func unread(ctx context.Context, err error) error {
-	lost := errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows)
-	if err == nil || lost || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
+	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err
 	}
 	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -142,8 +141,9 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 	var row emailRow
 	var html, text string
 	var parts int
-	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, b.html, b.body_text, b.parts
-		FROM emails e JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
+	// Without a body it is an email whose content was deleted.
+	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.parts, 0)
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
 		Scan(row.dest(&html, &text, &parts)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, fault.NotFoundf("Email not found")
@@ -308,13 +308,13 @@ func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (tex
 	return text, blobKey, nil
 }
 
-// usesBlob reports whether an email needs a blob. The sweep asks it, which works for all teams. Messages without a row
-// are known by their email.
-func usesBlob(ctx context.Context, r db.Reader, key string) (used bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM email_attachments WHERE blob_key = $1 AND blob_key <> '')
-		OR EXISTS (SELECT 1 FROM email_messages WHERE blob_key = $1 AND blob_key <> '')
-		OR EXISTS (SELECT 1 FROM emails WHERE id = $2)`, key, strings.TrimPrefix(key, rawPrefix)).Scan(&used)
-	return used, err
+// usedBlobs returns those of the keys of blobs that an email has, whatever team's: the sweep asks it. Messages
+// without a row are known by their email, which is the name in their key.
+func usedBlobs(ctx context.Context, r db.Reader, keys, names []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE blob_key = ANY($1) AND blob_key <> ''
+		UNION ALL SELECT blob_key FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''
+		UNION ALL SELECT '`+rawPrefix+`' || email_id FROM email_bodies WHERE email_id = ANY($2)`, keys, names)
+	return db.Collect(rows, err, scanText)
 }
 
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {

@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,54 +11,113 @@ import (
 )
 
 const (
-	eraseEmails = 100 // in one transaction, with all that is theirs
-	eraseRows   = 500
+	eraseRows    = 500     // of a team that one transaction deletes
+	removeEmails = 100     // emails that one transaction deletes at most
+	removeRows   = 500     // and rows of theirs, unless a single email has more
+	pageSize     = 8 << 10 // octets of content that count as a row
+	lastID       = "g"     // behind all ids
 )
 
-// tables of an email, of which it is the first column of the key. The email itself goes with the last.
-var emailTables = [...]string{"email_attachments", "email_messages", "email_recipients", "email_attempts", "email_events", "email_bodies"}
+// The tables of an email, of which it is the first column of the key: what its content is in, what happened to it, and
+// the rest.
+var (
+	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
+	timelineTables = []string{"email_attempts", "email_events"}
+	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
+)
 
-// EraseTeam takes away the emails of a team with their files and events, and its idempotency keys. Files go before the
-// rows that name them, so that an interruption leaves none behind.
-func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	for {
-		ids, err := someEmails(ctx, s.d.Reader, teamID)
-		if err != nil {
-			return fmt.Errorf("erase the emails of team %s: %w", teamID, err)
-		}
-		if len(ids) == 0 {
-			break
-		}
-		files, err := filesOf(ctx, s.d.Reader, ids)
-		if err != nil {
-			return fmt.Errorf("list the files of emails to erase: %w", err)
-		}
-		for _, key := range files {
-			if err := s.blobs.Delete(ctx, key); err != nil {
-				return err
-			}
-		}
-		if err := s.d.Update(ctx, func(tx *db.Tx) error { return deleteEmails(ctx, tx, teamID, ids) }); err != nil {
-			return fmt.Errorf("erase emails of team %s: %w", teamID, err)
-		}
-	}
-	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteLooseEvents(ctx, tx, teamID) })
-	if err != nil {
-		return fmt.Errorf("erase the events of team %s: %w", teamID, err)
-	}
-	err = s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
-		return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND (scope, idempotency_key) IN
-			(SELECT scope, idempotency_key FROM idempotency_keys WHERE team_id = $1 ORDER BY scope, idempotency_key LIMIT $2)`, teamID, eraseRows)
-	})
-	if err != nil {
-		return fmt.Errorf("erase the idempotency keys of team %s: %w", teamID, err)
-	}
-	return nil
+// isSettled is the condition that nothing more is sent to any recipient of the email that a column names.
+func isSettled(column string) string {
+	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d)`, column,
+		settled)
 }
 
-func someEmails(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM emails WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseEmails)
-	return db.Collect(rows, err, scanText)
+// contentRows counts the rows of the email's content. Neither engine reads the content for it.
+func contentRows(column string) string {
+	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
+		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
+			FROM email_bodies b WHERE b.email_id = %[1]s), 0)
+		+ COALESCE((SELECT OCTET_LENGTH(m.content) / %[2]d
+			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, pageSize)
+}
+
+// timelineRows counts the rows of what happened to the email.
+func timelineRows(column string) string {
+	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
+		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
+}
+
+var (
+	selectEmails = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + ` + ` + timelineRows("e.id") + `
+		+ (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.id)
+		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
+	selectContents = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + `
+		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
+	selectLeft = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
+		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
+	// selectTimelines finds the emails of some events to which nothing has happened since a time.
+	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
+		FROM (SELECT DISTINCT e.email_id FROM email_events e
+			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
+		WHERE NOT EXISTS (SELECT 1 FROM email_events n WHERE n.email_id = o.email_id AND n.created_at + 0 >= $4)
+		ORDER BY o.email_id`
+)
+
+// removable is an email that may be deleted in whole or in part.
+type removable struct {
+	id      string
+	settled bool
+	rows    int // that are deleted with it
+}
+
+// between returns some of a team's emails between two ids, oldest first, by one of the queries above.
+func between(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
+	rows, err := r.Query(ctx, query, teamID, after, before, removeEmails)
+	return db.Collect(rows, err, scanRemovable)
+}
+
+func scanRemovable(r db.Row) (e removable, err error) {
+	err = r.Scan(&e.id, &e.settled, &e.rows)
+	return e, err
+}
+
+// eventsUpTo is the time of the last of some of a team's events behind a time and before another, 0 when there are
+// none.
+func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
+		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
+		removeRows).Scan(&at)
+	return at, err
+}
+
+// timelinesBetween returns the emails of the events behind a time, up to another, to which nothing has happened since
+// before.
+func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
+	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
+	return db.Collect(rows, err, scanRemovable)
+}
+
+// bodiesUntil is the last of a team's emails up to which bodies are deleted, "" when none are.
+func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
+	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
+	if errors.Is(err, db.ErrNoRows) {
+		err = nil
+	}
+	return emailID, err
+}
+
+// setBodiesUntil moves bodiesUntil on, and enters the emails up to there whose bodies stay for now.
+func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
+	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
+		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
+	for _, leftID := range left {
+		tx.Queue(ctx, `INSERT INTO email_bodies_left (team_id, email_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, teamID,
+			leftID)
+	}
+}
+
+func deleteLeft(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, emailIDs)
 }
 
 // filesOf are the keys of what emails have in blobs.
@@ -89,18 +149,33 @@ func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
 }
 
-func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, ids []string) error {
-	for _, table := range emailTables {
-		if _, err := tx.Exec(ctx, deleteOfEmails(table), teamID, ids); err != nil {
-			return err
-		}
+// deleteIn deletes what some emails have in some tables.
+func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, emailIDs []string) {
+	for _, table := range tables {
+		tx.Queue(ctx, deleteOfEmails(table), teamID, emailIDs)
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
-	return err
+}
+
+func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+	deleteIn(ctx, tx, emailTables, teamID, emailIDs)
+	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
 }
 
 // deleteLooseEvents deletes some of a team's events whose emails are gone, oldest first.
 func deleteLooseEvents(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM email_events WHERE team_id = $1 AND created_at <= (SELECT MAX(created_at) FROM
 		(SELECT created_at FROM email_events WHERE team_id = $1 ORDER BY created_at LIMIT $2) x)`, teamID, eraseRows)
+}
+
+func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND (scope, idempotency_key) IN
+		(SELECT scope, idempotency_key FROM idempotency_keys WHERE team_id = $1 ORDER BY scope, idempotency_key LIMIT $2)`,
+		teamID, eraseRows)
+}
+
+// deleteSomeLeft deletes what is noted of a team's bodies.
+func deleteSomeLeft(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
+	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM
+		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2) x)`, teamID, eraseRows)
 }

@@ -11,6 +11,11 @@
 // also entered as late, in that transaction. Quarter hours that late events fall into are counted afresh: by readers at once, and for
 // good by the next Roll.
 //
+// Events of emails that are deleted stay counted: [Keep] adds them to counts of their own by quarter hour
+// (email_counts_kept), and where a quarter hour is counted afresh, its counters are what is left of its events and
+// these. Of deleted events no more than the quarter hour is known: they count at its beginning, and no breakdown by
+// email has them. An open or a click that comes when the earlier ones of its email are deleted counts as the first.
+//
 // # What is counted
 //
 // Each event counts once. Besides, recipients are counted: with sent events those that the email goes to, and with opens and
@@ -19,9 +24,9 @@
 //
 // # Invariants
 //
-// Counts equal a plain count of the events, at any moment, whatever the order in which events came. An event that is not late is
-// committed before its time is counted, provided that transactions take less than margin-lateness and the nodes' clocks differ by
-// less than the same.
+// Counts equal a plain count of the events, deleted ones included, at any moment, whatever the order in which events
+// came. An event that is not late is committed before its time is counted, provided that transactions take less than
+// margin-lateness and the nodes' clocks differ by less than the same.
 //
 // # When it fails
 //

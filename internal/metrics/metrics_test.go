@@ -29,6 +29,7 @@ type world struct {
 	hall   *events.Hallway
 	all    []events.Event
 	emails []email
+	gone   map[string]bool // emails that were deleted
 }
 
 type email struct {
@@ -37,7 +38,7 @@ type email struct {
 }
 
 func newWorld(t *testing.T, d *db.DB) *world {
-	w := &world{d: d, s: metrics.New(d), hall: &events.Hallway{}}
+	w := &world{d: d, s: metrics.New(d), hall: &events.Hallway{}, gone: map[string]bool{}}
 	w.hall.Listen(w.s)
 	domains := []string{id.New(), id.New()}
 	w.update(t, func(tx *db.Tx) error {
@@ -97,7 +98,14 @@ func (w *world) recount(q metrics.Query) []metrics.Count {
 	sums := map[metrics.Count][2]int{}
 	for i := range w.all {
 		e := &w.all[i]
-		if e.Type == events.EmailQueued || e.At.Before(q.From) || !e.At.Before(q.To) ||
+		at := e.At
+		if w.gone[e.EmailID] {
+			if q.ByEmail || len(q.EmailIDs) > 0 {
+				continue // it is not known any more whose they were
+			}
+			at = at.Truncate(15 * time.Minute)
+		}
+		if e.Type == events.EmailQueued || at.Before(q.From) || !at.Before(q.To) ||
 			len(q.DomainIDs) > 0 && !slices.Contains(q.DomainIDs, e.DomainID) || len(q.EmailIDs) > 0 && !slices.Contains(q.EmailIDs, e.EmailID) ||
 			len(q.BroadcastIDs) > 0 && !slices.Contains(q.BroadcastIDs, e.BroadcastID) {
 			continue
@@ -107,7 +115,7 @@ func (w *world) recount(q metrics.Query) []metrics.Count {
 			k.Detail = strings.ToLower(b.Type)
 		}
 		if q.ByPeriod != nil {
-			k.Period = q.ByPeriod(e.At)
+			k.Period = q.ByPeriod(at)
 		}
 		if q.ByDomain {
 			k.DomainID = e.DomainID
@@ -224,6 +232,102 @@ func TestCountsAreTrue(t *testing.T) {
 		}
 		if got, err := w.s.Count(t.Context(), "other", metrics.Query{From: now.Add(-24 * time.Hour), To: now}); err != nil || len(got) != 0 {
 			t.Errorf("another team: %+v, %v", got, err)
+		}
+	})
+}
+
+// delete deletes all that an email has, if its events are counted.
+func (w *world) delete(t *testing.T, e email) {
+	t.Helper()
+	var kept []string
+	w.update(t, func(tx *db.Tx) (err error) {
+		if kept, err = metrics.Keep(t.Context(), tx, "team", []string{e.id}); len(kept) > 0 {
+			tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, e.id)
+			tx.Queue(t.Context(), `DELETE FROM email_recipients WHERE email_id = $1`, e.id)
+		}
+		return err
+	})
+	w.gone[e.id] = len(kept) > 0
+}
+
+// Counts are those of a plain recount also when emails are deleted, at any moment, while late events come of others.
+func TestCountsOutliveEmails(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(5, 6)), time.Now()
+		w.delete(t, w.emails[0])
+		if !w.gone[w.emails[0].id] {
+			t.Error("an email to which nothing has happened is kept")
+		}
+		stays := w.emails[:3]
+		for round := range 15 {
+			for range 1 + r.IntN(8) {
+				e := w.event(r, now)
+				if !w.gone[e.EmailID] {
+					w.happen(t, e)
+				}
+			}
+			if round%3 > 0 {
+				if err := w.s.Roll(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if e := w.emails[r.IntN(len(w.emails))]; !slices.ContainsFunc(stays, func(s email) bool { return s.id == e.id }) {
+				w.delete(t, e)
+			}
+			for i, q := range w.queries(r, now) {
+				got, err := w.s.Count(t.Context(), "team", q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := gocmp.Diff(w.recount(q), sorted(got)); diff != "" {
+					t.Fatalf("round %d, query %d, from %v to %v:\n%s", round, i, q.From, q.To, diff)
+				}
+			}
+		}
+		deleted, stayed := 0, 0
+		for _, e := range w.emails {
+			if w.gone[e.id] {
+				deleted++
+			} else {
+				stayed++
+			}
+		}
+		if deleted < 3 || stayed < 3 {
+			t.Errorf("%d emails were deleted, %d are left", deleted, stayed)
+		}
+	})
+}
+
+// An email stays while something that happened to it is not counted.
+func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w, now := newWorld(t, d), time.Now()
+		e := w.emails[1]
+		sent := events.Event{TeamID: "team", EmailID: e.id, Type: events.EmailSent}
+		for _, ago := range []time.Duration{2 * time.Hour, time.Hour} {
+			sent.At = now.Add(-ago)
+			w.happen(t, sent)
+			if w.delete(t, e); w.gone[e.id] {
+				t.Fatal("it was deleted before it was counted")
+			}
+		}
+		if err := w.s.Roll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.happen(t, events.Event{TeamID: "team", EmailID: e.id, Type: events.EmailOpened, Recipient: e.to[0],
+			At: now.Add(-90 * time.Minute)})
+		if w.delete(t, e); w.gone[e.id] {
+			t.Fatal("it was deleted before an event that came late was counted")
+		}
+		w.happen(t, events.Event{TeamID: "team", EmailID: w.emails[2].id, Type: events.EmailSent})
+		if err := w.s.Roll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w.delete(t, e); !w.gone[e.id] {
+			t.Error("it is kept although all is counted")
+		}
+		if w.delete(t, w.emails[2]); w.gone[w.emails[2].id] {
+			t.Error("an email of this minute was deleted")
 		}
 	})
 }

@@ -116,27 +116,71 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
+// recipientsOf is how many recipients an event e counts; see the package comment. What is looked up of an email names
+// no team, because SQLite would rather go through all events of the team than use the email's key.
+const recipientsOf = `CASE
+			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
+				'suppressed')
+			WHEN e.type IN ('opened', 'clicked') AND EXISTS (SELECT 1 FROM email_events f WHERE f.email_id = e.email_id
+				AND f.type = e.type AND f.recipient = e.recipient
+				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)) THEN 0
+			ELSE 1 END`
+
+// counted is the condition of events that are counted at all.
+const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
+
 // countEvents counts events of a span, at most limit rows of the result. It is the definition of what counters hold.
-// What is looked up of an email names no team, because SQLite would rather go through all events of the team than use
-// the email's key.
+// Deleted events are taken from where [Keep] has put them, by the same statement, so that none is counted twice or left
+// out while it is deleted; they count at the beginning of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters, limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})
-	args = append(args, limit)
 	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
 	if len(f.emails) > 0 {
 		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3" // not by the index of times
 	}
-	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(CASE
-			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <> 'suppressed')
-			WHEN e.type IN ('opened', 'clicked') AND EXISTS (SELECT 1 FROM email_events f WHERE f.email_id = e.email_id
-				AND f.type = e.type AND f.recipient = e.recipient
-				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)) THEN 0
-			ELSE 1 END) AS BIGINT)
-		FROM email_events e WHERE %s
-		AND e.type NOT IN ('queued', 'scheduled', 'canceled')%s GROUP BY 1, 2, 3, 4, 5, 6 LIMIT $%d`,
+	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
+		FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
 		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"), column(g.domain, "e.domain_id", "''"),
-		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), when, where, len(args)), args...)
+		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, when, counted, where)
+	if !g.email && len(f.emails) == 0 { // of deleted events it is not known whose they were
+		args = append(args, up(s.from), up(s.to))
+		low, high := len(args)-1, len(args)
+		where, args = f.where("k.", args)
+		text += fmt.Sprintf(` UNION ALL SELECT %s, %s, '', %s, k.type, k.detail, CAST(SUM(k.events) AS BIGINT),
+			CAST(SUM(k.recipients) AS BIGINT)
+			FROM email_counts_kept k WHERE k.team_id = $1 AND k.slot >= $%d AND k.slot < $%d%s GROUP BY 1, 2, 3, 4, 5, 6`,
+			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", "''"),
+			column(g.broadcast, "k.broadcast_id", "''"), low, high, where)
+	}
+	args = append(args, limit)
+	rows, err := r.Query(ctx, fmt.Sprintf(`%s LIMIT $%d`, text, len(args)), args...)
 	return db.Collect(rows, err, scanRow)
+}
+
+// uncounted returns those of some emails that have an event at a time or later, or one that came late and that counters
+// do not have yet.
+func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
+		AND e.created_at + 0 >= $3
+		UNION SELECT l.email_id FROM email_counts_late l WHERE l.team_id = $1 AND l.email_id = ANY($2)`, teamID, emailIDs,
+		until)
+	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
+		err = r.Scan(&x)
+		return x, err
+	})
+}
+
+// keepCounts adds what the events of some emails count to what stays of deleted ones.
+func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+	// The order keeps two transactions from waiting for each other's rows in a circle.
+	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
+		events, recipients)
+		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
+		FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
+		GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+		ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
+		events = email_counts_kept.events + excluded.events, recipients = email_counts_kept.recipients + excluded.recipients`,
+		slot.Microseconds(), recipientsOf, counted), teamID, emailIDs)
 }
 
 // sumCounters adds up counters of the slots from low to before high, without those left out.

@@ -13,6 +13,8 @@ const eraseSlots = 100 // whose counters one transaction deletes
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, text := range []string{
 		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1 ORDER BY slot LIMIT $2)`,
+		`DELETE FROM email_counts_kept WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts_kept WHERE team_id = $1
+			ORDER BY slot LIMIT $2)`,
 		`DELETE FROM email_counts_late WHERE team_id = $1 AND id IN (SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2)`,
 		`DELETE FROM email_counts_until WHERE team_id IN (SELECT team_id FROM email_counts_until WHERE team_id = $1 LIMIT $2)`,
 	} {

@@ -25,6 +25,9 @@ const (
 	sharePurpose = "share-received"
 )
 
+// rawPrefix is where large raw messages are kept.
+const rawPrefix = "received/"
+
 // Forms of the HTML of a received email.
 const (
 	DataURI = "data_uri" // inline images are in it
@@ -241,17 +244,10 @@ func (s *Service) standing(ctx context.Context, teamID string) error {
 	return err
 }
 
-// Sweep removes blobs of messages that were not taken in the end, after a day. It is run now and then.
+// Sweep removes blobs of messages that were not taken in the end, or were deleted, after a day. It is run now and then.
 func (s *Service) Sweep(ctx context.Context) error {
-	old := s.p.DB.Now().Add(-24 * time.Hour)
-	return s.p.Blobs.List(ctx, "received/", func(b blob.Info) error {
-		if b.Modified.After(old) {
-			return nil
-		}
-		used, err := usesBlob(ctx, s.p.DB.Reader, b.Key)
-		if err != nil || used {
-			return err
-		}
-		return s.p.Blobs.Delete(ctx, b.Key)
+	return s.p.Blobs.Sweep(ctx, rawPrefix, s.p.DB.Now().Add(-24*time.Hour), func(ctx context.Context,
+		keys []string) ([]string, error) {
+		return usedBlobs(ctx, s.p.DB.Reader, keys)
 	})
 }

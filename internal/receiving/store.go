@@ -113,8 +113,14 @@ func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (
 	return found, err
 }
 
-// usesBlob reports whether any team's email needs a blob: the sweep asks it, which works for all teams.
-func usesBlob(ctx context.Context, r db.Reader, key string) (used bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM received_emails WHERE blob_key = $1 AND blob_key <> '')`, key).Scan(&used)
-	return used, err
+// usedBlobs returns those of the keys that an email has, whatever team's: blobs are shared among teams.
+func usedBlobs(ctx context.Context, r db.Reader, keys []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT DISTINCT blob_key FROM received_emails WHERE blob_key = ANY($1) AND blob_key <> ''`,
+		keys)
+	return db.Collect(rows, err, scanText)
+}
+
+func scanText(r db.Row) (text string, err error) {
+	err = r.Scan(&text)
+	return text, err
 }

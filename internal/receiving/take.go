@@ -81,7 +81,7 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	if err != nil || n+int64(len(m.trace)) <= inRow {
 		return nil
 	}
-	key := "received/" + m.id
+	key := rawPrefix + m.id
 	total, err := s.p.Blobs.Put(ctx, key, io.MultiReader(bytes.NewReader(m.raw), r))
 	if err != nil {
 		return err

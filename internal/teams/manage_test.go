@@ -276,3 +276,49 @@ func TestOneTeamOfANameIsMade(t *testing.T) {
 		}
 	})
 }
+
+// A team keeps what it has for a day at least, and no longer than the installation does.
+func TestRetention(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		s := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		team, err := s.Create(ctx, "Acme", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const day = 24 * time.Hour
+		most := teams.Retention{Emails: 30 * day, Events: 10 * day}
+		own := teams.Retention{Emails: 7 * day, Received: 90 * day}
+		if err := s.SetRetention(ctx, team.ID, most, func(r *teams.Retention) { *r = own }); err != nil {
+			t.Fatal(err)
+		}
+		for field, change := range map[string]func(r *teams.Retention){
+			"email_retention":    func(r *teams.Retention) { r.Emails = 31 * day },
+			"body_retention":     func(r *teams.Retention) { r.Bodies = day - time.Second },
+			"received_retention": func(r *teams.Retention) { r.Received = -day },
+			"event_retention":    func(r *teams.Retention) { r.Events = 11 * day },
+		} {
+			err := s.SetRetention(ctx, team.ID, most, func(r *teams.Retention) { r.Emails = day; change(r) })
+			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Field != field {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		if got, err := s.Retention(ctx, team.ID); err != nil || got != own {
+			t.Errorf("it has %+v, %v", got, err)
+		}
+		if got, want := own.Within(most), (teams.Retention{Emails: 7 * day, Received: 90 * day,
+			Events: 10 * day}); got != want {
+			t.Errorf("what holds is %+v, want %+v", got, want)
+		}
+		if got := own.Within(teams.Retention{Emails: 2 * day}); got.Emails != 2*day {
+			t.Errorf("where the installation keeps less, emails are kept for %v", got.Emails)
+		}
+		if _, err := s.Retention(ctx, "01990000-0000-7000-8000-000000000001"); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("of no team: %v", err)
+		}
+		err = s.SetRetention(ctx, "01990000-0000-7000-8000-000000000001", most, func(*teams.Retention) {})
+		if fault.KindOf(err) != fault.NotFound {
+			t.Errorf("set for no team: %v", err)
+		}
+	})
+}

@@ -61,6 +61,36 @@ func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) e
 	return err
 }
 
+const retentionColumns = `id, email_retention, body_retention, received_retention, event_retention`
+
+func scanRetention(r db.Row) (k Kept, err error) {
+	var us [4]int64
+	err = r.Scan(&k.TeamID, &us[0], &us[1], &us[2], &us[3])
+	for i, f := range retentionFields {
+		*f.of(&k.Retention) = time.Duration(us[i]) * time.Microsecond
+	}
+	return k, err
+}
+
+func getRetention(ctx context.Context, r db.Reader, teamID string) (Retention, error) {
+	k, err := scanRetention(r.QueryRow(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id = $1 AND deleted_at = 0`,
+		teamID))
+	if errors.Is(err, db.ErrNoRows) {
+		return Retention{}, fault.NotFoundf("Team not found")
+	}
+	if err != nil {
+		return Retention{}, fmt.Errorf("read for how long team %s keeps what it has: %w", teamID, err)
+	}
+	return k.Retention, nil
+}
+
+func listRetentions(ctx context.Context, r db.Reader, after string, limit int) ([]Kept, error) {
+	rows, err := r.Query(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT
+		$2`,
+		after, limit)
+	return db.Collect(rows, err, scanRetention)
+}
+
 // markDeleted makes the team nobody. Its keys need not be looked at for that: what finds a key asks for its team too.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID, tx.Now().UnixMicro())

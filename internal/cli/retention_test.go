@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// change does something to the database that a node would not.
+func (n *started) change(text string, args ...any) {
+	n.t.Helper()
+	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error { tx.Queue(n.t.Context(), text, args...); return nil })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// made makes a request that creates something, and returns its id.
+func (n *started) made(key, path, body string) string {
+	n.t.Helper()
+	var answer struct{ ID string }
+	status, text := n.ask(key, http.MethodPost, path, body)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status/100 != 2 || answer.ID == "" {
+		n.t.Fatalf("%s: %d %s", path, status, text)
+	}
+	return answer.ID
+}
+
+// happened has all that happened so far counted, as if an hour had passed.
+func (n *started) happened() {
+	n.t.Helper()
+	n.change(`UPDATE email_events SET created_at = created_at - $1`, time.Hour.Microseconds())
+	d := &driver{started: n}
+	d.cron("cron.metrics")
+}
+
+// totals are the metrics of a team's emails.
+func (n *started) totals(key string) string {
+	n.t.Helper()
+	status, text := n.ask(key, http.MethodGet, "/emails/metrics?dimensions=domain", "")
+	var answer struct{ Totals, Data json.RawMessage }
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 {
+		n.t.Fatalf("%d %s", status, text)
+	}
+	return string(answer.Totals) + string(answer.Data)
+}
+
+// A deleted email is answered like one that never was, wherever it is asked for, and what it counted stays.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key, keeper := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Keeper")
+		p.vars["POSTRIDER_BODY_RETENTION"] = "48h"
+		p.must("teams", "retention", "Acme", "--emails", "24h")
+		n := p.start()
+		const with = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t",
+			"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`
+		email, kept := n.made(key, "/emails", with), n.made(keeper, "/emails", with)
+		waiting := n.made(key, "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
+		eventually(t, "both are delivered", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event =
+			'delivered'`) == 2
+		})
+		_, shared := n.ask(key, http.MethodPost, "/emails/"+email+"/share", "")
+		link := regexp.MustCompile(`/shared\?token=[\w.-]+`).FindString(shared)
+		_, page := n.ask("", http.MethodGet, link, "")
+		file := regexp.MustCompile(`/download/[\w/-]+`).FindString(page)
+		for _, path := range []string{link, file} {
+			if status, text := n.ask("", http.MethodGet, path, ""); status != 200 {
+				t.Fatalf("%s: %d %s", path, status, text)
+			}
+		}
+		n.happened()
+		before := n.totals(key)
+		if !strings.Contains(before, `"delivered":1`) {
+			t.Errorf("the metrics are %s", before)
+		}
+		in := func(d time.Duration) func() time.Time { return func() time.Time { return time.Now().Add(d) } }
+		for _, d := range []time.Duration{0, 25 * time.Hour} {
+			if err := n.retention(in(d)).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if d == 0 {
+				if status, text := n.ask(key, http.MethodGet, "/emails/"+email, ""); status != 200 {
+					t.Fatalf("young, it is %d %s", status, text)
+				}
+			}
+		}
+		for _, x := range [][2]string{{"GET", ""}, {"PATCH", ""}, {"POST", "/cancel"}, {"POST", "/share"}, {"GET",
+			"/attachments"},
+			{"GET", "/attachments/" + waiting}, {"GET", "/events"}, {"GET", "/attempts"}} {
+			body := ""
+			if x[0] == "PATCH" {
+				body = `{"scheduled_at":"in 1 hour"}`
+			}
+			_, unknown := n.ask(key, x[0], "/emails/01990000-0000-7000-8000-000000000001"+x[1], body)
+			if status, text := n.ask(key, x[0], "/emails/"+email+x[1], body); status != 404 || text != unknown {
+				t.Errorf("%s %s of what is deleted: %d %s, and of what never was: %s", x[0], x[1], status, text, unknown)
+			}
+		}
+		for _, path := range []string{link, file} {
+			if status, text := n.ask("", http.MethodGet, path, ""); status != 404 {
+				t.Errorf("%s leads to %d %s", path, status, text)
+			}
+		}
+		if after := n.totals(key); after != before {
+			t.Errorf("the metrics were %s and are %s", before, after)
+		}
+		if status, text := n.ask(key, http.MethodGet, "/emails/"+waiting, ""); status != 200 || !strings.Contains(text,
+			`"text":"t"`) {
+			t.Errorf("what waits is %d %s", status, text)
+		}
+		if status, text := n.ask(keeper, http.MethodGet, "/emails/"+kept, ""); status != 200 || !strings.Contains(text,
+			`"text":"t"`) {
+			t.Errorf("what another team keeps is %d %s", status, text)
+		}
+		if err := n.retention(in(49 * time.Hour)).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		status, text := n.ask(keeper, http.MethodGet, "/emails/"+kept, "")
+		if status != 200 || !strings.Contains(text, `"text":null`) || !strings.Contains(text, `"html":null`) {
+			t.Errorf("without a body it is %d %s", status, text)
+		}
+		if status, text := n.ask(keeper, http.MethodGet, "/emails/"+kept+"/attachments", ""); status != 200 ||
+			strings.Contains(text, "a.txt") {
+			t.Errorf("without a body its attachments are %d %s", status, text)
+		}
+		if status, text := n.ask(keeper, http.MethodGet, "/emails/"+kept+"/events", ""); status != 200 ||
+			!strings.Contains(text, "delivered") {
+			t.Errorf("without a body its events are %d %s", status, text)
+		}
+	})
+}
+
+// The times of a team are shown with what holds, and refused where they are too short or too long.
+func TestRetentionCommand(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		p.must("teams", "create", "Acme")
+		p.vars["POSTRIDER_EMAIL_RETENTION"] = "720h"
+		show := func() string { return strings.Join(strings.Fields(p.must("teams", "retention", "Acme")), " ") }
+		if got := show(); got != "emails 720h0m0s configured bodies without end configured "+
+			"received without end configured events without end configured" {
+			t.Errorf("at first: %s", got)
+		}
+		p.must("teams", "retention", "Acme", "--emails", "240h", "--bodies", "24h")
+		p.must("teams", "retention", "Acme", "--events", "48h", "--bodies", "0")
+		if got := show(); got != "emails 240h0m0s the team's bodies without end configured "+
+			"received without end configured events 48h0m0s the team's" {
+			t.Errorf("then: %s", got)
+		}
+		p.refused("`email_retention` of a team must not be longer", "teams", "retention", "Acme", "--emails", "721h")
+		p.refused("`received_retention` of a team must be at least 24h", "teams", "retention", "Acme", "--received", "1h",
+			"--emails", "48h")
+		p.refused("invalid value", "teams", "retention", "Acme", "--events", "soon")
+		p.refused("no team with the name", "teams", "retention", "Nobody", "--events", "48h")
+		if got := show(); !strings.HasPrefix(got, "emails 240h0m0s the team's") {
+			t.Errorf("after what was refused: %s", got)
+		}
+		p.vars["POSTRIDER_EMAIL_RETENTION"] = "120h"
+		if got := show(); !strings.HasPrefix(got, "emails 120h0m0s configured") {
+			t.Errorf("where the installation keeps less: %s", got)
+		}
+		p.vars["POSTRIDER_EMAIL_RETENTION"] = "1h"
+		if _, errOut, code := p.command("teams", "list"); code == 0 || !strings.Contains(errOut, "email_retention") {
+			t.Errorf("an hour: exit code %d, %s", code, errOut)
+		}
+	})
+}
+
+// removals deletes all that a team has, so that it is seen how.
+func (d *driver) removals(teamID string) {
+	d.t.Helper()
+	d.change(`UPDATE email_counts_until SET until = $1`, time.Now().Add(48*time.Hour).UnixMicro())
+	for _, do := range []func(ctx context.Context, teamID string, before time.Time, after string) (string, error){
+		d.emails.RemoveBodies, d.emails.RemoveBodiesLeft, d.emails.RemoveTimelines, d.emails.RemoveBefore,
+		d.receiving.RemoveBefore} {
+		if _, err := do(d.t.Context(), teamID, time.Now().Add(48*time.Hour), ""); err != nil {
+			d.t.Error(err)
+		}
+	}
+}

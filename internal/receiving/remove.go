@@ -1,0 +1,106 @@
+package receiving
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/metrics"
+)
+
+// EraseTeam takes away what a team received.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for {
+		some, err := storedBetween(ctx, s.p.DB.Reader, teamID, "", lastID)
+		if err == nil && len(some) > 0 {
+			_, err = s.remove(ctx, teamID, some, false)
+		}
+		if err != nil {
+			return fmt.Errorf("erase what team %s received: %w", teamID, err)
+		}
+		if len(some) == 0 {
+			return nil
+		}
+	}
+}
+
+// RemoveBefore deletes received emails that came in before a time: the oldest of those behind the id after, as many as
+// one short transaction takes. Their events stay counted. It returns the id behind which to go on, "" at the end.
+func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))
+	if err == nil && len(some) > 0 {
+		next = some[len(some)-1].id
+		_, err = s.remove(ctx, teamID, some, true)
+	}
+	if err != nil {
+		return "", fmt.Errorf("delete old received emails of team %s: %w", teamID, err)
+	}
+	return next, nil
+}
+
+// Delete deletes one received email with all that belongs to it, but what its event added to the counters. It fails
+// with a fault of kind Unavailable for the few minutes in which that is not counted yet.
+func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
+	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
+	if err != nil {
+		return err
+	}
+	gone, err := s.remove(ctx, teamID, []stored{{e.ID, e.blobKey}}, true)
+	if err != nil {
+		return fmt.Errorf("delete received email %s: %w", emailID, err)
+	}
+	if len(gone) == 0 {
+		return fault.New(fault.Unavailable, "",
+			"The email came in so recently that it is not counted yet. Try again in a few minutes.")
+	}
+	return nil
+}
+
+// remove deletes emails of a team in one transaction, and then their blobs, but for those that another team's email
+// needs; what an interruption leaves of them is the sweep's. Where the team's counters stay, emails whose events are
+// not counted yet stay too. It returns the ids of those that are gone.
+func (s *Service) remove(ctx context.Context, teamID string, some []stored, countersStay bool) (gone []string,
+	err error) {
+	var keys []string
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		gone, keys = nil, nil
+		for _, e := range some {
+			gone = append(gone, e.id)
+		}
+		if countersStay {
+			if gone, err = metrics.Keep(ctx, tx, teamID, gone); err != nil {
+				return err
+			}
+		}
+		for _, e := range some {
+			if e.blobKey != "" && slices.Contains(gone, e.id) {
+				keys = append(keys, e.blobKey)
+			}
+		}
+		if len(gone) > 0 {
+			deleteReceived(ctx, tx, teamID, gone)
+		}
+		return nil
+	})
+	if err != nil || len(keys) == 0 {
+		return gone, err
+	}
+	used, err := usedBlobs(ctx, s.p.DB.Reader, keys)
+	if err != nil {
+		return gone, fmt.Errorf("look for who needs %d raw messages: %w", len(keys), err)
+	}
+	for _, key := range keys {
+		if slices.Contains(used, key) {
+			continue
+		}
+		if err := s.p.Blobs.Delete(ctx, key); err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
+}

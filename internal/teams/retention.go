@@ -1,0 +1,104 @@
+package teams
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// MinRetention is the shortest time for which anything is kept: as long as an idempotency key, and longer than it takes
+// to count what happened.
+const MinRetention = 24 * time.Hour
+
+// Retention says for how long what a team has is kept. Zero is without end in the configuration, and as the
+// configuration has it for a team.
+type Retention struct {
+	Emails   time.Duration // sent emails, with all that belongs to them
+	Bodies   time.Duration // texts, headers and attachments of sent emails that stay
+	Received time.Duration // received emails
+	Events   time.Duration // timelines and attempts of emails that stay
+}
+
+// retentionField is one of the times of a Retention, by the name of its setting and of its column.
+type retentionField struct {
+	name string
+	of   func(*Retention) *time.Duration
+}
+
+var retentionFields = []retentionField{
+	{"email_retention", func(r *Retention) *time.Duration { return &r.Emails }},
+	{"body_retention", func(r *Retention) *time.Duration { return &r.Bodies }},
+	{"received_retention", func(r *Retention) *time.Duration { return &r.Received }},
+	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
+}
+
+// Within is what holds for a team with this retention in an installation with that of most: the shorter of the two.
+func (r Retention) Within(most Retention) Retention {
+	for _, f := range retentionFields {
+		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {
+			*own = limit
+		}
+	}
+	return r
+}
+
+// check reports a time that is too short, or longer than that of the installation.
+func (r Retention) check(most Retention) error {
+	for _, f := range retentionFields {
+		own, limit := *f.of(&r), *f.of(&most)
+		switch {
+		case own == 0:
+		case own < MinRetention:
+			return fault.Invalidf(f.name,
+				"The `%s` of a team must be at least %s, or 0 for that of the configuration; it is %s.",
+				f.name, MinRetention, own)
+		case limit > 0 && own > limit:
+			return fault.Invalidf(f.name, "The `%s` of a team must not be longer than that of the configuration, %s; it is %s.",
+				f.name, limit, own)
+		}
+	}
+	return nil
+}
+
+// SetRetention changes for how long a team's own settings keep what it has. most is the installation's, which no team's
+// may exceed. change may be called more than once.
+func (s *Service) SetRetention(ctx context.Context, teamID string, most Retention, change func(*Retention)) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		r, err := getRetention(ctx, tx.Reader, teamID)
+		if err != nil {
+			return err
+		}
+		if change(&r); r.check(most) != nil {
+			return r.check(most)
+		}
+		for _, f := range retentionFields {
+			if err := setTeam(ctx, tx, teamID, f.name, f.of(&r).Microseconds()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Retention returns the team's own retention.
+func (s *Service) Retention(ctx context.Context, teamID string) (Retention, error) {
+	return getRetention(ctx, s.d.Reader, teamID)
+}
+
+// Kept is a team with its own retention.
+type Kept struct {
+	TeamID string
+	Retention
+}
+
+// Retentions returns at most limit teams with their own retention, in the order of their ids, from the one after an id.
+func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]Kept, error) {
+	all, err := listRetentions(ctx, s.d.Reader, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list for how long teams keep what they have: %w", err)
+	}
+	return all, nil
+}

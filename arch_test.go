@@ -31,7 +31,8 @@ var floors = [][]string{
 
 // resources may use those named after them.
 var resources = []string{"internal/emails", "internal/templates", "internal/contacts", "internal/domains",
-	"internal/suppressions", "internal/requestlog", "internal/metrics", "internal/teams", "internal/events"}
+	"internal/suppressions", "internal/requestlog", "internal/metrics", "internal/teams", "internal/events",
+	"internal/erasure"}
 
 // exceptions are pairs of rooms of one floor, with the reason.
 var exceptions = map[string]string{

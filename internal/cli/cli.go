@@ -49,6 +49,7 @@ func commands() []command {
 		{"teams", "make and manage teams: postrider teams create|list|rename|suspend|resume|limit|retention|delete",
 			manageTeams},
 		{"keys", "make and manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
+		{"emails", "delete what is stored of mail: postrider emails delete|erase", manageEmails},
 		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
 		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},
 		{"listen", "show events while they happen, and pass them on: postrider listen --forward-to URL", listen},

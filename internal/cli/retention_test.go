@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
@@ -10,6 +11,10 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/webhooks"
 )
 
 // change does something to the database that a node would not.
@@ -178,6 +183,19 @@ func TestRetentionCommand(t *testing.T) {
 func (d *driver) removals(teamID string) {
 	d.t.Helper()
 	d.change(`UPDATE email_counts_until SET until = $1`, time.Now().Add(48*time.Hour).UnixMicro())
+	a, err := erasure.Parse("b@one.example")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	scope := erasure.Scope{Teams: []string{teamID}, All: true}
+	_, err = d.emails.EraseAddress(d.t.Context(), a, scope)
+	_, err2 := d.receiving.EraseAddress(d.t.Context(), a, scope)
+	_, err3 := webhooks.EraseAddress(d.t.Context(), d.db, a, scope)
+	_, err4 := requestlog.EraseAddress(d.t.Context(), d.db, a, scope)
+	_, err5 := suppressions.EraseAddress(d.t.Context(), d.db, a, scope)
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+		d.t.Error(err)
+	}
 	for _, do := range []func(ctx context.Context, teamID string, before time.Time, after string) (string, error){
 		d.emails.RemoveBodies, d.emails.RemoveBodiesLeft, d.emails.RemoveTimelines, d.emails.RemoveBefore,
 		d.receiving.RemoveBefore} {

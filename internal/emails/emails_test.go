@@ -69,7 +69,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-func newWorld(t *testing.T, d *db.DB) *world {
+func newWorld(t testing.TB, d *db.DB) *world {
 	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	keys, err := keyring.New(make([]byte, 32))
@@ -138,7 +138,7 @@ func (w *world) state(t *testing.T, emailID string) emails.State {
 	return e.LastEvent
 }
 
-func (w *world) count(t *testing.T, query string, args ...any) (n int) {
+func (w *world) count(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
 	if err := w.d.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatal(err)

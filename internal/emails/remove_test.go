@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -24,14 +25,14 @@ import (
 // later is a time at which all that is done in a test is old.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
-// count has all events counted that come until later.
-func (w *world) counted(t *testing.T) {
+// counted has all events counted that come until later.
+func (w *world) counted(t testing.TB) {
 	t.Helper()
 	w.change(t, `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1) ON CONFLICT DO NOTHING`,
 		w.who.TeamID, later().UnixMicro())
 }
 
-func (w *world) change(t *testing.T, text string, args ...any) {
+func (w *world) change(t testing.TB, text string, args ...any) {
 	t.Helper()
 	if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), text,
@@ -495,6 +496,63 @@ func TestEraseTeamWithBodiesLeft(t *testing.T) {
 			w.count(t, `SELECT COUNT(*) FROM email_bodies_until`), len(w.keys(t))}
 		if !slices.Equal(left, []int{1, 0, 0, 0}) {
 			t.Errorf("left are %v", left)
+		}
+	})
+}
+
+// What callers composed goes with the address that its header may have, and emails that are too recent to be counted
+// are left and said.
+func TestEraseAddressInComposed(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		ctx, team := t.Context(), w.who.TeamID
+		both := composed(message.Address{Local: "B", Domain: "one.example"}, message.Address{Local: "c",
+			Domain: "one.example"})
+		both.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000))
+		shared, err := w.emails.SendRaw(ctx, w.who, both, emails.Idempotency{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.end(t, shared, events.EmailDelivered, "B@one.example", "c@one.example")
+		alone := w.send(t, hello("Bo <b@one.example>"))
+		w.end(t, alone, events.EmailDelivered, "b@one.example")
+		a, err := erasure.Parse("b@one.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		erase := func(scope erasure.Scope) string {
+			t.Helper()
+			found, err := w.emails.EraseAddress(ctx, a, scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(found)
+		}
+		if found := erase(erasure.Scope{Teams: []string{id.New()}}); found != "[]" {
+			t.Errorf("in another team it found %s", found)
+		}
+		if found := erase(erasure.Scope{All: true}); !strings.Contains(found, "too recent") || !strings.Contains(found,
+			"contents deleted") {
+			t.Errorf("it found %s", found)
+		}
+		e, err := w.emails.Get(ctx, team, shared)
+		if err != nil || !slices.Equal(e.Bcc, []string{erasure.Placeholder, "c@one.example"}) || len(w.keys(t)) > 0 {
+			t.Errorf("%+v, %v, with the files %v", e, err, w.keys(t))
+		}
+		to, err := w.emails.Recipients(ctx, team, shared)
+		if err != nil || to[0].Address != erasure.Placeholder || to[0].State != emails.Delivered ||
+			to[1].Address != "c@one.example" {
+			t.Errorf("the recipients are %+v, %v", to, err)
+		}
+		if _, err := w.emails.Get(ctx, team, alone); err != nil {
+			t.Errorf("what is too recent: %v", err)
+		}
+		w.counted(t)
+		if found := erase(erasure.Scope{All: true}); !strings.Contains(found, "nobody else") || strings.Contains(found,
+			"others") {
+			t.Errorf("again it found %s", found)
+		}
+		if found := erase(erasure.Scope{All: true}); found != "[]" {
+			t.Errorf("in the end it found %s", found)
 		}
 	})
 }

@@ -26,9 +26,10 @@ var (
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled is the condition that nothing more is sent to any recipient of the email that a column names.
+// isSettled is the condition that nothing more is sent to any recipient of the email that a column names. It counts,
+// because for EXISTS PostgreSQL may go through all recipients that there are at once.
 func isSettled(column string) string {
-	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d)`, column,
+	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
 		settled)
 }
 
@@ -59,7 +60,7 @@ var (
 	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
 		FROM (SELECT DISTINCT e.email_id FROM email_events e
 			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
-		WHERE NOT EXISTS (SELECT 1 FROM email_events n WHERE n.email_id = o.email_id AND n.created_at + 0 >= $4)
+		WHERE (SELECT COUNT(*) FROM email_events n WHERE n.email_id = o.email_id AND n.created_at + 0 >= $4) = 0
 		ORDER BY o.email_id`
 )
 

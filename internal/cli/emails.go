@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/webhooks"
+)
+
+const emailsUsage = `use one of
+  postrider emails delete ID --team TEAM   (a received email; of a sent one its content)
+  postrider emails erase ADDRESS [--team TEAM] [--suppressions] [--dry-run]
+TEAM is an id or an exact name; names with spaces are given in quotes`
+
+// manageEmails is what the operator deletes of emails.
+func manageEmails(ctx context.Context, e *env, args []string) error {
+	return runVerb(ctx, e, "emails", emailsUsage, []verb{{"delete", 1, deleteEmail}, {"erase", 1, eraseAddress}}, args)
+}
+
+// openMail gives a command what it needs to delete emails with their files.
+func (n *node) openMail(ctx context.Context) (err error) {
+	if n.blobs, err = blob.Open(ctx, n.c.BlobURL); err != nil {
+		return fmt.Errorf("open blob_url: %w", err)
+	}
+	n.emails = emails.New(emails.Config{}, emails.Parts{DB: n.db, Queue: n.queue, Blobs: n.blobs, Teams: n.teams})
+	n.receiving = receiving.New(receiving.Config{}, receiving.Parts{DB: n.db, Blobs: n.blobs, Emails: n.emails,
+		Teams: n.teams, Log: n.log})
+	return nil
+}
+
+func deleteEmail(flags *flag.FlagSet) action {
+	team := flags.String("team", "", "the team whose email it is, by its id or its exact name")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		if *team == "" {
+			return errors.New("say whose email: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
+		}
+		if err := n.openMail(ctx); err != nil {
+			return err
+		}
+		return n.withTeam(ctx, *team, func(t teams.Team) error {
+			emailID := strings.ToLower(words[0])
+			err := n.receiving.Delete(ctx, t.ID, emailID)
+			if err == nil {
+				_, err = fmt.Fprintln(e.out, "deleted a received email")
+				return err
+			}
+			if fault.KindOf(err) != fault.NotFound {
+				return err
+			}
+			if err := n.emails.DeleteContent(ctx, t.ID, emailID); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(e.out, "deleted the content of a sent email")
+			return err
+		})
+	}
+}
+
+func eraseAddress(flags *flag.FlagSet) action {
+	team := flags.String("team", "", "erase it in this team alone, by its id or its exact name")
+	dryRun := flags.Bool("dry-run", false, "say what would be erased, and erase nothing")
+	suppressed := flags.Bool("suppressions", false, "take it off the suppression lists too: it can be mailed again then")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		a, err := erasure.Parse(words[0])
+		if err != nil {
+			return err
+		}
+		scope, err := n.scope(ctx, *team)
+		if err != nil {
+			return err
+		}
+		if err := n.openMail(ctx); err != nil {
+			return err
+		}
+		scope.DryRun = *dryRun
+		all := []func() (erasure.Report, error){
+			func() (erasure.Report, error) { return n.emails.EraseAddress(ctx, a, scope) },
+			func() (erasure.Report, error) { return n.receiving.EraseAddress(ctx, a, scope) },
+			func() (erasure.Report, error) { return webhooks.EraseAddress(ctx, n.db, a, scope) },
+			func() (erasure.Report, error) { return requestlog.EraseAddress(ctx, n.db, a, scope) },
+		}
+		if *suppressed {
+			all = append(all, func() (erasure.Report, error) { return suppressions.EraseAddress(ctx, n.db, a, scope) })
+		}
+		for _, erase := range all {
+			found, err := erase()
+			for _, c := range found {
+				fmt.Fprintf(e.out, "%6d %s\n", c.N, c.Kind)
+			}
+			if err != nil {
+				return fmt.Errorf("%w; what is listed is done, and running this again goes on", err)
+			}
+		}
+		if *dryRun {
+			fmt.Fprintln(e.out, "nothing was changed: this was a dry run")
+		}
+		return nil
+	}
+}
+
+// scope has one team, or with "" all that there are.
+func (n *node) scope(ctx context.Context, team string) (s erasure.Scope, err error) {
+	if team != "" {
+		t, err := n.teams.Find(ctx, team)
+		return erasure.Scope{Teams: []string{t.ID}}, err
+	}
+	s.All = true
+	for after := ""; ; {
+		some, err := n.teams.List(ctx, after, listStep)
+		if err != nil || len(some) == 0 {
+			return s, err
+		}
+		for _, t := range some {
+			s.Teams, after = append(s.Teams, t.ID), t.ID
+		}
+	}
+}

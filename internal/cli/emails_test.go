@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// naming are the tables in which some text names an address, with how many rows do.
+func (n *started) naming(address string) map[string]int {
+	n.t.Helper()
+	found := map[string]int{}
+	for _, x := range ownedTables(n.t, n.db) {
+		var any []string
+		for _, c := range x.columns {
+			switch {
+			case c[1] == "text":
+				any = append(any, "LOWER("+c[0]+") LIKE $1")
+			case c[1] == "bytea" && n.db.Engine() == "sqlite":
+				any = append(any, "LOWER(CAST("+c[0]+" AS TEXT)) LIKE $1")
+			case c[1] == "bytea":
+				any = append(any, "LOWER(ENCODE("+c[0]+", 'escape')) LIKE $1")
+			}
+		}
+		if rows := n.count(`SELECT COUNT(*) FROM `+x.name+` WHERE `+strings.Join(any, " OR "), "%"+address+"%"); rows > 0 {
+			found[x.name] = rows
+		}
+	}
+	return found
+}
+
+// All that is stored of an address is found wherever it is, and what is about others stays.
+func TestEraseAddress(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",
+			"127.0.0.1:0"
+		n := p.start()
+		d := &driver{started: n, key: key}
+		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w,
+				"thanks, B@one.example")
+		}))
+		t.Cleanup(hook.Close)
+		d.do("POST", "/domains", `{"name":"in.example","capabilities":{"receiving":"enabled"}}`)
+		d.do("POST", "/domains/"+d.pages("/domains")+"/verify", "")
+		eventually(t, "the domain is verified", func() bool {
+			_, text := d.ask(key, http.MethodGet, "/domains/"+d.do("GET", "/domains", ""), "")
+			return strings.Contains(text, `"status":"verified","created_at"`)
+		})
+		d.do("POST", "/webhooks",
+			fmt.Sprintf(`{"endpoint":%q,"events":["email.sent","email.delivered","suppression.added"]}`, hook.URL))
+		send := func(key, to, text string) string {
+			return n.made(key, "/emails", fmt.Sprintf(`{"from":"a@resend.dev","to":[%s],"subject":"for B@one.example","text":%q,
+				"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`, to, text))
+		}
+		alone := send(key, `"Bo <B@one.example>"`, "Hello")
+		named := send(key, `"b@one.example","c@one.example"`, "Hello b@one.example, and c@one.example")
+		unnamed := send(key, `"Bo <b@one.example>","bb@one.example"`, "Hello")
+		unconcerned := send(key, `"bb@one.example"`, "Hello")
+		others := send(other, `"b@one.example"`, "Hello")
+		waiting := n.made(key, "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
+		for _, from := range []string{"b@one.example", "c@one.example"} {
+			if err := d.mail(d.port(portInbound), nil, from, "x@in.example", received); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.do("POST", "/suppressions", `{"email":"b@one.example"}`)
+		eventually(t, "all is delivered, told and logged", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 5 &&
+				n.count(`SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'success'`) >= 9 &&
+				n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/suppressions'`) == 1
+		})
+		n.happened()
+		before := n.naming("b@one.example")
+		if len(before) < 9 {
+			t.Fatalf("it is named in %v", before)
+		}
+		p.refused("must be one such as", "emails", "erase", "nobody")
+		p.refused("no team with the name", "emails", "erase", "b@one.example", "--team", "Nobody")
+		dry := p.must("emails", "erase", "b@one.example", "--team", "Acme", "--dry-run")
+		if after := n.naming("b@one.example"); !maps.Equal(after, before) {
+			t.Errorf("a dry run changed %v to %v", before, after)
+		}
+		report := p.must("emails", "erase", "B@ONE.example", "--team", "Acme")
+		for _, want := range []string{"1 sent emails to nobody else, deleted", "2 sent emails to others too",
+			"1 of these, contents deleted",
+			"1 sent emails LEFT, still to be delivered", "1 received emails from it, deleted", "webhook messages in which",
+			"entries of the request log"} {
+			if !strings.Contains(report, want) || !strings.Contains(dry, want) {
+				t.Errorf("no report has %q:\n%s\na dry run said\n%s", want, report, dry)
+			}
+		}
+		if status, _ := n.ask(key, http.MethodGet, "/emails/"+alone, ""); status != 404 {
+			t.Errorf("the email to it alone is answered with %d", status)
+		}
+		for _, x := range []struct {
+			id    string
+			has   []string
+			hasnt []string
+		}{
+			{named, []string{`"c@one.example"`, "erased@erased.invalid", `"text":null`}, []string{"b@one.example", "Hello"}},
+			{unnamed, []string{`"bb@one.example"`, `"erased@erased.invalid"`, `"text":"Hello"`}, []string{`"b@one.example`,
+				"Bo "}},
+			{unconcerned, []string{`"bb@one.example"`, `"text":"Hello"`}, nil},
+			{waiting, []string{"b@one.example", `"text":"t"`}, nil},
+		} {
+			status, text := n.ask(key, http.MethodGet, "/emails/"+x.id, "")
+			for _, want := range x.has {
+				if !strings.Contains(text, want) {
+					t.Errorf("%d %s\nhas no %s", status, text, want)
+				}
+			}
+			for _, not := range x.hasnt {
+				if strings.Contains(text, not) {
+					t.Errorf("%d %s\nhas %s", status, text, not)
+				}
+			}
+		}
+		if status, text := n.ask(other, http.MethodGet, "/emails/"+others, ""); status != 200 || !strings.Contains(text,
+			"Hello") {
+			t.Errorf("that of another team: %d %s", status, text)
+		}
+		if found := n.count(`SELECT COUNT(*) FROM received_emails`); found != 1 {
+			t.Errorf("%d received emails are left", found)
+		}
+		p.must("emails", "erase", "b@one.example")
+		if status, _ := n.ask(other, http.MethodGet, "/emails/"+others, ""); status != 404 {
+			t.Errorf("that of another team, after all teams: %d", status)
+		}
+		d.do("POST", "/emails/"+waiting+"/cancel", "")
+		eventually(t, "that is logged", func() bool {
+			return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint LIKE '%/cancel'`) == 1
+		})
+		n.happened()
+		again := p.must("emails", "erase", "b@one.example")
+		if !strings.Contains(again, "1 sent emails to nobody else, deleted") || strings.Contains(again, "to others too") {
+			t.Errorf("again it did\n%s", again)
+		}
+		// The text "b@one.example" stands in "bb@one.example" too: those who have only that are not meant.
+		n.change(`UPDATE emails SET recipients = REPLACE(recipients, 'bb@', 'x@'), subject = ''`)
+		for _, x := range [][2]string{{"email_recipients", "address"}, {"email_events", "recipient"}, {"email_attempts",
+			"recipients"},
+			{"email_attempts", "conversation"}, {"email_attempts", "reply"}, {"webhook_messages", "payload"}, {"request_logs",
+				"request_body"},
+			{"request_logs", "response_body"}} {
+			n.change(`UPDATE ` + x[0] + ` SET ` + x[1] + ` = REPLACE(` + x[1] + `, 'bb@', 'x@')`)
+		}
+		left := n.naming("b@one.example")
+		if len(left) != 1 || left["suppressions"] != 1 {
+			t.Errorf("it is still named in %v", left)
+		}
+		got := d.pages("/emails/receiving")
+		p.must("emails", "delete", got, "--team", "Acme")
+		if status, _ := n.ask(key, http.MethodGet, "/emails/receiving/"+got, ""); status != 404 {
+			t.Errorf("a received email that was deleted is answered with %d", status)
+		}
+		p.must("emails", "erase", "b@one.example", "--suppressions")
+		if left := n.naming("b@one.example"); len(left) != 0 {
+			t.Errorf("in the end it is named in %v", left)
+		}
+	})
+}
+
+// The operator deletes one received email, or the content of one sent email, of the team that is named.
+func TestDeleteEmail(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key := p.must("keys", "create", "--team", "Acme")
+		p.must("teams", "create", "Other")
+		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
+		n := p.start()
+		sent := n.made(key, "/emails", hello)
+		waiting := n.made(key, "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
+		eventually(t, "it is delivered", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event =
+			'delivered'`) == 1
+		})
+		p.refused("say whose email", "emails", "delete", sent)
+		p.refused("Email not found", "emails", "delete", sent, "--team", "Other")
+		p.refused("still to be delivered to 1", "emails", "delete", waiting, "--team", "Acme")
+		p.must("emails", "delete", strings.ToUpper(sent), "--team", "Acme")
+		for emailID, want := range map[string]string{sent: `"text":null`, waiting: `"text":"t"`} {
+			if status, text := n.ask(key, http.MethodGet, "/emails/"+emailID, ""); status != 200 || !strings.Contains(text,
+				want) {
+				t.Errorf("%d %s", status, text)
+			}
+		}
+	})
+}

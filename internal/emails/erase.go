@@ -1,0 +1,129 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+// Kinds of what EraseAddress counts.
+const (
+	erasedEmails  = "sent emails to nobody else, deleted"
+	erasedNames   = "sent emails to others too, in which it was replaced"
+	erasedBodies  = "of these, contents deleted because they name it"
+	leftUnsettled = "sent emails LEFT, still to be delivered: cancel them, or run this again afterwards"
+	leftUncounted = "sent emails LEFT, too recent: run this again in a few minutes"
+)
+
+// EraseAddress erases what sent emails have of an address. An email to that address alone is deleted with all that is
+// its. Of one with other recipients the address is replaced among the recipients, in the subject, in the tags, in
+// events and in the conversations of attempts; its content is deleted if it names the address, or if its caller
+// composed it, because then its header may. Emails that are not settled are left, and counted.
+func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	err = erasure.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
+		some, err := emailsTo(ctx, s.d.Reader, a.Key(), after, upTo)
+		if err != nil {
+			return err
+		}
+		for _, e := range some {
+			if !scope.Has(e.teamID) {
+				continue
+			}
+			if err := s.eraseIn(ctx, a, &e, scope.DryRun, &found); err != nil {
+				return fmt.Errorf("in email %s: %w", e.id, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return found, fmt.Errorf("erase an address: %w", err)
+	}
+	return found, nil
+}
+
+func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *addressed, dryRun bool,
+	found *erasure.Report) error {
+	switch {
+	case !e.settled:
+		found.Add(leftUnsettled, 1)
+		return nil
+	case e.others > 0:
+		return s.replaceIn(ctx, a, e, dryRun, found)
+	case dryRun:
+		found.Add(erasedEmails, 1)
+		return nil
+	}
+	gone, err := s.removeEmails(ctx, e.teamID, []string{e.id}, true)
+	if len(gone) > 0 {
+		found.Add(erasedEmails, 1)
+	} else if err == nil {
+		found.Add(leftUncounted, 1)
+	}
+	return err
+}
+
+// replaceIn replaces the address in an email that has other recipients too.
+func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed, dryRun bool,
+	found *erasure.Report) error {
+	named, err := contentNames(ctx, s.d.Reader, a, e.id)
+	if err != nil {
+		return err
+	}
+	found.Add(erasedNames, 1)
+	if named {
+		found.Add(erasedBodies, 1)
+	}
+	if dryRun {
+		return nil
+	}
+	if named {
+		if err := s.removeContents(ctx, e.teamID, []string{e.id}, func(*db.Tx) {}); err != nil {
+			return err
+		}
+	}
+	// All in one transaction: by its recipient the email is found again if this is interrupted.
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
+			return err
+		}
+		for _, r := range [][]string{
+			{"email_events", "id", "recipient", "data"},
+			{"email_attempts", "id", "recipients", "reply", "conversation"},
+		} {
+			if err := replaceInRows(ctx, tx, a, e.id, r[0], r[1], r[2:]); err != nil {
+				return err
+			}
+		}
+		replaceRecipient(ctx, tx, a, e.id)
+		return nil
+	})
+}
+
+// without returns the stored recipients of an email with the placeholder in place of the address.
+func without(a erasure.Address, text string) (string, error) {
+	var to stored
+	if err := json.Unmarshal([]byte(text), &to); err != nil {
+		return "", fmt.Errorf("read recipients: %w", err)
+	}
+	for _, list := range [][]string{to.To, to.Cc, to.Bcc, to.ReplyTo} {
+		for i, mailbox := range list {
+			if a.Is(mailbox) {
+				list[i] = erasure.Placeholder
+			}
+		}
+	}
+	encoded, err := json.Marshal(to)
+	if err != nil {
+		return "", fmt.Errorf("encode recipients: %w", err)
+	}
+	return string(encoded), nil
+}
+
+// namesIt reports whether a text of several names the address.
+func namesIt(a erasure.Address, texts ...string) bool { return slices.ContainsFunc(texts, a.In) }

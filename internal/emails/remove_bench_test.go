@@ -1,0 +1,59 @@
+package emails_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/retention"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// BenchmarkRemoveWhileAccepting accepts emails one after the other while old ones are deleted: 50,000 of them, or for
+// as long as it lasts. It reports how long accepting takes at the 99th percentile, and how many are deleted in a
+// second.
+func BenchmarkRemoveWhileAccepting(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, open(b))
+			w.counted(b)
+			const old = 50_000
+			w.fill(b, old)
+			w.change(b, `ANALYZE`) // as PostgreSQL does by itself in the time in which emails become old
+			cut := time.Now()      // what is accepted from here on is young
+			ctx, stop := context.WithCancel(b.Context())
+			s := retention.New(teams.Retention{Emails: teams.MinRetention}, w.teams,
+				func() time.Time { return cut.Add(teams.MinRetention) },
+				retention.Rule{Name: "emails", Kept: func(r teams.Retention) time.Duration { return r.Emails },
+					Step: w.emails.RemoveBefore})
+			var running sync.WaitGroup
+			var took time.Duration
+			began := time.Now()
+			running.Go(func() {
+				if err := s.Run(ctx); err != nil && ctx.Err() == nil {
+					b.Error(err)
+				}
+				took = time.Since(began)
+			})
+			var all []time.Duration
+			for b.Loop() {
+				start := time.Now()
+				if _, err := w.emails.Send(b.Context(), w.who, hello("b@one.example"), emails.Idempotency{}); err != nil {
+					b.Fatal(err)
+				}
+				all = append(all, time.Since(start))
+			}
+			stop()
+			running.Wait()
+			slices.Sort(all)
+			left := w.count(b, `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`)
+			b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
+			b.ReportMetric(float64(old-left)/took.Seconds(), "deleted/s")
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+// addressed is an email that has an address among its recipients.
+type addressed struct {
+	id, teamID string
+	others     int // recipients
+	settled    bool
+}
+
+var selectAddressed = `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email_recipients o WHERE o.email_id =
+	r.email_id
+		AND LOWER(o.address) <> $1 AND o.address <> '` + erasure.Placeholder + `'), ` + isSettled("r.email_id") + `
+	FROM (SELECT DISTINCT email_id, team_id FROM email_recipients WHERE email_id > $2 AND email_id <= $3 AND
+		LOWER(address) = $1) r
+	ORDER BY r.email_id`
+
+// emailsTo returns the emails between two ids, of all teams, that have an address among their recipients.
+func emailsTo(ctx context.Context, r db.Reader, address, after, upTo string) ([]addressed, error) {
+	rows, err := r.Query(ctx, selectAddressed, address, after, upTo)
+	return db.Collect(rows, err, func(r db.Row) (e addressed, err error) {
+		err = r.Scan(&e.id, &e.teamID, &e.others, &e.settled)
+		return e, err
+	})
+}
+
+// contentNames reports whether the content of an email may name an address. Of what its caller composed it says so.
+func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
+	var html, text, headers string
+	var parts int
+	err := r.QueryRow(ctx, `SELECT html, body_text, headers, parts FROM email_bodies WHERE email_id = $1`, emailID).
+		Scan(&html, &text, &headers, &parts)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the content of email %s: %w", emailID, err)
+	}
+	return parts&isRaw != 0 || namesIt(a, html, text, headers), nil
+}
+
+// replaceInEmail replaces an address in what an email says of itself.
+func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, emailID string) error {
+	var recipients, subject, tags string
+	err := tx.QueryRow(ctx, `SELECT recipients, subject, tags FROM emails WHERE id = $1 AND team_id = $2`, emailID,
+		teamID).
+		Scan(&recipients, &subject, &tags)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
+	}
+	if recipients, err = without(a, recipients); err != nil {
+		return err
+	}
+	tx.Queue(ctx, `UPDATE emails SET recipients = $3, subject = $4, tags = $5 WHERE id = $1 AND team_id = $2`, emailID,
+		teamID,
+		recipients, a.Replace(subject), a.Replace(tags))
+	return nil
+}
+
+// replaceInRows replaces an address in some columns of what an email has in a table.
+func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, table, key string,
+	columns []string) error {
+	rows, err := tx.Query(ctx, `SELECT `+key+`, `+strings.Join(columns, ", ")+` FROM `+table+` WHERE email_id = $1`,
+		emailID)
+	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
+		texts := make([]string, 1+len(columns))
+		dest := make([]any, len(texts))
+		for i := range texts {
+			dest[i] = &texts[i]
+		}
+		err := r.Scan(dest...)
+		return texts, err
+	})
+	if err != nil {
+		return fmt.Errorf("read %s of email %s: %w", table, emailID, err)
+	}
+	for _, texts := range all {
+		if !namesIt(a, texts[1:]...) {
+			continue
+		}
+		args := []any{emailID, texts[0]}
+		var set []string
+		for i, column := range columns {
+			args = append(args, a.Replace(texts[1+i]))
+			set = append(set, fmt.Sprintf("%s = $%d", column, len(args)))
+		}
+		tx.Queue(ctx, `UPDATE `+table+` SET `+strings.Join(set, ", ")+` WHERE email_id = $1 AND `+key+` = $2`, args...)
+	}
+	return nil
+}
+
+// replaceRecipient puts the placeholder in the place of a recipient of the envelope.
+func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) {
+	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND LOWER(address) = $2`,
+		emailID,
+		a.Key(), erasure.Placeholder, erasure.PlaceholderDomain)
+}

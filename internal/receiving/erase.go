@@ -1,0 +1,61 @@
+package receiving
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+// EraseAddress deletes the received emails that come from an address, by their From or their return path. Emails from
+// others that name it are whole as they came in, and stay.
+func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	for _, teamID := range scope.Teams {
+		err := erasure.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{teamID}, func(after,
+			upTo string) error {
+			some, err := receivedFrom(ctx, s.p.DB.Reader, a, teamID, after, upTo)
+			if err != nil {
+				return err
+			}
+			for _, e := range some {
+				if scope.DryRun {
+					found.Add("received emails from it, deleted", 1)
+					continue
+				}
+				gone, err := s.remove(ctx, teamID, []stored{e}, true)
+				if err != nil {
+					return err
+				}
+				if len(gone) == 0 {
+					found.Add("received emails from it LEFT, too recent: run this again in a few minutes", 1)
+				} else {
+					found.Add("received emails from it, deleted", 1)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return found, fmt.Errorf("erase an address in what team %s received: %w", teamID, err)
+		}
+	}
+	return found, nil
+}
+
+// receivedFrom returns a team's received emails between two ids that come from an address.
+func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) ([]stored, error) {
+	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
+		id <= $3
+		AND (LOWER(sender) = $4 OR LOWER(origin) LIKE $5 ESCAPE '\') ORDER BY id`, teamID, after, upTo, a.Key(), a.Pattern())
+	var from []stored
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var e stored
+		var sender, origin string
+		if err = r.Scan(&e.id, &e.blobKey, &sender, &origin); err == nil && (a.Is(sender) || a.In(origin)) {
+			from = append(from, e)
+		}
+		return none, err
+	})
+	return from, err
+}

@@ -1,0 +1,46 @@
+package suppressions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+// EraseAddress takes an address off the lists. No event says so: its webhook messages would name the address again.
+func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	const kind = "suppressions deleted"
+	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
+		listed, err := listing(ctx, d.Reader, teamIDs, a.Key())
+		if err != nil {
+			return found, fmt.Errorf("look for who suppresses an address: %w", err)
+		}
+		if len(listed) == 0 {
+			continue
+		}
+		if found.Add(kind, len(listed)); scope.DryRun {
+			continue
+		}
+		err = d.Update(ctx, func(tx *db.Tx) error {
+			tx.Queue(ctx, `DELETE FROM suppressions WHERE team_id = ANY($1) AND address = $2`, listed, a.Key())
+			return nil
+		})
+		if err != nil {
+			return found, fmt.Errorf("erase a suppression: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// listing returns those of the teams that have an address on their list.
+func listing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`, teamIDs,
+		address)
+	return db.Collect(rows, err, func(r db.Row) (teamID string, err error) {
+		err = r.Scan(&teamID)
+		return teamID, err
+	})
+}

@@ -2,7 +2,7 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test lint deps fuzz bench kill chaos postfix build build-libcrypto
+.PHONY: test lint deps fuzz mutants bench kill chaos postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -32,6 +32,15 @@ deps:
 FUZZTIME ?= 20s
 fuzz:
 	@bash scripts/fuzz $(FUZZTIME)
+
+# What the tests notice: changes N small things, one at a time, and lists what no test notices. scripts/mutants says more.
+# make mutants N=20 SEED=7 PKG=./internal/jobs, or MUTANTS="-only internal/jobs/lanes.go:33" for those of a line.
+N ?= 100
+SEED ?= 1
+PKG ?=
+MUTANTS ?=
+mutants: deps
+	nice go run ./scripts/mutants -n $(N) -seed $(SEED) $(MUTANTS) $(PKG)
 
 # End to end, on SQLite and on PostgreSQL.
 bench: build deps

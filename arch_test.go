@@ -14,7 +14,7 @@ const module = "github.com/postrider/postrider/"
 
 // floors are the rooms from the top down. A room imports those of lower floors only; ARCHITECTURE.md says why.
 var floors = [][]string{
-	{"cmd/postrider", "e2e"},
+	{"cmd/postrider", "e2e", "scripts/mutants"},
 	{"internal/cli"},
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/oauth"},
 	{"internal/delivery", "internal/receiving", "internal/webhooks", "internal/live", "internal/automations",

@@ -7,10 +7,14 @@
 // which stops the server that the first test started. With POSTRIDER_TEST_POSTGRES set to a URL of a superuser, that
 // server is used instead. Where PostgreSQL's binaries are missing, tests fail and say how to get them; nothing is
 // skipped.
+//
+// With POSTRIDER_TEST_ENGINE set to sqlite or postgres, what would run on each engine runs on that one alone, for tools
+// that run the tests very often. The output says so.
 package dbtest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -28,6 +32,14 @@ import (
 // Main runs the package's tests and then stops the server that they started.
 func Main(m *testing.M) {
 	shared.ready = true
+	switch only := os.Getenv(engineVariable); only {
+	case "":
+	case "sqlite", "postgres":
+		fmt.Fprintf(os.Stderr, "%s=%s: no test runs on the other engine\n", engineVariable, only)
+	default:
+		fmt.Fprintf(os.Stderr, "%s is %q: set it to sqlite or postgres, or leave it out for both\n", engineVariable, only)
+		os.Exit(2)
+	}
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.remove()
@@ -41,11 +53,24 @@ func Main(m *testing.M) {
 // After has f run when the tests are over, before Main exits. Call it before Main.
 func After(f func()) { shared.after = append(shared.after, f) }
 
+const engineVariable = "POSTRIDER_TEST_ENGINE"
+
 // Each runs f as a subtest on each engine, with an empty database that is migrated.
 func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
-	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
+	each(t, func(t *testing.T) { f(t, SQLite(t)) }, func(t *testing.T) { f(t, Postgres(t)) })
+}
+
+// each runs a subtest for each engine, or for the one that POSTRIDER_TEST_ENGINE names.
+func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
+	t.Helper()
+	only := os.Getenv(engineVariable)
+	if only != "postgres" {
+		t.Run("sqlite", sqlite)
+	}
+	if only != "sqlite" {
+		t.Run("postgres", postgres)
+	}
 }
 
 // SQLite opens a fresh database in a folder of the test.

@@ -27,8 +27,8 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 		trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell})
 		f(t, trace.d, trace)
 	}
-	t.Run("sqlite", func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) })
-	t.Run("postgres", func(t *testing.T) { run(t, PostgresURL(t)) })
+	each(t, func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) },
+		func(t *testing.T) { run(t, PostgresURL(t)) })
 }
 
 // Of says whose statements these are, for a database that somebody else opens, with Tell as its Trace.

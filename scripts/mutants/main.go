@@ -1,0 +1,128 @@
+// Mutants measures what the tests notice. It changes one small thing of the program at a time, runs the tests, and
+// reports each change that they let pass.
+//
+//	make mutants N=100 SEED=1 PKG=./internal/jobs
+//
+// Gremlins lists the operators that can be changed, and list.go adds conditions and returns. Of all of these N are
+// chosen by SEED. The tree is never changed: each mutant is built with the go command's -overlay. A mutant that does not
+// compile does not count. Otherwise it is given to the tests of its package on SQLite, then on PostgreSQL, then to the
+// tests of each package that imports it, on SQLite, until one of them fails or runs out of time. A test that fails must
+// fail twice; one that fails without a change is left out.
+//
+// Mutants that nobody could see from outside are listed in equal.txt, each with the reason, and are not tried.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// carriers are the packages that carry mail.
+var carriers = []string{"./internal/jobs", "./internal/emails", "./internal/delivery", "./internal/suppressions",
+	"./internal/domains", "./internal/page", "./internal/events", "./internal/receiving", "./internal/submission",
+	"./internal/webhooks", "./internal/mail/..."}
+
+// memory bounds the address space of each program that is started, in bytes: a mutant may allocate without end.
+const memory = 16 << 30
+
+func main() {
+	log.SetFlags(0)
+	n := flag.Int("n", 100, "how many mutants are tried")
+	seed := flag.Uint64("seed", 1, "chooses which")
+	side := flag.Int("side", 2, "how many are tried side by side")
+	only := flag.String("only", "", "try all of these instead: files, file:line or file:line:column, by commas")
+	near := flag.Bool("near", false, "run the tests of the mutant's own package alone")
+	flag.Parse()
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
+		log.Fatalf("limit the memory of tests: %v", err)
+	}
+	patterns := flag.Args()
+	if len(patterns) == 0 {
+		patterns = carriers
+	}
+	dir, err := folder("")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	t := &tree{dir: dir, near: *near}
+	if err := t.load(patterns); err != nil {
+		t.fatal(err)
+	}
+	fmt.Printf("%d mutants in %d packages\n", len(t.mutants), len(t.chosen))
+	all := t.mutants
+	rand.New(rand.NewPCG(*seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if *only != "" {
+		all = slices.DeleteFunc(all, func(m *mutant) bool {
+			return !slices.ContainsFunc(strings.Split(*only, ","), func(place string) bool {
+				return strings.HasPrefix(m.place()+":", place+":")
+			})
+		})
+		*n = len(all)
+	}
+	summarize(tryAll(t, all, *n, *side))
+}
+
+// tally counts the outcomes of a package's mutants.
+type tally [outcomes]int
+
+// tryAll tries mutants until n of them have compiled, and tells of each.
+func tryAll(t *tree, all []*mutant, n, side int) map[string]tally {
+	score := map[string]tally{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range side {
+		wg.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for n > 0 && len(all) > 0 {
+				m := all[0]
+				all, n = all[1:], n-1
+				mu.Unlock()
+				begun := time.Now()
+				o, why := t.try(m)
+				mu.Lock()
+				if o == uncompiled {
+					n++
+					continue
+				}
+				fmt.Printf("%-8s %s  %s  %s (%.0f s)\n", o, m.place(), m.kind, why, time.Since(begun).Seconds())
+				if o == lived || o == untested {
+					fmt.Printf("- %s\n+ %s\n", m.before, m.after)
+				}
+				s := score[m.pkg.name]
+				s[o]++
+				score[m.pkg.name] = s
+			}
+		})
+	}
+	wg.Wait()
+	return score
+}
+
+func summarize(score map[string]tally) {
+	var total tally
+	show := func(name string, t tally) {
+		some := t[noticed] + t[timeout]
+		of := some + t[lived] + t[untested]
+		fmt.Printf("%-26s %3d of %3d noticed, %3.0f %%; %d by the time limit; %d lived, %d have no test, %d are equal\n",
+			name, some, of, 100*float64(some)/float64(max(of, 1)), t[timeout], t[lived], t[untested], t[equal])
+	}
+	fmt.Println()
+	for _, name := range slices.Sorted(maps.Keys(score)) {
+		for o, n := range score[name] {
+			total[o] += n
+		}
+		show(name, score[name])
+	}
+	show("all", total)
+}

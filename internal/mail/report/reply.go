@@ -16,7 +16,7 @@ func splitReply(s string) (code int, enhanced, text string) {
 		number := s[i:end]
 		switch {
 		case end < len(s) && wordish(s[end]) || measures(s[end:]):
-		case code == 0 && len(number) == 3 && (number[0] == '4' || number[0] == '5') && number[1] <= '7':
+		case code == 0 && len(number) == 3 && (number[0] == '4' || number[0] == '5') && digit(number[1]) && number[1] <= '7':
 			code = int(number[0]-'0')*100 + int(number[1]-'0')*10 + int(number[2]-'0')
 		case enhanced == "" && isStatus(number):
 			enhanced = number

@@ -124,7 +124,7 @@ func (r *Recipient) take(name, value string) bool {
 			r.Action = Delayed
 		}
 	case "status":
-		for _, word := range strings.FieldsFunc(value, func(c rune) bool { return c == ' ' || c == '(' || c == ')' || c == ';' || c == ',' }) {
+		for _, word := range strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" ();,", c) }) {
 			if isStatus(word) && r.Status == "" {
 				r.Status = word
 			}

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,7 +160,7 @@ func TestSilentDatabase(t *testing.T) {
 }
 
 // Whichever answer of the database breaks off in the middle, no operation calls it a failure of its own: it succeeds on
-// another connection, or says that trying again may help.
+// another connection, or says that trying again may help. None succeeds with less than it has otherwise.
 func TestTornAnswers(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -178,6 +181,7 @@ func TestTornAnswers(t *testing.T) {
 		if o.scope == open {
 			continue
 		}
+		var succeeded []string // while an answer was torn
 		for skip, broke := 0, true; broke && skip < 60; skip++ {
 			f.heal(t)
 			if skip == 0 || o.method == http.MethodDelete {
@@ -206,11 +210,33 @@ func TestTornAnswers(t *testing.T) {
 			} else if w.Code >= 500 {
 				t.Errorf("%s %s, answer %d torn: %d %s\n%s", o.method, o.path, skip, w.Code, w.Body, f.log)
 			}
+			if w.Code < 500 && broke {
+				succeeded = append(succeeded, fmt.Sprint(w.Code, " ", told(o, w)))
+			}
+			if whole := fmt.Sprint(w.Code, " ", told(o, w)); !broke {
+				for _, s := range succeeded { // but what was done cannot always be done again
+					if s != whole && (o.method == http.MethodGet || w.Code < 300) {
+						t.Errorf("%s %s, an answer torn: %s\nwithout that: %s", o.method, o.path, s, whole)
+					}
+				}
+			}
 		}
 	}
 	if torn < 150 {
 		t.Errorf("%d requests, %d answers torn", asked, torn)
 	}
+}
+
+// told is what an operation answers whenever it is asked: the whole body where nothing is changed, else the names in it.
+func told(o op, w *httptest.ResponseRecorder) string {
+	if o.method == http.MethodGet {
+		return w.Body.String()
+	}
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		return w.Body.String()
+	}
+	return fmt.Sprint(slices.Sorted(maps.Keys(body)))
 }
 
 func (f *remote) send(t *testing.T, key string) *httptest.ResponseRecorder {

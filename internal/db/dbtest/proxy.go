@@ -26,3 +26,34 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	p := Proxy(t)
 	return open(t, db.Options{URL: p.URL(), MaxConns: 6, Patience: patience, Log: slog.New(slog.DiscardHandler)}), p
 }
+
+// EachTorn does one thing over and over, each time with another answer of the database torn in the middle: the first at
+// first, then the second, until it is done without any being torn. Each time prepare comes before, and check is told of
+// the error after, while the database is whole. It returns how often the thing failed.
+func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
+	check func(skip int, err error)) (failed int) {
+	t.Helper()
+	const most = 200
+	for skip := range most {
+		prepare()
+		before := p.Torn()
+		p.Tear(skip, 1)
+		err := act()
+		torn := p.Torn() > before
+		if passed := p.Pass(); passed != nil {
+			t.Fatal(passed)
+		}
+		check(skip, err)
+		switch {
+		case err != nil && !torn:
+			t.Errorf("it fails without an answer torn: %v", err)
+			return failed
+		case err != nil:
+			failed++
+		case !torn:
+			return failed
+		}
+	}
+	t.Errorf("it takes more than %d answers", most)
+	return failed
+}

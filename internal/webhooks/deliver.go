@@ -126,20 +126,31 @@ type openMessage struct {
 	open    bool
 }
 
+// try posts a message. The answer is judged for the message, of which this is the nth try by a schedule, and noted for
+// the endpoint.
+func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration, nth int) (answer,
+	verdict, error) {
+	a, err := s.post(ctx, e, messageID, payload)
+	if err != nil {
+		return a, verdict{}, err
+	}
+	v := judge(a, schedule, nth)
+	s.health.note(e.ID, v.state == Success, a)
+	return a, v, nil
+}
+
 // attempt makes one try and records it. It reports whether the job goes on to its next message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage, last bool) (on bool, err error) {
 	if err := j.Sure(ctx); err != nil {
 		return false, err
 	}
-	a, err := s.post(ctx, e, m.ID, m.Payload)
+	a, v, err := s.try(ctx, e, m.ID, m.Payload, s.c.Schedule, m.Tries+1)
 	switch {
 	case errors.Is(err, errCrowded):
 		return false, s.giveBack(ctx, j)
 	case err != nil:
 		return false, err
 	}
-	v := judge(a, s.c.Schedule, m.Tries+1)
-	s.health.note(e.ID, v.state == Success, a)
 	if v.state == Attempting {
 		v.wait = jobs.Jitter(v.wait)
 	}

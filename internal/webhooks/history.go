@@ -142,15 +142,13 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	if err := j.Sure(ctx); err != nil {
 		return err
 	}
-	a, err := s.post(ctx, e, m.ID, m.Payload)
+	a, v, err := s.try(ctx, e, m.ID, m.Payload, nil, 1)
 	switch {
 	case errors.Is(err, errCrowded):
 		return s.giveBack(ctx, j)
 	case err != nil:
 		return err
 	}
-	v := judge(a, nil, 1)
-	s.health.note(e.ID, v.state == Success, a)
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
 			return err

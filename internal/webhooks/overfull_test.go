@@ -1,0 +1,16 @@
+package webhooks
+
+import "testing"
+
+// When as many jobs wait as may for a team, an endpoint with exactly an equal share of them is full.
+func TestOverfullByShares(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		teamMax, full int
+	}{{101, 0}, {100, 5}, {99, 5}} {
+		waiting := map[string]int{"a": 20, "b": 20, "c": 20, "d": 20, "e": 20}
+		if got := overfull(waiting, nil, 1000, c.teamMax); len(got) != c.full {
+			t.Errorf("of %d that may wait: %v", c.teamMax, got)
+		}
+	}
+}

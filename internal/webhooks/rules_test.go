@@ -1,0 +1,51 @@
+package webhooks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// An endpoint is an address that may be called, by TLS unless the operator allows otherwise, and names types of events.
+func TestRulesOfEndpoints(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t)
+	open := newHouse(t, d, config(), noLoopback)
+	c := config()
+	c.AllowHTTP = false
+	strict := open.again(t, c)
+	var all []string
+	for range 101 {
+		all = append(all, "email.sent")
+	}
+	for _, x := range []struct {
+		h      *house
+		url    string
+		names  []string
+		broken string // the field
+		types  []events.Type
+	}{
+		{strict, "https://hooks.one.example/a", []string{"email.sent", "email.bounced", "email.sent"}, "", []events.Type{"email.sent", "email.bounced"}},
+		{strict, "http://hooks.one.example/a", []string{"email.sent"}, "endpoint", nil},
+		{open, "http://hooks.one.example/a", []string{"email.sent"}, "", []events.Type{"email.sent"}},
+		{open, "ftp://hooks.one.example/a", []string{"email.sent"}, "endpoint", nil},
+		{open, "nonsense", []string{"email.sent"}, "endpoint", nil},
+		{strict, "https://hooks.one.example", []string{"email.sent", "email.eaten"}, "events", nil},
+		{strict, "https://hooks.one.example", all, "events", nil},
+	} {
+		e, err := x.h.Create(t.Context(), open.who.TeamID, x.url, x.names)
+		if x.broken != "" {
+			if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "`"+x.broken+"`") {
+				t.Errorf("%s %v: %v", x.url, x.names, err)
+			}
+			continue
+		}
+		if err != nil || e.URL != x.url || !slices.Equal(e.Events, x.types) {
+			t.Errorf("%s %v: %+v, %v", x.url, x.names, e, err)
+		}
+	}
+}

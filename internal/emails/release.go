@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
@@ -146,7 +145,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 		return "", err
 	case fault.Ours(err):
 		return "", err
-	case err != nil || from == (domains.Sender{}) || from.DomainID != e.DomainID:
+	case err != nil || from.DomainID != e.DomainID:
 		return "domain_not_verified", nil
 	}
 	return "", nil

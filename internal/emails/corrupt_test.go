@@ -1,0 +1,35 @@
+package emails_test
+
+import (
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// An email whose row cannot be read is an error of ours, and not one without recipients, tags or headers.
+func TestRowsThatCannotBeRead(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for name, text := range map[string]string{"recipients": `UPDATE emails SET recipients = '{' WHERE id = $1`,
+			"tags": `UPDATE emails SET tags = '{' WHERE id = $1`, "headers": `UPDATE email_bodies SET headers = '{' WHERE email_id = $1`} {
+			id := w.send(t, hello("ann@one.example"))
+			if err := w.d.Update(t.Context(), func(tx *db.Tx) error { tx.Queue(t.Context(), text, id); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := emails.Brief(t.Context(), w.d.Reader, w.who.TeamID, id); !fault.Ours(err) {
+				t.Errorf("%s: brief: %v", name, err)
+			}
+			if name == "headers" {
+				continue
+			}
+			if _, err := w.emails.Get(t.Context(), w.who.TeamID, id); !fault.Ours(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if _, _, err := w.emails.List(t.Context(), w.who.TeamID, page.Page{}); !fault.Ours(err) {
+				t.Errorf("%s: list: %v", name, err)
+			}
+		}
+	})
+}

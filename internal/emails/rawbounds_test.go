@@ -1,0 +1,40 @@
+package emails_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// Of the fields of a submitted message as many are shown as one could have given over the API, and no more.
+func TestFieldsOfRawAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		field := func(i, size int) message.Field {
+			return message.Field{Name: fmt.Sprintf("X-Field-%d", i), Value: strings.Repeat("v", size)}
+		}
+		for _, c := range []struct {
+			name   string
+			size   int // of each field
+			fields int
+			shown  int
+		}{{"few", 10, 5, 5}, {"as many as may be", 10, emails.MaxHeaders, emails.MaxHeaders}, {"many", 10, 2 * emails.MaxHeaders, emails.MaxHeaders},
+			{"large", 900, 90, 72}} {
+			raw := composed(message.Address{Local: "a", Domain: "one.example"})
+			for i := range c.fields {
+				raw.Headers = append(raw.Headers, field(i, c.size))
+			}
+			raw.Headers = append(raw.Headers[:1:1], append([]message.Field{{Name: "message-id", Value: "<a@acme.example>"}}, raw.Headers[1:]...)...)
+			id, err := w.emails.SendRaw(t.Context(), w.who, raw, emails.Idempotency{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, shown, err := emails.Brief(t.Context(), w.d.Reader, w.who.TeamID, id)
+			if err != nil || len(shown) != c.shown {
+				t.Errorf("%s: %d of %d fields are shown, want %d (%v)", c.name, len(shown), c.fields, c.shown, err)
+			}
+		}
+	})
+}

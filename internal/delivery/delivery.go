@@ -86,7 +86,7 @@ type Config struct {
 	SandboxDomains []string // of the test addresses
 	AllowPrivate   bool     // direct delivery may reach addresses that are not public; for tests
 
-	Schedule           []time.Duration // waits between tries; nil is twelve over 44 hours
+	Schedule           []time.Duration // waits between tries; nil is twelve over 48 hours
 	Workers            int             // messages composed and signed at once
 	Signers            int             // of these, signed at once: a signature must not starve what accepts mail
 	Unsigned           bool            // for measurements alone: what all but the signature costs
@@ -100,7 +100,7 @@ type Config struct {
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil is a net.Dialer
 }
 
-// defaultSchedule spreads the tries over 44 hours.
+// defaultSchedule spreads the tries over 48 hours.
 var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 

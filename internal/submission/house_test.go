@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/emersion/go-sasl"
@@ -47,6 +48,7 @@ type house struct {
 	team       teams.Team
 	keyID      string
 	token      string
+	stop       func() // ends the listener and what is under way
 }
 
 func newHouse(t *testing.T, d *db.DB) *house {
@@ -121,12 +123,13 @@ func (h *house) listen() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, l) }()
-	h.t.Cleanup(func() {
+	h.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			h.t.Errorf("Serve: %v", err)
 		}
 	})
+	h.t.Cleanup(h.stop)
 	h.addr = l.Addr().String()
 }
 

@@ -1,0 +1,41 @@
+package submission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// Of a message that breaks off or breaks the rules in the middle nothing is kept, however much of it was whole.
+func TestNothingIsKeptOfHalfAMessage(t *testing.T) {
+	h := newHouse(t, dbtest.SQLite(t))
+	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 40_000)} {
+		message := "From: me@acme.example\nSubject: Hi\n\n" + text
+		if _, err := h.submit(h.token, message+"a\rb\n", "ann@one.example"); err == nil {
+			t.Errorf("%s, with a lone CR at its end: taken", name)
+		}
+		c, err := h.client(h.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{c.Mail("anyone@elsewhere.example", nil), c.Rcpt("ann@one.example", nil)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		w, err := c.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(crlf(message))); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	h.stop() // waits for what is under way
+	if all, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{}); err != nil || len(all) != 0 {
+		t.Errorf("%d emails were entered, %v", len(all), err)
+	}
+}

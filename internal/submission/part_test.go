@@ -1,0 +1,40 @@
+package submission_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// An attachment of which the message has no part, as another reader of messages would find it, is an error alone.
+func TestAttachmentWithoutItsPart(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d)
+		id := h.mustSubmit("From: me@acme.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHello.\n"+
+			"--b\nContent-Disposition: attachment; filename=a.txt\n\nfile\n--b--\n", "ann@one.example")
+		files, _, err := h.emails.Attachments(t.Context(), h.team.ID, id, page.Page{Limit: 10})
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%d files, %v", len(files), err)
+		}
+		link, _ := h.emails.DownloadURL(&files[0], time.Now())
+		token := link[strings.LastIndexByte(link, '/')+1:]
+		for part, there := range map[string]bool{"0": true, "1": false, "x": false} {
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `UPDATE email_attachments SET blob_key = SUBSTR(blob_key, 1, LENGTH(blob_key) - 1) || $2 WHERE email_id = $1`,
+					id, part)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if _, content, err := h.emails.Download(t.Context(), token); (err == nil) != there {
+				t.Errorf("part %s: %v", part, err)
+			} else if err == nil {
+				content.Close()
+			}
+		}
+	})
+}

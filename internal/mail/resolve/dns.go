@@ -34,15 +34,9 @@ type DNS struct {
 // NewDNS returns a resolver that asks servers ("address:port"), or those of /etc/resolv.conf when there are none.
 func NewDNS(servers []string) (*DNS, error) {
 	if len(servers) == 0 {
-		conf, err := dns.ClientConfigFromFile(resolvConf)
-		if err != nil {
-			return nil, fmt.Errorf("read DNS servers: %w", err)
-		}
-		for _, s := range conf.Servers {
-			servers = append(servers, net.JoinHostPort(s, conf.Port))
-		}
-		if len(servers) == 0 {
-			return nil, fmt.Errorf("%s names no DNS server", resolvConf)
+		var err error
+		if servers, err = configured(resolvConf); err != nil {
+			return nil, err
 		}
 	}
 	for _, s := range servers {
@@ -51,6 +45,21 @@ func NewDNS(servers []string) (*DNS, error) {
 		}
 	}
 	return &DNS{servers: slices.Clone(servers[:min(len(servers), maxServers)])}, nil
+}
+
+// configured reads the servers that a file in the form of resolv.conf(5) names.
+func configured(file string) (servers []string, err error) {
+	conf, err := dns.ClientConfigFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read DNS servers: %w", err)
+	}
+	for _, s := range conf.Servers {
+		servers = append(servers, net.JoinHostPort(s, conf.Port))
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("%s names no DNS server", file)
+	}
+	return servers, nil
 }
 
 // MX implements Resolver.

@@ -30,6 +30,10 @@ func (h *handler) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session
 	switch p.Hello {
 	case "unwanted.test":
 		return nil, smtpserver.Refuse(554, "5.7.1", "Not you")
+	case "full.test":
+		return nil, smtpserver.Refuse(421, "4.3.2", "Come back later")
+	case "hasty.test":
+		return nil, smtpserver.Refuse(450, "4.7.1", "Not so fast")
 	case "broken.test":
 		return nil, errors.New("the database is away")
 	}

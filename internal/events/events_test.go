@@ -1,0 +1,114 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// listener keeps what it hears, and fails with an error when it has one.
+type listener struct {
+	heard []events.Event
+	err   error
+}
+
+func (l *listener) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
+	l.heard = append(l.heard, all...)
+	return l.err
+}
+
+// However many events come at once, all stand in the timeline in their order, and listeners hear them with ids and times.
+func TestTimeline(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
+			hall, l := &events.Hallway{}, &listener{}
+			hall.Listen(l)
+			emailID := fmt.Sprintf("email %d", n)
+			var all []events.Event
+			for i := range n {
+				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered, Recipient: fmt.Sprint(i)},
+					events.Event{TeamID: "team", Type: events.DomainUpdated}) // which stands in no timeline
+			}
+			if err := d.Update(t.Context(), func(tx *db.Tx) error { return hall.Record(t.Context(), tx, all...) }); err != nil {
+				t.Fatal(err)
+			}
+			got, err := events.Timeline(t.Context(), d.Reader, "team", emailID)
+			if err != nil || len(got) != n || len(l.heard) != 2*n {
+				t.Fatalf("%d of %d events stand there, %d were heard, %v", len(got), n, len(l.heard), err)
+			}
+			for i, e := range got {
+				told := l.heard[2*i]
+				if e.Recipient != fmt.Sprint(i) || e.Type != "delivered" || e.ID != told.ID || !e.At.Equal(told.At.Truncate(time.Microsecond)) || e.At.IsZero() {
+					t.Errorf("event %d is %+v, and %+v was heard", i, e, told)
+				}
+			}
+			if other, err := events.Timeline(t.Context(), d.Reader, "other", emailID); err != nil || len(other) != 0 {
+				t.Errorf("another team sees %d events, %v", len(other), err)
+			}
+		}
+	})
+}
+
+// An event keeps the id and the time that it has, and its data as JSON; that of received email is kept elsewhere.
+func TestWhatIsRecorded(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		hall := &events.Hallway{}
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		record := func(e events.Event) error {
+			return d.Update(t.Context(), func(tx *db.Tx) error { return hall.Record(t.Context(), tx, e) })
+		}
+		for _, c := range []struct {
+			event    events.Event
+			timeline string
+			data     string
+			detail   string
+		}{
+			{events.Event{ID: "1", EmailID: "e1", Type: events.EmailBounced, Data: &events.Bounce{Type: "Permanent"}}, "e1", `"type":"Permanent"`, "permanent"},
+			{events.Event{ID: "2", EmailID: "e2", Type: events.EmailFailed, Data: &events.Failed{Reason: "why"}}, "e2", `{"reason":"why"}`, ""},
+			{events.Event{ID: "3", EmailID: "e3", Type: events.EmailDelivered}, "e3", "", ""},
+			{events.Event{ID: "4", Type: events.EmailReceived, Data: &events.Received{ID: "r1", Subject: "Hi"}}, "r1", "", ""},
+		} {
+			c.event.TeamID, c.event.At = "team", at
+			if err := record(c.event); err != nil {
+				t.Fatal(err)
+			}
+			got, err := events.Timeline(t.Context(), d.Reader, "team", c.timeline)
+			if err != nil || len(got) != 1 || got[0].ID != c.event.ID || !got[0].At.Equal(at) || !strings.Contains(got[0].Data, c.data) ||
+				c.data == "" && got[0].Data != "" {
+				t.Errorf("%s: %+v, %v", c.event.Type, got, err)
+			}
+			var detail string
+			if err := d.QueryRow(t.Context(), `SELECT detail FROM email_events WHERE id = $1`, c.event.ID).Scan(&detail); err != nil || detail != c.detail {
+				t.Errorf("%s: detail %q, %v", c.event.Type, detail, err)
+			}
+		}
+		if err := record(events.Event{TeamID: "team", EmailID: "e5", Type: events.EmailFailed, Data: func() {}}); err == nil {
+			t.Error("data that cannot be encoded is recorded")
+		}
+	})
+}
+
+// What a listener cannot do did not happen.
+func TestListenerFails(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		hall, first, last := &events.Hallway{}, &listener{err: errors.New("full")}, &listener{}
+		hall.Listen(first)
+		hall.Listen(last)
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered})
+		})
+		got, readErr := events.Timeline(t.Context(), d.Reader, "team", "e")
+		if !errors.Is(err, first.err) || readErr != nil || len(got) != 0 || len(last.heard) != 0 {
+			t.Errorf("%v; %d events are there, %d were heard, %v", err, len(got), len(last.heard), readErr)
+		}
+	})
+}

@@ -28,7 +28,7 @@ func TestWordsBesideFields(t *testing.T) {
 			[]Class{full, noMailbox}},
 		{"<ann@d.example>:\nThe mailbox is full.\n", []string{"ann@d.example", "bob@d.example"}, []Class{full, unclear}},
 	} {
-		r := Returned(raw(c.text, c.to...), "", c.to)
+		r := returned(raw(c.text, c.to...), "", c.to)
 		if len(r.Recipients) != len(c.to) {
 			t.Fatalf("%q: %+v", c.text, r)
 		}

@@ -73,15 +73,15 @@ func TestChaos(t *testing.T) {
 
 // sum is what a scenario comes to.
 type sum struct {
-	name, engine                            string
+	name, engine                     string
 	accepted, arrived, lost, doubled int
 	unexplained                      int   // copies of emails that were not in hand at a kill
 	kills                            []int // emails in hand, by kill
-	refused, refusedArrived                 int
-	unclear, unclearArrived                 int
-	silent, silentArrived                   int
-	wrong                                   int    // errors that do not say when to try again
-	more                                    string // what only this scenario says
+	refused, refusedArrived          int
+	unclear, unclearArrived          int
+	silent, silentArrived            int
+	wrong                            int    // errors that do not say when to try again
+	more                             string // what only this scenario says
 }
 
 // sum counts.

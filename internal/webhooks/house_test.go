@@ -179,9 +179,9 @@ func (x *receiver) all() []request {
 // until waits for a condition that comes about by itself.
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	over := time.After(30 * time.Second)
+	over := time.After(90 * time.Second)
 	for !done() {
 		select {
 		case <-tick.C:

@@ -2,6 +2,7 @@ package emails
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)
-		s := &Service{d: d, q: q, hall: &events.Hallway{}}
+		s := &Service{d: d, q: q, hall: &events.Hallway{}, log: slog.New(slog.DiscardHandler)}
 		broken := errors.New("the host answered 500")
 		for _, c := range []struct {
 			name    string

@@ -198,8 +198,8 @@ func TestBuriedNodeFindsOut(t *testing.T) {
 	r := testRunner(t, d)
 	begun, lost := make(chan Job, 10), make(chan struct{})
 	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
-		begun <- j
 		if j.Payload == "first" {
+			begun <- j
 			defer close(lost)
 			<-ctx.Done()
 			if err := j.Sure(context.WithoutCancel(ctx)); !errors.Is(err, ErrLost) || !errors.Is(context.Cause(ctx), ErrLost) {
@@ -210,6 +210,7 @@ func TestBuriedNodeFindsOut(t *testing.T) {
 		if err := j.Sure(ctx); err != nil {
 			t.Errorf("a job of its next life: %v", err)
 		}
+		begun <- j
 		return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
 	}})
 	insert(t, d, New{Kind: "k", Payload: "first"})

@@ -2,7 +2,7 @@
 //
 // Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7): it begins with the time in milliseconds, so ids
 // sort by age and a list's cursor is just an id. Within one process the ids of [New] are strictly increasing, also when
-// the clock stands still or steps back, and so are those of [At].
+// the clock stands still or steps back, and so are those of [At] unless it steps back by a minute.
 //
 // A list that somebody asks again and again for what is new has ids of one clock, made in the transaction that enters
 // their rows: those of At. An id that was made earlier, while something was waited for, would appear behind ids that
@@ -30,6 +30,10 @@ func New() string {
 // last is the time of the latest id of At: milliseconds since 1970 in the upper 52 bits, and 4096ths of one in the rest.
 var last atomic.Int64
 
+// apart is how far behind the latest id a time must be, a minute, to be of a clock that was set back, whose ids would
+// otherwise be of the time before that for as long as the process lives.
+const apart = 60_000 << 12
+
 // At returns a fresh id of a time, which is the present by a clock that several machines share. When an id of that time
 // or a later one was made here already, the new one is of the instant after it: ids of one time sort as they were made.
 func At(t time.Time) string {
@@ -41,7 +45,9 @@ func At(t time.Time) string {
 	n := us/1000<<12 | us%1000<<12/1000
 	for {
 		before := last.Load()
-		n = max(n, before+1)
+		if ahead := before - n; ahead >= 0 && ahead < apart {
+			n = before + 1
+		}
 		if last.CompareAndSwap(before, n) {
 			break
 		}

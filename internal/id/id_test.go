@@ -24,12 +24,21 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// Ids of one time and of times that went back sort as they were made, and none is made twice, whoever makes them.
-func TestAtNeverGoesBack(t *testing.T) {
+// A clock that was far ahead and is set back leaves no ids of the time that it showed.
+func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
+	now := time.Now().Add(24 * time.Hour)
+	ahead := At(now.Add(time.Hour))
+	if next, least := At(now), First(now.Add(time.Second)); next >= ahead || next >= least {
+		t.Errorf("%s came after %s", next, ahead)
+	}
+}
+
+// Ids of one time and of times that went back a little sort as they were made, and none is made twice, whoever makes them.
+func TestAtNeverGoesBackALittle(t *testing.T) {
 	now := time.Now()
 	at := At(now)
 	for i := range 10_000 { // more than a millisecond has places for
-		next := At(now.Add(-time.Duration(i) * time.Second))
+		next := At(now.Add(-time.Duration(i) * time.Millisecond))
 		if next <= at {
 			t.Fatalf("%s came after %s", next, at)
 		}

@@ -54,9 +54,11 @@ type Server struct {
 	t      testing.TB
 	config Config
 	server *smtp.Server
+	greet  *greeter
 	done   sync.WaitGroup
 
 	mu          sync.Mutex
+	open        map[net.Conn]bool
 	messages    []Message
 	connections int
 	arrived     chan struct{} // closed and replaced when a message arrives
@@ -69,7 +71,8 @@ func NewServer(t testing.TB, config Config) *Server {
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
-	s := &Server{Addr: listener.Addr().String(), t: t, config: config, arrived: make(chan struct{})}
+	s := &Server{Addr: listener.Addr().String(), t: t, config: config, open: map[net.Conn]bool{},
+		arrived: make(chan struct{})}
 	s.server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		return &session{s: s, conn: c}, nil
 	}))
@@ -81,7 +84,8 @@ func NewServer(t testing.TB, config Config) *Server {
 	s.server.EnableSMTPUTF8 = config.UTF8
 	s.server.MaxMessageBytes = config.MaxSize
 	s.server.ErrorLog = log.New(io.Discard, "", 0) // clients that hang up are the point of many tests
-	listener = &greeter{Listener: listener, s: s}
+	s.greet = &greeter{Listener: listener, s: s}
+	listener = s.greet
 	if config.Implicit {
 		listener = tls.NewListener(listener, config.TLS)
 	} else {
@@ -92,10 +96,17 @@ func NewServer(t testing.TB, config Config) *Server {
 	return s
 }
 
-// Close cuts all connections and stops the server.
+// Close cuts all connections and stops the server. It closes the sockets and leaves the rest to their conversations:
+// smtp.Server.Close reaches into conversations that go on, without their lock.
 func (s *Server) Close() {
-	s.server.Close()
-	s.done.Wait()
+	s.greet.Close()
+	s.done.Wait() // from here on nothing is accepted
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		c.Close()
+	}
+	clear(s.open)
 }
 
 // Messages returns what was received so far.
@@ -146,16 +157,31 @@ func (g *greeter) Accept() (net.Conn, error) {
 		g.s.mu.Lock()
 		g.s.connections++
 		g.s.mu.Unlock()
-		if g.s.config.Greet == nil {
-			return nc, nil
+		if g.s.config.Greet != nil {
+			if reply := g.s.config.Greet(); reply != "" {
+				io.WriteString(nc, reply+"\r\n")
+				nc.Close()
+				continue
+			}
 		}
-		reply := g.s.config.Greet()
-		if reply == "" {
-			return nc, nil
-		}
-		io.WriteString(nc, reply+"\r\n")
-		nc.Close()
+		g.s.mu.Lock()
+		g.s.open[nc] = true
+		g.s.mu.Unlock()
+		return &conn{Conn: nc, s: g.s}, nil
 	}
+}
+
+// conn is a connection that Server.Close can close.
+type conn struct {
+	net.Conn
+	s *Server
+}
+
+func (c *conn) Close() error {
+	c.s.mu.Lock()
+	delete(c.s.open, c.Conn)
+	c.s.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // session is one connection to a Server.

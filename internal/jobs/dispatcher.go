@@ -15,12 +15,8 @@ const (
 	claimMax   = 256                  // jobs claimed in one transaction
 	claimEvery = 5 * time.Millisecond // between claims while there is work in hand, so that they come in batches
 	laneTurn   = 32                   // jobs that one lane gets before the next has its turn
-	scanAlone  = time.Minute          // between scans for lanes when every insert is seen
-	scanShared = 10 * time.Second     // and when other nodes insert
-	scanPage   = 500
-	scanRest   = 19          // after each page of a regular scan, times as long as it took
-	errorWait  = time.Second // after a failed claim
-	idleMax    = time.Minute // between two looks of the loop, when nothing happens
+	errorWait  = time.Second          // after a failed claim
+	idleMax    = time.Minute          // between two looks of the loop, when nothing happens
 )
 
 // dispatcher hands out the jobs of one kind. It knows which lanes may have something due, and from when: from hints,
@@ -216,44 +212,40 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// unhold makes lanes of a group ready, as many as there is room for.
+// unhold makes lanes of a group ready, as many as there is room for: a lane of bulk where it is bulk's turn, then the
+// others, then bulk.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
 	bulk := limit - reserve(limit) - k.bulk.groups[group]
-	var refused [2]int // owners in a row, of lanes that are not bulk and of those that are
-	for {
-		isBulk := h.turn()
-		if r := h.of(isBulk); refused[index(isBulk)] >= len(r.owners) {
-			isBulk = !isBulk
-		}
+	// take makes the next lane ready whose owner may have more, and says whether there is one.
+	take := func(isBulk bool) bool {
 		r := h.of(isBulk)
-		if refused[index(isBulk)] >= len(r.owners) {
-			return
+		for range len(r.owners) {
+			owner := r.owners[0]
+			full := isBulk && bulk <= 0 || k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
+			if full && k.inHand[group] > 0 { // otherwise nothing would make it ready again
+				r.pass()
+				continue
+			}
+			_, lane := r.next()
+			k.ready.add(owner, lane, isBulk)
+			total++
+			planned[owner]++
+			if isBulk {
+				bulk--
+			}
+			return true
 		}
-		owner := r.owners[0]
-		full := isBulk && bulk <= 0 || k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
-		if full && k.inHand[group] > 0 { // otherwise nothing would make it ready again
-			r.pass()
-			refused[index(isBulk)]++
-			continue
-		}
-		_, lane := r.next()
-		k.ready.add(owner, lane, isBulk)
-		total++
-		planned[owner]++
-		refused = [2]int{}
-		if isBulk {
-			bulk--
-		}
+		return false
 	}
-}
-
-func index(bulk bool) int {
-	if bulk {
-		return 1
+	if !h.bulk.empty() && h.turn() {
+		take(true)
 	}
-	return 0
+	for take(false) {
+	}
+	for take(true) {
+	}
 }
 
 // limit says how many jobs of a group may be in hand, and when to ask again, by the database's clock, if that is for a
@@ -474,83 +466,4 @@ func (k *dispatcher) disown(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-const scanLanes = `WITH RECURSIVE l (lane) AS (
-	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2
-	UNION ALL
-	SELECT (SELECT MIN(j.lane) FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane) FROM l WHERE l.lane IS NOT NULL)
-	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
-	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
-
-// scanAll scans now and then, and at once when it is asked to, until ctx ends. It runs beside the loop. A regular scan
-// finds what hints missed, and nobody waits for it: it takes a twentieth of the time, so that with 200,000 lanes it needs a
-// minute or two, and the nodes do not keep the database busy with it.
-func (k *dispatcher) scanAll(ctx context.Context) {
-	every := scanShared
-	if k.r.d.Alone() {
-		every = scanAlone
-	}
-	took, rest := time.Duration(0), 0
-	for ctx.Err() == nil {
-		began, wait := time.Now(), every
-		switch asked, err := k.scan(ctx, 2*(every+took), rest); {
-		case err != nil:
-			wait = k.failed(ctx, err)
-		case asked:
-			rest = 0
-			continue
-		}
-		took, rest = time.Since(began), scanRest
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		case <-k.look:
-			rest = 0
-		}
-	}
-}
-
-// scan looks which lanes there are, one step of the index each, however many jobs they hold, and hints at those that
-// have something due soon. The next scan finds the others before they are due. After each page it rests so many times as
-// long as that took; when it is asked for a scan at once meanwhile, it ends, and says so.
-func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
-	last := ""
-	for {
-		began, until := time.Now(), k.r.d.Now().Add(soon).UnixMicro()
-		rows, err := k.r.d.Query(ctx, scanLanes, k.Name, last, scanPage)
-		n := 0
-		due := map[string]int64{}
-		_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
-			var at int64
-			if err := r.Scan(&last, &at); err != nil {
-				return struct{}{}, err
-			}
-			if n++; at < until {
-				due[last] = at
-			}
-			return struct{}{}, nil
-		})
-		if err != nil {
-			return false, err
-		}
-		k.mu.Lock()
-		for lane, at := range due {
-			k.note(lane, at)
-		}
-		k.mu.Unlock()
-		if len(due) > 0 {
-			k.wake()
-		}
-		if n < scanPage {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-time.After(time.Duration(rest) * time.Since(began)):
-		case <-k.look:
-			return true, nil
-		}
-	}
 }

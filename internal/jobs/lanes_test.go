@@ -88,3 +88,49 @@ func TestAlarms(t *testing.T) {
 		t.Error("a lane is due twice")
 	}
 }
+
+// What becomes free in a group goes to lanes that are not bulk, but for one when it is bulk's turn.
+func TestFreedRoomGoesToOthersFirst(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		passed    int
+		others    int // lanes that wait and are not bulk
+		ofOthers  int // of these, how many become ready
+		ofBulk    int
+		bulkHands int // jobs of bulk in hand
+	}{
+		{"not bulk's turn", 0, 10, 4, 0, 0},
+		{"bulk's turn", bulkTurn - 1, 10, 3, 1, 0},
+		{"bulk's turn, but it has all it may have", bulkTurn - 1, 10, 4, 0, 6},
+		{"few others", 0, 1, 1, 3, 0},
+		{"few others, and bulk may have one more", 0, 1, 1, 1, 5},
+		{"bulk alone", 0, 0, 0, 4, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newDispatcher(nil, Kind{Workers: 100, PerLane: 8})
+			k.exact = true
+			k.inHand["g"] = 4
+			k.bulk.groups["g"] = c.bulkHands
+			var h turns
+			for i := range c.others {
+				h.add(fmt.Sprint("o", i%3), fmt.Sprint("f", i), false)
+			}
+			for i := range 10 {
+				h.add("o0", fmt.Sprint("b", i), true)
+			}
+			h.passed = c.passed
+			k.unhold("g", &h)
+			count := func(r *ring) (n int) {
+				for !r.empty() {
+					r.next()
+					n++
+				}
+				return n
+			}
+			others, bulk := count(&k.ready.first), count(&k.ready.bulk)
+			if others != c.ofOthers || bulk != c.ofBulk {
+				t.Errorf("%d lanes and %d of bulk are ready, want %d and %d", others, bulk, c.ofOthers, c.ofBulk)
+			}
+		})
+	}
+}

@@ -436,7 +436,11 @@ func TestBuriedNodeClaimsNothing(t *testing.T) {
 	for range 10 {
 		insert(t, d, New{Kind: "k"})
 	}
-	time.Sleep(100 * time.Millisecond)
+	for deadline := time.Now().Add(30 * time.Second); !dead.kinds[0].doubt.Load(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the dead node did not try to claim a job")
+		}
+	}
 	defer start(t, alive)()
 	for range 10 {
 		if <-got != alive {
@@ -468,18 +472,23 @@ func TestClaimInABurial(t *testing.T) {
 	})
 	<-locked
 	wg.Go(func() { other.bury(t.Context(), dead.node, 0) })
-	for waits := 0; waits == 0; { // the burial has begun and waits for the lock
+	waits := func() (n int) {
+		t.Helper()
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-			AND datname = current_database()`).Scan(&waits); err != nil {
+			AND datname = current_database()`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
+		return n
+	}
+	for waits() == 0 { // until the burial has begun and waits for the lock
 	}
 	var workers sync.WaitGroup
 	claimed := make(chan error, 1)
 	go func() {
 		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1}}, &workers)
 	}()
-	time.Sleep(50 * time.Millisecond)
+	for waits() == 1 && len(claimed) == 0 { // until the claim waits, too, or is over
+	}
 	close(free)
 	wg.Wait()
 	err := <-claimed

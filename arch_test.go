@@ -25,12 +25,13 @@ var floors = [][]string{
 	{"internal/jobs"},
 	{"internal/page", "internal/db/dbtest"},
 	{"internal/db"},
-	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule", "internal/fault", "internal/id"},
+	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule",
+		"internal/render", "internal/fault", "internal/id"},
 	{"internal/fair", "internal/private", "internal/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
 }
 
 // resources may use those named after them.
-var resources = []string{"internal/emails", "internal/templates", "internal/contacts", "internal/domains",
+var resources = []string{"internal/emails", "internal/templates", "internal/content", "internal/contacts", "internal/domains",
 	"internal/suppressions", "internal/requestlog", "internal/metrics", "internal/teams", "internal/events",
 	"internal/erasure"}
 

@@ -21,6 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/delivery"
 	"github.com/postrider/postrider/internal/domains"
@@ -55,6 +56,7 @@ type node struct {
 	runner    *jobs.Runner
 	teams     *teams.Service
 	domains   *domains.Service
+	contents  *content.Service
 	emails    *emails.Service
 	delivery  *delivery.Service
 	receiving *receiving.Service
@@ -212,9 +214,10 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.limits = &teams.Limiter{}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)
+	n.contents = content.New(n.db)
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL}, emails.Parts{DB: n.db, Queue: n.queue,
 		Hallway: hall, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams,
-		Log: n.log})
+		Contents: n.contents, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	hall.Listen(n.emails)
 	hall.Listen(suppressed)
@@ -275,7 +278,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 
 	// Jobs go first, so that nothing more is begun, and counters after the events that they count.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
-		n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam}
+		n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -295,6 +298,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "live", Every: 5 * time.Minute, Run: n.live.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
+		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "retention", Every: 15 * time.Minute, Run: n.retention(n.db.Now).Run})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})

@@ -11,13 +11,12 @@ import (
 )
 
 // Brief returns an email without its bodies, and the headers that its caller gave it. It reads what the transaction of r
-// has written itself, so listeners of the hallway may ask for an email that is being accepted.
+// has written itself, so event listeners may ask for an email that is being accepted.
 func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (Email, []message.Field, error) {
 	var row emailRow
-	var text string
-	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, COALESCE(b.headers, '')
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
-		WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).Scan(row.dest(&text)...)
+	var f fields
+	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
+		WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).Scan(row.dest(f.dest()...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, nil, fault.NotFoundf("Email not found")
 	}
@@ -28,7 +27,7 @@ func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (Email, []m
 	if err != nil {
 		return e, nil, err
 	}
-	headers, err := decodeList[message.Field](text)
+	headers, err := f.decode()
 	if err != nil {
 		return e, nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
 	}

@@ -142,9 +142,10 @@ type Email struct {
 	CreatedAt   time.Time
 
 	// Only where a single email is read.
-	HTML *string
-	Text *string
-	bulk bool
+	HTML   *string
+	Text   *string
+	bulk   bool
+	shared shared
 }
 
 // Recipient is one envelope address of an email and what became of it.

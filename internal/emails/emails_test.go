@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
@@ -41,6 +42,7 @@ type world struct {
 	q          *jobs.Queue
 	hall       *events.Hallway
 	emails     *emails.Service
+	contents   *content.Service
 	domains    *domains.Service
 	suppressed *suppressions.Service
 	teams      *teams.Service
@@ -86,9 +88,10 @@ func newWorld(t testing.TB, d *db.DB) *world {
 		SandboxDomains: []string{"resend.dev"}}, d, w.q, w.hall, keys, resolve.Fake{}, log)
 	w.teams = teams.New(d, log, w.domains.Exists)
 	w.suppressed = suppressions.New(d, w.hall)
+	w.contents = content.New(d)
 	w.emails = emails.New(emails.Config{MaxSize: 1 << 20, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: w.q, Hallway: w.hall,
 		Blobs: blobs, Keys: keys, Guard: netguard.New(netguard.Options{AllowLoopback: true}), Domains: w.domains,
-		Suppressions: w.suppressed, Teams: w.teams, Log: slog.New(slog.NewTextHandler(w.logged, nil))})
+		Suppressions: w.suppressed, Teams: w.teams, Contents: w.contents, Log: slog.New(slog.NewTextHandler(w.logged, nil))})
 	w.hall.Listen(w.emails)
 	w.hall.Listen(w.suppressed)
 	team, err := w.teams.Create(ctx, "Acme", "owner@acme.example")

@@ -42,7 +42,7 @@ func fetchJob(e *Email) jobs.New {
 
 // fetchAndRelease works a fetch job.
 func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
-	e, err := getEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
+	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Queued {
 		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
 	}
@@ -61,7 +61,11 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return s.fetchAgain(ctx, j, &e, fetched, err)
 	}
-	return s.handOver(ctx, j, &e, files, func(tx *db.Tx) {
+	var octets int64
+	for _, a := range fetched {
+		octets += a.Size
+	}
+	return s.handOver(ctx, j, &e, octets, func(tx *db.Tx) {
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)
 		}

@@ -20,7 +20,7 @@ const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
 func (s *Service) Attachments(ctx context.Context, teamID, emailID string, p page.Page) ([]Attachment, bool, error) {
-	if _, err := getEmail(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
 		return nil, false, err
 	}
 	return pageOfAttachments(ctx, s.d.Reader, teamID, emailID, p)
@@ -28,7 +28,7 @@ func (s *Service) Attachments(ctx context.Context, teamID, emailID string, p pag
 
 // Attachment returns one attachment of an email.
 func (s *Service) Attachment(ctx context.Context, teamID, emailID, attachmentID string) (Attachment, error) {
-	if _, err := getEmail(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
 		return Attachment{}, err
 	}
 	return getAttachment(ctx, s.d.Reader, teamID, emailID, attachmentID)
@@ -106,7 +106,7 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	if err != nil {
 		return "", err
 	}
-	if _, err := getEmail(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
 		return "", err
 	}
 	token, err := s.keys.JWT(sharePurpose, shareClaims{teamID, emailID}, time.Now(), lifetime)
@@ -141,7 +141,7 @@ func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment
 	if err := s.standing(ctx, c.Team); err != nil {
 		return Email{}, nil, err
 	}
-	e, err := getEmail(ctx, s.d.Reader, c.Team, c.Email)
+	e, err := s.Get(ctx, c.Team, c.Email)
 	if err != nil {
 		return e, nil, err
 	}

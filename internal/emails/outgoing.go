@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -104,6 +105,7 @@ type bodies struct {
 	html, text string
 	parts      int
 	headers    string
+	shared     *content.Compiled // nil when the email has its body of its own
 }
 
 // ErrGone says that the email does not exist, or that its team was deleted, so there is nothing to deliver.
@@ -114,15 +116,27 @@ var ErrGone = errors.New("the email does not exist")
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
-	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+`, b.html, b.body_text, b.parts, b.headers
-		FROM emails e JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
+	var variables string
+	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
+		COALESCE(b.parts, 0), COALESCE(b.headers, '')
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
+		AND (b.email_id IS NOT NULL OR e.content_id <> '')
 		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, d.EmailID).
-		Scan(r.dest(&o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+		Scan(r.dest(&r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone
 	}
+	if err == nil {
+		err = r.shared.decode(variables)
+	}
+	if err == nil {
+		o.body.shared, err = s.content(ctx, r.TeamID, &r.shared)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
+	}
+	if r.shared.contentID != "" && o.body.shared == nil {
+		return nil, ErrGone
 	}
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID = r.ID, r.TeamID, r.DomainID, r.BroadcastID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
@@ -205,20 +219,6 @@ func (d *draft) memory() int64 {
 	return memoryFor(texts, files)
 }
 
-// memory estimates how much of it composing an email takes.
-func (e *Email) memory(files []Attachment) int64 {
-	var texts, attached int64
-	for _, text := range []*string{e.HTML, e.Text} {
-		if text != nil {
-			texts += int64(len(*text))
-		}
-	}
-	for _, a := range files {
-		attached += a.Size
-	}
-	return memoryFor(texts, attached)
-}
-
 // Size estimates how many octets composing and sending an email takes in memory, without reading its content. It
 // returns ErrGone when there is no such email.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
@@ -228,6 +228,13 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	}
 	if err != nil {
 		return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
+	}
+	c, err := s.content(ctx, z.teamID, &z.shared)
+	if err != nil {
+		return 0, fmt.Errorf("look up the size of what email %s shares: %w", emailID, err)
+	}
+	if c != nil {
+		z.texts += c.Size(z.shared.values)
 	}
 	switch {
 	case z.parts&isRaw == 0:
@@ -278,18 +285,23 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if m.Headers, err = decodeList[message.Field](o.body.headers); err != nil {
 		return nil, fmt.Errorf("read the headers of email %s: %w", o.ID, err)
 	}
-	m.HTML, m.Text = o.body.html, o.body.text
-	if o.body.parts&gaveText == 0 {
-		m.Text = message.TextFromHTML(m.HTML)
+	switch c := o.body.shared; {
+	case c != nil:
+		m.HTML, m.Text = c.Parts(e.shared.values)
+		m.Headers = append(c.Headers(e.shared.values), m.Headers...)
+	case o.body.parts&gaveText != 0:
+		m.HTML, m.Text = o.body.html, o.body.text
+	default:
+		m.HTML, m.Text = o.body.html, message.TextFromHTML(o.body.html)
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]
-		content, err := s.content(ctx, a)
+		octets, err := s.octets(ctx, a)
 		if err != nil {
 			return nil, err
 		}
 		m.Attachments = append(m.Attachments, message.Attachment{Filename: a.Filename, ContentType: a.ContentType,
-			ContentID: a.ContentID, Content: content})
+			ContentID: a.ContentID, Content: octets})
 	}
 	composed, err := m.Compose()
 	if err != nil {
@@ -298,7 +310,8 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	return composed, nil
 }
 
-func (s *Service) content(ctx context.Context, a *Attachment) ([]byte, error) {
+// octets reads the content of an attachment.
+func (s *Service) octets(ctx context.Context, a *Attachment) ([]byte, error) {
 	r, err := s.open(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("open attachment %s: %w", a.ID, err)

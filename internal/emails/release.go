@@ -36,7 +36,7 @@ func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 // release checks again what may have changed since the email was accepted, and enters the delivery jobs, or the one
 // that fetches attachments before.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
-	e, err := getEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
+	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
 		team, err = s.teams.Get(ctx, e.TeamID) // Without its team the email is as good as gone.
@@ -64,11 +64,17 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	if slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }) {
 		return s.toFetch(ctx, j, &e)
 	}
-	return s.handOver(ctx, j, &e, files, func(*db.Tx) {})
+	return s.handOver(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// handOver ends a job and enters the delivery jobs of its email. also is part of the same transaction.
-func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, files []Attachment, also func(*db.Tx)) error {
+// handOver ends a job and enters the delivery jobs of its email. also is part of the same transaction, in which fetched
+// octets of attachments are entered.
+func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
+	memory, err := s.Size(ctx, e.ID)
+	if err != nil && !errors.Is(err, ErrGone) { // then there is nothing to compose
+		return err
+	}
+	memory += memoryFor(0, fetched)
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
 	if err != nil {
 		return err
@@ -87,7 +93,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, files []At
 			return err
 		}
 		also(tx)
-		all := s.dispatch(ctx, tx, e, e.memory(files), to, blocked)
+		all := s.dispatch(ctx, tx, e, memory, to, blocked)
 		if e.LastEvent == Scheduled {
 			all = append(all, queuedNow(e))
 		}

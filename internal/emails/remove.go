@@ -177,7 +177,7 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 
 // DeleteContent deletes the content of one settled email, as [Service.RemoveBodies] does.
 func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) error {
-	if _, err := getEmail(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
 		return err
 	}
 	to, err := pending(ctx, s.d.Reader, emailID, "")
@@ -229,6 +229,7 @@ func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []
 				return fmt.Errorf("list the files of emails: %w", err)
 			}
 			deleteIn(ctx, tx, contentTables, teamID, emailIDs)
+			deleteShare(ctx, tx, teamID, emailIDs)
 		}
 		also(tx)
 		return nil

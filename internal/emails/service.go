@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
@@ -45,6 +46,7 @@ type Service struct {
 	domains      *domains.Service
 	suppressions *suppressions.Service
 	teams        *teams.Service
+	contents     *content.Service
 	running      running
 	fetching     *fair.Pool // octets
 	log          *slog.Logger
@@ -61,7 +63,8 @@ type Parts struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Teams        *teams.Service
-	Log          *slog.Logger // nil logs nothing
+	Contents     *content.Service // nil makes one
+	Log          *slog.Logger     // nil logs nothing
 }
 
 // New returns the service.
@@ -72,9 +75,12 @@ func New(c Config, p Parts) *Service {
 	if c.TestDomainsRefused == nil {
 		c.TestDomainsRefused = []string{"example.com", "test.com"}
 	}
+	if p.Contents == nil {
+		p.Contents = content.New(p.DB)
+	}
 	return &Service{c: c, d: p.DB, q: p.Queue, hall: p.Hallway, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
-		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, running: running{m: map[string]bool{}},
-		fetching: fair.New(fetchMemory, 1), log: p.Log}
+		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents,
+		running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
 // Send accepts one email and returns its id. Whether the actor has the scope to send is for the caller to ask.
@@ -152,19 +158,26 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 		return from, fault.Forbiddenf("from", "This API key is not authorized to send from %s. Use a key without a domain "+
 			"restriction, or one of that domain.", d.from.Domain)
 	}
-	if from.Sandbox && from.OwnerOnly {
-		team, err := s.teams.Get(ctx, by.TeamID)
-		if err != nil {
-			return from, err
-		}
-		for _, r := range d.recipients {
-			if !s.domains.IsSandbox(r.Domain) && (team.Email == "" || r.Key() != team.Email) {
-				return from, fault.Forbiddenf("to", "The sender %s is for trying things out and writes only to the address of this "+
-					"team's owner. To write to others, add and verify a domain of your own.", d.from.Addr())
-			}
+	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
+}
+
+// mayWriteTo refuses recipients whom a sender that is for trying things out does not write to.
+func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
+	to []recipient) error {
+	if !from.Sandbox || !from.OwnerOnly {
+		return nil
+	}
+	team, err := s.teams.Get(ctx, teamID)
+	if err != nil {
+		return err
+	}
+	for _, r := range to {
+		if !s.domains.IsSandbox(r.Domain) && (team.Email == "" || r.Key() != team.Email) {
+			return fault.Forbiddenf("to", "The sender %s is for trying things out and writes only to the address of this "+
+				"team's owner. To write to others, add and verify a domain of your own.", sender.Addr())
 		}
 	}
-	return from, nil
+	return nil
 }
 
 // accept writes drafts that keep all rules in one transaction.
@@ -328,7 +341,11 @@ func suppressedBy(b suppressions.Suppression) *events.Suppressed {
 
 // Get returns an email of the team with its bodies.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
-	return getEmail(ctx, s.d.Reader, teamID, emailID)
+	e, err := getEmail(ctx, s.d.Reader, teamID, emailID)
+	if err != nil {
+		return e, err
+	}
+	return e, s.fill(ctx, &e)
 }
 
 // List returns a page of the team's emails, newest first, without bodies and tags.
@@ -399,7 +416,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 
 // notScheduled says why an email cannot be changed: it is not there, or it is past that.
 func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, what string) error {
-	e, err := getEmail(ctx, tx.Reader, teamID, emailID)
+	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/render"
 )
 
 const (
@@ -36,7 +37,8 @@ type stored struct {
 	ReplyTo []string `json:"reply_to,omitempty"`
 }
 
-func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
+// insertRow enters an email's row of the table emails.
+func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	to, err := json.Marshal(stored{e.To, e.Cc, e.Bcc, e.ReplyTo})
 	if err != nil {
 		return fmt.Errorf("encode recipients: %w", err)
@@ -45,16 +47,34 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	if err != nil {
 		return fmt.Errorf("encode tags: %w", err)
 	}
+	variables, err := e.shared.encoded()
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
+		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
+		string(e.Actor.Kind), e.shared.contentID, variables)
+	return nil
+}
+
+func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
+	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, e.ID, position, e.TeamID, r.kind, r.Addr(), r.Domain, string(e.LastEvent),
+		rank[e.LastEvent], e.CreatedAt.UnixMicro())
+}
+
+// insertEmail enters an email with a body of its own.
+func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := encodeList(d.Headers)
 	if err != nil {
 		return fmt.Errorf("encode headers: %w", err)
 	}
-	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
-		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
-		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
-		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind))
+	if err := insertRow(ctx, tx, e); err != nil {
+		return err
+	}
 	html, text, parts := "", "", 0
 	if d.HTML != nil {
 		html, parts = *d.HTML, parts|gaveHTML
@@ -81,10 +101,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2, $3, $4, $5, $6)`,
 		e.ID, e.TeamID, html, text, parts, headers)
-	for i, r := range d.recipients {
-		tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, e.ID, i, e.TeamID, r.kind, r.Addr(), r.Domain,
-			string(e.LastEvent), rank[e.LastEvent], e.CreatedAt.UnixMicro())
+	for i := range d.recipients {
+		insertRecipient(ctx, tx, e, i, &d.recipients[i])
 	}
 	return nil
 }
@@ -137,22 +155,11 @@ func (r *emailRow) email() (Email, error) {
 	return e, nil
 }
 
+// getEmail returns an email with the body that it has of its own. Without one, and without a content that it shares, its
+// content was deleted.
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
-	var row emailRow
 	var html, text string
-	var parts int
-	// Without a body it is an email whose content was deleted.
-	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.parts, 0)
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
-		Scan(row.dest(&html, &text, &parts)...)
-	if errors.Is(err, db.ErrNoRows) {
-		return Email{}, fault.NotFoundf("Email not found")
-	}
-	if err != nil {
-		return Email{}, fmt.Errorf("read email: %w", err)
-	}
-	e, err := row.email()
-	e.bulk = parts&markedBulk != 0
+	e, parts, err := selectEmail(ctx, r, teamID, emailID, `COALESCE(b.html, ''), COALESCE(b.body_text, '')`, &html, &text)
 	if parts&gaveHTML != 0 {
 		e.HTML = &html
 	}
@@ -160,6 +167,50 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 		e.Text = &text
 	}
 	return e, err
+}
+
+// readEmail returns an email without its body, which neither engine reads for it.
+func readEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
+	e, _, err := selectEmail(ctx, r, teamID, emailID, `0`, new(int))
+	return e, err
+}
+
+// selectEmail reads an email, and some columns more.
+func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns string, dest ...any) (Email, int, error) {
+	var row emailRow
+	var variables string
+	var parts int
+	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.parts, 0), `+columns+`
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
+		Scan(row.dest(append([]any{&row.shared.contentID, &variables, &parts}, dest...)...)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return Email{}, 0, fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return Email{}, 0, fmt.Errorf("read email: %w", err)
+	}
+	e, err := row.email()
+	if err != nil {
+		return e, 0, err
+	}
+	if err := e.shared.decode(variables); err != nil {
+		return e, 0, fmt.Errorf("read the variables of email %s: %w", emailID, err)
+	}
+	e.bulk = parts&markedBulk != 0
+	return e, parts, nil
+}
+
+// exists is a NotFound fault when the team has no such email.
+func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
+	var one int
+	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, emailID, teamID).Scan(&one)
+	if errors.Is(err, db.ErrNoRows) {
+		return fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return fmt.Errorf("look for email %s: %w", emailID, err)
+	}
+	return nil
 }
 
 func listEmails(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Email, bool, error) {
@@ -231,12 +282,14 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	}
 	tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4 WHERE email_id = $1 AND rank < $3`,
 		emailID, string(to), rank[to], tx.Now().UnixMicro())
-	e, err := getEmail(ctx, tx.Reader, teamID, emailID)
+	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	return &e, err
 }
 
 // sizes is how large the content of an email is, in octets.
 type sizes struct {
+	teamID             string
+	shared             shared
 	parts              int
 	texts, attachments int64
 }
@@ -244,9 +297,16 @@ type sizes struct {
 // sizeOf asks for sizes alone: neither engine reads the texts for it. It is for delivery, which knows no team but the
 // job's.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
-	err = r.QueryRow(ctx, `SELECT b.parts, OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text),
-		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = b.email_id)
-		FROM email_bodies b WHERE b.email_id = $1`, emailID).Scan(&z.parts, &z.texts, &z.attachments)
+	var variables string
+	err = r.QueryRow(ctx, `SELECT e.team_id, e.content_id, e.variables, COALESCE(b.parts, 0),
+		COALESCE(OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text), 0),
+		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
+		WHERE e.id = $1 AND (b.email_id IS NOT NULL OR e.content_id <> '')`, emailID).
+		Scan(&z.teamID, &z.shared.contentID, &variables, &z.parts, &z.texts, &z.attachments)
+	if err == nil {
+		err = z.shared.decode(variables)
+	}
 	return z, err
 }
 
@@ -406,16 +466,49 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 	return found, nil
 }
 
+// headersOf returns the header fields that an email was given: those that it shares with others, filled in, and its own.
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
-	var text string
-	err := r.QueryRow(ctx, `SELECT headers FROM email_bodies WHERE email_id = $1 AND team_id = $2`, emailID, teamID).Scan(&text)
+	var f fields
+	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`, emailID,
+		teamID).Scan(f.dest()...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
 	}
-	return decodeList[message.Field](text)
+	return f.decode()
+}
+
+// fieldColumns are what fields is read from, of an email e and fieldTables.
+const (
+	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
+	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
+)
+
+// fields is the stored header fields of an email.
+type fields struct{ shared, variables, own string }
+
+func (f *fields) dest() []any { return []any{&f.shared, &f.variables, &f.own} }
+
+func (f *fields) decode() ([]message.Field, error) {
+	var of shared
+	if err := of.decode(f.variables); err != nil {
+		return nil, fmt.Errorf("read the variables of an email: %w", err)
+	}
+	all, err := decodeList[message.Field](f.shared)
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of a content: %w", err)
+	}
+	for i := range all {
+		t := render.Compile(all[i].Value)
+		all[i].Value = t.Line(of.values)
+	}
+	own, err := decodeList[message.Field](f.own)
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of an email: %w", err)
+	}
+	return append(all, own...), nil
 }
 
 // lockRecipients makes other transactions that report on one of the addresses wait for this one. It returns those

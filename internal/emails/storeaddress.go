@@ -33,19 +33,21 @@ func emailsTo(ctx context.Context, r db.Reader, address, after, upTo string) ([]
 	})
 }
 
-// contentNames reports whether the content of an email may name an address. Of what its caller composed it says so.
+// contentNames reports whether the content of an email may name an address. Of what its caller composed it says so. Of
+// a content that it shares with others only its variables are its own.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
-	var html, text, headers string
+	var variables, html, text, headers string
 	var parts int
-	err := r.QueryRow(ctx, `SELECT html, body_text, headers, parts FROM email_bodies WHERE email_id = $1`, emailID).
-		Scan(&html, &text, &headers, &parts)
+	err := r.QueryRow(ctx, `SELECT e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.headers, ''),
+		COALESCE(b.parts, 0) FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, emailID).
+		Scan(&variables, &html, &text, &headers, &parts)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the content of email %s: %w", emailID, err)
 	}
-	return parts&isRaw != 0 || namesIt(a, html, text, headers), nil
+	return parts&isRaw != 0 || namesIt(a, variables, html, text, headers), nil
 }
 
 // replaceInEmail replaces an address in what an email says of itself.

@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -38,4 +39,39 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// SweepContents deletes the contents that nobody keeps and no email refers to. It is run now and then.
+func (s *Service) SweepContents(ctx context.Context) error {
+	for after := ""; ; {
+		teams, err := s.contents.TeamsWithUnused(ctx, after)
+		if err != nil || len(teams) == 0 {
+			return err
+		}
+		for _, teamID := range teams {
+			if err := s.sweepContents(ctx, teamID); err != nil {
+				return fmt.Errorf("delete contents of team %s that no email has: %w", teamID, err)
+			}
+			after = teamID
+		}
+	}
+}
+
+func (s *Service) sweepContents(ctx context.Context, teamID string) error {
+	emailID, err := oldestWithContent(ctx, s.d.Reader, teamID)
+	if err != nil {
+		return err
+	}
+	var oldest time.Time
+	if emailID != "" {
+		var ok bool
+		if oldest, ok = id.Time(emailID); !ok {
+			return fmt.Errorf("the id %s does not say when the email was accepted", emailID)
+		}
+	}
+	for {
+		if n, err := s.contents.RemoveUnused(ctx, teamID, oldest); err != nil || n == 0 {
+			return err
+		}
+	}
 }

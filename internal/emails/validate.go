@@ -54,10 +54,14 @@ func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 		return nil, err
 	}
 	if size := d.size(); size > s.c.MaxSize {
-		return nil, fault.Invalidf("attachments", "The email would be %d bytes when encoded; the limit is %d bytes in all, "+
-			"attachments included. Link to large files instead.", size, s.c.MaxSize)
+		return nil, s.tooLarge(size)
 	}
 	return d, d.checkSchedule(now)
+}
+
+func (s *Service) tooLarge(size int64) error {
+	return fault.Invalidf("attachments", "The email would be %d bytes when encoded; the limit is %d bytes in all, "+
+		"attachments included. Link to large files instead.", size, s.c.MaxSize)
 }
 
 func (d *draft) checkPresent() error {

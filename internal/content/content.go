@@ -1,0 +1,187 @@
+// Package content is what many emails share: subject, sender, texts and headers, as templates that are filled for each
+// email with its own values. A broadcast to a million recipients stores its text once.
+//
+// # Invariants
+//
+// A content never changes after it was added, so its compiled form is kept in memory by its id, on any node. It belongs
+// to a team, and is found only together with it. It stays as long as an email refers to it: [Service.RemoveUnused]
+// deletes only what nobody keeps and what was used last before the oldest email that still has its content.
+//
+// # What it does not do
+//
+// It enters no emails and does not know who receives them: package emails does. It does not check the rules of an
+// email, which hold for what was filled in. It knows no names of placeholders.
+package content
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/render"
+)
+
+// Content is what many emails share. Every text of it is a template (see package render).
+type Content struct {
+	ID        string // made by Add when empty
+	TeamID    string
+	From      string
+	Subject   string
+	ReplyTo   []string
+	HTML      *string // nil when not given
+	Text      *string // nil when not given, so that it is made from the HTML; empty for no text part
+	Headers   []message.Field
+	CreatedAt time.Time // set by Add
+
+	// Kept says that somebody may send by it again, such as a template. It is for Add; later, Release takes it back.
+	Kept bool
+}
+
+// Compiled is a content that is ready to be filled. It is not changed and may be used by many at once.
+type Compiled struct {
+	ID     string
+	TeamID string
+
+	from, subject render.Template
+	replyTo       []render.Template
+	headers       []message.Field
+	values        []render.Template // of headers
+	html, text    *render.Template  // nil when not given
+	made          string            // the text part made from HTML that has no placeholders
+	names         map[string]bool   // of placeholders
+	size          int64
+	used          usedAt
+}
+
+// Compile makes a content ready to be filled.
+func Compile(c *Content) *Compiled {
+	k := &Compiled{ID: c.ID, TeamID: c.TeamID, from: render.Compile(c.From), subject: render.Compile(c.Subject),
+		headers: c.Headers}
+	for _, text := range c.ReplyTo {
+		k.replyTo = append(k.replyTo, render.Compile(text))
+	}
+	for _, f := range c.Headers {
+		k.values = append(k.values, render.Compile(f.Value))
+		k.size += int64(len(f.Name) + len(f.Value))
+	}
+	if c.HTML != nil {
+		t := render.Compile(*c.HTML)
+		k.html = &t
+		k.size += int64(len(*c.HTML))
+		if c.Text == nil && t.Fixed() {
+			k.made = message.TextFromHTML(*c.HTML)
+		}
+	}
+	if c.Text != nil {
+		t := render.Compile(*c.Text)
+		k.text = &t
+		k.size += int64(len(*c.Text))
+	}
+	k.names = map[string]bool{}
+	for _, t := range k.templates() {
+		for _, name := range t.Names() {
+			k.names[name] = true
+		}
+	}
+	return k
+}
+
+// From is the sender's mailbox in one email.
+func (c *Compiled) From(v render.Values) string { return c.from.Line(v) }
+
+// Subject is the subject in one email.
+func (c *Compiled) Subject(v render.Values) string { return c.subject.Line(v) }
+
+// ReplyTo is where answers to one email go; nil when it does not say.
+func (c *Compiled) ReplyTo(v render.Values) (all []string) {
+	for i := range c.replyTo {
+		all = append(all, c.replyTo[i].Line(v))
+	}
+	return all
+}
+
+// Headers are the further header fields of one email. Their number is always the same.
+func (c *Compiled) Headers(v render.Values) []message.Field {
+	all := make([]message.Field, len(c.headers))
+	for i, f := range c.headers {
+		all[i] = message.Field{Name: f.Name, Value: c.values[i].Line(v)}
+	}
+	return all
+}
+
+// HTML is the HTML of one email; nil when none was given.
+func (c *Compiled) HTML(v render.Values) *string { return fill(c.html, v) }
+
+// Text is the text of one email as its author gave it; nil when none was given.
+func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
+
+// Parts are the texts of one email as they are sent: the text part is made from the HTML when none was given.
+func (c *Compiled) Parts(v render.Values) (html, text string) {
+	if c.html != nil {
+		html = c.html.Fill(v)
+	}
+	switch {
+	case c.text != nil:
+		text = c.text.Fill(v)
+	case c.html != nil && c.html.Fixed():
+		text = c.made
+	default:
+		text = message.TextFromHTML(html)
+	}
+	return html, text
+}
+
+func fill(t *render.Template, v render.Values) *string {
+	if t == nil {
+		return nil
+	}
+	text := t.Fill(v)
+	return &text
+}
+
+// Size is how many octets the texts of one email have.
+func (c *Compiled) Size(v render.Values) (n int64) {
+	for _, t := range []*render.Template{c.html, c.text} {
+		if t != nil {
+			n += int64(t.Len(v))
+		}
+	}
+	return n
+}
+
+// Names are those of all placeholders, each once, in order.
+func (c *Compiled) Names() []string { return slices.Sorted(maps.Keys(c.names)) }
+
+// Used returns the values whose names the content has, and the values themselves when it has all of them.
+func (c *Compiled) Used(v render.Values) render.Values {
+	for name := range v {
+		if !c.names[name] {
+			used := maps.Clone(v)
+			maps.DeleteFunc(used, func(name, _ string) bool { return !c.names[name] })
+			return used
+		}
+	}
+	return v
+}
+
+// SameEnvelope reports whether the sender, the addresses for answers and the subject are the same in all emails.
+func (c *Compiled) SameEnvelope() bool {
+	return c.from.Fixed() && c.subject.Fixed() &&
+		!slices.ContainsFunc(c.replyTo, func(t render.Template) bool { return !t.Fixed() })
+}
+
+func (c *Compiled) templates() (all []*render.Template) {
+	all = append(all, &c.from, &c.subject)
+	for _, list := range [][]render.Template{c.replyTo, c.values} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	for _, t := range []*render.Template{c.html, c.text} {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}

@@ -1,0 +1,132 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+const (
+	gaveHTML = 1 << iota // bits of contents.parts
+	gaveText
+)
+
+const (
+	removeMax = 20 // contents that one transaction deletes; each may be large
+	teamsMax  = 100
+)
+
+func insert(ctx context.Context, tx *db.Tx, c *Content) error {
+	replyTo, err := encodeList(c.ReplyTo)
+	if err != nil {
+		return fmt.Errorf("encode the addresses for answers of a content: %w", err)
+	}
+	headers, err := encodeList(c.Headers)
+	if err != nil {
+		return fmt.Errorf("encode the headers of a content: %w", err)
+	}
+	html, text, parts := "", "", 0
+	if c.HTML != nil {
+		html, parts = *c.HTML, parts|gaveHTML
+	}
+	if c.Text != nil {
+		text, parts = *c.Text, parts|gaveText
+	}
+	now := c.CreatedAt.UnixMicro()
+	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to, headers, html,
+		body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, c.ID, c.TeamID, c.Kept, now, now, parts, c.From,
+		c.Subject, replyTo, headers, html, text)
+	return nil
+}
+
+// get returns a content and when it was used last, in microseconds.
+func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content, used int64, err error) {
+	var created int64
+	var parts int
+	var replyTo, headers, html, text string
+	err = r.QueryRow(ctx, `SELECT id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to, headers, html, body_text
+		FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &used, &created, &parts,
+		&c.From, &c.Subject, &replyTo, &headers, &html, &text)
+	if errors.Is(err, db.ErrNoRows) {
+		return c, 0, notFound()
+	}
+	if err != nil {
+		return c, 0, fmt.Errorf("read content %s: %w", contentID, err)
+	}
+	c.CreatedAt = db.Time(created)
+	if parts&gaveHTML != 0 {
+		c.HTML = &html
+	}
+	if parts&gaveText != 0 {
+		c.Text = &text
+	}
+	if c.ReplyTo, err = decodeList[string](replyTo); err != nil {
+		return c, 0, fmt.Errorf("read the addresses for answers of content %s: %w", contentID, err)
+	}
+	if c.Headers, err = decodeList[message.Field](headers); err != nil {
+		return c, 0, fmt.Errorf("read the headers of content %s: %w", contentID, err)
+	}
+	return c, used, nil
+}
+
+func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at int64) {
+	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at END
+		WHERE id = $1 AND team_id = $2`, contentID, teamID, at)
+}
+
+func release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
+	tx.Queue(ctx, `UPDATE contents SET kept = $3 WHERE id = $1 AND team_id = $2`, contentID, teamID, false)
+}
+
+func removeUnused(ctx context.Context, tx *db.Tx, teamID string, before time.Time) (int64, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 AND used_at < $2
+		AND NOT kept ORDER BY used_at LIMIT $3)`, teamID, before.UnixMicro(), removeMax)
+	if err != nil {
+		return 0, fmt.Errorf("delete contents of team %s that are not used: %w", teamID, err)
+	}
+	return n, nil
+}
+
+func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time.Time) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT DISTINCT team_id FROM contents WHERE NOT kept AND team_id > $1 AND used_at < $2
+		ORDER BY team_id LIMIT $3`, after, before.UnixMicro(), teamsMax)
+	teams, err := db.Collect(rows, err, func(r db.Row) (teamID string, err error) {
+		err = r.Scan(&teamID)
+		return teamID, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for teams with contents that are not used: %w", err)
+	}
+	return teams, nil
+}
+
+func eraseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 LIMIT $2)`, teamID,
+		removeMax)
+	if err != nil {
+		return 0, fmt.Errorf("erase the contents of team %s: %w", teamID, err)
+	}
+	return n, nil
+}
+
+func encodeList[T any](list []T) (string, error) {
+	if len(list) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
+}
+
+func decodeList[T any](text string) (list []T, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	err = json.Unmarshal([]byte(text), &list)
+	return list, err
+}

@@ -1,0 +1,170 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// MaxEnqueue is how many emails one call of Enqueue enters. They share a transaction, which holds up all other writes on
+// SQLite for as long as it takes: some tens of milliseconds.
+const MaxEnqueue = 500
+
+// Mailing is what many emails have in common besides their content.
+type Mailing struct {
+	BroadcastID string
+	TemplateID  string
+	TopicID     string
+	Tags        []Tag
+
+	by      teams.Actor
+	content *content.Compiled
+	from    domains.Sender
+	sender  message.Address
+	bulk    bool
+}
+
+// To is one email of many: its recipient, and what stands in the placeholders of the content.
+type To struct {
+	Address string // in a form that people write
+	Values  render.Values
+}
+
+// Entered is what became of one of them.
+type Entered struct {
+	ID  string // empty when it was refused
+	Err error  // why it was refused
+}
+
+// Mailing prepares emails of one content. It checks the content without values by the rules of an email, and that the
+// actor may send from its domain; what was checked may change, so a Mailing is for use within seconds. Emails of a bulk
+// mailing give way to others, as do those whose header makes them bulk mail.
+func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
+	c, err := s.contents.Get(ctx, by.TeamID, contentID)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{Send: Send{From: c.From(nil), ReplyTo: c.ReplyTo(nil), Subject: c.Subject(nil), HTML: c.HTML(nil),
+		Text: c.Text(nil), Headers: c.Headers(nil)}}
+	if err := d.checkAddresses(nil); err != nil {
+		return nil, err
+	}
+	if err := d.checkContent(); err != nil {
+		return nil, err
+	}
+	if err := d.checkHeaders(); err != nil {
+		return nil, err
+	}
+	if (d.HTML == nil || *d.HTML == "") && (d.Text == nil || *d.Text == "") {
+		return nil, fault.New(fault.Missing, "html", "Missing `html` or `text` field.")
+	}
+	if size := d.size(); size > s.c.MaxSize {
+		return nil, s.tooLarge(size)
+	}
+	from, err := s.sender(ctx, by, d)
+	if err != nil {
+		return nil, err
+	}
+	return &Mailing{by: by, content: c, from: from, sender: d.from, bulk: bulk || isBulk(d.Headers)}, nil
+}
+
+// Enqueue enters an email for each recipient in the caller's transaction, at most MaxEnqueue of them, each with its
+// delivery job. What they share is not copied. It returns what became of each, in their order; the error is of the
+// transaction, which is to fail then. A suppressed recipient has an email in the state suppressed.
+func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) ([]Entered, error) {
+	if len(to) > MaxEnqueue {
+		return nil, fmt.Errorf("enter %d emails at once: the limit is %d", len(to), MaxEnqueue)
+	}
+	if err := checkTags(m.Tags); err != nil {
+		return nil, err
+	}
+	entered := make([]Entered, len(to))
+	list := make([]recipient, len(to))
+	var keys []string
+	for i, one := range to {
+		if list[i], entered[i].Err = s.recipientOf(ctx, m, one.Address); entered[i].Err == nil {
+			keys = append(keys, list[i].Key())
+		}
+	}
+	blocked, err := s.suppressions.Among(ctx, tx.Reader, m.by.TeamID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up suppressions: %w", err)
+	}
+	s.contents.Use(ctx, tx, m.content)
+	var all []events.Event
+	for i, one := range to {
+		if entered[i].Err != nil {
+			continue
+		}
+		e, err := s.emailOf(tx, m, one)
+		if err != nil {
+			entered[i].Err = err
+			continue
+		}
+		if err := insertRow(ctx, tx, e); err != nil {
+			return nil, err
+		}
+		insertRecipient(ctx, tx, e, 0, &list[i])
+		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+			Type: events.EmailQueued})
+		memory := memoryFor(m.content.Size(one.Values), 0)
+		all = append(all, s.dispatch(ctx, tx, e, memory, list[i:i+1], blocked)...)
+		entered[i].ID = e.ID
+	}
+	return entered, s.hall.Record(ctx, tx, all...)
+}
+
+// recipientOf reads the address of one email.
+func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
+	a, err := parseAddress("to", text, message.ParseAddress)
+	if err != nil {
+		return recipient{}, err
+	}
+	if slices.Contains(s.c.TestDomainsRefused, a.Domain) {
+		return recipient{}, testDomain("to", a.Domain)
+	}
+	r := recipient{"to", a}
+	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
+}
+
+// emailOf makes one email, with what it shares filled in where lists show it.
+func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
+	c, values := m.content, m.content.Used(to.Values)
+	for name, value := range values {
+		if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
+			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)
+		}
+	}
+	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID, From: c.From(values),
+		To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values), Tags: m.Tags, TopicID: m.TopicID,
+		TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk,
+		shared: shared{c.ID, values}}
+	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
+	if size := c.Size(values) + 2048; size > s.c.MaxSize {
+		return nil, s.tooLarge(size)
+	}
+	if c.SameEnvelope() {
+		return e, nil // Mailing has checked it.
+	}
+	d := &draft{Send: Send{From: e.From, ReplyTo: e.ReplyTo, Subject: e.Subject}}
+	if err := d.checkAddresses(nil); err != nil {
+		return nil, err
+	}
+	if d.from.Domain != m.sender.Domain {
+		return nil, fault.Invalidf("from", "The variables of this email make it come from %s, and not from %s as the others do.",
+			d.from.Domain, m.sender.Domain)
+	}
+	return e, d.checkContent()
+}

@@ -1,0 +1,60 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/render"
+)
+
+// shared is the content that an email shares with others, and what stands in its placeholders. The zero value is an email
+// with a body of its own.
+type shared struct {
+	contentID string
+	values    render.Values
+}
+
+func (s *shared) encoded() (string, error) {
+	if len(s.values) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(s.values, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("encode the variables of an email: %w", err)
+	}
+	return string(text), nil
+}
+
+func (s *shared) decode(text string) error {
+	s.values = nil
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), &s.values)
+}
+
+// fill gives an email the bodies that its content has for it. An email whose content was deleted has none.
+func (s *Service) fill(ctx context.Context, e *Email) error {
+	c, err := s.content(ctx, e.TeamID, &e.shared)
+	if c == nil || err != nil {
+		return err
+	}
+	e.HTML, e.Text = c.HTML(e.shared.values), c.Text(e.shared.values)
+	return nil
+}
+
+// content returns what an email shares with others; nil when it shares nothing, or when that is deleted.
+func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
+	if sh.contentID == "" {
+		return nil, nil
+	}
+	c, err := s.contents.Get(ctx, teamID, sh.contentID)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return nil, nil
+	}
+	return c, err
+}

@@ -36,8 +36,9 @@ func bench(ctx context.Context, e *env, args []string) error {
 	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
 	hostile := flags.Bool("hostile", false, "measure what a team sees beside another whose hosts and endpoints never answer")
 	bulk := flags.Bool("bulk", false, "measure what single emails see beside the same team's bulk mail to the same destination")
+	enqueue := flags.Int("enqueue", 0, "measure how fast so many recipients of one content are entered, as a broadcast does")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
-	c, err := e.load(flags, args, nil)
+	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
 		return err
 	}
@@ -46,6 +47,9 @@ func bench(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
+	if *enqueue > 0 {
+		return b.enqueue(ctx, c, *enqueue)
+	}
 	if b.sink, err = smtpsink.Start("127.0.0.1:0"); err != nil {
 		return fmt.Errorf("start the sink: %w", err)
 	}

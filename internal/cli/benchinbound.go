@@ -268,5 +268,5 @@ func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 // forgetPeak begins a new measurement of the most memory (proc_pid_clear_refs(5)).
 func (n *benchNode) forgetPeak() {
 	// Without the right to do so the peak is that of the whole run, which is more.
-	_ = os.WriteFile("/proc/"+strconv.Itoa(n.cmd.Process.Pid)+"/clear_refs", []byte("5"), 0)
+	_ = os.WriteFile("/proc/"+strconv.Itoa(n.pid)+"/clear_refs", []byte("5"), 0)
 }

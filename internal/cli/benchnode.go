@@ -21,6 +21,7 @@ import (
 type benchNode struct {
 	cmd  *exec.Cmd
 	addr string
+	pid  int
 }
 
 // start runs this binary as a node that relays to the sink, and adds the sending domain.
@@ -60,7 +61,7 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the node to be measured: %w", err)
 	}
-	n := &benchNode{cmd, addr}
+	n := &benchNode{cmd, addr, cmd.Process.Pid}
 	if err := n.await(ctx); err != nil {
 		n.stop()
 		return nil, err
@@ -175,7 +176,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // cpu is the processor time that the node has used.
 func (n *benchNode) cpu() time.Duration {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.cmd.Process.Pid) + "/stat")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/stat")
 	if err != nil {
 		return 0
 	}
@@ -193,7 +194,7 @@ func (n *benchNode) peakMB() float64 { return n.memoryMB("VmHWM") }
 
 // memoryMB reads a line of proc_pid_status(5): VmRSS is what the node has, VmHWM the most that it has had.
 func (n *benchNode) memoryMB(kind string) float64 {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.cmd.Process.Pid) + "/status")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/status")
 	if err != nil {
 		return 0
 	}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/render"
+)
+
+// enqueue times entering the recipients of one content, in this process: nothing is delivered.
+func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int) error {
+	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
+	n, err := newNode(ctx, c, slog.New(slog.DiscardHandler), measured{})
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	m, err := b.mailing(ctx, n)
+	if err != nil {
+		return err
+	}
+	self := &benchNode{pid: os.Getpid()}
+	idle, start, cpu := self.memoryMB("VmRSS"), time.Now(), self.cpu()
+	var took []time.Duration
+	for from := 0; from < recipients; from += emails.MaxEnqueue {
+		to := make([]emails.To, min(emails.MaxEnqueue, recipients-from))
+		for i := range to {
+			to[i] = emails.To{Address: fmt.Sprintf("r%d@d%d.example", from+i, (from+i)%5000),
+				Values: render.Values{"contact.first_name": fmt.Sprintf("Reader %d", from+i)}}
+		}
+		began := time.Now()
+		if err := n.db.Update(ctx, func(tx *db.Tx) error {
+			_, err := n.emails.Enqueue(ctx, tx, m, to)
+			return err
+		}); err != nil {
+			return err
+		}
+		took = append(took, time.Since(began))
+	}
+	all := time.Since(start)
+	slices.Sort(took)
+	b.say("Postrider %s on %s: %d recipients of one content of %d bytes, %d in a transaction", Version, b.engine(), recipients,
+		b.bytes, emails.MaxEnqueue)
+	b.say("entered                     %8.0f /s   CPU %.3f ms a recipient   a transaction p50 %.0f ms, p99 %.0f ms",
+		float64(recipients)/all.Seconds(), (self.cpu()-cpu).Seconds()*1000/float64(recipients),
+		took[len(took)/2].Seconds()*1000, took[len(took)*99/100].Seconds()*1000)
+	b.say("memory                      %8.0f MB before, %.0f MB at the most", idle, self.peakMB())
+	return nil
+}
+
+// mailing adds a team with a verified domain, and a content.
+func (b *benchRun) mailing(ctx context.Context, n *node) (*emails.Mailing, error) {
+	if err := n.teams.EnsureKey(ctx, "Bench", "bench", benchKey); err != nil {
+		return nil, err
+	}
+	if _, err := n.addVerified(ctx, benchKey, []string{"bench.example"}); err != nil {
+		return nil, err
+	}
+	who, err := n.teams.Authenticate(ctx, benchKey)
+	if err != nil {
+		return nil, err
+	}
+	html := "<p>Dear {{{contact.first_name|reader}}},</p>\n" + b.html()
+	c := content.Content{TeamID: who.TeamID, From: "Bench <a@bench.example>", Subject: "News for {{{contact.first_name|you}}}",
+		HTML: &html}
+	if err := n.db.Update(ctx, func(tx *db.Tx) error { return n.contents.Add(ctx, tx, &c) }); err != nil {
+		return nil, err
+	}
+	return n.emails.Mailing(ctx, who, c.ID, true)
+}

@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -182,6 +185,7 @@ func TestRetentionCommand(t *testing.T) {
 // removals deletes all that a team has, so that it is seen how.
 func (d *driver) removals(teamID string) {
 	d.t.Helper()
+	d.contentsOf(teamID)
 	d.change(`UPDATE email_counts_until SET until = $1`, time.Now().Add(48*time.Hour).UnixMicro())
 	a, err := erasure.Parse("b@one.example")
 	if err != nil {
@@ -201,6 +205,45 @@ func (d *driver) removals(teamID string) {
 		d.receiving.RemoveBefore} {
 		if _, err := do(d.t.Context(), teamID, time.Now().Add(48*time.Hour), ""); err != nil {
 			d.t.Error(err)
+		}
+	}
+}
+
+// contentsOf enters emails that share a content, and contents that go.
+func (d *driver) contentsOf(teamID string) {
+	d.t.Helper()
+	ctx, text := d.t.Context(), "Dear {{{NAME|reader}}}"
+	add := func(kept bool) (c content.Content) {
+		c = content.Content{TeamID: teamID, From: "a@resend.dev", Subject: "News", Text: &text, Kept: kept}
+		if err := d.db.Update(ctx, func(tx *db.Tx) error { return d.contents.Add(ctx, tx, &c) }); err != nil {
+			d.t.Fatal(err)
+		}
+		return c
+	}
+	shared, unused, released := add(true), add(false), add(true)
+	for _, c := range []content.Content{shared, unused, released} {
+		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1`, c.ID)
+	}
+	if err := d.db.Update(ctx, func(tx *db.Tx) error { d.contents.Release(ctx, tx, teamID, released.ID); return nil }); err != nil {
+		d.t.Fatal(err)
+	}
+	m, err := d.emails.Mailing(ctx, teams.System(teamID), shared.ID, true)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var entered []emails.Entered
+	if err := d.db.Update(ctx, func(tx *db.Tx) (err error) {
+		entered, err = d.emails.Enqueue(ctx, tx, m, []emails.To{{Address: "delivered@resend.dev"}})
+		return err
+	}); err != nil || entered[0].Err != nil {
+		d.t.Fatal(err, entered)
+	}
+	if err := d.emails.SweepContents(ctx); err != nil {
+		d.t.Fatal(err)
+	}
+	for id, want := range map[string]int{shared.ID: 1, unused.ID: 0, released.ID: 0} {
+		if n := d.count(`SELECT COUNT(*) FROM contents WHERE id = '` + id + `'`); n != want {
+			d.t.Errorf("content %s is there %d times, want %d", id, n, want)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
@@ -90,10 +91,13 @@ func TestDeliverRecipients(t *testing.T) {
 			return ""
 		}})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(3), n.dns).run()
+		h := newHouse(t, d, n.config(3), n.dns)
+		h.compares = true
+		h.run()
 		html := "<p>x</p>"
 		x := h.accept(emails.Send{From: "hello@" + from, To: []string{"to@" + destination}, Cc: []string{"nobody@" + destination},
-			Bcc: []string{"secret@" + destination, "slow@" + destination}, Subject: "x", HTML: &html})
+			Bcc: []string{"secret@" + destination, "slow@" + destination}, Subject: "x", HTML: &html,
+			Headers: []message.Field{{Name: "X-Order", Value: "7"}}, Tags: []emails.Tag{{Name: "kind", Value: "test"}}})
 		got := h.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered, events.EmailBounced)
 		want := []string{"sent", "delivered to@example.net", "bounced nobody@example.net", "delivered secret@example.net",
 			"delivery_delayed slow@example.net", "delivered slow@example.net"}
@@ -173,7 +177,9 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 func TestDeliverToTestAddresses(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, Config{SandboxDomains: []string{"resend.dev"}, Dial: refuseDial(t)}, resolve.Fake{}).run()
+		h := newHouse(t, d, Config{SandboxDomains: []string{"resend.dev"}, Dial: refuseDial(t)}, resolve.Fake{})
+		h.compares = true
+		h.run()
 		for to, want := range map[string][]string{
 			"delivered@resend.dev":       {"sent", "delivered delivered@resend.dev"},
 			"delivered+label@resend.dev": {"sent", "delivered delivered+label@resend.dev"},

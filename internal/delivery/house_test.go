@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
@@ -50,15 +53,22 @@ type house struct {
 	runner       *jobs.Runner
 
 	quiet bool // only counts events
-	mu    sync.Mutex
-	seen  []events.Event
-	total map[events.Type]int
-	news  chan struct{} // closed and replaced when events are on disk
+	// compares what events say of their email with what the database has.
+	compares bool
+	mu       sync.Mutex
+	seen     []events.Event
+	total    map[events.Type]int
+	news     chan struct{} // closed and replaced when events are on disk
 }
 
 // Recorded implements events.Listener.
-func (h *house) Recorded(_ context.Context, tx *db.Tx, all []events.Event) error {
+func (h *house) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	all = slices.Clone(all)
+	if h.compares {
+		for i := range all {
+			h.checkEmail(ctx, tx, &all[i])
+		}
+	}
 	tx.AfterCommit(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -72,6 +82,24 @@ func (h *house) Recorded(_ context.Context, tx *db.Tx, all []events.Event) error
 		h.news = make(chan struct{})
 	})
 	return nil
+}
+
+// checkEmail fails the test when an event of a delivery does not say of its email what the database has.
+func (h *house) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
+	if e.EmailID == "" {
+		return
+	}
+	if e.Email == nil {
+		h.t.Errorf("an event %s says nothing of its email, which was loaded", e.Type)
+		return
+	}
+	said, err := e.Email()
+	stored, err2 := emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID)
+	if err := errors.Join(err, err2); err != nil {
+		h.t.Errorf("read the email of an event %s: %v", e.Type, err)
+	} else if diff := cmp.Diff(stored, said); diff != "" {
+		h.t.Errorf("an event %s says of its email: %s", e.Type, diff)
+	}
 }
 
 // newHouse builds everything and starts nothing.

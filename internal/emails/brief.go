@@ -6,30 +6,69 @@ import (
 	"fmt"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Brief returns an email without its bodies, and the headers that its caller gave it. It reads what the transaction of r
-// has written itself, so event listeners may ask for an email that is being accepted.
-func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (Email, []message.Field, error) {
+// Brief returns what is told of an email with its events. It reads what the transaction of r has written itself, so event
+// listeners may ask for an email that is being accepted.
+func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
 	var row emailRow
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
 		WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).Scan(row.dest(f.dest()...)...)
 	if errors.Is(err, db.ErrNoRows) {
-		return Email{}, nil, fault.NotFoundf("Email not found")
+		return nil, fault.NotFoundf("Email not found")
 	}
 	if err != nil {
-		return Email{}, nil, fmt.Errorf("read email %s: %w", emailID, err)
+		return nil, fmt.Errorf("read email %s: %w", emailID, err)
 	}
 	e, err := row.email()
 	if err != nil {
-		return e, nil, err
+		return nil, err
 	}
 	headers, err := f.decode()
 	if err != nil {
-		return e, nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
+		return nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
 	}
-	return e, headers, nil
+	return e.brief(headers), nil
+}
+
+// brief is what is told of the email with its events.
+func (e *Email) brief(headers []message.Field) *events.Email {
+	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject, BroadcastID: e.BroadcastID,
+		TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}
+	for _, t := range e.Tags {
+		b.Tags = append(b.Tags, events.Pair{Name: t.Name, Value: t.Value})
+	}
+	for _, f := range headers {
+		b.Headers = append(b.Headers, events.Pair{Name: f.Name, Value: f.Value})
+	}
+	return b
+}
+
+// Brief is what is told of the email with the events of its delivery.
+func (o *Outgoing) Brief() (*events.Email, error) {
+	e, err := o.row.email()
+	if err != nil {
+		return nil, err
+	}
+	headers, err := o.headers(&e)
+	if err != nil {
+		return nil, err
+	}
+	return e.brief(headers), nil
+}
+
+// headers are the header fields that the email was given: those that it shares with others, filled in, and its own.
+func (o *Outgoing) headers(e *Email) ([]message.Field, error) {
+	own, err := decodeList[message.Field](o.body.headers)
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of email %s: %w", o.ID, err)
+	}
+	if o.body.shared == nil {
+		return own, nil
+	}
+	return append(o.body.shared.Headers(e.shared.values), own...), nil
 }

@@ -120,7 +120,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
 		memory := memoryFor(m.content.Size(one.Values), 0)
-		all = append(all, s.dispatch(ctx, tx, e, memory, list[i:i+1], blocked)...)
+		for _, skipped := range s.dispatch(ctx, tx, e, memory, list[i:i+1], blocked) {
+			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
+			all = append(all, skipped)
+		}
 		entered[i].ID = e.ID
 	}
 	return entered, s.hall.Record(ctx, tx, all...)

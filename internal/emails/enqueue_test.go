@@ -100,9 +100,9 @@ func TestEnqueue(t *testing.T) {
 		if head, _, _ := strings.Cut(w.compose(t, got[3].ID), "\r\n\r\n"); strings.Contains(head, "\nBcc:") {
 			t.Errorf("a value began a field:\n%s", head)
 		}
-		_, fields, err := emails.Brief(ctx, w.d.Reader, team, ann.ID)
-		if err != nil || len(fields) != 1 || fields[0].Value != "spring a1" {
-			t.Errorf("its fields are %v, %v", fields, err)
+		brief, err := emails.Brief(ctx, w.d.Reader, team, ann.ID)
+		if err != nil || len(brief.Headers) != 1 || brief.Headers[0].Value != "spring a1" {
+			t.Errorf("what is told of it is %+v, %v", brief, err)
 		}
 		if list, _, err := w.emails.List(ctx, team, page.Page{}); err != nil || len(list) != 3 || list[0].Subject != "News for Eve  Bcc: x@one.example" {
 			t.Errorf("the list is %+v, %v", list, err)

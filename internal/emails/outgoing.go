@@ -185,7 +185,9 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 	var left []string
 	for i, key := range keys {
 		if b, ok := blocked[key]; ok {
-			skipped = append(skipped, skip(&o.row.Email, o.To[i], b))
+			e := skip(&o.row.Email, o.To[i], b)
+			e.Email = o.Brief
+			skipped = append(skipped, e)
 		} else {
 			left = append(left, o.To[i])
 		}
@@ -245,8 +247,10 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// Forget lets go of the content, once it is composed.
-func (o *Outgoing) Forget() { o.body, o.attachments = bodies{}, nil }
+// Forget lets go of the content, once it is composed. The header fields stay, for [Outgoing.Brief].
+func (o *Outgoing) Forget() {
+	o.body.html, o.body.text, o.attachments = "", "", nil
+}
 
 // MarkSent moves an email on to the state sent, within the transaction of an outcome. It reports whether it was this
 // one that did: of several destinations' outcomes only one is the first.
@@ -282,13 +286,12 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if m.Headers, err = decodeList[message.Field](o.body.headers); err != nil {
-		return nil, fmt.Errorf("read the headers of email %s: %w", o.ID, err)
+	if m.Headers, err = o.headers(&e); err != nil {
+		return nil, err
 	}
 	switch c := o.body.shared; {
 	case c != nil:
 		m.HTML, m.Text = c.Parts(e.shared.values)
-		m.Headers = append(c.Headers(e.shared.values), m.Headers...)
 	case o.body.parts&gaveText != 0:
 		m.HTML, m.Text = o.body.html, o.body.text
 	default:

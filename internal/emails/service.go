@@ -294,6 +294,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	default:
 		all = append(all, s.dispatch(ctx, tx, &e, d.memory(), d.recipients, blocked)...)
 	}
+	for i := range all {
+		all[i].Email = func() (*events.Email, error) { return e.brief(d.Headers), nil }
+	}
 	return s.hall.Record(ctx, tx, all...)
 }
 

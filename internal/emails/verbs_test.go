@@ -79,7 +79,7 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 		"WaitingFrom":             func() error { _, err := w.emails.WaitingFrom(ctx, team, w.domainID); return err },
 		"Sweep":                   func() error { return w.emails.Sweep(ctx) },
 		"EraseTeam":               func() error { return w.emails.EraseTeam(ctx, team) },
-		"Brief":                   func() error { _, _, err := emails.Brief(ctx, d.Reader, team, id); return err },
+		"Brief":                   func() error { _, err := emails.Brief(ctx, d.Reader, team, id); return err },
 		"how often it was unsure": func() error { _, err := emails.UnsureAttempts(ctx, d.Reader, team, id, "one.example"); return err },
 	} {
 		if err := f(); !fault.Ours(err) {

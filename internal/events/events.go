@@ -64,10 +64,31 @@ type Event struct {
 	BroadcastID string
 	Recipient   string // the envelope address that it happened to; empty when it is of the whole email
 
+	// Email says what of the email is told with the event, without asking the database. It is nil where whoever records
+	// the event has not loaded the email; then it is looked up.
+	Email func() (*Email, error)
+
 	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, *Received for received email, *Contact
 	// for contacts, and the changed resource's own type for others.
 	Data any
 }
+
+// Email is what is told of a sent email with its events (webhook reference 2).
+type Email struct {
+	ID          string
+	MessageID   string // with angle brackets
+	From        string
+	To          []string
+	Subject     string
+	BroadcastID string
+	TemplateID  string
+	Tags        []Pair
+	Headers     []Pair // those that the caller gave it
+	CreatedAt   time.Time
+}
+
+// Pair is a name with a value.
+type Pair struct{ Name, Value string }
 
 // Bounce says why a recipient's mail came back (webhook reference 2.3).
 type Bounce struct {

@@ -10,6 +10,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/postrider/postrider/internal/db"
@@ -63,4 +64,30 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 		slices.Reverse(items)
 	}
 	return items, more, nil
+}
+
+// chunk is how many rows All reads at once.
+const chunk = 500
+
+// All goes through a whole list, newest first, and reads it in chunks: however long the list is, no more than a chunk is in
+// memory, and nothing of the database is held while the caller works. Rows that come after it has begun are not in it. id
+// returns the id of an item. An error ends it.
+func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error), id func(T) string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p, more := (Page{Limit: chunk}), true; more; {
+			var items []T
+			var err error
+			if items, more, err = Query(ctx, r, s, p, scan); err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+				p.After = id(item)
+			}
+		}
+	}
 }

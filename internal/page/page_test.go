@@ -129,3 +129,58 @@ func TestQueryFails(t *testing.T) {
 		}
 	})
 }
+
+func TestAll(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		insert := func(from, to int) {
+			t.Helper()
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				for i := from; i < to; i++ {
+					tx.Queue(t.Context(), `INSERT INTO shelf (id, team) VALUES ($1, 'many')`, fmt.Sprintf("c%04d", i))
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		insert(0, 1203)
+		s := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"many"}}
+		scanned, yielded := 0, 0
+		scan := func(r db.Row) (id string, err error) {
+			scanned++
+			err = r.Scan(&id)
+			return id, err
+		}
+		self := func(id string) string { return id }
+		for id, err := range page.All(t.Context(), d.Reader, s, scan, self) {
+			if want := fmt.Sprintf("c%04d", 1202-yielded); err != nil || id != want {
+				t.Fatalf("item %d is %s, want %s (%v)", yielded, id, want, err)
+			}
+			if yielded++; scanned-yielded > 502 {
+				t.Fatalf("%d rows are read and %d used", scanned, yielded)
+			}
+			if yielded == 100 {
+				insert(1203, 1300) // which come too late
+			}
+		}
+		if yielded != 1203 {
+			t.Errorf("%d items", yielded)
+		}
+		for range page.All(t.Context(), d.Reader, s, scan, self) {
+			scanned = 0
+			break
+		}
+		s.Text = `SELECT nothing`
+		n := 0
+		for _, err := range page.All(t.Context(), d.Reader, s, scan, self) {
+			if n++; err == nil {
+				t.Error("a query that fails gives an item")
+			}
+		}
+		if n != 1 || scanned != 0 {
+			t.Errorf("%d items of a query that fails, %d rows after the end", n, scanned)
+		}
+	})
+}

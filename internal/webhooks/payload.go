@@ -14,7 +14,6 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/suppressions"
 )
 
@@ -144,12 +143,7 @@ type suppressionData struct {
 // writer makes the payloads of the events that one transaction records; an email that several are about is read once.
 type writer struct {
 	s      *Service
-	emails map[string]*brief
-}
-
-type brief struct {
-	emails.Email
-	headers []message.Field
+	emails map[string]*events.Email
 }
 
 // payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. An empty body
@@ -172,26 +166,29 @@ func (w *writer) payload(ctx context.Context, tx *db.Tx, e *events.Event) (body,
 	return string(text), chain, nil
 }
 
-func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*brief, error) {
+func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*events.Email, error) {
 	if b := w.emails[e.EmailID]; b != nil {
 		return b, nil
 	}
-	email, headers, err := emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID)
+	read := e.Email
+	if read == nil {
+		read = func() (*events.Email, error) { return emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID) }
+	}
+	b, err := read()
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return nil, nil // Removed by its retention: nobody could look up what the message is about.
 	}
 	if err != nil {
 		return nil, err
 	}
-	b := &brief{email, headers}
 	if w.emails == nil {
-		w.emails = map[string]*brief{}
+		w.emails = map[string]*events.Email{}
 	}
 	w.emails[e.EmailID] = b
 	return b, nil
 }
 
-func emailToData(b *brief, e *events.Event) emailData {
+func emailToData(b *events.Email, e *events.Event) emailData {
 	d := emailData{EmailID: b.ID, MessageID: b.MessageID, CreatedAt: offsetTime(b.CreatedAt), From: b.From, To: b.To,
 		Subject: b.Subject, BroadcastID: b.BroadcastID, TemplateID: b.TemplateID}
 	if e.Recipient != "" {
@@ -203,7 +200,7 @@ func emailToData(b *brief, e *events.Event) emailData {
 			d.Tags[t.Name] = t.Value
 		}
 	}
-	for _, f := range b.headers {
+	for _, f := range b.Headers {
 		d.Headers = append(d.Headers, header{f.Name, f.Value})
 	}
 	switch data := e.Data.(type) {

@@ -224,10 +224,8 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 // that has had nothing left for an hour it removes the endpoint: by then every node knows that there is nothing to be
 // told.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
-	for _, table := range []struct{ name, id string }{{"webhook_attempts", "id"}, {"webhook_deliveries", "message_id"}} {
-		gone, err := tx.Exec(ctx, `DELETE FROM `+table.name+` WHERE webhook_id = $1 AND team_id = $2 AND `+table.id+` IN (
-			SELECT `+table.id+` FROM `+table.name+` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4)
-			AND message_id < $3`, e.ID, e.TeamID, before, limit)
+	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
+		gone, err := tx.Exec(ctx, sweepOf(table), e.ID, e.TeamID, before, limit)
 		if err != nil {
 			return 0, err
 		}
@@ -238,6 +236,13 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 			e.ID, e.TeamID, tx.Now().Add(-time.Hour).UnixMicro())
 	}
 	return n, nil
+}
+
+// sweepOf is the statement that removes rows of an endpoint's oldest messages. It goes through what it removes and nothing
+// else, by the range of messages that the limit comes to.
+func sweepOf(table string) string {
+	return `DELETE FROM ` + table + ` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (
+		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
 }
 
 // sweepMessages removes some messages of all teams that are before an id, and says how many.

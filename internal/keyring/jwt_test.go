@@ -27,10 +27,15 @@ func TestJWTVector(t *testing.T) {
 	if got := signHS256(key, []byte("{\"typ\":\"JWT\",\r\n \"alg\":\"HS256\"}"), []byte(rfcPayload)); got != rfcToken {
 		t.Errorf("sign = %s\nwant   %s", got, rfcToken)
 	}
-	got, err := openHS256(key, rfcToken)
-	if err != nil || string(got) != rfcPayload {
-		t.Errorf("open = %q, %v; want %q", got, err, rfcPayload)
-	}
+}
+
+const jwtHeader = `{"alg":"HS256","typ":"JWT"}`
+
+// signHS256 makes tokens that the keyring would not make: the compact form of RFC 7515 section 7.1.
+func signHS256(key, header, payload []byte) string {
+	enc := base64.RawURLEncoding
+	input := enc.EncodeToString(header) + "." + enc.EncodeToString(payload)
+	return input + "." + enc.EncodeToString(sum(key, []byte(input)))
 }
 
 type testClaims struct {

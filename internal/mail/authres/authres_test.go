@@ -77,6 +77,14 @@ func world() resolve.Fake {
 			"_dmarc.example.com":               {"v=DMARC1; p=reject; sp=quarantine"},
 			"_dmarc.strict.example":            {"v=DMARC1; p=quarantine; adkim=s; aspf=s"},
 			"_dmarc.soft.example":              {"v=DMARC1; p=none"},
+			"_dmarc.own.example.com":           {"v=DMARC1; p=none"},
+			"_dmarc.version.example":           {"v=DMARC2; p=reject", "w=DMARC1; p=reject"},
+			"_dmarc.beside.example":            {"unrelated", "v=DMARC1; p=reject"},
+			"_dmarc.tags.example":              {"v=DMARC1; p=reject; p=none"},
+			"_dmarc.invalid.example":           {"v=DMARC1; p=nonsense"},
+			"_dmarc.reports.example":           {"v=DMARC1; p=nonsense; rua=MAILTO:a@b.example"},
+			"_dmarc.invalidsub.example":        {"v=DMARC1; p=reject; sp=nonsense"},
+			"_dmarc.validsub.example":          {"v=DMARC1; p=nonsense; sp=reject"},
 			"_dmarc.twice.example":             {"v=DMARC1; p=none", "v=DMARC1; p=reject"},
 		},
 		MXRecords: map[string][]resolve.MX{"example.com": {{Host: "mx.example.com", Pref: 10}}},
@@ -155,6 +163,21 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "nobody", "none"},
 		{"203.0.113.1", "out.example", "a@exa mple.com", "none"},
 		{"192.0.2.1", "out.example", `"x@evil"@example.com`, "pass example.com"},
+		{"192.0.2.1", "out.example", "@example.com", "pass example.com"},
+		// Names with an underscore, which no host name has (RFC 1123 section 2.1), are names of mail domains all the same.
+		{"203.0.113.1", "out.example", "a@_azAZ09-.example", "none _azaz09-.example"},
+		{"203.0.113.1", "out.example", "a@_a/.example", "none"},
+		{"203.0.113.1", "out.example", "a@_a:.example", "none"},
+		{"203.0.113.1", "out.example", "a@_a`.example", "none"},
+		{"203.0.113.1", "out.example", "a@_a{.example", "none"},
+		{"203.0.113.1", "out.example", "a@_a[.example", "none"},
+		// RFC 1035 section 2.3.4: labels of at most 63 octets, names of at most 253 as they are written.
+		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) + ".example"},
+		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 64) + ".example", "none"},
+		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l.", 122) + "example.c", "none " + strings.Repeat("l.", 122) + "example.c"},
+		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l.", 122) + "example.co", "none"},
+		{"203.0.113.1", "out.example", "a@x..example", "none"},
+		{"203.0.113.1", "out.example", "a@.example", "none"},
 		{"192.0.2.1", "out.example", "a@münchen.example", "none xn--mnchen-3ya.example"},
 	} {
 		if got := check(t, origin(test.addr, test.hello, test.from), plain).SPF; word(got) != test.want {
@@ -197,6 +220,87 @@ func TestDKIM(t *testing.T) {
 		}
 		if got := strings.Join(words, ", "); got != test.want || !strings.Contains(details, test.detail) {
 			t.Errorf("%s: %q (%s), want %q with %q", name, got, details, test.want, test.detail)
+		}
+	}
+}
+
+// What follows the message in its file is none of it.
+func TestMessageEndsAtItsSize(t *testing.T) {
+	t.Parallel()
+	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
+	r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+		strings.NewReader(raw+"More.\r\n"), int64(len(raw)))
+	if diff := gocmp.Diff([]authres.Verdict{{Result: "pass", Domain: "example.com"}}, r.DKIM); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKeyRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
+	key := keys().rsa.Record() + "; n="
+	for size, want := range map[int]string{4096: "pass", 4097: "permerror"} {
+		dns := world()
+		dns.TXTRecords["rsa._domainkey.example.com"] = []string{key + strings.Repeat("n", size-len(key))}
+		r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+			strings.NewReader(raw), int64(len(raw)))
+		if r.DKIM[0].Result != want {
+			t.Errorf("%d octets: %+v, want %s", size, r.DKIM, want)
+		}
+	}
+}
+
+// A header is evaluated up to its bounds, and not at all beyond them.
+func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	signature := "DKIM-Signature: v=1; d=example.com;"
+	folds := strings.Repeat("\r\n "+strings.Repeat("x", 999), 4)
+	end := strings.Index(plain, "\r\n\r\n") + 2
+	for name, test := range map[string]struct {
+		raw    func(more int) string // more octets or fields
+		limit  int
+		detail string
+	}{
+		"octets": {func(n int) string { return "X: " + strings.Repeat("y", n) + "\r\n" + plain }, 256<<10 - len("X: \r\n") - end, "256 KiB"},
+		"fields": {func(n int) string { return strings.Repeat("X: y\r\n", n) + plain }, 1996, "2000 fields"},
+		"lines":  {func(n int) string { return "X: y" + strings.Repeat("\r\n y", n) + "\r\n" + plain }, 4995, "5000 lines"},
+		"octets of a folded signature": {func(n int) string {
+			return signature + folds + "\r\n\t" + strings.Repeat("x", n) + "\r\n" + plain
+		}, 4096 - len(signature) - 4000 - len("\t"), "4 KiB"},
+	} {
+		if r := check(t, origin("192.0.2.1", "x.example", ""), test.raw(test.limit)); r.Policy != "reject" || strings.Contains(r.DKIM[0].Detail, test.detail) {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if r := check(t, origin("192.0.2.1", "x.example", ""), test.raw(test.limit+1)); r.Policy != "" || r.DKIM[0].Result != "permerror" ||
+			!strings.Contains(r.DKIM[0].Detail, test.detail) {
+			t.Errorf("%s, and one more: %+v", name, r)
+		}
+	}
+}
+
+// broken is a file that cannot be read from an octet on.
+type broken struct {
+	io.ReaderAt
+	from int64
+}
+
+func (b broken) ReadAt(p []byte, off int64) (int, error) {
+	if n := b.from - off; n < int64(len(p)) {
+		got, _ := b.ReaderAt.ReadAt(p[:max(n, 0)], off)
+		return got, errors.New("read failed")
+	}
+	return b.ReaderAt.ReadAt(p, off)
+}
+
+// A message of which a part cannot be read is not taken for one that is not signed, or that ends there.
+func TestHeaderThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	raw := "X: " + strings.Repeat("y", 10_000) + "\r\n" + plain
+	for _, from := range []int64{0, 100, 6_000, 10_010} {
+		r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+			broken{strings.NewReader(raw), from}, int64(len(raw)))
+		if r.DKIM[0].Detail != "the message cannot be read" || r.DMARC.Detail != r.DKIM[0].Detail {
+			t.Errorf("from octet %d on: %+v", from, r)
 		}
 	}
 }
@@ -248,6 +352,24 @@ func TestDMARC(t *testing.T) {
 		"folded":                {stranger, from("\"a@evil.example\"\r\n <a@example.com>"), "fail example.com", "reject"},
 		"no address":            {stranger, from("undisclosed:;"), "permerror", ""},
 		"a literal":             {stranger, from("a@[192.0.2.1]"), "permerror", ""},
+		"a policy of its own":   {stranger, from("a@own.example.com"), "fail own.example.com", "none"},
+		"other versions":        {stranger, from("a@version.example"), "none version.example", ""},
+		"beside other records":  {stranger, from("a@beside.example"), "fail beside.example", "reject"},
+		"one tag twice":         {stranger, from("a@tags.example"), "fail tags.example", "reject"},
+		// RFC 7489 section 6.6.3: without a valid policy only one who wants reports has a record.
+		"no valid policy":              {stranger, from("a@invalid.example"), "none invalid.example", ""},
+		"no valid policy, but reports": {stranger, from("a@reports.example"), "fail reports.example", "none"},
+		"no valid subdomain policy":    {stranger, from("a@invalidsub.example"), "none invalidsub.example", ""},
+		"no valid policy, valid below": {stranger, from("a@validsub.example"), "none validsub.example", ""},
+		"dots in a row":                {stranger, from("<a..b@example.com>"), "fail example.com", "reject"},
+		"an opening bracket more":      {stranger, from("[<x<a@example.com>"), "permerror", ""},
+		"no closing bracket":           {stranger, from("[<a@example.comm"), "permerror", ""},
+		"a space in the address":       {stranger, from("[<a b@example.com>"), "permerror", ""},
+		"text behind the bracket":      {stranger, from("[<a@example.com>x"), "permerror", ""},
+		"two signs in the address":     {stranger, from("[<a@example.net@example.com>"), "permerror", ""},
+		// Some readers show a first line that begins with a space, so it counts.
+		"behind a space": {stranger, " From: eve@evil.example\r\n" + plain, "permerror", ""},
+		"before a space": {stranger, "From   " + strings.Repeat(" ", 40) + ": eve@evil.example\r\n" + plain, "permerror", ""},
 	} {
 		r := check(t, test.o, test.raw)
 		if word(r.DMARC) != test.want || r.Policy != test.policy {
@@ -338,6 +460,28 @@ func TestTimeIsBounded(t *testing.T) {
 		}
 		if r.SPF.Result != "temperror" || r.DKIM[0].Result != "temperror" || r.DMARC.Result != "temperror" {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// late is a DNS whose answers come when no time is left.
+type late struct{ resolve.NetForm }
+
+func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	<-time.After(11 * time.Second)
+	return l.NetForm.LookupTXT(context.WithoutCancel(ctx), name)
+}
+
+// A "fail" could be of what was not asked for lack of time, a "pass" cannot.
+func TestSPFThatComesLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for domain, want := range map[string]string{"soft.example": "temperror", "strict.example": "pass"} {
+			r := authres.New("mx.example", late{resolve.NetForm{Resolver: world()}}).Check(t.Context(),
+				origin("192.0.2.1", "x.example", "a@"+domain), strings.NewReader(plain), int64(len(plain)))
+			if r.SPF.Result != want {
+				t.Errorf("%s: %+v, want %s", domain, r.SPF, want)
+			}
 		}
 	})
 }

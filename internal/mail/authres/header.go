@@ -96,10 +96,7 @@ func (s *scan) line(text []byte) {
 		return
 	}
 	name, value, _ := bytes.Cut(text, []byte(":"))
-	s.name, s.length = "", len(text)
-	if len(name) < 32 {
-		s.name = strings.ToLower(string(bytes.TrimSpace(name)))
-	}
+	s.name, s.length = strings.ToLower(string(bytes.TrimSpace(name))), len(text)
 	if s.name == "from" {
 		s.value = append(s.value[:0], value...)
 	}

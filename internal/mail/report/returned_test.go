@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// returnedMail are the messages of testdata/returned, with the envelope sender and the recipients of each. What they
-// come to is tested with package receiving.
+// returnedMail are the messages of testdata/returned, with the envelope sender and the recipients of each. What becomes
+// of an email by them is tested with package receiving.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
 	if err != nil || len(names) < 170 {
@@ -34,6 +36,30 @@ func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 }
 
 func returned(raw []byte, from string, to []string) Report { return ReadReturned(raw, from).About(to) }
+
+// TestReturnedMail compares what is read of each message of testdata/returned with testdata/returned.want.
+// POSTRIDER_UPDATE=1 writes it anew.
+func TestReturnedMail(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/returned.want"
+	var got strings.Builder
+	for _, m := range returnedMail(t) {
+		fmt.Fprintf(&got, "%s\n%s\n", m.name, summary(returned([]byte(m.raw), m.from, strings.Fields(m.to))))
+	}
+	if os.Getenv("POSTRIDER_UPDATE") != "" {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
 
 // Line ends of any kind, also mixed ones, and a return path in the header say nothing.
 func TestReturnedLineEnds(t *testing.T) {

@@ -177,10 +177,7 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 		}
 		return content, rest, false, nil
 	}
-	token := s
-	if end := strings.IndexByte(s, ' '); end >= 0 {
-		token = s[:end]
-	}
+	token, _, _ := strings.Cut(s, " ")
 	if strings.HasPrefix(token, "=?") {
 		word, ok, err := decodeWord(token)
 		if err != nil {
@@ -190,9 +187,7 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 			return word, s[len(token):], true, nil
 		}
 	}
-	if end := strings.IndexByte(token, '"'); end >= 0 {
-		token = token[:end]
-	}
+	token, _, _ = strings.Cut(token, `"`)
 	if i := strings.IndexAny(token, "(),:;<>@\\"); i >= 0 {
 		return "", "", false, &AddressError{"The display name has the character `" + token[i:i+1] +
 			"`, which must stand in quotes, as in `\"Example, Inc\" <user@example.com>`; lists, groups and comments are not accepted."}
@@ -286,7 +281,7 @@ func parseDomain(s string) (string, error) {
 	if len(s) > maxDomain {
 		return "", &AddressError{"The domain is longer than 253 octets."}
 	}
-	dots, start := 0, 0
+	start := 0
 	for i := 0; i <= len(s); i++ {
 		if i < len(s) && s[i] != '.' {
 			continue
@@ -295,11 +290,10 @@ func parseDomain(s string) (string, error) {
 			return "", &AddressError{"The domain is not valid: its labels are 1 to 63 letters, digits and hyphens, joined by dots, as in `example.com`."}
 		}
 		if i < len(s) {
-			dots++
 			start = i + 1
 		}
 	}
-	if dots == 0 {
+	if start == 0 {
 		return "", &AddressError{"The domain has no dot; write it in full, as in `example.com`."}
 	}
 	// No top-level domain begins with a digit; this is an IP address in the place of a name.
@@ -323,17 +317,13 @@ func isLabel(s string) bool {
 
 // isDotAtom reports whether s is a dot-atom of RFC 5322 section 3.2.3, widened by RFC 6532 to UTF-8.
 func isDotAtom(s string) bool {
-	if s == "" || s[0] == '.' || s[len(s)-1] == '.' {
+	if s == "" || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
 		return false
 	}
-	for i, r := range s {
+	for _, r := range s {
 		switch {
-		case r == '.':
-			if s[i+1] == '.' {
-				return false
-			}
 		case r < utf8.RuneSelf:
-			if !isAtext(byte(r)) {
+			if r != '.' && !isAtext(byte(r)) {
 				return false
 			}
 		case r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r):

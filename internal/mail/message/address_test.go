@@ -41,6 +41,16 @@ func TestParseAddress(t *testing.T) {
 		{`"a\"b"@b.c`, Address{"", `"a\"b"`, "b.c"}},
 		{`X <"a>b"@b.c>`, Address{"X", `"a>b"`, "b.c"}},
 		{"josé@b.c", Address{"", "josé", "b.c"}},
+		{"azAZ09@az09-az09.az", Address{"", "azAZ09", "az09-az09.az"}},
+		{`"Ann" "Lee" =?utf-8?Q?x?= <a@b.c>`, Address{"Ann Lee x", "a", "b.c"}},
+		{"=?utf-8?x?= <a@b.c>", Address{"=?utf-8?x?=", "a", "b.c"}},
+		{"=?utf-8?Q?x?=y <a@b.c>", Address{"=?utf-8?Q?x?=y", "a", "b.c"}},
+		{"Ann\u00a0Lee~ <a@b.c>", Address{"Ann\u00a0Lee~", "a", "b.c"}},
+		{`"Ann\\" <a@b.c>`, Address{`Ann\`, "a", "b.c"}},
+		{`Ann"a<b"c <a@b.c>`, Address{"Ann a<b c", "a", "b.c"}},
+		{strings.Repeat("n ", 995) + "nn <a@b.c>", Address{strings.Repeat("n ", 995) + "nn", "a", "b.c"}}, // 2,000 octets
+		{"aaaaaaaaaa@" + strings.Repeat(strings.Repeat("d", 60)+".", 3) + strings.Repeat("e", 57) + ".cc", // 254 octets
+			Address{"", "aaaaaaaaaa", strings.Repeat(strings.Repeat("d", 60)+".", 3) + strings.Repeat("e", 57) + ".cc"}},
 		{"用户@例子.广告", Address{"", "用户", "xn--fsqu00a.xn--4rr70v"}},
 		{"a@bücher.de", Address{"", "a", "xn--bcher-kva.de"}},
 		{"a@BÜCHER.de", Address{"", "a", "xn--bcher-kva.de"}},
@@ -86,12 +96,34 @@ func TestParseAddressRefuses(t *testing.T) {
 		"a@" + strings.Repeat("d", 64) + ".c",
 		"a@" + strings.Repeat(label+".", 4) + "example",
 		strings.Repeat("l", 10) + "@" + strings.Repeat(label+".", 3) + strings.Repeat("e", 58) + ".cc",
-		strings.Repeat("n", 2000) + " <a@b.c>",
+		strings.Repeat("n", 2000) + " <a@b.c>", strings.Repeat("n ", 995) + "nnn <a@b.c>",
+		"aaaaaaaaaa@" + strings.Repeat(strings.Repeat("d", 60)+".", 3) + strings.Repeat("e", 58) + ".cc",
+		"a@b.0", "a@b.9", "a@b.0c", "a@b`.c", "a@b{.c", "a@b/.c", "a@b:.c", "a[b@c.d", "a]b@c.d", "a:b@c.d", `a\b@c.d`,
+		"Ann\x1f <a@b.c>", "Ann\u0080 <a@b.c>", "Ann\u009f <a@b.c>", "Ann\u2029 <a@b.c>",
 	} {
 		if got, err := ParseAddress(in); err == nil {
 			t.Errorf("%q was read as %+v", in, got)
 		} else if reason, ok := err.(*AddressError); !ok || !strings.HasSuffix(reason.Reason, ".") || got != (Address{}) {
 			t.Errorf("%q: error %#v beside %+v", in, err, got)
+		}
+	}
+}
+
+// The reason is of what is wrong, and not of what that leads to.
+func TestParseAddressReasons(t *testing.T) {
+	t.Parallel()
+	domain := strings.Repeat(strings.Repeat("d", 61)+".", 4) + "exam" // 252 octets
+	for in, want := range map[string]string{
+		strings.Repeat("n ", 995) + "nnn <a@b.c>": "longer than 2,000 octets", "a@b.c\t": "control character", "a\xff@b.c": "not valid UTF-8",
+		" ": "is empty", "Ann <a@b.c": "must end with `>`", `"Ann <a@b.c>`: "quoted part of the address must be closed",
+		`Ann "Lee <a@b.c>`: "The part before the `@` is empty, begins", "Ann, Lee <a@b.c>": "The display name has the character `,`", "=?utf-8?B?!?= <a@b.c>": "encoded word",
+		"=?utf-8?Q?=00?= <a@b.c>": "control character", `"a"b@c.d`: "quoted part of the address must be closed", `""@b.c`: "quoted part of the address is empty",
+		".a@b.c": "The part before the `@` is empty, begins", strings.Repeat("l", 65) + "@b.c": "longer than 64 octets", "a@[192.0.2.1]": "square brackets",
+		"a@xn--a.c": "international", "a@" + domain + "p": "The address is longer than 254 octets", "a@" + domain + "pl": "The domain is longer than 253 octets",
+		"a@b_c.d": "its labels are", "a@b": "has no dot", "a@192.0.2.1": "not an IP address",
+	} {
+		if _, err := ParseAddress(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", in, err, want)
 		}
 	}
 }
@@ -111,6 +143,12 @@ func TestAddressForms(t *testing.T) {
 		{Address{"Zoë (x), \"y\"", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?Wm/DqyAoeCksICJ5Ig==?= <a@b.c>", false},
 		{Address{"山田", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?5bGx55Sw?= <a@b.c>", false},
 		{Address{"", "JOSÉ", "b.c"}, "JOSÉ@b.c", "josé@b.c", "JOSÉ@b.c", true},
+		{Address{"a  b", "a", "b.c"}, "a@b.c", "a@b.c", `"a  b" <a@b.c>`, false},
+		{Address{" a", "a", "b.c"}, "a@b.c", "a@b.c", `" a" <a@b.c>`, false},
+		{Address{"a ", "a", "b.c"}, "a@b.c", "a@b.c", `"a " <a@b.c>`, false},
+		{Address{"~a", "a", "b.c"}, "a@b.c", "a@b.c", "~a <a@b.c>", false},
+		{Address{"a\x7f", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?Q?a=7F?= <a@b.c>", false},
+		{Address{strings.Repeat("n", 400), "a", "b.c"}, "a@b.c", "a@b.c", strings.Repeat("n", 400) + " <a@b.c>", false},
 	} {
 		if got := tc.in.Addr(); got != tc.addr {
 			t.Errorf("Addr is %q, want %q", got, tc.addr)
@@ -124,6 +162,14 @@ func TestAddressForms(t *testing.T) {
 		if got := tc.in.NeedsUTF8(); got != tc.utf8 {
 			t.Errorf("%q: NeedsUTF8 is %v", tc.addr, got)
 		}
+	}
+}
+
+// A name without spaces makes no overlong line.
+func TestLongNamesAreEncoded(t *testing.T) {
+	t.Parallel()
+	if got := (Address{strings.Repeat("n", 401), "a", "b.c"}).String(); !strings.HasPrefix(got, "=?UTF-8?Q?nnn") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -56,3 +56,34 @@ func TestContentTypesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// An attachment's names are taken up to their limits.
+func TestAttachmentLimits(t *testing.T) {
+	pair := func(n int) string { return "x=" + strings.Repeat("v", n-len("x")) } // a name and a value of n octets
+	long := "a/b; " + pair(495) + "; y="
+	for _, c := range []struct {
+		name  string
+		a     Attachment
+		taken bool
+	}{
+		{"file name", Attachment{Filename: strings.Repeat("n", 1000)}, true},
+		{"file name", Attachment{Filename: strings.Repeat("n", 1001)}, false},
+		{"file name", Attachment{Filename: "a\rb"}, false},
+		{"file name", Attachment{Filename: "a\xff"}, false},
+		{"content id", Attachment{ContentID: strings.Repeat("i", 256)}, true},
+		{"content id", Attachment{ContentID: strings.Repeat("i", 257)}, false},
+		{"content id", Attachment{ContentID: "a\x7f"}, false},
+		{"content id", Attachment{ContentID: "a b"}, false},
+		{"parameter", Attachment{ContentType: "a/b; " + pair(500)}, true},
+		{"parameter", Attachment{ContentType: "a/b; " + pair(501)}, false},
+		{"parameter", Attachment{ContentType: "a/b; x*=utf-8''%0D%0ABcc"}, false},
+		{"content type", Attachment{ContentType: long + strings.Repeat("v", 1000-len(long))}, true},
+		{"content type", Attachment{ContentType: long + strings.Repeat("v", 1001-len(long))}, false},
+		{"content type", Attachment{ContentType: "a/b\x00"}, false},
+		{"content type", Attachment{ContentType: "a"}, false},
+	} {
+		if err := c.a.Check(); (err == nil) != c.taken {
+			t.Errorf("%s of %d, %d and %d octets: %v", c.name, len(c.a.Filename), len(c.a.ContentID), len(c.a.ContentType), err)
+		}
+	}
+}

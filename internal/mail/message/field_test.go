@@ -13,6 +13,7 @@ func TestCheckField(t *testing.T) {
 		{"List-Unsubscribe", "<https://example.com/u?x=1>, <mailto:u@example.com>"}, {"List-Unsubscribe-Post", "List-Unsubscribe=One-Click"},
 		{"Auto-Submitted", "auto-generated"}, {"Precedence", "bulk"}, {"Importance", "high"}, {"Message-ID", "<x@y>"},
 		{"X-Tab", "a\tb"}, {"X-UTF8", "grüße 👋"}, {"!#$%&'*+-.^_`|~0", "odd but a token"}, {"To-Do", "not To"}, {"Mimetype", "not MIME-"},
+		{strings.Repeat("X", 76), "x"}, {"X-A", strings.Repeat("w ", 8192)}, {"X-A", strings.Repeat("w", 993)},
 		{"X-Long", strings.Repeat("w ", 8000)}, {"X-Word", strings.Repeat("w", 990)}, {"X-Encoded", strings.Repeat("é", 5000)},
 	} {
 		if err := CheckField(f.Name, f.Value); err != nil {
@@ -37,6 +38,7 @@ func TestCheckFieldRefuses(t *testing.T) {
 	for _, f := range []Field{
 		{"", "x"}, {"X Y", "x"}, {"X:", "x"}, {"X\r\nBcc", "x"}, {"X\x00", "x"}, {"Bcc ", "x"}, {"Ä", "x"}, {"\tX", "x"}, {strings.Repeat("X", 77), "x"},
 		{"X-A", "a\r\nBcc: x@y.z"}, {"X-A", "a\nb"}, {"X-A", "a\rb"}, {"X-A", "a\r\n b"}, {"X-A", "\x00"}, {"X-A", "\x1b[0m"}, {"X-A", "\x7f"},
+		{"X-A", strings.Repeat("w", 994)}, {"X-A", strings.Repeat("w ", 8192) + "w"}, {"X-A", "\x80"},
 		{"X-A", "\xff"}, {"X-A", strings.Repeat("w", 1000)}, {"X-A", "a " + strings.Repeat("w  ", 400)}, {"X-A", strings.Repeat("w ", 9000)},
 	} {
 		got, ok := errors.AsType[*FieldError](CheckField(f.Name, f.Value))
@@ -53,6 +55,8 @@ func TestAppendField(t *testing.T) {
 		{"", "X-A:\r\n"},
 		{" a ", "X-A: a\r\n"},
 		{word + " " + word, "X-A: " + word + "\r\n " + word + "\r\n"},
+		{word + " " + word[:30], "X-A: " + word + " " + word[:30] + "\r\n"}, // 76 columns
+		{word + " " + word[:31], "X-A: " + word + "\r\n " + word[:31] + "\r\n"},
 		{word + "  " + word, "X-A: " + word + "  " + word + "\r\n"},
 		{word + "\t" + word, "X-A: " + word + "\t" + word + "\r\n"},
 		{word + word + " a", "X-A: " + word + word + "\r\n a\r\n"},

@@ -32,11 +32,8 @@ func extension(name string) string {
 	if dot < 0 {
 		return ""
 	}
-	ext := name[dot+1:]
-	if stream := strings.IndexByte(ext, ':'); stream >= 0 {
-		ext = strings.TrimRight(ext[:stream], " ")
-	}
-	return strings.ToLower(ext)
+	ext, _, _ := strings.Cut(name[dot+1:], ":")
+	return strings.ToLower(strings.TrimRight(ext, " "))
 }
 
 // refusedExtensions is sorted. It has the programs, installers, scripts, shortcuts, macro-carrying databases and

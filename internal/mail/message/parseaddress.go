@@ -149,7 +149,7 @@ func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 		case s[i] == '(' && end > i:
 			comment = s[i+1 : end]
 			out.WriteByte(' ')
-		case s[i] == '<' && end > i && strings.Contains(s[i:end], "@"):
+		case s[i] == '<' && strings.Contains(s[i:end], "@"):
 			spec = s[i+1 : end]
 		case s[i] == '<' && end == i && i < at:
 			return out.String(), s[i+1:], comment // The bracket is never closed.

@@ -246,9 +246,7 @@ func messageIDs(s string) []string {
 
 // parseDate reads a date of RFC 5322 section 3.3 and the forms that old programs write; zero if it cannot.
 func parseDate(s string) time.Time {
-	if open := strings.IndexByte(s, '('); open > 0 {
-		s = s[:open]
-	}
+	s, _, _ = strings.Cut(s, "(")
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > 100 {
 		return time.Time{}

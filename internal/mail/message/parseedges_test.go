@@ -279,8 +279,15 @@ func TestTextsAndFiles(t *testing.T) {
 	const sender, hello = "from: <a@b.example>\n", "from: <a@b.example>\ntext: Hello\n"
 	const untold = "defect: A part does not say what it is.\n"
 	subject := strings.Repeat("s", 200)
+	boundary := strings.Repeat("b", 998)
+	const multipart = from + "Content-Type: multipart/mixed"
+	const unbounded = "defect: A multipart does not name the boundary between its parts, or names a wrong one.\n"
 	rfc822 := mixed + "Content-Type: message/rfc822\n\n"
 	for raw, want := range map[string]string{
+		multipart + "; boundary=" + boundary + "\n\n--" + boundary + "\n\nx\n--" + boundary + "--\n": sender + "text: x\n",
+		multipart + "\n\nPreamble\nFoo: bar\n--\nFoo: bar\n--c\nX: y\n\nx\n--c--\n":                  sender + "text: x\n" + unbounded,
+		multipart + "; boundary=b\n\n--b\nContent-Type: multipart/mixed; boundary=c\n\nx": sender + "text: x\n" +
+			"defect: A multipart has no parts.\ndefect: A multipart does not end.\n",
 		from + "Content-Type: text\n\nx":                                       sender + "text: x\n",
 		from + "Content-Type: text; name=a.txt\n\nx":                           sender + "text: x\n",
 		from + "Content-Type: foo\n\nx":                                        sender + "text: x\n",

@@ -23,7 +23,7 @@ type frame struct {
 	boundary string
 	outer    int // the frame with the same boundary that this one hides, or -1
 	start    int // where its content begins in raw
-	parts    int
+	begun    bool // it has a part
 	closed   bool
 	view     view
 }
@@ -132,7 +132,7 @@ func (w *walker) nextDelimiter() (closing, ok bool) {
 		if f.closed {
 			w.defect("A multipart goes on after its end.")
 		}
-		f.parts++
+		f.begun = true
 		return false, true
 	}
 	f.closed = true
@@ -214,7 +214,7 @@ func (w *walker) pop(index, end int) {
 		} else {
 			delete(w.innermost, f.boundary)
 		}
-		if f.parts == 0 {
+		if !f.begun {
 			w.defect("A multipart has no parts.")
 			f.head.mediaType = "text/plain"
 			w.leaf(f.head, w.content(min(f.start, end), end))

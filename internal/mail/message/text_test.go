@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
 )
 
 func TestTextFromHTML(t *testing.T) {
@@ -61,6 +62,27 @@ func TestTextFromHTML(t *testing.T) {
 		{"not UTF-8", "a\xffb", "a\uFFFDb"},
 		{"upper case", "<P>a</P><BR><DIV STYLE=\"display:none\">x</DIV><A HREF=\"https://e.c\">b</A><SCRIPT>x</SCRIPT>", "a\n\nb [https://e.c]"},
 		{"broken tags", "a < b <3 <p class=\"x>y\">c</p", "a < b <3\n\nc"},
+		{"drawing that closes itself", "a<svg/>b<span hidden>x</span>c", "abc"},
+		{"eight lists", strings.Repeat("<ol><li>", 8) + "a", strings.Repeat("  ", 7) + "1. a"},
+		{"nine lists", strings.Repeat("<ol><li>", 9) + "a", strings.Repeat("  ", 7) + "- a"},
+		{"tag names that end", "a<br\tx>b<br\nx>c<br\fx>d<br\rx>e<br/>f<p\vx>g", "a\nb\nc\nd\ne\nfg"},
+		{"text behind preformatted", "<pre>a  b</pre>c  d", "a  b\n\nc d"},
+		{"break that ends", "a</br>b", "a\nb"},
+		{"two spaces", "a  b  c", "a b c"},
+		{"white space of other kinds", "a\tb\nc&#13;d&#11;e&#12;f", "a b c d e f"},
+		{"DEL", "a \x7f b", "a b"},
+		{"control characters in preformatted", "<pre>\x01 a\x02b\x7fc\td</pre>", "abc\td"},
+		{"elements in preformatted", "<pre>a<b>b</b> <b>c</b></pre>", "ab c"},
+		{"line ends in preformatted", "<pre>a\rb\r\nc</pre>", "a\nb\nc"},
+		{"attributes without quotes", "<a href=https://e.c/x>b</a>", "b [https://e.c/x]"},
+		{"attributes behind an entity", `<a title="x&amp;y" href="https://e.c">b</a>`, "b [https://e.c]"},
+		{"attributes behind what is irregular", `<p =x><a href=https://e.c/x title=y>b</a>`, "b [https://e.c/x]"},
+		{"long address", `<a href="https://e.c/` + strings.Repeat("x", 2000-len("https://e.c/")) + `">b</a>`,
+			"b [https://e.c/" + strings.Repeat("x", 2000-len("https://e.c/")) + "]"},
+		{"longer address", `<a href="https://e.c/` + strings.Repeat("x", 2001-len("https://e.c/")) + `">b</a>`, "b"},
+		{"spaces in addresses", `<a href="https://e.c/a b¡">c</a>`, "c [https://e.c/a b¡]"},
+		{"controls in addresses", "<a href=\"https://e.c/\x7f\">a</a><a href=\"https://e.c/\u0085x\">b</a><a href=\"https://e.c/\u00a0c\">c</a>" +
+			"<a href=\"https://e.c/\u2028d\">d</a><a href=\"https://e.c/\u2029e\">e</a>", "abcde"},
 		{"unknown elements", "<x-y>a</x-y><averyveryverylongelementname>b</averyveryverylongelementname>", "ab"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -69,6 +91,77 @@ func TestTextFromHTML(t *testing.T) {
 				t.Errorf("text (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What nearly all HTML consists of is read without html.Tokenizer: where tokens end is of the HTML standard, section 13.2.5.
+func TestRegularTokens(t *testing.T) {
+	t.Parallel()
+	const text, start, end, comment = html.TextToken, html.StartTagToken, html.EndTagToken, html.CommentToken
+	for _, c := range []struct {
+		in      string
+		kind    html.TokenType
+		end     int // -1 when it is not regular
+		content int
+	}{
+		{"", html.ErrorToken, 0, 0},
+		{"a<b>", text, 1, 0}, {"a<", text, 2, 0}, {"<", text, 1, 0}, {"a < b<3<p>", text, 7, 0}, {"a</", text, 1, 0}, {"a<!", text, 1, 0}, {"a<?", text, 1, 0},
+		{"<a>b", start, 3, 0}, {"<z>", start, 3, 0}, {"<Z>", start, 3, 0}, {"<A>", start, 3, 0}, {"<@>", text, 3, 0}, {"<[>", text, 3, 0}, {"<{>", text, 3, 0},
+		{"<p", start, -1, 0}, {"<p ", start, -1, 0}, {"<p/>a", start, 4, 0}, {"<p />a", start, 5, 0}, {"<p/", start, -1, 0}, {"<p/a>", start, -1, 0},
+		{"<p \t\n\f\r>a", start, 8, 0}, {"<p\v>", start, -1, 0}, {"<p\x00>", start, -1, 0},
+		{"<p a>b", start, 5, 0}, {"<p a b=c>d", start, 9, 0}, {"<p a=>", start, -1, 0}, {"<p a=", start, -1, 0}, {"<p a", start, -1, 0}, {"<p a =b>", start, -1, 0},
+		{`<p a="b>c">d`, start, 11, 0}, {`<p a='b"c'>d`, start, 11, 0}, {`<p a="b`, start, -1, 0}, {`<p a="">b`, start, 8, 0}, {`<p a="b"c="d">`, start, -1, 0},
+		{`<p a="b" c='d'>e`, start, 15, 0}, {"<p a=b/>", start, -1, 0}, {"<p a=b />c", start, 9, 0}, {"<p a=0-_:.#%9>b", start, 14, 0}, {"<p a=b", start, -1, 0},
+		{"<p a=/>", start, -1, 0}, {"<p =a>", start, -1, 0}, {"<p a=b&c>", start, -1, 0},
+		{"</p>a", end, 4, 0}, {"</p \n>a", end, 6, 0}, {"</p", end, -1, 0}, {"</", end, -1, 0}, {"</>a", end, -1, 0}, {"</ p>", end, -1, 0}, {"</p a>", end, -1, 0},
+		{"</3>", end, -1, 0}, {"</h1>", end, 5, 0},
+		{"<!a>b", comment, 4, 0}, {"<!>b", comment, 3, 0}, {"<!a", comment, -1, 0}, {"<?a>b", comment, 4, 0}, {"<!--a-->b", comment, 8, 0}, {"<!---->b", comment, 7, 0},
+		{"<!-->b", comment, 5, 0}, {"<!--->b", comment, 6, 0}, {"<!--a", comment, -1, 0}, {"<!--a--!>b-->", comment, 9, 0}, {"<!----!>b-->", comment, 8, 0},
+		{"<!--a>b-->c", comment, 10, 0}, {"<!--a-->b--!>", comment, 8, 0},
+		{"<title>a</title>b", start, 7, 1}, {"<title>a</p></TITLE >b", start, 7, 5}, {"<title></title>", start, 7, 0}, {"<title>a", start, 7, 1},
+		{"<title>a</title", start, 7, 8}, {"<title>a</titles>b</title/>c", start, 7, 11}, {"<title>a</title\n>", start, 7, 1}, {"<title>a</", start, 7, 3},
+		{"<style>a</b></c></style>", start, 7, 9}, {"<script>a</script>b", start, 8, 1}, {"<script>a<!--</script>b", start, -1, -1},
+		{"<style>a<!--</style>b", start, 7, 5}, {"<script>a</script><!--", start, 8, 1}, {"<xmp>a</xmp>", start, -1, -1}, {"<PLAINTEXT>a", start, -1, -1},
+		{"<noembed>a</noembed>", start, 9, 1}, {"<iframe>a</iframe>", start, 8, 1}, {"<textarea>a</textarea>", start, 10, 1},
+	} {
+		kind, at, content := regularToken(c.in)
+		if kind != c.kind || at != c.end || at >= 0 && content != c.content {
+			t.Errorf("%q: %v to %d with %d of content, want %v to %d with %d", c.in, kind, at, content, c.kind, c.end, c.content)
+		}
+	}
+	tag := func(n int) string { return "<p " + strings.Repeat("a", n-len("<p >")) + ">" }
+	if _, at, _ := regularToken(tag(maxTag - 1)); at != maxTag-1 {
+		t.Errorf("a tag that is not too large ends at %d", at)
+	}
+	var got []string
+	regularAttributes(`<p A b=c d="e f" g='h'/>`, func(name, value string) bool {
+		got = append(got, name+"="+value)
+		return name != "d"
+	})
+	if d := cmp.Diff([]string{"a=", "b=c", "d=e f"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A prefix that is surely plain is found nearly to its end, and never beyond it.
+func TestPlainPrefix(t *testing.T) {
+	t.Parallel()
+	for size := range 40 {
+		if n := plainPrefix(strings.Repeat("~", size)); n <= size-8 || n > size {
+			t.Errorf("%d of %d", n, size)
+		}
+		for at := range size {
+			for _, odd := range []string{"\x00", "\n", "\x1f", "\x7f", "\x80", "\xff", "  ", "\t ", "é"} {
+				for _, others := range []string{"!", "~", "m", "m "} {
+					s := strings.Repeat(others, size)[:size]
+					s = s[:at] + odd + s[at:]
+					n := plainPrefix(s)
+					if n > at || n < at-8 || strings.Contains(s[:n], "  ") || strings.HasSuffix(s[:n], " ") {
+						t.Errorf("%d of %q", n, s)
+					}
+				}
+			}
+		}
 	}
 }
 

@@ -34,8 +34,8 @@ func (m *mail) readOriginal(r *Report) {
 			}
 		}
 	}
-	if ids := identifiers(fieldOf(r.Original, "Message-ID")); len(ids) > 0 {
-		r.MessageID = ids[0]
+	if id := identifier(fieldOf(r.Original, "Message-ID")); id != "" {
+		r.MessageID = id
 	}
 	if n := len(m.References); r.MessageID == "" && len(m.InReplyTo) > 0 {
 		r.MessageID = m.InReplyTo[0]
@@ -56,13 +56,14 @@ func (m *mail) readOriginal(r *Report) {
 	}
 }
 
-func identifiers(s string) []string {
-	_, after, found := strings.Cut(s, "<")
+// identifier returns the first <id> in s, or nothing.
+func identifier(s string) string {
+	_, after, _ := strings.Cut(s, "<")
 	id, _, closed := strings.Cut(after, ">")
-	if !found || !closed || id == "" {
-		return nil
+	if !closed || id == "" {
+		return ""
 	}
-	return []string{"<" + id + ">"}
+	return "<" + id + ">"
 }
 
 // copiedHeader returns the fields of a paragraph that is the header of a message, or nil.

@@ -79,9 +79,7 @@ func (r *Report) readStatus(s string) {
 func (r *Report) takeCommon(name, value string) {
 	switch {
 	case name == "x-original-message-id" && r.MessageID == "":
-		if ids := identifiers(value); len(ids) > 0 {
-			r.MessageID = ids[0]
-		}
+		r.MessageID = identifier(value)
 	case strings.HasPrefix(name, "x-") && strings.HasSuffix(name, "-sender") && r.MailFrom == "":
 		r.MailFrom = typedAddress(value)
 	}

@@ -43,6 +43,25 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// Wherever the octet beyond ASCII stands, it is seen.
+func TestEightBitAnywhere(t *testing.T) {
+	t.Parallel()
+	for size := range 80 {
+		p := bytes.Repeat([]byte{0x7f}, size)
+		if hasEightBit(p) {
+			t.Errorf("%d octets of ASCII", size)
+		}
+		for at := range p {
+			for _, c := range []byte{0x80, 0xff} {
+				if p[at] = c; !hasEightBit(p) {
+					t.Errorf("%#x at %d of %d", c, at, size)
+				}
+			}
+			p[at] = 0x7f
+		}
+	}
+}
+
 func split(parts ...string) [][]byte {
 	var out [][]byte
 	for _, p := range parts {

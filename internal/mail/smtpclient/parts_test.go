@@ -2,7 +2,9 @@ package smtpclient
 
 import (
 	"fmt"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,8 @@ func TestValidPath(t *testing.T) {
 		`"a b"@b.example`:         true,
 		`"a>b"@b.example`:         true,
 		`"a\"b>"@b.example`:       true,
+		`"a\ b"@b.example`:        true,
+		"\"a\\\x7f\"@b.example":   false,
 		`a\"b@b.example`:          false,
 		`"a@b.example`:            false,
 		`"a\`:                     false,
@@ -67,6 +71,84 @@ func TestValidPath(t *testing.T) {
 	} {
 		if got := validPath(path); got != want {
 			t.Errorf("validPath(%q) = %v", path, got)
+		}
+	}
+}
+
+func TestValidHello(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"mx.example": true, "[192.0.2.1]": true, "~!": true, "a b": false, "a\x7f": false, "a\r\nb": false, "é.example": false, strings.Repeat("x", 255): true,
+		strings.Repeat("x", 256): false,
+	} {
+		if got := validHello(name); got != want {
+			t.Errorf("validHello(%.20q) = %v", name, got)
+		}
+	}
+}
+
+// What is decided from what the host offers, and how MAIL is said then.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	const eight = "a\x80\r\n"
+	for _, c := range []struct {
+		name string
+		ext  Extensions
+		env  Envelope
+		msg  string
+		mail string // MAIL, or the reply in its place
+		rcpt []int  // replies to recipients; 0 is asked
+	}{
+		{"nothing offered", Extensions{}, Envelope{From: "a@b.example", To: []string{"c@d.example"}}, eight, "MAIL FROM:<a@b.example>", []int{0}},
+		{"null path", Extensions{Size: 9}, Envelope{To: []string{"c@d.example"}}, "x\r\n", "MAIL FROM:<> SIZE=3", []int{0}},
+		{"as large as it may be", Extensions{Size: 4}, Envelope{To: []string{"c@d.example"}}, eight, "MAIL FROM:<> SIZE=4", []int{0}},
+		{"an octet too large", Extensions{Size: 3}, Envelope{To: []string{"c@d.example"}}, eight, "552", []int{0}},
+		{"8 bits", Extensions{EightBitMIME: true}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, eight, "MAIL FROM:<> BODY=8BITMIME", []int{0}},
+		{"8 bits that are required", Extensions{}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, eight, "554", []int{0}},
+		{"8 bits that there are not", Extensions{}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, "x\r\n", "MAIL FROM:<>", []int{0}},
+		{"7 bits", Extensions{EightBitMIME: true}, Envelope{To: []string{"c@d.example"}}, "x\r\n", "MAIL FROM:<>", []int{0}},
+		{"UTF-8 header", Extensions{SMTPUTF8: true}, Envelope{To: []string{"c@d.example"}, UTF8: true}, "x\r\n", "MAIL FROM:<> SMTPUTF8", []int{0}},
+		{"UTF-8 header, not offered", Extensions{}, Envelope{To: []string{"c@d.example"}, UTF8: true}, "x\r\n", "550", []int{0}},
+		{"UTF-8 sender", Extensions{SMTPUTF8: true}, Envelope{From: "é@b.example", To: []string{"c@d.example"}}, "x\r\n", "MAIL FROM:<é@b.example> SMTPUTF8", []int{0}},
+		{"UTF-8 sender, not offered", Extensions{}, Envelope{From: "é@b.example", To: []string{"c@d.example"}}, "x\r\n", "550", []int{0}},
+		{"UTF-8 recipient", Extensions{SMTPUTF8: true}, Envelope{To: []string{"c@d.example", "é@d.example"}}, "x\r\n", "MAIL FROM:<> SMTPUTF8", []int{0, 0}},
+		{"UTF-8 recipient, not offered", Extensions{}, Envelope{To: []string{"é@d.example", "c@d.example"}}, "x\r\n", "MAIL FROM:<>", []int{550, 0}},
+		{"recipients that are none", Extensions{}, Envelope{To: []string{"", "a b@d.example"}}, "x\r\n", "250", []int{553, 553}},
+		{"sender that is none", Extensions{}, Envelope{From: "a b@d.example", To: []string{"c@d.example"}}, "x\r\n", "553", []int{0}},
+	} {
+		tr := transaction{c: &Conn{ext: c.ext, log: newTranscript(0, time.Now())}, env: c.env, traits: inspect([][]byte{[]byte(c.msg)})}
+		tr.res.Rcpt = make([]Reply, len(c.env.To))
+		mail := ""
+		if tr.plan() {
+			mail = string(tr.mailCommand())
+		} else {
+			mail = fmt.Sprint(tr.res.Mail.Code)
+		}
+		var rcpt []int
+		for _, r := range tr.res.Rcpt {
+			rcpt = append(rcpt, r.Code)
+		}
+		if mail != c.mail || !slices.Equal(rcpt, c.rcpt) {
+			t.Errorf("%s: %q, %d; want %q, %d", c.name, mail, rcpt, c.mail, c.rcpt)
+		}
+	}
+}
+
+// Only a host that said nothing was not in time.
+func TestErrorTimeout(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		e    Error
+		want bool
+	}{
+		{Error{Err: os.ErrDeadlineExceeded}, true},
+		{Error{Err: fmt.Errorf("read: %w", os.ErrDeadlineExceeded)}, true},
+		{Error{Err: os.ErrDeadlineExceeded, Reply: &Reply{Code: 421}}, false},
+		{Error{Err: ErrProtocol}, false},
+		{Error{}, false},
+	} {
+		if got := c.e.Timeout(); got != c.want {
+			t.Errorf("%v: %v", &c.e, got)
 		}
 	}
 }

@@ -54,6 +54,8 @@ func TestReadReply(t *testing.T) {
 		{name: "empty line", wire: "\r\n", err: ErrProtocol},
 		{name: "short code", wire: "25 ok\r\n", err: ErrProtocol},
 		{name: "long code", wire: "2500 ok\r\n", err: ErrProtocol},
+		{name: "short line", wire: "25\r\n", err: ErrProtocol},
+		{name: "a letter in the code", wire: "2x0 ok\r\n", err: ErrProtocol},
 		{name: "no space", wire: "250ok\r\n", err: ErrProtocol},
 		{name: "class 1", wire: "150 ok\r\n", err: ErrProtocol},
 		{name: "class 6", wire: "650 ok\r\n", err: ErrProtocol},
@@ -71,6 +73,22 @@ func TestReadReply(t *testing.T) {
 				t.Errorf("reply (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReplyClasses(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]string{0: "", 199: "", 200: "positive", 299: "positive", 354: "", 400: "temporary", 499: "temporary", 500: "permanent", 599: "permanent"} {
+		r := Reply{Code: code}
+		got := ""
+		for name, is := range map[string]bool{"positive": r.Positive(), "temporary": r.Temporary(), "permanent": r.Permanent()} {
+			if is {
+				got += name
+			}
+		}
+		if got != want {
+			t.Errorf("%d is %q, want %q", code, got, want)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func compose(t *testing.T, m *Message) []byte {
 	return raw
 }
 
-// checkLines holds the invariants of the wire: CRLF only, lines of at most 998 octets, CRLF at the end.
+// checkLines holds the invariants of the wire: 7 bits, CRLF only, lines of at most 998 octets, CRLF at the end.
 func checkLines(t *testing.T, raw []byte) {
 	t.Helper()
 	if !bytes.HasSuffix(raw, []byte("\r\n")) {
@@ -46,6 +46,9 @@ func checkLines(t *testing.T, raw []byte) {
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(raw, []byte("\r\n")), []byte("\r\n")) {
 		if bytes.ContainsAny(line, "\r\n\x00") {
 			t.Fatalf("line has a CR, LF or NUL: %q", line)
+		}
+		if i := bytes.IndexFunc(line, func(r rune) bool { return r >= utf8.RuneSelf }); i >= 0 {
+			t.Fatalf("line has 8 bits: %q", line)
 		}
 		if len(line) > maxLine {
 			t.Fatalf("line has %d octets: %.60q", len(line), line)
@@ -173,6 +176,40 @@ func TestComposeHeader(t *testing.T) {
 	}
 }
 
+// The fields that are written once stand up to the longest that a line may hold.
+func TestComposeLongFields(t *testing.T) {
+	t.Parallel()
+	a := func(n int) string { return strings.Repeat("a", n) }
+	for id, taken := range map[string]bool{
+		"<x@y>": true, "<@y>": false, "<x@>": false, "x@y": false, "<x@y": false, "x@y>": false, "<xyz>": false, "<x@y>z>": false, "<é@y>": false,
+		"<" + a(998-len("Message-ID: <@y>")) + "@y>": true, "<" + a(999-len("Message-ID: <@y>")) + "@y>": false,
+	} {
+		m := plainMessage()
+		m.ID = id
+		if raw, err := m.Compose(); (err == nil) != taken {
+			t.Errorf("id of %d octets: %v", len(id), err)
+		} else if err == nil {
+			checkLines(t, raw)
+		}
+	}
+	for subject, want := range map[string]string{
+		a(998 - len("Subject: ")): a(998 - len("Subject: ")), a(999 - len("Subject: ")): "=?UTF-8?Q?" + a(55) + "?=",
+		a(100) + "é": "=?UTF-8?Q?" + a(55) + "?=", " a": "=?UTF-8?Q?_a?=", "a ": "=?UTF-8?Q?a_?=", "=?": "=?UTF-8?B?PT8=?=", "~": "~",
+	} {
+		m := plainMessage()
+		m.Subject = subject
+		raw := compose(t, m)
+		if !bytes.Contains(raw, []byte("\r\nSubject: "+want+"\r\n")) {
+			t.Errorf("subject of %d octets: %s", len(subject), raw)
+		}
+	}
+	m := plainMessage()
+	m.Headers = []Field{{"X-A", a(100) + "é"}}
+	if raw := compose(t, m); !bytes.Contains(raw, []byte("\r\nX-A: =?UTF-8?Q?"+a(59)+"?=\r\n")) {
+		t.Errorf("%s", raw)
+	}
+}
+
 func TestComposeBytes(t *testing.T) {
 	t.Parallel()
 	m := plainMessage()
@@ -288,6 +325,7 @@ func TestComposeBodies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, text, encoding string }{
 		{"ASCII", "Hi\nBob\n", "7bit"},
+		{"CR at the beginning of a line", "a good deal of plain text\n\rb", "quoted-printable"},
 		{"CRLF already", "Hi\r\nBob\r\n", "7bit"},
 		{"long line", strings.Repeat("word ", 400) + "end", "quoted-printable"},
 		{"long word", strings.Repeat("w", 5000), "quoted-printable"},

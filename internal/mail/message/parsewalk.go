@@ -21,8 +21,8 @@ type frame struct {
 	head     partHead
 	kind     kind
 	boundary string
-	outer    int // the frame with the same boundary that this one hides, or -1
-	start    int // where its content begins in raw
+	outer    int  // the frame with the same boundary that this one hides, or -1
+	start    int  // where its content begins in raw
 	begun    bool // it has a part
 	closed   bool
 	view     view

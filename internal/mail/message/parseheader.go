@@ -244,6 +244,14 @@ func messageIDs(s string) []string {
 	return ids
 }
 
+// dateLayouts are of dates that are not as RFC 5322 wants them.
+var dateLayouts = [...]string{
+	"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
+	"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
+	"Monday, 2 Jan 2006 15:04:05 -0700", "Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006", "Mon Jan 2 15:04:05 2006 -0700",
+	"Mon Jan 2 15:04:05 MST 2006", "Mon, Jan 2 2006 15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05", time.RFC3339,
+}
+
 // parseDate reads a date of RFC 5322 section 3.3 and the forms that old programs write; zero if it cannot.
 func parseDate(s string) time.Time {
 	s, _, _ = strings.Cut(s, "(")
@@ -252,16 +260,8 @@ func parseDate(s string) time.Time {
 		return time.Time{}
 	}
 	t, err := mail.ParseDate(s)
-	for _, layout := range [...]string{
-		"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
-		"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
-		"Monday, 2 Jan 2006 15:04:05 -0700", "Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006", "Mon Jan 2 15:04:05 2006 -0700",
-		"Mon Jan 2 15:04:05 MST 2006", "Mon, Jan 2 2006 15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05", time.RFC3339,
-	} {
-		if err == nil {
-			break
-		}
-		t, err = time.Parse(layout, s)
+	for i := 0; err != nil && i < len(dateLayouts); i++ {
+		t, err = time.Parse(dateLayouts[i], s)
 	}
 	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
 		return time.Time{}

@@ -397,6 +397,37 @@ func TestAliasesAreFollowedByUs(t *testing.T) {
 	}
 }
 
+// Records of other names are none of the answer, whatever brought them there.
+func TestRecordsOfOtherNames(t *testing.T) {
+	t.Parallel()
+	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		for _, text := range []string{
+			"evil.example.com. 60 IN MX 1 evil.example.com.", "example.com. 60 IN MX 10 mx.example.com.",
+			"evil.example.com. 60 IN CNAME evil.example.net.", "www.example.com. 60 IN CNAME example.com.",
+		} {
+			rr, err := dns.NewRR(text)
+			if err != nil {
+				t.Error(err)
+			}
+			if rr.Header().Rrtype == q.Question[0].Qtype {
+				m.Answer = append(m.Answer, rr)
+			}
+		}
+		w.WriteMsg(m)
+	})
+	r := resolver(t, server)
+	if got, err := r.MX(t.Context(), "example.com"); err != nil || len(got) != 1 || got[0].Host != "mx.example.com" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := r.CNAME(t.Context(), "www.example.com"); err != nil || got != "example.com" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := r.CNAME(t.Context(), "other.example.com"); !errors.Is(err, resolve.ErrNotFound) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // TestOneFamilyFails has addresses of one family while the other cannot be had, or is not there.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,62 @@
+package resolve
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// RFC 2308 section 5: what is not there is kept for the smaller one of what the SOA record says and of its own time.
+func TestHowLongNothingIsKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ns   []string
+		want time.Duration
+	}{
+		{nil, defaultTTL},
+		{[]string{"example.com. 7 IN NS ns.example.com."}, defaultTTL},
+		{[]string{"example.com. 7 IN NS ns.example.com.", "example.com. 30 IN SOA a. b. 1 2 3 4 40"}, 30 * time.Second},
+		{[]string{"example.com. 40 IN SOA a. b. 1 2 3 4 30"}, 30 * time.Second},
+	} {
+		m := new(dns.Msg)
+		for _, text := range c.ns {
+			m.Ns = append(m.Ns, record(t, text))
+		}
+		if got := newAnswer(m).negativeTTL(); got != c.want {
+			t.Errorf("%q: %v, want %v", c.ns, got, c.want)
+		}
+	}
+}
+
+// Aliases are followed as far as there are maxHops, and for as long as the shortest of them may be kept.
+func TestAliasesOfOneAnswer(t *testing.T) {
+	t.Parallel()
+	chain := func(n int) (a answer) {
+		for i := range n {
+			a.records = append(a.records, record(t, fmt.Sprintf("n%d.example. %d IN CNAME n%d.example.", i, 100-i, i+1)))
+		}
+		return a
+	}
+	if last, ttl, aliased, err := chain(0).end("n0.example"); err != nil || last != "n0.example" || ttl != maxTTL || aliased {
+		t.Errorf("none: %s, %v, %v, %v", last, ttl, aliased, err)
+	}
+	last, ttl, aliased, err := chain(maxHops).end("n0.example")
+	if err != nil || last != fmt.Sprintf("n%d.example", maxHops) || ttl != time.Duration(101-maxHops)*time.Second || !aliased {
+		t.Errorf("as many as may be: %s, %v, %v, %v", last, ttl, aliased, err)
+	}
+	if _, _, _, err := chain(maxHops + 1).end("n0.example"); !errors.Is(err, ErrTemporary) {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+func record(t *testing.T, text string) dns.RR {
+	t.Helper()
+	rr, err := dns.NewRR(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rr
+}

@@ -171,6 +171,84 @@ func TestWhatAFilterIsTold(t *testing.T) {
 	}
 }
 
+// Clients are told of with their address and, where it is known, their name.
+func TestClientsOfAllKinds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ addr, name, want string }{
+		{"[2001:db8::1]:25", "", "connect [2001:db8::1] tcp6 2001:db8::1 mx.example"},
+		{"[::ffff:192.0.2.1]:25", "", "connect [192.0.2.1] tcp4 192.0.2.1 mx.example"},
+		{"[fe80::1%eth0]:25", "", "connect [fe80::1] tcp6 fe80::1 mx.example"},
+		{"192.0.2.1:25", "out.example\r\n x", "connect out.example x tcp4 192.0.2.1 mx.example"},
+		{"", "", "connect unknown unknown <nil> mx.example"},
+	} {
+		f := new(filter)
+		m := message(raw)
+		m.ClientName = c.name
+		m.Client, _ = netip.ParseAddrPort(c.addr)
+		if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil || len(f.told) == 0 || f.told[0] != c.want {
+			t.Errorf("%s %q: %q, %v; want %s", c.addr, c.name, f.told, err, c.want)
+		}
+	}
+}
+
+// What a filter adds is bounded: in number, and each name and each text.
+func TestBoundsOfAdditions(t *testing.T) {
+	t.Parallel()
+	name, text := strings.Repeat("n", 76), strings.Repeat("t", 4096)
+	f := &filter{modify: func(m *library.Modifier) error {
+		all := []error{m.AddHeader(name, text), m.AddHeader(name, text+"t"), m.AddHeader(name+"n", "x"), m.AddHeader("X~", "x"), m.AddHeader("X\x7f", "x"),
+			m.AddHeader("X\xc3\xa9", "x"), m.AddHeader("X:", "x")}
+		for range 98 {
+			all = append(all, m.AddHeader("X-More", "x"))
+		}
+		return errors.Join(all...)
+	}}
+	v, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, message(raw))
+	if err != nil || len(v.Headers) != 100 {
+		t.Fatalf("%d fields, %v", len(v.Headers), err)
+	}
+	want := []milter.Field{{Name: name, Value: text}, {Name: name, Value: text}, {Name: "X~", Value: "x"}, {Name: "X-More", Value: "x"}}
+	if diff := cmp.Diff(want, v.Headers[:4]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A field is as others have it: one space after the colon is not of the value, folds stay, CR and NUL are spaces.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 64<<10)
+	for in, want := range map[string][]milter.Field{
+		"":                            nil,
+		"A:b":                         {{Name: "A", Value: "b"}},
+		"A:  b\r\n":                   {{Name: "A", Value: " b"}},
+		"A: b\n c\n\td\nB: e\n\nC: f": {{Name: "A", Value: "b\n c\n\td"}, {Name: "B", Value: "e"}},
+		"A \t: b\n":                   {{Name: "A", Value: "b"}},
+		" x\nA: b\n":                  {{Name: "A", Value: "b"}},
+		"no field\n x\nA: b\n":        {{Name: "A", Value: "b"}},
+		": x\nA: b\n":                 {{Name: "A", Value: "b"}},
+		"A B: x\nA: b\n":              {{Name: "A", Value: "b"}},
+		"A: b\rc\x00d\r\n":            {{Name: "A", Value: "b c d"}},
+		"A:" + long[:64<<10-2]:        {{Name: "A", Value: long[:64<<10-2]}},
+		"A:" + long + "\nB: c\n":      {{Name: "A", Value: long[:64<<10-2]}, {Name: "B", Value: "c"}},
+		"A: b\n " + long + "\nB: c\n": {{Name: "A", Value: "b\n " + long[:64<<10-3]}, {Name: "B", Value: "c"}},
+	} {
+		got, body, err := milter.Fields(strings.NewReader(in), int64(len(in)))
+		if err != nil {
+			t.Errorf("%.40q: %v", in, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%.40q: %.400s", in, diff)
+		}
+		end := len(in)
+		if i := strings.Index(in, "\n\n"); i >= 0 {
+			end = i + 2
+		}
+		if body != int64(end) {
+			t.Errorf("%.40q: the body is at %d, want %d", in, body, end)
+		}
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	reply := func(text string) library.Response { return library.NewResponseStr('y', text) }

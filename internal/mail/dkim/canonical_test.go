@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +37,92 @@ func TestHashBody(t *testing.T) {
 	sum := hashBody(nil)
 	if got := base64.StdEncoding.EncodeToString(sum[:]); got != "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=" {
 		t.Errorf("empty body hashes to %s", got)
+	}
+}
+
+// White space of any kind at any place of a line becomes one space, and none at its end.
+func TestHashBodyAnywhere(t *testing.T) {
+	t.Parallel()
+	runs := regexp.MustCompile("[ \t]+")
+	for size := range 34 {
+		for at := range size + 1 {
+			for _, run := range []string{" ", "  ", "\t", " \t", "\t\t ", "   ", "a", "\xa0", "\t!  "} {
+				for _, others := range []string{"x", "x ", "!"} {
+					line := strings.Repeat(others, size)[:size]
+					line = line[:at] + run + line[at:]
+					relaxed := strings.TrimSuffix(runs.ReplaceAllString(line, " "), " ")
+					if relaxed != "" || at > 0 {
+						relaxed += "\r\n"
+					}
+					relaxed = strings.TrimPrefix(relaxed, "\r\n")
+					if got, want := hashBody([]byte(line+"\r\n")), sha256.Sum256([]byte(relaxed)); got != want {
+						t.Fatalf("body %q is not hashed as %q", line, relaxed)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Pieces of all sizes are hashed in the order in which they stand.
+func TestHashLongBodies(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 2000, 4093, 4094, 4095, 4096, 4097, 9000} {
+		clean, odd := strings.Repeat("x", size)+"\r\n", strings.Repeat("y", size)+"  z\r\n"
+		body := clean + odd + clean + "\r\n\r\n" + odd + odd + "a\n" + clean
+		if got, want := hashBody([]byte(body)), sha256.Sum256([]byte(strings.ReplaceAll(strings.ReplaceAll(body, "  ", " "), "a\n", "a\r\n"))); got != want {
+			t.Errorf("lines of %d octets", size)
+		}
+	}
+}
+
+func TestSplitHeader(t *testing.T) {
+	t.Parallel()
+	for msg, want := range map[string]struct {
+		fields []string
+		body   string
+	}{
+		"": {nil, ""}, "\n": {nil, ""}, "\r\n": {nil, ""}, "\nFrom: a": {nil, "From: a"}, "A: b": {[]string{"A: b"}, ""}, "A: b\r\n": {[]string{"A: b"}, ""},
+		"A: b\r\n\r\nc": {[]string{"A: b"}, "c"}, "A: b\n\nc": {[]string{"A: b"}, "c"}, "A: b\r\n c\r\n\td\r\nE: f\r\n\r\n\r\ng": {[]string{"A: b\r\n c\r\n\td", "E: f"}, "\r\ng"},
+		"A: b\n\r\nc": {[]string{"A: b"}, "c"}, "A: b\r": {[]string{"A: b\r"}, ""}, " a\nB: c": {[]string{" a", "B: c"}, ""}, "A: b\n ": {[]string{"A: b\n "}, ""},
+	} {
+		fields, body := splitHeader([]byte(msg))
+		var got []string
+		for _, f := range fields {
+			got = append(got, string(f.raw))
+		}
+		if !slices.Equal(got, want.fields) || string(body) != want.body {
+			t.Errorf("%q: %q and %q, want %q and %q", msg, got, body, want.fields, want.body)
+		}
+	}
+}
+
+func TestIsName(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]bool{
+		"azAZ09-_.example": true, "a": true, "": false, ".a": false, "a.": false, "a..b": false, "a`": false, "a{": false, "a@": false, "a[": false, "a/": false, "a:": false,
+		"a;": false, "a b": false, "a\r\n": false, "é": false, strings.Repeat("a", 253): true, strings.Repeat("a", 254): false,
+	} {
+		if isName(s) != want {
+			t.Errorf("%.20q is not %v", s, want)
+		}
+	}
+}
+
+// No line of a signature is longer than 76 octets, and none is broken too early.
+func TestSignatureLines(t *testing.T) {
+	t.Parallel()
+	for size := range 400 {
+		out := string(appendFolded(nil, make([]byte, size)))
+		lines := strings.Split(strings.TrimSuffix(out, "\r\n"), "\r\n  ")
+		for i, line := range lines {
+			if len(line) > 72 || i < len(lines)-1 && len(line) != 72 || i > 0 && line == "" {
+				t.Errorf("%d octets: line %d has %d", size, i, len(line))
+			}
+		}
+		if got, err := base64.StdEncoding.DecodeString(strings.Join(lines, "")); err != nil || len(got) != size {
+			t.Errorf("%d octets became %d, %v", size, len(got), err)
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ type filter struct {
 	rcpt                           map[string]library.Response
 	modify                         func(*library.Modifier) error
 	hang                           <-chan struct{}
+	quit                           string // the step at which it hangs up
 
 	mu   sync.Mutex
 	told []string
@@ -44,6 +45,8 @@ func (f *filter) note(words ...string) {
 	defer f.mu.Unlock()
 	f.told = append(f.told, strings.Join(words, " "))
 }
+
+var errQuit = errors.New("the filter hangs up")
 
 // session answers one connection of a filter.
 type session struct {
@@ -59,35 +62,56 @@ func or(r library.Response) (library.Response, error) {
 }
 
 func (s session) Connect(host, family string, port uint16, addr net.IP, m *library.Modifier) (library.Response, error) {
+	if s.f.quit == "connect" {
+		return nil, errQuit
+	}
 	s.f.note("connect", host, family, addr.String(), m.Macros["j"])
 	return or(nil)
 }
 
 func (s session) Helo(name string, _ *library.Modifier) (library.Response, error) {
+	if s.f.quit == "helo" {
+		return nil, errQuit
+	}
 	s.f.note("helo", name)
 	return or(s.f.helo)
 }
 
 func (s session) MailFrom(from string, m *library.Modifier) (library.Response, error) {
+	if s.f.quit == "mail" {
+		return nil, errQuit
+	}
 	s.f.note("mail", from, m.Macros["i"])
 	return or(s.f.mail)
 }
 
 func (s session) RcptTo(to string, _ *library.Modifier) (library.Response, error) {
+	if s.f.quit == "rcpt" {
+		return nil, errQuit
+	}
 	s.f.note("rcpt", to)
 	return or(s.f.rcpt[to])
 }
 
 func (s session) Header(name, value string, _ *library.Modifier) (library.Response, error) {
+	if s.f.quit == "header" {
+		return nil, errQuit
+	}
 	s.f.note("header", name, value)
 	return or(nil)
 }
 
 func (s session) Headers(textproto.MIMEHeader, *library.Modifier) (library.Response, error) {
+	if s.f.quit == "headers" {
+		return nil, errQuit
+	}
 	return or(s.f.headers)
 }
 
 func (s session) BodyChunk(chunk []byte, _ *library.Modifier) (library.Response, error) {
+	if s.f.quit == "body" {
+		return nil, errQuit
+	}
 	s.f.mu.Lock()
 	s.f.size += len(chunk)
 	s.f.mu.Unlock()
@@ -95,6 +119,9 @@ func (s session) BodyChunk(chunk []byte, _ *library.Modifier) (library.Response,
 }
 
 func (s session) Body(m *library.Modifier) (library.Response, error) {
+	if s.f.quit == "end" {
+		return nil, errQuit
+	}
 	if s.f.hang != nil {
 		<-s.f.hang
 	}
@@ -394,6 +421,56 @@ func TestMessageThatCannotBeRead(t *testing.T) {
 	v, err := consult(t, milter.Config{Address: new(filter).start(t, "tcp"), FailClosed: true}, m)
 	if v.Action != milter.TempFail || err == nil || !strings.Contains(err.Error(), "disk on fire") {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// A filter that hangs up, at whatever step, has not decided.
+func TestFilterThatHangsUp(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"connect", "helo", "mail", "rcpt", "header", "headers", "body", "end"} {
+		f := &filter{quit: step}
+		v, err := consult(t, milter.Config{Address: f.start(t, "tcp"), FailClosed: true}, message(raw))
+		if err == nil || v.Action != milter.TempFail || v.Code != 451 {
+			t.Errorf("at %s: %+v, %v", step, v, err)
+		}
+	}
+}
+
+// failingFrom is a message that cannot be read from an octet on.
+type failingFrom struct {
+	io.ReaderAt
+	from int64
+}
+
+func (f failingFrom) ReadAt(p []byte, off int64) (int, error) {
+	if n := f.from - off; n < int64(len(p)) {
+		got, _ := f.ReaderAt.ReadAt(p[:max(n, 0)], off)
+		return got, errors.New("disk on fire")
+	}
+	return f.ReaderAt.ReadAt(p, off)
+}
+
+func TestMessageThatCannotBeReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	raw := "A: b\r\nB: " + strings.Repeat("c", 10_000) + "\r\n\r\n" + strings.Repeat("d", 10_000)
+	for _, from := range []int64{2, 7, 5_000, 10_012, 15_000} {
+		m := message(raw)
+		m.Raw = failingFrom{strings.NewReader(raw), from}
+		v, err := consult(t, milter.Config{Address: new(filter).start(t, "tcp"), FailClosed: true}, m)
+		if v.Action != milter.TempFail || err == nil || !strings.Contains(err.Error(), "disk on fire") {
+			t.Errorf("from octet %d on: %+v, %v", from, v, err)
+		}
+	}
+}
+
+// What follows the message in its file is none of it.
+func TestMessageEndsAtItsSize(t *testing.T) {
+	t.Parallel()
+	f := new(filter)
+	m := message(raw)
+	m.Raw = strings.NewReader(raw + strings.Repeat("more", 100_000))
+	if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil || f.size != len("Hello\r\nX-Body: no\r\n") {
+		t.Errorf("body of %d octets, %v", f.size, err)
 	}
 }
 

@@ -215,7 +215,10 @@ type Options struct {
 	MaxConns int           // connections to PostgreSQL, or readers of SQLite; 0 means a default
 	Patience time.Duration // the longest wait for a connection to PostgreSQL and for each answer; 0 is 20 seconds
 	Log      *slog.Logger
-	Trace    func(Statement) // told of each statement; for tests, nil otherwise
+	Trace    func(Statement) // told of each statement; nil for nobody
+
+	// Break has the statements fail for which it returns true. It is for tests, and nil otherwise.
+	Break func(Statement) bool
 
 	// Beside says that a node may be running on the same database: what this process hints at is sent to it by Close.
 	// Without it, a file of SQLite that was not closed in order is looked at before anything is done with it.
@@ -240,8 +243,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Trace != nil {
-		e = traced{e, o.Trace}
+	if o.Trace != nil || o.Break != nil {
+		e = traced{e, teller{o.Trace, o.Break}}
 	}
 	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience}
 	d.hints.init()

@@ -8,19 +8,40 @@ type Statement struct {
 	Args []any
 }
 
+// broken is what an engine is asked in the place of a statement that a test breaks. It fails on both.
+const broken = `THIS STATEMENT IS BROKEN BY A TEST`
+
 // traced tells of each statement that is given to an engine, but for those of migrations.
 type traced struct {
 	engine
-	tell func(Statement)
+	teller
+}
+
+// teller tells of statements, and breaks those of which breaks says so. Both are nil where nobody asks.
+type teller struct {
+	trace  func(Statement)
+	breaks func(Statement) bool
+}
+
+// tell returns what the engine is asked.
+func (t teller) tell(sql string, args []any) (string, []any) {
+	s := Statement{sql, args}
+	if t.trace != nil {
+		t.trace(s)
+	}
+	if t.breaks != nil && t.breaks(s) {
+		return broken, nil
+	}
+	return sql, args
 }
 
 func (t traced) query(ctx context.Context, sql string, args []any) (Rows, error) {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	return t.engine.query(ctx, sql, args)
 }
 
 func (t traced) queryRow(ctx context.Context, sql string, args []any) Row {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	return t.engine.queryRow(ctx, sql, args)
 }
 
@@ -34,7 +55,7 @@ func (t traced) updateApart(ctx context.Context, fn func(*Tx) error) error {
 
 func (t traced) telling(fn func(*Tx) error) func(*Tx) error {
 	return func(tx *Tx) error {
-		w := tracedWriter{tx.w, t.tell}
+		w := tracedWriter{tx.w, t.teller}
 		tx.Reader, tx.w = Reader{w}, w
 		return fn(tx)
 	}
@@ -42,35 +63,38 @@ func (t traced) telling(fn func(*Tx) error) func(*Tx) error {
 
 type tracedWriter struct {
 	writer
-	tell func(Statement)
+	teller
 }
 
 func (t tracedWriter) query(ctx context.Context, sql string, args []any) (Rows, error) {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	return t.writer.query(ctx, sql, args)
 }
 
 func (t tracedWriter) queryRow(ctx context.Context, sql string, args []any) Row {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	return t.writer.queryRow(ctx, sql, args)
 }
 
 func (t tracedWriter) exec(ctx context.Context, sql string, args []any) (int64, error) {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	return t.writer.exec(ctx, sql, args)
 }
 
 func (t tracedWriter) queue(ctx context.Context, sql string, args []any) {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	t.writer.queue(ctx, sql, args)
 }
 
 func (t tracedWriter) queueOne(ctx context.Context, missing error, sql string, args []any) {
-	t.tell(Statement{sql, args})
+	sql, args = t.tell(sql, args)
 	t.writer.queueOne(ctx, missing, sql, args)
 }
 
 func (t tracedWriter) queueHold(ctx context.Context, missing error, table, id string) {
-	t.tell(Statement{`SELECT 1 FROM ` + table + ` WHERE id = $1`, []any{id}})
+	if sql, _ := t.tell(`SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}); sql == broken {
+		t.writer.queue(ctx, broken, nil)
+		return
+	}
 	t.writer.queueHold(ctx, missing, table, id)
 }

@@ -58,6 +58,41 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
+// Events that come at once are written by a few statements.
+func TestStatementsOfEvents(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
+			all := make([]events.Event, n)
+			for i := range all {
+				all[i] = events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered}
+			}
+			trace.Take()
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				return (&events.Hallway{}).Record(t.Context(), tx, all...)
+			})
+			if asked := len(trace.Take()); err != nil || asked != want {
+				t.Errorf("%d events are written by %d statements, want %d; %v", n, asked, want, err)
+			}
+		}
+	})
+}
+
+// A timeline that cannot be read is an error, and not an event of no time.
+func TestTimelineThatCannotBeRead(t *testing.T) {
+	d := dbtest.SQLite(t)
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
+			data, created_at) VALUES ('1', 'team', 'e', '', '', 'sent', '', '', '', 'yesterday')`)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := events.Timeline(t.Context(), d.Reader, "team", "e"); err == nil {
+		t.Errorf("the timeline is %+v", all)
+	}
+}
+
 // An event keeps the id and the time that it has, and its data as JSON; that of received email is kept elsewhere.
 func TestWhatIsRecorded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

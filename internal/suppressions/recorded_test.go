@@ -36,7 +36,8 @@ func TestWhatSuppresses(t *testing.T) {
 			to := fmt.Sprintf("to%d@one.example", i)
 			for _, recipient := range []string{to, ""} { // with none it is about the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
+					return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
+						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
 				}); err != nil {
 					t.Fatal(err)
 				}

@@ -59,7 +59,7 @@ func TestSuppressions(t *testing.T) {
 			if err != nil || len(manual) != 1 || !more || manual[0].Address != "bob@example.net" {
 				t.Errorf("%+v, more %v, %v", manual, more, err)
 			}
-			if _, _, err := s.List(ctx, "team", "rumour", page.Page{}); fault.KindOf(err) != fault.Invalid {
+			if _, more, err := s.List(ctx, "team", "rumour", page.Page{}); more || fault.KindOf(err) != fault.Invalid {
 				t.Errorf("an origin that is none: %v", err)
 			}
 		})

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
 )
 
 // Trace keeps the statements that a database is asked.
@@ -17,14 +19,18 @@ type Trace struct {
 	d  *db.DB
 	mu sync.Mutex
 	st []db.Statement
+	// Of EachBroken: how many statements come before the one that breaks, -1 while none is to; and which it was.
+	left   int
+	broken string
 }
 
 // EachTraced is Each with a trace of what the database is asked.
 func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	run := func(t *testing.T, url string) {
-		trace := &Trace{}
-		trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell})
+		trace := &Trace{left: -1}
+		trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell,
+			Break: trace.Break})
 		f(t, trace.d, trace)
 	}
 	each(t, func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) },
@@ -39,6 +45,66 @@ func (tr *Trace) Tell(s db.Statement) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.st = append(tr.st, s)
+}
+
+// Break says whether a statement is to fail. It is the database's Break.
+func (tr *Trace) Break(s db.Statement) bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.left == 0 {
+		tr.broken = s.SQL
+	}
+	if tr.left >= 0 {
+		tr.left--
+	}
+	return tr.broken == s.SQL
+}
+
+// EachBroken does one thing over and over, each time with another of its statements broken, as if a table were missing:
+// the first at first, then the second, until none is left. It must fail as by our fault when one is, but for
+// statements that contain one of mayFail. Each time prepare comes before and check after, with nothing broken; either may be nil. EachBroken
+// returns how often the thing failed.
+func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
+) (failed int) {
+	t.Helper()
+	const most = 200
+	for n := range most {
+		if prepare != nil {
+			prepare()
+		}
+		tr.set(n)
+		err := act()
+		broken := tr.set(-1)
+		if check != nil {
+			check(err)
+		}
+		may := slices.ContainsFunc(mayFail, func(text string) bool { return strings.Contains(broken, text) })
+		switch {
+		case broken == "":
+			if err != nil {
+				t.Errorf("it fails without a statement broken: %v", err)
+			}
+			return failed
+		case err != nil:
+			failed++
+			if !fault.Ours(err) {
+				t.Errorf("it is held against the caller that this statement is broken: %s: %v", broken, err)
+			}
+		case !may:
+			t.Errorf("it does not fail with this statement broken: %s", broken)
+		}
+	}
+	t.Errorf("it takes more than %d statements", most)
+	return failed
+}
+
+// set has a statement break after some others, or none, and returns the one that did until now.
+func (tr *Trace) set(left int) (broken string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	broken = tr.broken
+	tr.left, tr.broken = left, ""
+	return broken
 }
 
 // Take returns the statements since it was called last.

@@ -32,8 +32,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]
-		to, ok := stateOf[e.Type]
-		if k == i || !ok || to == Suppressed || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
+		to := stateOf[e.Type] // without one the rank is 0
+		if to == Suppressed || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
 			continue
 		}
 		if rank[to] > r || rank[to] == r && k < i {

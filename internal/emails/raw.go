@@ -164,10 +164,8 @@ func (d *draft) keepHeaders() {
 	size := 0
 	for _, f := range d.Headers {
 		size += len(f.Name) + len(f.Value)
-		if len(kept) == MaxHeaders || size > maxHeaderSize {
-			break
-		}
-		if message.CheckField(f.Name, f.Value) == nil && !strings.EqualFold(f.Name, "Message-ID") {
+		if len(kept) < MaxHeaders && size <= maxHeaderSize && message.CheckField(f.Name, f.Value) == nil &&
+			!strings.EqualFold(f.Name, "Message-ID") {
 			kept = append(kept, f)
 		}
 	}

@@ -72,6 +72,8 @@ func TestRules(t *testing.T) {
 		{"broken", func(s *Send) { s.Broken = fault.MissingField("other") }, fault.Missing, "`other`"},
 		{"50 in each field", func(s *Send) { s.To, s.Cc, s.Bcc, s.ReplyTo = many(50), many(50), many(50), many(50) }, 0, ""},
 		{"51 to", func(s *Send) { s.To = many(51) }, fault.Invalid, "`to`"},
+		{"a second reply_to that is none", func(s *Send) { s.ReplyTo = []string{"a@one.example", "nobody"} }, fault.Invalid, "`reply_to`"},
+		{"a reply_to at a test domain", func(s *Send) { s.ReplyTo = []string{"a@example.com"} }, 0, ""},
 		{"51 cc", func(s *Send) { s.Cc = many(51) }, fault.Invalid, "`cc`"},
 		{"51 bcc", func(s *Send) { s.Bcc = many(51) }, fault.Invalid, "`bcc`"},
 		{"51 reply_to", func(s *Send) { s.ReplyTo = many(51) }, fault.Invalid, "`reply_to`"},
@@ -92,6 +94,12 @@ func TestRules(t *testing.T) {
 		{"101 headers", func(s *Send) { s.Headers = headers(MaxHeaders+1, 1) }, fault.Invalid, "`headers`"},
 		{"headers of 64 KB", func(s *Send) { s.Headers = headers(64, 1024-len("X-0000")-4) }, fault.Invalid, "longer than 998"},
 		{"headers of nearly 64 KB", func(s *Send) { s.Headers = headers(66, 980) }, 0, ""},
+		{"headers of 64 KB in all", func(s *Send) {
+			s.Headers = append(headers(66, 980), message.Field{Name: "X", Value: x(maxHeaderSize - 66*990 - 5)})
+		}, 0, ""},
+		{"headers of an octet more", func(s *Send) {
+			s.Headers = append(headers(66, 980), message.Field{Name: "X", Value: x(maxHeaderSize - 66*990 - 4)})
+		}, fault.Invalid, "larger than"},
 		{"headers of more", func(s *Send) { s.Headers = headers(67, 980) }, fault.Invalid, "larger than"},
 		{"a header that is ours", func(s *Send) { s.Headers = []message.Field{{Name: "From", Value: "a@one.example"}} }, fault.Invalid, "`headers`"},
 		{"75 tags", func(s *Send) { s.Tags = tags(MaxTags) }, 0, ""},
@@ -115,6 +123,7 @@ func TestRules(t *testing.T) {
 		{"the last that is", file(Upload{HasContent: true, ContentID: "!~"}), 0, ""},
 		{"the longest path", file(Upload{Path: "https://one.example/" + x(maxPath-20)}), 0, ""},
 		{"a longer path", file(Upload{Path: "https://one.example/" + x(maxPath-19)}), fault.BadAttachment, "`path`"},
+		{"a content type with a parameter", file(Upload{HasContent: true, ContentType: "text/plain; name=~"}), 0, ""},
 		{"no content type", file(Upload{HasContent: true, ContentType: "pdf"}), fault.BadAttachment, "`content_type`"},
 		{"a content type that is not ASCII", file(Upload{HasContent: true, ContentType: "text/plain; name=é"}), fault.BadAttachment, "`content_type`"},
 		{"the largest text", func(s *Send) { s.Text = text(x(rulesSize - 2048)) }, 0, ""},

@@ -210,7 +210,7 @@ func (d *draft) checkAttachments() error {
 		case message.RefusedExtension(a.Filename):
 			return fault.New(fault.BadAttachment, field+".filename", "Files such as `%s` can run as programs and are refused by mail "+
 				"hosts. Send an archive or a link (`%s`).", a.Filename, field)
-		case len(a.ContentID) > maxContentID || strings.ContainsAny(a.ContentID, "\r\n\x00<> \t") || notPrintable(a.ContentID):
+		case len(a.ContentID) > maxContentID || strings.ContainsAny(a.ContentID, "<> ") || notPrintable(a.ContentID):
 			return fault.New(fault.BadAttachment, field+".content_id", "The `content_id` of an attachment must have fewer than %d "+
 				"printable ASCII characters and no angle brackets (`%s`).", maxContentID+1, field)
 		case len(a.Path) > maxPath:

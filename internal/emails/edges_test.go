@@ -1,0 +1,216 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// A batch has as many rows as one transaction takes, and ends before the email that is too much; of a single one it takes
+// whatever that has. What is not settled takes no room but its own.
+func TestFill(t *testing.T) {
+	e := func(settled bool, rows ...int) (all []removable) {
+		for _, n := range rows {
+			all = append(all, removable{settled: settled, rows: n})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name      string
+		some      []removable
+		ids, left int
+		last      string
+		more      bool
+	}{
+		{"nothing", nil, 0, 0, "", false},
+		{"few", e(true, 1, 2), 2, 0, "1", false},
+		{"all that fits", e(true, 249, 249), 2, 0, "1", false},
+		{"one row more", e(true, 249, 250), 1, 0, "0", true},
+		{"one that is too large", e(true, 600), 1, 0, "0", false},
+		{"one that is too large, behind another", e(true, 1, 600), 1, 0, "0", true},
+		{"one that is too large, and another", e(true, 600, 1), 1, 0, "0", true},
+		{"what waits takes no room", slices.Concat(e(false, 600, 600), e(true, 249, 247)), 2, 2, "3", false},
+		{"but its own", slices.Concat(e(false, 600, 600), e(true, 249, 248)), 1, 2, "2", true},
+		{"what waits ends no batch", slices.Concat(e(true, 400), e(false, 400), e(true, 90)), 2, 1, "2", false},
+		{"as many emails as are asked for", e(true, make([]int, removeEmails)...), removeEmails, 0, "99", true},
+		{"as many that wait", e(false, make([]int, removeEmails)...), 0, removeEmails, "99", true},
+		{"one less", e(true, make([]int, removeEmails-1)...), removeEmails - 1, 0, "98", false},
+	} {
+		for i := range c.some {
+			c.some[i].id = fmt.Sprint(i)
+		}
+		b := fill(c.some)
+		if len(b.ids) != c.ids || len(b.left) != c.left || b.last != c.last || b.more != c.more {
+			t.Errorf("%s: %d are deleted and %d left, up to %q, more %v", c.name, len(b.ids), len(b.left), b.last, b.more)
+		}
+		if next := b.next(); c.more && next != c.last || !c.more && next != "" {
+			t.Errorf("%s: it goes on behind %q", c.name, next)
+		}
+	}
+}
+
+// Memory is estimated alike for what is accepted and for what is stored.
+func TestMemory(t *testing.T) {
+	html, text := strings.Repeat("h", 1000), strings.Repeat("t", 200)
+	for _, c := range []struct {
+		name       string
+		html, text *string
+		files      []int
+		want       int64
+	}{
+		{"nothing", nil, nil, nil, 1024},
+		{"a text", nil, &text, nil, 400 + 1024},
+		{"both", &html, &text, nil, 2400 + 1024},
+		{"files", &html, &text, []int{10_000, 3000}, 2400 + 25_000 + 7500 + 1024},
+	} {
+		d, e := &draft{Send: Send{HTML: c.html, Text: c.text}}, &Email{HTML: c.html, Text: c.text}
+		var files []Attachment
+		for _, n := range c.files {
+			d.Attachments = append(d.Attachments, Upload{Content: make([]byte, n)})
+			files = append(files, Attachment{Size: int64(n)})
+		}
+		if got, stored := d.memory(), e.memory(files); got != c.want || stored != c.want {
+			t.Errorf("%s: %d octets, stored %d; want %d", c.name, got, stored, c.want)
+		}
+		d.raw = &Raw{Header: make([]byte, 100), Body: make([]byte, 5000)}
+		var shown int64
+		for _, s := range []*string{c.html, c.text} {
+			if s != nil {
+				shown += int64(len(*s))
+			}
+		}
+		if got, want := d.memory(), shown+2*5100+1024; got != want {
+			t.Errorf("%s, composed: %d octets, want %d", c.name, got, want)
+		}
+	}
+}
+
+// The waits between the tries of a job grow, and a lease of one that fetches outlives the fetch.
+func TestKinds(t *testing.T) {
+	for _, k := range (&Service{}).Kinds() {
+		if len(k.Schedule) != 5 || k.Schedule[0] != time.Second || k.Schedule[4] != 15*time.Minute || !k.Endless {
+			t.Errorf("%s waits for %v, endless %v", k.Name, k.Schedule, k.Endless)
+		}
+		for i := 1; i < len(k.Schedule); i++ {
+			if k.Schedule[i] <= k.Schedule[i-1] {
+				t.Errorf("%s waits for %v", k.Name, k.Schedule)
+			}
+		}
+		if k.Name == FetchKind && k.Lease <= fetchTime {
+			t.Errorf("%s is leased for %v", k.Name, k.Lease)
+		}
+	}
+}
+
+// Content that cannot be read now is worth another try; content that is lost, and what is somebody else's fault, is not.
+func TestUnread(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	disk, mistake := errors.New("the disk is on fire"), fault.Invalidf("", "No.")
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want fault.Kind
+	}{
+		{"a disk", t.Context(), disk, fault.Unavailable},
+		{"a disk, when nobody waits", gone, disk, fault.Internal},
+		{"a file that is lost", t.Context(), fmt.Errorf("open: %w", blob.ErrNotFound), fault.Internal},
+		{"a row that is lost", t.Context(), fmt.Errorf("read: %w", db.ErrNoRows), fault.Internal},
+		{"a mistake", t.Context(), mistake, fault.Invalid},
+	} {
+		if err := unread(c.ctx, c.err); fault.KindOf(err) != c.want || c.want != fault.Unavailable && !errors.Is(err, c.err) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := unread(t.Context(), nil); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+	if isLost(fs.ErrPermission) {
+		t.Error("what may not be read is taken for lost")
+	}
+}
+
+// Whoever is not told whether emails were accepted is told what to do, which depends on the key.
+func TestMaybe(t *testing.T) {
+	for _, c := range []struct {
+		ids  int
+		key  string
+		says []string
+	}{
+		{1, "", []string{"The email may", "Look at the list"}},
+		{2, "", []string{"The emails may", "Look at the list"}},
+		{1, "k", []string{"The email may", "same idempotency key"}},
+	} {
+		a := &answer{IDs: make([]string, c.ids), key: Idempotency{Key: c.key}}
+		err := a.maybe(fmt.Errorf("commit: %w", db.ErrUnknown))
+		for _, text := range c.says {
+			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), text) {
+				t.Errorf("%d emails, key %q: %v, want %q", c.ids, c.key, err, text)
+			}
+		}
+	}
+}
+
+// A delivery job's payload is read as it was written, and nothing is made of what is none.
+func TestDeliveryPayload(t *testing.T) {
+	in := Delivery{EmailID: "e", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
+	if out, err := DecodeDelivery(in.encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
+		t.Errorf("%+v has become %+v, %v", in, out, err)
+	}
+	if out, err := DecodeDelivery("{"); err == nil {
+		t.Errorf("half a payload is %+v", out)
+	}
+}
+
+// An address with any octet outside of ASCII needs SMTPUTF8, and no other.
+func TestNeedsUTF8(t *testing.T) {
+	for _, c := range []struct {
+		parts int
+		to    []string
+		want  bool
+	}{
+		{0, []string{"~a@one.example", "b@one.example"}, false},
+		{0, []string{"a@one.example", "ü@one.example"}, true},
+		{needsUTF8 | isRaw, []string{"a@one.example"}, true},
+		{isRaw | hasFiles, []string{"a@one.example"}, false},
+		{0, nil, false},
+	} {
+		o := &Outgoing{To: c.to, body: bodies{parts: c.parts}}
+		if got := o.needsUTF8(); got != c.want {
+			t.Errorf("parts %b to %q: %v", c.parts, c.to, got)
+		}
+	}
+}
+
+// The id of an email is read from a Message-ID of the form of ours, in whatever case, and from no other.
+func TestFromMessageID(t *testing.T) {
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+	for text, want := range map[string]string{"<" + id + "@acme.example>": id, " <" + strings.ToUpper(id) + "@acme.example> ": id,
+		id + "@acme.example": id, id: "", "<" + id + ">": "", "<other@acme.example>": "", "": "", "<@acme.example>": ""} {
+		if got, ok := FromMessageID(text); got != want || ok != (want != "") {
+			t.Errorf("%q is of %q, %v", text, got, ok)
+		}
+	}
+}
+
+// A text is stored without its NULs, which PostgreSQL does not take, and as it is otherwise.
+func TestShown(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a": "a", "\x00a": "a", "a\x00b\x00": "ab"} {
+		if got := shown(&in); got == nil || *got != want {
+			t.Errorf("%q is shown as %v", in, got)
+		}
+	}
+	if shown(nil) != nil {
+		t.Error("no text is shown as one")
+	}
+}

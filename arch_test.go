@@ -22,7 +22,7 @@ var floors = [][]string{
 	resources,
 	{"internal/mail/smtpclient", "internal/mail/smtpserver", "internal/mail/message", "internal/mail/dkim", "internal/mail/resolve",
 		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink", "internal/mail/smtptest", "internal/mail/linear"},
-	{"internal/jobs"},
+	{"internal/jobs", "internal/quota"},
 	{"internal/page", "internal/db/dbtest"},
 	{"internal/db"},
 	{"internal/blob", "internal/keyring", "internal/netguard", "internal/config", "internal/schedule",

@@ -128,7 +128,24 @@ func (r *Runner) begin(ctx context.Context) error {
 
 func (r *Runner) enter(ctx context.Context, tx *db.Tx) {
 	tx.Queue(ctx, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)`, r.node, r.beats, tx.Now().UnixMicro())
+	r.announce(tx)
 }
+
+const nodesTopic = "nodes"
+
+// announce has the other nodes look at once who is there.
+func (r *Runner) announce(tx *db.Tx) {
+	tx.AfterCommit(func() { r.d.Hint(nodesTopic, r.node) })
+}
+
+// Node is the id of this node among the nodes of the database.
+func (r *Runner) Node() string { return r.node }
+
+// OnNodes has f called after each beat that came through with the number of nodes that there are, this one included. They
+// are those that have not left and were not found dead. 0 says that others took this node for dead, so that what it had
+// is theirs; the number follows when it is a node again. f must not block. OnNodes is called before Run, and f never
+// where the node is alone by its database (see [db.DB.Alone]).
+func (r *Runner) OnNodes(f func(n int)) { r.onNodes = f }
 
 // end gives back what is not done, and leaves.
 func (r *Runner) end() error {
@@ -137,6 +154,7 @@ func (r *Runner) end() error {
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, release, r.node, due(tx), tx.Now().UnixMicro())
 		tx.Queue(ctx, `DELETE FROM nodes WHERE id = $1`, r.node)
+		r.announce(tx)
 		return nil
 	})
 	if err != nil {
@@ -211,12 +229,13 @@ func (r *Runner) watch(ctx context.Context) {
 	tick := time.NewTicker(r.pulse.every)
 	defer tick.Stop()
 	for {
+		w.beat(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-r.news:
 		}
-		w.beat(ctx)
 	}
 }
 
@@ -247,6 +266,7 @@ func (w *watcher) beat(ctx context.Context) {
 			at = time.Time{} // whether it is a node again the next beat shows
 		}
 		r.life.Swap(newLife(r, at)).end(ErrLost)
+		r.onNodes(0)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -255,6 +275,7 @@ func (w *watcher) beat(ctx context.Context) {
 		return
 	}
 	r.life.Load().lives(began)
+	r.onNodes(len(beats))
 	for _, node := range w.judge(beats, time.Now()) {
 		w.burials.Go(func() { r.bury(ctx, node, beats[node]) })
 	}

@@ -66,6 +66,8 @@ type Runner struct {
 	stopping <-chan struct{} // closed when Run is to end
 	life     atomic.Pointer[life]
 	beats    int64 // of this node, so far; only Run's own goroutines count
+	onNodes  func(n int)
+	news     chan struct{} // a node came or went
 
 	mu   sync.Mutex
 	owed []Job // to be given back
@@ -73,7 +75,17 @@ type Runner struct {
 
 // NewRunner returns a runner for the queue. Grace is how long work in hand may take when stopping.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
-	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse}
+	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse, onNodes: func(int) {},
+		news: make(chan struct{}, 1)}
+	d.OnHint(nodesTopic, func(node string) {
+		if node == r.node {
+			return
+		}
+		select {
+		case r.news <- struct{}{}:
+		default:
+		}
+	})
 	d.OnHint(hintTopic, func(p string) {
 		kind, lane, at, ok := parseHint(p)
 		if !ok {

@@ -1,0 +1,113 @@
+package quota
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+)
+
+// demand is what one node says of a limit.
+type demand struct {
+	node string
+	want float64 // what it could use
+	used float64 // what it cannot give back at once
+	held float64 // the most that it uses until it says otherwise
+}
+
+// target returns what a node may have of places. Others that use more than their share, because it became smaller, keep
+// what they use until they can give it back; the rest is divided without them.
+func target(key string, limit int, all []demand, node string, turn int64) int {
+	all = slices.Clone(all)
+	for {
+		shares := divideWhole(key, limit, all, turn)
+		mine := shares[node]
+		kept := slices.DeleteFunc(all, func(d demand) bool {
+			over := d.used > float64(shares[d.node])
+			if over && d.node != node {
+				limit = max(limit-int(d.used), 0)
+			}
+			return over && d.node != node
+		})
+		if len(kept) == len(shares) {
+			return mine
+		}
+		all = kept
+	}
+}
+
+// divide returns the share of each of the demands, max-min fair: who wants less than an even share gets what it wants,
+// and the others divide the rest evenly. What nobody wants is divided evenly among all, so that the shares add up to the
+// limit. They do not depend on the order of the demands.
+func divide(limit float64, all []demand) map[string]float64 {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(a.want, b.want), cmp.Compare(a.node, b.node))
+	})
+	shares, left := make(map[string]float64, len(all)), limit
+	for i, d := range all {
+		n := max(min(d.want, left/float64(len(all)-i)), 0)
+		shares[d.node] = n
+		left -= n
+	}
+	for i, d := range all {
+		n := max(left/float64(len(all)-i), 0)
+		shares[d.node] += n
+		left -= n
+	}
+	return shares
+}
+
+// divideWhole is divide in whole numbers. What remains of a division goes to nodes in an order that depends on the key, so
+// that it is not the same node that has more of everything. Where more nodes want something than there are places, they
+// have turns: the first in the order is another one with each turn.
+func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
+	all = slices.Clone(all)
+	wanting := 0
+	for i, d := range all {
+		if all[i].want = math.Ceil(d.want); d.want > 0 {
+			wanting++
+		}
+	}
+	if limit < wanting {
+		for i, d := range all {
+			all[i].want = min(d.want, 1)
+		}
+	}
+	order(key, all)
+	// The loops below favour the last of those that want the same.
+	if n := len(all); limit < wanting {
+		first := int(((turn % int64(n)) + int64(n)) % int64(n))
+		all = slices.Concat(all[first:], all[:first])
+	}
+	slices.SortStableFunc(all, func(a, b demand) int { return cmp.Compare(a.want, b.want) })
+	shares, left := make(map[string]int, len(all)), max(limit, 0)
+	for i, d := range all {
+		n := left / (len(all) - i)
+		if d.want < float64(n) {
+			n = max(int(d.want), 0)
+		}
+		shares[d.node] = n
+		left -= n
+	}
+	for i, d := range all {
+		n := left / (len(all) - i)
+		shares[d.node] += n
+		left -= n
+	}
+	return shares
+}
+
+// order sorts by a hash of the key and the node.
+func order(key string, all []demand) {
+	rank := func(node string) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(key))
+		h.Write([]byte{0})
+		h.Write([]byte(node))
+		return h.Sum64()
+	}
+	slices.SortFunc(all, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(rank(a.node), rank(b.node)), cmp.Compare(a.node, b.node))
+	})
+}

@@ -1,0 +1,313 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	soon          = 10 // exchanges follow each other in a tenth of the time while shares move
+	restFactor    = 9  // an exchange is followed by a rest that is so many times as long as it took
+	restLeast     = 50 // and by no less than a fiftieth of the time between exchanges
+	exchangeLimit = 5 * time.Second
+	movesMax      = 20 // of such exchanges in a row
+	// exact is what floating-point sums may be off by.
+	exact = 1e-9
+)
+
+// Run exchanges with the other nodes what each wants, until ctx ends. The rows stay: they go with the node.
+func (s *Shares) Run(ctx context.Context) error {
+	if s.d.Alone() {
+		<-ctx.Done()
+		return nil
+	}
+	timer := time.NewTimer(s.every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.kick:
+		case <-timer.C:
+		}
+		began := time.Now()
+		next := s.exchange(ctx)
+		rest := max(s.every/restLeast, restFactor*min(time.Since(began), s.every))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(rest, s.every)):
+		}
+		timer.Reset(max(next-rest, 0))
+	}
+}
+
+// exchange tells the others of this node, reads what they say, and returns how long there is nothing more to do.
+func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
+	defer cancel()
+	if s.live.Load() <= 1 {
+		return s.alone(ctx)
+	}
+	now := time.Now()
+	entries, gone := s.collect(now)
+	rows := s.plan(entries, now)
+	if len(rows) == 0 && len(gone) == 0 && len(entries) == 0 {
+		return time.Hour
+	}
+	demands, err := s.swap(ctx, entries, rows, gone)
+	if err != nil {
+		s.failures.Add(1)
+		if errors.Is(err, errNotANode) {
+			clear(s.written)
+		}
+		if ok, more := s.away.Allow(); ok && ctx.Err() == nil {
+			s.log.Warn("could not tell other nodes what this one uses of shared limits; shares stay as they are", "error", err,
+				"more_like_it", more)
+		}
+		return s.every
+	}
+	changed, moving := s.apply(entries, demands, now)
+	s.tell(changed)
+	if !moving {
+		s.moves = 0
+	} else if s.moves++; s.moves <= movesMax {
+		return s.every / soon
+	}
+	return s.every
+}
+
+// change is a share that is another than before.
+type change struct {
+	key Key
+	n   float64
+}
+
+// alone forgets all shares when this node is the only one.
+func (s *Shares) alone(ctx context.Context) time.Duration {
+	s.mu.Lock()
+	left := s.left && s.whole.Load()
+	s.mu.Unlock()
+	if !left {
+		return time.Hour
+	}
+	if err := s.leave(ctx); err != nil {
+		return s.every
+	}
+	clear(s.written)
+	s.mu.Lock()
+	if !s.whole.Load() { // another node came meanwhile
+		s.mu.Unlock()
+		return 0
+	}
+	var changed []change
+	for k, e := range s.entries {
+		changed = append(changed, change{k, e.limit})
+	}
+	clear(s.entries)
+	s.left = false
+	s.mu.Unlock()
+	s.tell(changed)
+	return time.Hour
+}
+
+// tell calls Changed of the kinds whose shares changed.
+func (s *Shares) tell(changed []change) {
+	for _, c := range changed {
+		if p, ok := s.kinds[c.key.Kind]; ok {
+			p.Changed(c.key.Name, int(c.n))
+		}
+	}
+}
+
+// collect returns the keys that are in use, and forgets the others, whose rows are to be removed.
+func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
+	s.mu.Lock()
+	if s.lost {
+		clear(s.written)
+		s.lost = false
+	}
+	s.left = false
+	old := idleAfter * s.every
+	if now.Sub(s.full) < s.every {
+		old = busyFor * s.every
+	}
+	for _, e := range s.entries {
+		if e.asked {
+			e.asked, e.askedAt = false, now
+		}
+		entries = append(entries, e)
+	}
+	s.mu.Unlock()
+	entries = slices.DeleteFunc(entries, func(e *entry) bool {
+		want := 0
+		if e.whole {
+			if p, ok := s.kinds[e.key.Kind]; ok {
+				want, e.held = p.Use(e.key.Name)
+			}
+			if now.Sub(e.askedAt) < s.every {
+				want = max(want, 1)
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if now.Sub(e.askedAt) >= old && want == 0 && e.held == 0 && !e.asked {
+			delete(s.entries, e.key)
+			return true
+		}
+		e.want = max(e.want, float64(want))
+		return false
+	})
+	kept := map[Key]bool{}
+	for _, e := range entries {
+		kept[e.key] = true
+	}
+	for k := range s.written {
+		if !kept[k] {
+			gone = append(gone, k)
+		}
+	}
+	return entries, gone
+}
+
+// plan returns the rows that are to be written: those that say something new.
+func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows := map[Key]row{}
+	for _, e := range entries {
+		old, has := s.written[e.key]
+		if !e.known && e.target == 0 {
+			if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
+				e.target = e.limit // mostly, nobody else uses it
+			}
+		}
+		e.recent = max(e.want, e.recent)
+		r := row{want: min(math.Ceil(e.recent), e.limit), held: max(e.share, float64(e.held), e.target)}
+		if !e.whole {
+			r.want = headroom(e.recent, e.limit)
+		}
+		if float64(e.held) > e.share {
+			r.used = float64(e.held)
+		}
+		e.want = 0
+		if !has || e.whole && r != old || !e.whole && r.differs(old, e.limit) {
+			rows[e.key] = r
+		}
+	}
+	return rows
+}
+
+// differs reports whether a row of a rate says something else than another: small changes of what is wanted, or less that
+// is held, are not worth a write.
+func (r row) differs(old row, limit float64) bool {
+	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 || (r.want == 0) != (old.want == 0)
+}
+
+// share is what this node may have of a limit when all nodes want what they say. Before it is known what they say, and
+// while they may not know of this node, it is an even share.
+func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
+	if all == nil || now.Before(s.settled) {
+		n := s.even(e.limit)
+		if e.whole {
+			n = max(math.Floor(n), min(1, e.limit))
+		}
+		return n
+	}
+	if e.whole {
+		turn := s.d.Now().UnixNano() / int64(turnTime*s.every)
+		return float64(target(e.text, int(e.limit), all, s.node, turn))
+	}
+	return divide(e.limit, all)[s.node]
+}
+
+// swap writes rows, and then reads what all nodes say.
+func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, gone []Key) (map[string][]demand, error) {
+	if len(rows) > 0 || len(gone) > 0 {
+		if err := s.write(ctx, rows, gone); err != nil {
+			for k := range rows { // they may have been written nevertheless
+				s.written[k] = row{held: -1}
+			}
+			return nil, err
+		}
+		maps.Copy(s.written, rows)
+		for _, k := range gone {
+			delete(s.written, k)
+		}
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	keys := make([]string, len(entries))
+	for i, e := range entries {
+		keys[i] = e.text
+	}
+	return s.read(ctx, keys)
+}
+
+// apply sets the shares by what all nodes say. moving says that a share is not yet what it is to be, here or elsewhere.
+func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return nil, true
+	}
+	for _, e := range entries {
+		all, mine := demands[e.text], s.written[e.key]
+		others, found := 0.0, false
+		for _, d := range all {
+			if d.node == s.node {
+				found = true
+			} else {
+				others += d.held
+			}
+		}
+		if !found { // the row went with this node, which is taken for dead
+			delete(s.written, e.key)
+			moving = true
+			continue
+		}
+		before, wasKnown := e.share, e.known
+		e.target = s.share(e, all, now)
+		if e.target <= e.share {
+			e.share = e.target
+		} else {
+			// What this node has written is what the others leave to it.
+			free := (e.limit - others) * (1 + exact)
+			if e.whole {
+				free = math.Floor(free)
+			}
+			if !e.whole { // two nodes that claim all of it are to have something meanwhile
+				free = max(free, s.even(e.limit))
+			}
+			e.share = max(min(e.target, mine.held, free), e.share)
+		}
+		e.known = true
+		if e.share != before || !wasKnown {
+			changed = append(changed, change{e.key, e.share})
+		}
+		// Small changes wait for the next regular exchange.
+		some := e.limit / 20
+		if e.whole {
+			some = 0.5
+		}
+		if e.target-e.share > some || mine.held-max(e.share, float64(e.held)) > some {
+			moving = true
+		}
+		e.recent *= decay(now.Sub(e.decayed), s.every)
+		e.decayed = now
+		if e.recent < e.limit/1000 {
+			e.recent = 0
+		}
+	}
+	return changed, moving
+}
+
+// decay is by how much what was wanted counts less after a time.
+func decay(d, every time.Duration) float64 {
+	return math.Exp2(-float64(d) / float64(halfLife*every))
+}

@@ -133,6 +133,9 @@ func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out ou
 		a := unplanned(err)
 		return outcome{answers: repeat(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
 	}
+	if len(r.hops) > 0 {
+		s.hosts.prepare(r.hops[0].addr)
+	}
 	out, silent := s.silence(r, len(t.o.To))
 	return out, !silent, nil
 }

@@ -39,8 +39,9 @@
 // # What it does not do
 //
 // It does not decide who may send, but for the suppressions, at which it looks again before each try that does not
-// follow acceptance within seconds. It does not read what comes back by mail. Several nodes shape their own traffic;
-// they do not add up what each other sends. MTA-STS and DANE are not looked up.
+// follow acceptance within seconds. It does not read what comes back by mail. Several nodes keep the limits of
+// connections and of the rate together, by shares (package quota); what a host asked one of them to do less of, or how
+// it answers, each finds out for itself. MTA-STS and DANE are not looked up.
 package delivery
 
 import (
@@ -63,6 +64,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/quota"
 )
 
 // Transports, by which mail leaves.
@@ -131,7 +133,8 @@ type Parts struct {
 	Domains *domains.Service
 	Keys    *keyring.Keyring
 	DNS     resolve.Resolver
-	Blobs   *blob.Store // of the capture transport
+	Blobs   *blob.Store   // of the capture transport
+	Shares  *quota.Shares // of the limits that nodes keep together; nil is all of them
 	Log     *slog.Logger
 }
 
@@ -178,12 +181,15 @@ func New(c Config, p Parts) *Service {
 	if c.AllowPrivate {
 		o.AllowPrefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
-	known := newHosts(c.LaneConnections)
+	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
+		newShaper(c.LaneConnections, c.LaneRate)
+	known.keepTo(p.Shares, connections)
+	shape.keepTo(p.Shares)
 	if c.Transport == Relay {
 		known.silentMax = silentFor // All mail waits for the relay, and no other host is any better.
 	}
-	return &Service{c: c, p: p, pool: newPool(c.MaxConnections, c.ConnectionMessages), hosts: known,
-		shape: newShaper(c.LaneConnections, c.LaneRate), outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
+	return &Service{c: c, p: p, pool: connections, hosts: known,
+		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
 		memory: fair.New(memory, memoryGreed), preparing: fair.NewTurns(c.Workers, c.Workers/8),
 		signing: fair.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
 }
@@ -222,11 +228,21 @@ func (s *Service) group(lane string) string {
 	return domain
 }
 
-func (s *Service) limit(group string) (int, time.Time) { return s.shape.limit(group, time.Now()) }
+func (s *Service) limit(group string) (int, time.Time) {
+	if s.asksNobody(group) {
+		return s.c.LaneConnections, time.Time{}
+	}
+	return s.shape.limit(group, time.Now())
+}
+
+// asksNobody reports whether mail for a group comes to its end without any host.
+func (s *Service) asksNobody(group string) bool {
+	return s.c.Transport == Capture || s.isSandbox(group)
+}
 
 // share says how much of a destination's mail a team may have in hand. Where no host is asked nothing can stall.
 func (s *Service) share(group, team string) jobs.Share {
-	if s.c.Transport == Capture || s.isSandbox(group) {
+	if s.asksNobody(group) {
 		return jobs.Share{Most: ahead * s.c.LaneConnections}
 	}
 	return s.shape.share(group, team, time.Now())

@@ -1,11 +1,13 @@
 package delivery
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/quota"
 )
 
 const (
@@ -28,11 +30,14 @@ const (
 // much time again.
 //
 // Limits hold for the address that is dialled, however many destinations lead to it: a team has as many conversations
-// with it as its flow allows, and all of them together have as many as a destination may, but for one of each team.
+// with it as its flow allows, and all of them together have as many as a destination may, but for one of each team. Of
+// these, this node has its share.
 type hosts struct {
 	silent, silentMax time.Duration
 	patience          time.Duration // stallAfter
 	full              int           // conversations with an address
+	shares            *quota.Shares // nil when this node has the limits to itself
+	pool              *pool         // of the connections that count against them
 
 	mu    sync.Mutex
 	known map[string]*host
@@ -47,6 +52,7 @@ type host struct {
 	dialing int           // connections on their way
 	news    chan struct{} // closed when the next of them arrives or fails; nil when nobody waits
 	talking int           // conversations
+	share   int           // conversations that this node may have
 	waiting []waiter      // for one of these to end, the longest first
 	awaking bool          // a timer is set to look whether they wait in vain
 }
@@ -80,6 +86,79 @@ func newHosts(full int) *hosts {
 		lines: map[pair]*line{}, plain: map[string]time.Time{}}
 }
 
+// keepTo has this node keep to its shares of the limits, with the connections of a pool. It is called before anything
+// else.
+func (h *hosts) keepTo(shares *quota.Shares, p *pool) {
+	h.shares, h.pool = shares, p
+	shares.Keep(addressShares, quota.Places{Use: h.use, Changed: h.changed, Busy: h.busy})
+}
+
+// prepare says that there is mail for an address, so that this node's share is known when it is to be dialled.
+func (h *hosts) prepare(addr string) {
+	h.shares.Places(quota.Key{Kind: addressShares, Name: addr}, h.full)
+}
+
+// use says how many connections to an address this node could use, and how many there are, those included that nobody
+// uses.
+func (h *hosts) use(addr string) (want, held int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held = h.pool.unused(addr)
+	one := h.known[addr]
+	if one == nil {
+		return 0, held
+	}
+	want = one.talking
+	next := map[*line]int{}
+	for _, w := range one.waiting {
+		if w.line.talking+next[w.line] < w.line.places() {
+			next[w.line]++
+			want++
+		}
+	}
+	return min(want, h.full), one.talking + held
+}
+
+// changed takes in that this node's share of the connections to an address is another. Kept connections beyond it are
+// closed, because the share of another node is now the larger.
+func (h *hosts) changed(addr string, n int) {
+	h.mu.Lock()
+	talking := 0
+	if one := h.known[addr]; one != nil {
+		one.share, talking = n, one.talking
+		h.wake(one, time.Now())
+	}
+	h.mu.Unlock()
+	h.pool.trim(addr, n-talking)
+}
+
+// makeRoom ends kept connections that, with another one, would be more than this node's share: those with another kind of
+// TLS than the message needs.
+func (h *hosts) makeRoom(addr string) {
+	h.mu.Lock()
+	one := h.known[addr]
+	if one == nil {
+		h.mu.Unlock()
+		return
+	}
+	n := one.share - one.talking
+	h.mu.Unlock()
+	h.pool.trim(addr, n)
+}
+
+// busy lists the addresses to which there are connections.
+func (h *hosts) busy() []string {
+	all := h.pool.addresses()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for addr, one := range h.known {
+		if one.talking > 0 {
+			all[addr] = true
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
 // failed reports whether the last failure is still held against an address.
 func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= deadFor }
 
@@ -110,7 +189,7 @@ func (h *hosts) of(addr string, now time.Time) *host {
 				}
 			}
 		}
-		one = &host{}
+		one = &host{share: h.full}
 		h.known[addr] = one
 	}
 	return one
@@ -232,11 +311,12 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one, l := h.of(addr, now), h.line(addr, team, now)
+	one.share, _ = h.shares.Places(quota.Key{Kind: addressShares, Name: addr}, h.full)
 	switch {
 	case l.stalls(now, h.patience):
 		why := local(451, "4.4.2", "the host leaves other messages without an answer at present")
 		return false, nil, failure{times: 1, at: l.since, until: now, why: answer{stage: smtpclient.StageConnect, reply: why}}
-	case l.talking < l.places() && (one.talking < h.full || l.talking == 0):
+	case l.talking < l.places() && (one.talking < one.share || l.talking == 0 && one.share > 0):
 		l.begin(now)
 		one.talking++
 		return true, nil, failure{}
@@ -259,11 +339,11 @@ func (h *hosts) end(addr, team string, what hearing, took time.Duration, now tim
 
 // wake lets those ask again who may talk now, in the order in which they came, and those who wait in vain.
 func (h *hosts) wake(one *host, now time.Time) {
-	free, woken := h.full-one.talking, map[*line]int{}
+	free, woken := one.share-one.talking, map[*line]int{}
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
 		l, more := w.line, woken[w.line]
 		if !l.stalls(now, h.patience) {
-			if l.talking+more >= l.places() || free <= 0 && l.talking+more > 0 {
+			if l.talking+more >= l.places() || free <= 0 && (l.talking+more > 0 || one.share == 0) {
 				return false
 			}
 			woken[l]++

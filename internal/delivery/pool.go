@@ -25,6 +25,7 @@ type link struct {
 	key     poolKey
 	opening string // what was said before the first message
 	since   time.Time
+	socket  *socket // nil is not counted
 }
 
 // conversation is what was said about the last message. Over a kept connection the opening is left out: it stands
@@ -52,13 +53,15 @@ type pool struct {
 	messages int // over one connection
 	seats    *fair.Pool
 
-	mu   sync.Mutex
-	idle map[poolKey][]*link // the first are the oldest; never an empty list
-	open int                 // connections, those that are kept included
+	mu     sync.Mutex
+	idle   map[poolKey][]*link // the first are the oldest; never an empty list
+	open   int                 // connections, those that are kept included
+	ending map[string]int      // connections that were ended and are not closed yet, by address
 }
 
 func newPool(limit, messages int) *pool {
-	return &pool{limit: limit, messages: messages, seats: fair.New(int64(limit), fair.Greed), idle: map[poolKey][]*link{}}
+	return &pool{limit: limit, messages: messages, seats: fair.New(int64(limit), fair.Greed), idle: map[poolKey][]*link{},
+		ending: map[string]int{}}
 }
 
 // has reports whether a connection is kept.
@@ -122,6 +125,7 @@ func (p *pool) put(l *link) {
 }
 
 func (p *pool) end(l *link) {
+	p.ends(l.socket)
 	l.Close()
 	p.closed()
 }

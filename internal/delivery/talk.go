@@ -100,6 +100,7 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 			if !may {
 				return leftAlone(h, f, len(env.To), now), nil, true
 			}
+			s.hosts.makeRoom(h.addr)
 			if l, out, again = s.open(ctx, h, team, env); l == nil {
 				return out, nil, again
 			}
@@ -151,9 +152,10 @@ func (o *outcome) judgeHearing(e *smtpclient.Error) {
 func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.Envelope) (l *link, out outcome, again bool) {
 	what, why := unheard, answer{}
 	defer func() { s.hosts.arrived(h.addr, what, why, time.Now()) }()
-	l, err := s.pool.dial(h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h, team) })
+	var counted *socket
+	l, err := s.pool.dial(h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h, team, &counted) })
 	if err == nil {
-		what = answered
+		what, l.socket = answered, counted
 		return l, out, false
 	}
 	out.host = h.String()
@@ -294,10 +296,11 @@ const hurried = 30 * time.Second
 // dial opens a connection. Where encryption is only a bonus and the handshake fails, a plain one must do.
 //
 // A host that has not greeted yet may be slow on purpose, to find out who cannot wait, so a team has patience while it
-// has few connections. One that has many waits for silent hosts at the cost of its other mail.
-func (s *Service) dial(ctx context.Context, h hop, team string) (*smtpclient.Conn, error) {
+// has few connections. One that has many waits for silent hosts at the cost of its other mail. What it opened is counted
+// as soon as the pool has it.
+func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, Timeouts: s.c.Timeouts,
-		Dial: s.c.Dial, TranscriptLimit: conversationMax}
+		Dial: s.dialer(h.addr, counted), TranscriptLimit: conversationMax}
 	if s.c.Transport == Relay {
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}

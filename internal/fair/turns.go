@@ -71,6 +71,13 @@ func (t *Turns) Leave(owner string) {
 	t.leave(owner)
 }
 
+// Busy returns how many places are taken.
+func (t *Turns) Busy() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.busy
+}
+
 // Unused reports whether nobody has a place or waits for one.
 func (t *Turns) Unused() bool {
 	t.mu.Lock()

@@ -38,6 +38,7 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/private"
+	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/retention"
@@ -67,6 +68,7 @@ type node struct {
 	mux       *http.ServeMux
 	lock      *os.File
 	certs     *certificates
+	shares    *quota.Shares  // of the limits that nodes keep together
 	limits    *teams.Limiter // of all faces
 	ports     []mailPort     // opened, and served by run
 	measured  measured
@@ -211,7 +213,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
 		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db,
 		n.queue, hall, keys, asked, n.log) // Not the cache: who has installed a record does not wait until it forgets.
-	n.limits = &teams.Limiter{}
+	n.shares = quota.New(n.db, n.runner.Node(), n.log, 0)
+	n.runner.OnNodes(n.shares.Live)
+	n.limits = &teams.Limiter{Shares: n.shares}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, hall)
 	n.contents = content.New(n.db)
@@ -240,7 +244,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
 		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.measured.unsigned, AllowPrivate: n.measured.loopback,
 		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
-		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Log: n.log})
+		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Shares: n.shares, Log: n.log})
 
 	var err error
 	if n.receiving, err = n.newReceiving(hall, keys, dns); err != nil {
@@ -402,6 +406,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 		})
 	}
 	g.Go(func() error { return n.db.Run(ctx) })
+	g.Go(func() error { return n.shares.Run(ctx) })
 	g.Go(func() error { return n.live.Run(ctx) })
 	g.Go(func() error { return n.teams.Run(ctx) })
 	g.Go(func() error { return n.domains.Run(ctx) })

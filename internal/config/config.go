@@ -33,7 +33,7 @@ type Config struct {
 	HTTPListen       string `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
 	PublicURL        string `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen."`
 	Hostname         string `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
-	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make to this node. 0: no limit."`
+	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
 	RequireUserAgent bool   `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
 	LegacyAliases    bool   `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
 	AttachmentMax    Size   `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
@@ -48,8 +48,8 @@ type Config struct {
 	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Deliveries at the same time. 0: four per CPU, at least 16."`
 	Signers         int             `toml:"signers" default:"0" doc:"DKIM signatures at the same time. 0: one per CPU."`
 	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between attempts to deliver, each varied a little. After the last one the email bounces."`
-	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections of this node to one destination, and to one address however many destinations lead to it, at the same time. There is one at first; prompt answers add others."`
-	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second from this node to one destination. 0: no limit."`
+	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections to one destination, and to one address however many destinations lead to it, at the same time, of all nodes of a database together. There is one at first; prompt answers add others."`
+	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination, from all nodes of a database together. 0: no limit."`
 	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections of this node to all destinations at the same time."`
 
 	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each varied a little. After the last one it has failed, and can be replayed."`

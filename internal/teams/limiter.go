@@ -3,37 +3,116 @@ package teams
 import (
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider/internal/quota"
 )
 
-// Limiter counts per key in fixed windows of a second (API reference section 5.1). Each node counts for itself; the faces of
-// one node share one, so that a team has one rate. The zero value is ready.
+// requestShares is the kind of limits that the nodes keep together.
+const requestShares = "requests"
+
+// Limiter counts per key in fixed windows of a second (API reference section 5.1). The API and submission of one node share
+// one, so that a team has one rate. The zero value is ready, and counts for its node alone.
+//
+// With Shares, all nodes together keep the limit. A node that has all of it counts in windows. One that has a part
+// counts in parts of requests, and what it leaves is good for one more second, so that a client whose requests go to the
+// nodes by turns is not refused because they do not go there evenly.
 type Limiter struct {
+	Shares *quota.Shares    // nil is all of every limit
+	Now    func() time.Time // nil is time.Now
+
 	mu     sync.Mutex
 	second int64
-	counts map[string]int
+	counts map[string]window
+	parts  map[string]*part
+	swept  int64 // the second of the last look for parts that are not used
 }
 
-// Count adds one and returns how many there were in this second, and whether that is within the limit.
+// window is what happened in this second.
+type window struct{ asked, admitted int }
+
+// part is what a node that has a part of a limit may admit.
+type part struct {
+	left   float64 // requests
+	share  float64 // in the second
+	second int64
+}
+
+const partsKept = 60 // seconds
+
+// Count adds one and returns how many there were in this second, and whether that is within the limit. Of a limit that
+// nodes share, limit-n is what this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn()
-	l.counts[key]++
-	return l.counts[key], l.counts[key] <= limit
+	w := l.counts[key]
+	w.asked++
+	share := l.Shares.Rate(quota.Key{Kind: requestShares, Name: key}, float64(limit), float64(w.asked))
+	if share >= float64(limit) {
+		delete(l.parts, key)
+		n, ok = w.asked, w.admitted < limit
+	} else {
+		p := l.part(key, share, w.admitted)
+		if ok = p.left >= 1-1e-9; ok {
+			p.left--
+		}
+		n = limit - max(int(p.left), 0)
+	}
+	if ok {
+		w.admitted++
+	}
+	l.counts[key] = w
+	return n, ok
 }
 
-// Over reports whether the limit is used up, without counting.
+// part returns what a node may admit that has a share of a limit, and has admitted some requests in this second.
+func (l *Limiter) part(key string, share float64, admitted int) *part {
+	p := l.parts[key]
+	switch {
+	case p == nil:
+		p = &part{left: max(share, 1) - float64(admitted), share: share, second: l.second}
+		if l.parts == nil {
+			l.parts = map[string]*part{}
+		}
+		l.parts[key] = p
+	case p.second != l.second:
+		passed := max(l.second-p.second, 0) // the clock may have stepped back
+		p.left = min(p.left+share*float64(passed), max(2*share, 1))
+		p.share, p.second = share, l.second
+	case share > p.share:
+		p.left += share - p.share
+		p.share = share
+	}
+	return p
+}
+
+// Over reports whether the limit is used up, without counting. It is for limits of this node alone.
 func (l *Limiter) Over(key string, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn()
-	return l.counts[key] >= limit
+	return l.counts[key].admitted >= limit
 }
 
 // turn begins a new window when the second is another, in either direction.
 func (l *Limiter) turn() {
-	if now := time.Now().Unix(); now != l.second || l.counts == nil {
-		l.second = now
-		l.counts = map[string]int{}
+	now := l.Now
+	if now == nil {
+		now = time.Now
+	}
+	second := now().Unix()
+	if second == l.second && l.counts != nil {
+		return
+	}
+	l.second = second
+	l.counts = map[string]window{}
+	if len(l.parts) == 0 || second-l.swept < partsKept {
+		return
+	}
+	l.swept = second
+	for key, p := range l.parts {
+		if second-p.second > partsKept {
+			delete(l.parts, key)
+		}
 	}
 }

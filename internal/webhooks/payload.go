@@ -175,7 +175,7 @@ func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*events
 		read = func() (*events.Email, error) { return emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID) }
 	}
 	b, err := read()
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	if fault.KindOf(err) == fault.NotFound {
 		return nil, nil // Removed by its retention: nobody could look up what the message is about.
 	}
 	if err != nil {

@@ -332,7 +332,7 @@ func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
 // using it.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	c, err := claimOf(ctx, s.d.Reader, d.TeamID, d.ID)
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	if fault.KindOf(err) == fault.NotFound {
 		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
 	}
 	if err != nil {
@@ -358,14 +358,14 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 			}
 		}
 		c, err := claimOf(ctx, tx.Reader, d.TeamID, d.ID)
-		if fault.KindOf(err) == fault.NotFound && err != nil || err == nil && !c.open() {
+		if fault.KindOf(err) == fault.NotFound || err == nil && !c.open() {
 			return s.q.Finish(ctx, tx, j)
 		}
 		if err != nil {
 			return err
 		}
 		holder, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
-		if fault.KindOf(err) == fault.NotFound && err != nil {
+		if fault.KindOf(err) == fault.NotFound {
 			return s.q.Finish(ctx, tx, j)
 		}
 		if err != nil {

@@ -260,7 +260,7 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 		return Domain{}, err
 	}
 	d, err := domainByName(ctx, s.d.Reader, teamID, name)
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	if fault.KindOf(err) == fault.NotFound {
 		return s.create(ctx, teamID, n, true)
 	}
 	if err != nil || d.Status == Verified {
@@ -361,7 +361,7 @@ func (s *Service) Get(ctx context.Context, teamID, domainID string) (Domain, err
 // Exists reports whether the team has the domain.
 func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, error) {
 	_, err := getDomain(ctx, s.d.Reader, teamID, domainID)
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	if fault.KindOf(err) == fault.NotFound {
 		return false, nil
 	}
 	return err == nil, err
@@ -480,7 +480,7 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	}
 	d, err := domainByName(ctx, s.d.Reader, teamID, name)
 	switch {
-	case fault.KindOf(err) == fault.NotFound && err != nil:
+	case fault.KindOf(err) == fault.NotFound:
 		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not verified: this team has not added it. "+
 			"Add and verify exactly this domain; a domain above or below it does not count.", name)
 	case err != nil:

@@ -81,7 +81,7 @@ func endClaims(ctx context.Context, tx *db.Tx, domainID string, status ClaimStat
 // ownerOf is the domain that has a name, whoever's it is; the zero Domain when it is nobody's.
 func ownerOf(ctx context.Context, r db.Reader, name string) (Domain, error) {
 	d, err := domainOwned(ctx, r, name)
-	if err != nil && fault.KindOf(err) == fault.NotFound {
+	if fault.KindOf(err) == fault.NotFound {
 		return Domain{}, nil
 	}
 	return d, err

@@ -78,7 +78,7 @@ func (s *Service) Kind() jobs.Kind {
 // verify looks the records up, records what they say, and comes back while something is still looked for.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := domainByID(ctx, s.d.Reader, j.Payload)
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	if fault.KindOf(err) == fault.NotFound {
 		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		d, err := domainByID(ctx, tx.Reader, j.Payload)
-		if fault.KindOf(err) == fault.NotFound && err != nil {
+		if fault.KindOf(err) == fault.NotFound {
 			return s.q.Finish(ctx, tx, j)
 		}
 		if err != nil {

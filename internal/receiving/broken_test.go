@@ -1,0 +1,167 @@
+package receiving_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/receiving"
+)
+
+// A verb of which any statement fails says so. A message is refused for now, and nothing of it is kept.
+func TestVerbsWithoutAStatement(t *testing.T) {
+	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
+		ctx, team := t.Context(), w.acme.TeamID
+		w.counted(t)
+		sent := w.send(t, "jo@sender.example")
+		if err := w.d.Update(ctx, func(tx *db.Tx) error { // it refers to another, so that conversations are looked for
+			tx.Queue(ctx, `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		files := fmt.Sprintf("Message-ID: <f@x.example>\nIn-Reply-To: <%s@acme.example>\nSubject: Files\nMIME-Version: 1.0\n", sent) +
+			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=a\n\nx\n--b--\n"
+		var e receiving.Email
+		var c smtpserver.Session
+		one := func() {
+			w.give(t, files, "a@in.acme.example")
+			e = w.list(t, team)[0]
+		}
+		one()
+		file, _ := w.FileURL(team, e.ID, e.Files[0].ID, time.Now())
+		raw, _ := w.RawURL(team, e.ID, time.Now())
+		link, err := w.Share(ctx, team, e.ID, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := func(from, to string) {
+			t.Helper()
+			if c, err = w.begin(t, w.Service, from, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data := func(text string) func() error {
+			return func() error {
+				_, err := c.Data(ctx, strings.NewReader(crlf(text)))
+				if err != nil && answer(err)[0] != '4' {
+					t.Errorf("it is refused by %s: %v", answer(err), err)
+				}
+				return err
+			}
+		}
+		rcpt := func(to string) func() error {
+			return func() error {
+				err := c.Rcpt(ctx, to)
+				if err != nil && answer(err)[0] != '4' {
+					t.Errorf("%s is refused by %s: %v", to, answer(err), err)
+				}
+				return err
+			}
+		}
+		opened := func(d receiving.Download, err error) error {
+			if err != nil {
+				return err
+			}
+			return d.Body.Close()
+		}
+		a, err := erasure.Parse("jo@sender.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		fresh := func() {
+			n++
+			to := fmt.Sprintf("ann%d@gone.example", n)
+			begin("", w.returnTo(w.send(t, to), "gone.example"))
+		}
+		domain := func() {
+			w.d.Hint("domains", "")
+			if c, err = w.Open(ctx, smtpserver.Peer{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Mail(context.WithoutCancel(ctx), "jo@sender.example", smtpserver.MailOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, v := range []struct {
+			name    string
+			prepare func()
+			act     func() error
+			may     []string // statements that a message is taken without
+			keeps   bool
+		}{
+			{"List", nil, func() error { _, _, err := w.List(ctx, team, "", page.Page{}); return err }, nil, true},
+			{"a thread", nil, func() error { _, _, err := w.List(ctx, team, e.ID, page.Page{}); return err }, nil, true},
+			{"Get", nil, func() error {
+				_, content, err := w.Get(ctx, team, e.ID, receiving.CID)
+				if err == nil {
+					content.Close()
+				}
+				return err
+			}, nil, true},
+			{"Files", nil, func() error { _, _, err := w.Files(ctx, team, e.ID, page.Page{}); return err }, nil, true},
+			{"File", nil, func() error { _, err := w.File(ctx, team, e.ID, e.Files[0].ID); return err }, nil, true},
+			{"OpenFile", nil, func() error { return opened(w.OpenFile(ctx, token(file))) }, nil, true},
+			{"OpenRaw", nil, func() error { return opened(w.OpenRaw(ctx, token(raw))) }, nil, true},
+			{"SentThread", nil, func() error {
+				thread, err := w.SentThread(ctx, team, sent)
+				if err == nil && thread == "" {
+					err = errors.New("it has no thread")
+				}
+				return err
+			}, nil, true},
+			{"Share", nil, func() error { _, err := w.Share(ctx, team, e.ID, ""); return err }, nil, true},
+			{"Shared", nil, func() error {
+				shared, err := w.Shared(ctx, link[strings.IndexByte(link, '=')+1:])
+				if err == nil {
+					shared.Close()
+				}
+				return err
+			}, nil, true},
+			{"a message", func() { begin("jo@sender.example", "a@in.acme.example") }, data(files), nil, true},
+			{"a recipient", domain, rcpt("a@in.acme.example"), nil, true},
+			{"a bounce", fresh, func() error {
+				return data(dsn("failed", "5.1.1", fmt.Sprintf("ann%d@gone.example", n), "550 5.1.1 no such user"))()
+			}, nil, true},
+			{"Delete", one, func() error { return w.Delete(ctx, team, e.ID) }, nil, false},
+			{"RemoveBefore", one, func() error { _, err := w.RemoveBefore(ctx, team, later(), ""); return err }, nil, false},
+			{"EraseAddress", one, func() error { _, err := w.EraseAddress(ctx, a, erasure.Scope{Teams: []string{team}}); return err }, nil, false},
+			{"EraseTeam", one, func() error { return w.EraseTeam(ctx, team) }, nil, false},
+		} {
+			before := 0
+			failed := trace.EachBroken(t, func() {
+				if v.prepare != nil {
+					v.prepare()
+				}
+				before = len(w.list(t, team)) + w.count(t, `SELECT COUNT(*) FROM email_events`)
+			}, v.act, func(err error) {
+				now := len(w.list(t, team)) + w.count(t, `SELECT COUNT(*) FROM email_events`)
+				if err != nil && v.keeps && now != before {
+					t.Errorf("%s fails and has changed something: %v", v.name, err)
+				}
+			}, v.may...)
+			if failed < 1 {
+				t.Errorf("%s never fails", v.name)
+			}
+			if t.Failed() {
+				t.Fatalf("at %s", v.name)
+			}
+		}
+		if all := w.list(t, team); len(all) > 0 {
+			t.Errorf("%d emails are left", len(all))
+		}
+		if to, err := w.emails.Recipients(ctx, team, sent); err != nil || len(to) != 1 || to[0].State != emails.Queued {
+			t.Errorf("%+v, %v", to, err)
+		}
+	})
+}

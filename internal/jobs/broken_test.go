@@ -1,0 +1,130 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// A verb of which any statement fails says so, and the jobs are as they were.
+func TestVerbsWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		ctx, q := t.Context(), NewQueue(d)
+		var j Job
+		in := func(f func(tx *db.Tx) error) func() error { return func() error { return d.Update(ctx, f) } }
+		rows := func() string {
+			t.Helper()
+			rows, err := d.Query(ctx, `SELECT id, run_at, holder, attempt, tries, failures, parked FROM jobs ORDER BY id`)
+			all, err := db.Collect(rows, err, func(r db.Row) (text string, err error) {
+				var id, holder string
+				var at, attempt, tries, failures int64
+				var parked bool
+				err = r.Scan(&id, &at, &holder, &attempt, &tries, &failures, &parked)
+				return fmt.Sprintln(id, at, holder, attempt, tries, failures, parked), err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Join(all, "")
+		}
+		for _, c := range []struct {
+			name  string
+			spoil string
+			act   func() error
+		}{
+			{"Insert", "", in(func(tx *db.Tx) error { q.Insert(ctx, tx, New{Kind: "k"}); return nil })},
+			{"Finish", "", in(func(tx *db.Tx) error { return q.Finish(ctx, tx, j) })},
+			{"Retry", "", in(func(tx *db.Tx) error { return q.Retry(ctx, tx, j, tx.Now(), "why") })},
+			{"Wait", "", in(func(tx *db.Tx) error { return q.Wait(ctx, tx, j, tx.Now(), "why") })},
+			{"Park", "", in(func(tx *db.Tx) error { return q.Park(ctx, tx, j, "why") })},
+			{"Remove", "", in(func(tx *db.Tx) error { _, err := q.Remove(ctx, tx, "k", "d"); return err })},
+			{"Move", "", in(func(tx *db.Tx) error { _, err := q.Move(ctx, tx, "k", "k", "d", tx.Now()); return err })},
+			{"Unpark", `UPDATE jobs SET parked = TRUE`, func() error { return q.Unpark(ctx, j.ID) }},
+			{"ParkedJobs", `UPDATE jobs SET parked = TRUE`, func() error { _, err := ParkedJobs(ctx, d.Reader, "", 10); return err }},
+			{"Stats", "", func() error { _, err := Stats(ctx, d.Reader); return err }},
+			{"EraseTeam", "", func() error { return q.EraseTeam(ctx, "team") }},
+		} {
+			before := ""
+			failed := trace.EachBroken(t, func() {
+				exec(t, d, `DELETE FROM jobs`)
+				insert(t, d, New{Kind: "k", TeamID: "team", Dedupe: "d"})
+				if c.spoil != "" {
+					exec(t, d, c.spoil)
+				}
+				j = Job{Kind: "k", Lane: "k"}
+				if err := d.QueryRow(ctx, `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+					t.Fatal(err)
+				}
+				before = rows()
+			}, c.act, func(err error) {
+				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // which goes in steps
+					t.Errorf("%s fails and has changed something: %v\n%s%s", c.name, err, before, now)
+				}
+			})
+			if failed < 1 {
+				t.Errorf("%s never fails", c.name)
+			}
+		}
+		if err := q.Unpark(ctx, "nobody"); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("a job that is not there: %v", err)
+		}
+	})
+}
+
+// Operators are shown what waits and what gave up, and what is not in hand says since when it is due.
+func TestWhatOperatorsSee(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)
+		insert(t, d, New{Kind: "a", Dedupe: "1", RunAt: at}, New{Kind: "a", Dedupe: "2", RunAt: at.Add(time.Hour)},
+			New{Kind: "b", Dedupe: "3", TeamID: "team", RunAt: at}, New{Kind: "c", Dedupe: "4", RunAt: at})
+		var parked Job
+		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan(&parked.ID, &parked.Lane); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { return NewQueue(d).Park(t.Context(), tx, parked, "why") }); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, d, `UPDATE jobs SET holder = 'node', run_at = $1 WHERE kind = 'c'`, int64(inHand))
+		all, err := Stats(t.Context(), d.Reader)
+		if err != nil || len(all) != 3 || all[0].Jobs != 2 || !all[0].DueFrom.Equal(at) || all[0].Parked != 0 || all[1].Parked != 1 ||
+			!all[1].DueFrom.IsZero() || !all[2].DueFrom.IsZero() {
+			t.Errorf("%+v, %v", all, err)
+		}
+		some, err := ParkedJobs(t.Context(), d.Reader, "", 10)
+		if err != nil || len(some) != 1 || some[0].ID != parked.ID || some[0].LastError != "why" || some[0].Failures != 1 ||
+			some[0].TeamID != "team" || some[0].Lane != "b" || some[0].CreatedAt.IsZero() {
+			t.Errorf("%+v, %v", some, err)
+		}
+		if some, err = ParkedJobs(t.Context(), d.Reader, parked.ID, 10); err != nil || len(some) != 0 {
+			t.Errorf("after the last: %+v, %v", some, err)
+		}
+	})
+}
+
+// The text of an error is kept up to 500 octets, as text that both databases take.
+func TestBounded(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a\x00b": "ab", "a\xffb": "a?b", strings.Repeat("x", 500): strings.Repeat("x", 500),
+		strings.Repeat("x", 501): strings.Repeat("x", 500), strings.Repeat("x", 499) + "é": strings.Repeat("x", 499)} {
+		if got := bounded(in); got != want || !utf8.ValidString(got) {
+			t.Errorf("%q has become %q", in, got)
+		}
+	}
+}
+
+// A hint that another node sends says all or nothing.
+func TestParseHint(t *testing.T) {
+	if kind, lane, at, ok := parseHint("k\tl|t\tzz"); !ok || kind != "k" || lane != "l|t" || at != 35*36+35 {
+		t.Errorf("%q %q %d, %v", kind, lane, at, ok)
+	}
+	for _, text := range []string{"", "k", "k\tl", "k\tl\t", "k\tl\t?", "\t\t"} {
+		if _, _, _, ok := parseHint(text); ok {
+			t.Errorf("%q is a hint", text)
+		}
+	}
+}

@@ -110,7 +110,8 @@ func TestWhatOperatorsSee(t *testing.T) {
 // The text of an error is kept up to 500 octets, as text that both databases take.
 func TestBounded(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a\x00b": "ab", "a\xffb": "a?b", strings.Repeat("x", 500): strings.Repeat("x", 500),
-		strings.Repeat("x", 501): strings.Repeat("x", 500), strings.Repeat("x", 499) + "é": strings.Repeat("x", 499)} {
+		strings.Repeat("x", 501): strings.Repeat("x", 500), strings.Repeat("x", 499) + "é": strings.Repeat("x", 499),
+		strings.Repeat("x", 499) + "\xff": strings.Repeat("x", 499) + "?"} {
 		if got := bounded(in); got != want || !utf8.ValidString(got) {
 			t.Errorf("%q has become %q", in, got)
 		}

@@ -214,3 +214,19 @@ func TestShown(t *testing.T) {
 		t.Error("no text is shown as one")
 	}
 }
+
+// A key is carried out once at a time on a node, and is free again after that.
+func TestRunningKeys(t *testing.T) {
+	r := running{m: map[string]bool{}}
+	for i, enters := range []bool{true, false, false} {
+		if r.enter("a") != enters {
+			t.Errorf("request %d is carried out: %v", i, !enters)
+		}
+	}
+	if !r.enter("b") {
+		t.Error("another key waits")
+	}
+	if r.leave("a"); !r.enter("a") || r.enter("b") {
+		t.Error("not the key that was left is free")
+	}
+}

@@ -564,6 +564,14 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+	w.change(t, `UPDATE email_bodies SET headers = '[{"Name":"X A","Value":"b"}]'`)
+	out, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := w.emails.Compose(ctx, out); fault.KindOf(err) != fault.Invalid || text != nil {
+		t.Errorf("what cannot be composed has become %q, %v", text, err)
+	}
 	o := &emails.Outgoing{To: []string{"nobody"}}
 	if _, err := w.emails.Sift(ctx, o); !fault.Ours(err) {
 		t.Errorf("a recipient that is none is sifted: %v", err)

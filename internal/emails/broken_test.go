@@ -106,7 +106,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"TeamsOf":     func() error { _, err := w.emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
 			"References":  func() error { _, err := w.emails.References(ctx, team, id); return err },
 			"WaitingFrom": func() error { _, err := w.emails.WaitingFrom(ctx, team, w.domainID); return err },
-			"Brief":       func() error { _, _, err := emails.Brief(ctx, w.d.Reader, team, id); return err },
+			"Brief":       func() error { _, err := emails.Brief(ctx, w.d.Reader, team, id); return err },
 			"how often":   func() error { _, err := emails.UnsureAttempts(ctx, w.d.Reader, team, id, "one.example"); return err },
 			"SweepFiles": func() error {
 				w.age(t)

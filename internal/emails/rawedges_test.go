@@ -146,10 +146,11 @@ func TestRulesOfRaw(t *testing.T) {
 			kind  fault.Kind
 			says  string
 		}{
-			"no sender":        {func(in *emails.Raw) { in.From = "" }, fault.Missing, "`from`"},
-			"50 recipients":    {func(in *emails.Raw) { in.Recipients = many(50) }, 0, ""},
-			"51 recipients":    {func(in *emails.Raw) { in.Recipients = many(51) }, fault.Invalid, "`bcc`"},
-			"50 and one twice": {func(in *emails.Raw) { in.Recipients = append(many(50), many(1)...) }, 0, ""},
+			"no sender":             {func(in *emails.Raw) { in.From = "" }, fault.Missing, "`from`"},
+			"a sender that is none": {func(in *emails.Raw) { in.From = "nobody" }, fault.Invalid, "`from`"},
+			"50 recipients":         {func(in *emails.Raw) { in.Recipients = many(50) }, 0, ""},
+			"51 recipients":         {func(in *emails.Raw) { in.Recipients = many(51) }, fault.Invalid, "`bcc`"},
+			"50 and one twice":      {func(in *emails.Raw) { in.Recipients = append(many(50), many(1)...) }, 0, ""},
 			"50 and one that is named": {func(in *emails.Raw) {
 				in.Send.To, in.Recipients = []string{"b@two.example"}, append(many(50), message.Address{Local: "b", Domain: "two.example"})
 			}, 0, ""},

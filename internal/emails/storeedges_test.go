@@ -260,6 +260,19 @@ func TestBoundsOfBatches(t *testing.T) {
 	})
 }
 
+// A key has at most 256 characters.
+func TestLengthOfKeys(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for n, kind := range map[int]fault.Kind{256: 0, 257: fault.BadIdempotencyKey} {
+			key := emails.Idempotency{Scope: "s", Key: strings.Repeat("k", n)}
+			_, err := w.emails.Send(t.Context(), w.who, hello("a@one.example"), key)
+			if n == 256 && err != nil || n > 256 && fault.KindOf(err) != kind {
+				t.Errorf("a key of %d characters: %v", n, err)
+			}
+		}
+	})
+}
+
 // An email whose attachments cannot be kept is not accepted, and nothing of it stays.
 func TestAttachmentsThatCannotBeKept(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {

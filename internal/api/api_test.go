@@ -49,11 +49,11 @@ var update = flag.Bool("update", false, "write what was answered into the scenar
 // suspended.
 type office struct {
 	*API
-	d    *db.DB
-	hall *events.Hallway
-	team teams.Team
-	keys map[string]string // full, sending, other, suspended -> token
-	log  *strings.Builder
+	d        *db.DB
+	recorder *events.Recorder
+	team     teams.Team
+	keys     map[string]string // full, sending, other, suspended -> token
+	log      *strings.Builder
 }
 
 // newOffice builds it from the true services. Domains can be verified without DNS, see office.verified; a request to
@@ -79,35 +79,35 @@ func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place 
 	blobs, err := blob.Open(context.Background(), place)
 	must(err)
 	t.Cleanup(func() { blobs.Close() })
-	hall, queue := &events.Hallway{}, jobs.NewQueue(d)
-	f.hall = hall
+	recorder, queue := &events.Recorder{}, jobs.NewQueue(d)
+	f.recorder = recorder
 	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
 	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed25519",
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}, ManagedDomain: "inbox.postrider.test",
-		SandboxDomains: []string{"resend.dev"}, TrustDomains: dns == nil}, d, queue, hall, secrets, dns, quiet)}
+		SandboxDomains: []string{"resend.dev"}, TrustDomains: dns == nil}, d, queue, recorder, secrets, dns, quiet)}
 	s.Teams = teams.New(d, quiet, s.Domains.Exists)
-	s.Suppressions = suppressions.New(d, hall)
+	s.Suppressions = suppressions.New(d, recorder)
 	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: queue,
-		Hallway: hall, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
+		Recorder: recorder, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
 		Suppressions: s.Suppressions, Teams: s.Teams})
 	s.Metrics = metrics.New(d)
-	hall.Listen(s.Metrics)
+	recorder.Listen(s.Metrics)
 	s.Logs = requestlog.New(d, quiet, time.Hour)
 	s.Domains.PendingScheduled = s.Emails.WaitingFrom
-	hall.Listen(s.Emails)
-	hall.Listen(s.Suppressions)
+	recorder.Listen(s.Emails)
+	recorder.Listen(s.Suppressions)
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets, Guard: netguard.New(netguard.Options{}),
 		Domains: s.Domains, Log: quiet})
-	hall.Listen(s.Webhooks)
+	recorder.Listen(s.Webhooks)
 	s.Live = live.New(d, quiet, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
 		m.Type = e.Type
 		m.ID, m.Payload, err = s.Webhooks.Render(ctx, tx, e)
 		return m, err
 	})
-	hall.Listen(s.Live)
+	recorder.Listen(s.Live)
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"}, PublicURL: "https://postrider.test"},
-		receiving.Parts{DB: d, Hallway: hall, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: quiet})
+		receiving.Parts{DB: d, Recorder: recorder, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: quiet})
 	if dns != nil {
 		f.work(t, jobs.NewRunner(d, queue, quiet, time.Second), s.Domains.Kind())
 	}

@@ -155,7 +155,7 @@ func TestListenEndsAtOnce(t *testing.T) {
 					ended <- shown
 				}()
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return f.hall.Record(t.Context(), tx, events.Event{TeamID: f.team.ID, Type: events.SuppressionAdded,
+					return f.recorder.Record(t.Context(), tx, events.Event{TeamID: f.team.ID, Type: events.SuppressionAdded,
 						Data: suppressions.Suppression{ID: id.New(), TeamID: f.team.ID, Address: "late@example.net"}})
 				})
 				if err != nil {

@@ -34,7 +34,7 @@ func TestMetricsAndUsage(t *testing.T) {
 			}
 			all = append(all, e)
 		}
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { return f.hall.Record(t.Context(), tx, all...) }); err != nil {
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { return f.recorder.Record(t.Context(), tx, all...) }); err != nil {
 			t.Fatal(err)
 		}
 		var got metricsOutForTest

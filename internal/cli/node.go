@@ -200,7 +200,7 @@ func (n *node) lockFolder() error {
 func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	c := n.c
 	dns := resolve.NewCached(asked, 50_000)
-	hall := &events.Hallway{}
+	recorder := &events.Recorder{}
 	n.queue = jobs.NewQueue(n.db)
 	n.runner = jobs.NewRunner(n.db, n.queue, n.log, c.ShutdownGrace)
 	guard := netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: ownAddresses(c)})
@@ -212,21 +212,21 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
 		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db,
-		n.queue, hall, keys, asked, n.log) // Not the cache: who has installed a record does not wait until it forgets.
+		n.queue, recorder, keys, asked, n.log) // Not the cache: who has installed a record does not wait until it forgets.
 	n.shares = quota.New(n.db, n.runner.Node(), n.log, 0)
 	n.runner.OnNodes(n.shares.Live)
 	n.limits = &teams.Limiter{Shares: n.shares}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
-	suppressed := suppressions.New(n.db, hall)
+	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL}, emails.Parts{DB: n.db, Queue: n.queue,
-		Hallway: hall, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams,
+		Recorder: recorder, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams,
 		Contents: n.contents, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
-	hall.Listen(n.emails)
-	hall.Listen(suppressed)
+	recorder.Listen(n.emails)
+	recorder.Listen(suppressed)
 	counters := metrics.New(n.db)
-	hall.Listen(counters)
+	recorder.Listen(counters)
 	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams, n.log)
 	n.domains.Notify = told.Tell
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
@@ -237,17 +237,17 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter, Retention: c.WebhookRetention,
 		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue, Keys: keys,
 		Guard: guard, Domains: n.domains, Log: n.log, Notify: told.Tell})
-	hall.Listen(hooks)
+	recorder.Listen(hooks)
 
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
 		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
 		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.measured.unsigned, AllowPrivate: n.measured.loopback,
-		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Hallway: hall,
+		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Shares: n.shares, Log: n.log})
 
 	var err error
-	if n.receiving, err = n.newReceiving(hall, keys, dns); err != nil {
+	if n.receiving, err = n.newReceiving(recorder, keys, dns); err != nil {
 		return err
 	}
 
@@ -256,7 +256,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		m.ID, m.Payload, err = hooks.Render(ctx, tx, e)
 		return m, err
 	})
-	hall.Listen(n.live)
+	recorder.Listen(n.live)
 
 	n.mux = http.NewServeMux()
 	links.New(n.emails, n.receiving, n.log).Register(n.mux)

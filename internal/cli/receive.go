@@ -17,9 +17,9 @@ import (
 )
 
 // newReceiving builds what takes mail, and shows what was taken: every node shows, those with the role receiving take.
-func (n *node) newReceiving(hall *events.Hallway, keys *keyring.Keyring, dns resolve.Resolver) (*receiving.Service, error) {
+func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver) (*receiving.Service, error) {
 	c := n.c
-	p := receiving.Parts{DB: n.db, Hallway: hall, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails, Teams: n.teams, Log: n.log}
+	p := receiving.Parts{DB: n.db, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails, Teams: n.teams, Log: n.log}
 	if c.CheckAuthentication {
 		p.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: dns})
 	}

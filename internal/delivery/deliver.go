@@ -267,12 +267,12 @@ func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 		all := slices.Clone(t.skipped)
 		if t.d.Only {
 			all = append(all, t.event(events.EmailFailed, "", &events.Failed{Reason: reason}))
-			return s.p.Hallway.Record(ctx, tx, all...)
+			return s.p.Recorder.Record(ctx, tx, all...)
 		}
 		for _, to := range t.o.To {
 			all = append(all, t.event(events.EmailFailed, to, &events.Failed{Reason: reason}))
 		}
-		return s.p.Hallway.Record(ctx, tx, all...)
+		return s.p.Recorder.Record(ctx, tx, all...)
 	})
 }
 

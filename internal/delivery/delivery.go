@@ -126,16 +126,16 @@ const (
 
 // Parts are the rooms that delivery stands on.
 type Parts struct {
-	DB      *db.DB
-	Queue   *jobs.Queue
-	Hallway *events.Hallway
-	Emails  *emails.Service
-	Domains *domains.Service
-	Keys    *keyring.Keyring
-	DNS     resolve.Resolver
-	Blobs   *blob.Store   // of the capture transport
-	Shares  *quota.Shares // of the limits that nodes keep together; nil is all of them
-	Log     *slog.Logger
+	DB       *db.DB
+	Queue    *jobs.Queue
+	Recorder *events.Recorder
+	Emails   *emails.Service
+	Domains  *domains.Service
+	Keys     *keyring.Keyring
+	DNS      resolve.Resolver
+	Blobs    *blob.Store   // of the capture transport
+	Shares   *quota.Shares // of the limits that nodes keep together; nil is all of them
+	Log      *slog.Logger
 }
 
 // Service delivers.

@@ -108,21 +108,21 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 	ctx := t.Context()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h := &house{t: t, db: d, queue: jobs.NewQueue(d), news: make(chan struct{}), total: map[events.Type]int{}}
-	keys, hall := testKeys(t, 1), &events.Hallway{}
+	keys, recorder := testKeys(t, 1), &events.Recorder{}
 	blobs, err := blob.Open(ctx, "mem://")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { blobs.Close() })
 	h.domains = domains.New(domains.Config{TrustDomains: true, Selector: "rsa", SelectorEd25519: "ed", SandboxDomains: c.SandboxDomains},
-		d, h.queue, hall, keys, dns, log)
+		d, h.queue, recorder, keys, dns, log)
 	h.people = teams.New(d, log, h.domains.Exists)
-	h.suppressions = suppressions.New(d, hall)
-	h.emails = emails.New(emails.Config{MaxSize: 40 << 20}, emails.Parts{DB: d, Queue: h.queue, Hallway: hall, Blobs: blobs, Keys: keys,
+	h.suppressions = suppressions.New(d, recorder)
+	h.emails = emails.New(emails.Config{MaxSize: 40 << 20}, emails.Parts{DB: d, Queue: h.queue, Recorder: recorder, Blobs: blobs, Keys: keys,
 		Guard: netguard.New(netguard.Options{}), Domains: h.domains, Suppressions: h.suppressions, Teams: h.people})
-	hall.Listen(h.emails)
-	hall.Listen(h.suppressions)
-	hall.Listen(h)
+	recorder.Listen(h.emails)
+	recorder.Listen(h.suppressions)
+	recorder.Listen(h)
 	if c.Hostname == "" {
 		c.Hostname = "out.postrider.test"
 	}
@@ -130,7 +130,7 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 		c.Transport = Direct
 	}
 	c.AllowPrivate = true
-	h.service = New(c, Parts{DB: d, Queue: h.queue, Hallway: hall, Emails: h.emails, Domains: h.domains, Keys: keys, DNS: dns, Blobs: blobs, Log: log})
+	h.service = New(c, Parts{DB: d, Queue: h.queue, Recorder: recorder, Emails: h.emails, Domains: h.domains, Keys: keys, DNS: dns, Blobs: blobs, Log: log})
 	h.service.hosts.silent = 0
 	team, err := h.people.Create(ctx, "Team", "owner@sender.dev")
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		if err := emails.RecordAttempt(ctx, tx, a); err != nil {
 			return err
 		}
-		return s.p.Hallway.Record(ctx, tx, all...)
+		return s.p.Recorder.Record(ctx, tx, all...)
 	})
 }
 

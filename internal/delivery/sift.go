@@ -32,6 +32,6 @@ func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
 		if err := s.p.Queue.Finish(ctx, tx, t.job); err != nil {
 			return err
 		}
-		return s.p.Hallway.Record(ctx, tx, t.skipped...)
+		return s.p.Recorder.Record(ctx, tx, t.skipped...)
 	})
 }

@@ -114,7 +114,7 @@ func (h *house) suppress(way, to string) (reason string) {
 		x := h.send(to)
 		h.wait(x, events.EmailDelivered)
 		if err := h.db.Update(h.t.Context(), func(tx *db.Tx) error {
-			return h.service.p.Hallway.Record(h.t.Context(), tx, events.Event{TeamID: h.by.TeamID, EmailID: x, DomainID: h.domain.ID,
+			return h.service.p.Recorder.Record(h.t.Context(), tx, events.Event{TeamID: h.by.TeamID, EmailID: x, DomainID: h.domain.ID,
 				Type: events.EmailComplained, Recipient: to, Data: &events.Complaint{}})
 		}); err != nil {
 			h.t.Fatal(err)

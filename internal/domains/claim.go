@@ -424,7 +424,7 @@ func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		return "", err
 	}
 	s.changed(tx, d.ID)
-	return "", s.hall.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})...)
+	return "", s.recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})...)
 }
 
 // What owners are told, with the domain and a time; and with the value of the proof once there is one.

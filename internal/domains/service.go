@@ -36,14 +36,14 @@ const (
 
 // Service has the verbs of domains.
 type Service struct {
-	c     Config
-	d     *db.DB
-	q     *jobs.Queue
-	hall  *events.Hallway
-	keys  *keyring.Keyring
-	dns   resolve.Resolver
-	log   *slog.Logger
-	ready chan *dkim.Key
+	c        Config
+	d        *db.DB
+	q        *jobs.Queue
+	recorder *events.Recorder
+	keys     *keyring.Keyring
+	dns      resolve.Resolver
+	log      *slog.Logger
+	ready    chan *dkim.Key
 
 	// GenerateRSA makes a DKIM key, which takes a tenth of a second or so. Set before use.
 	GenerateRSA func() (*dkim.Key, error)
@@ -72,9 +72,9 @@ type remembered[T any] struct {
 }
 
 // New returns the service.
-func New(c Config, d *db.DB, q *jobs.Queue, hall *events.Hallway, keys *keyring.Keyring, dns resolve.Resolver, log *slog.Logger) *Service {
+func New(c Config, d *db.DB, q *jobs.Queue, recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver, log *slog.Logger) *Service {
 	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
-	s := &Service{c: c, d: d, q: q, hall: hall, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
+	s := &Service{c: c, d: d, q: q, recorder: recorder, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
 		GenerateRSA:      dkim.GenerateRSA,
 		PendingScheduled: func(context.Context, string, string) (bool, error) { return false, nil },
 		SentSince:        func(context.Context, string, string, time.Time) (bool, error) { return false, nil }}
@@ -285,7 +285,7 @@ func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error
 		return takenOr(err, lost)
 	}
 	s.changed(tx, d.ID)
-	return s.hall.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: *d})
+	return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: *d})
 }
 
 func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verified bool) (Domain, error) {
@@ -304,7 +304,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 			return err
 		}
 		s.changed(tx, d.ID)
-		err := s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
+		err := s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
 		if err != nil || !verified {
 			return err
 		}
@@ -430,7 +430,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			return takenOr(err, lost)
 		}
 		s.changed(tx, d.ID)
-		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }
 
@@ -444,7 +444,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 		deleteDomain(ctx, tx, teamID, domainID)
 		endClaims(ctx, tx, domainID, ClaimCanceled)
 		s.changed(tx, d.ID)
-		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
 	})
 }
 

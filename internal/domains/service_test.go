@@ -86,14 +86,14 @@ func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config, liste
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, hall, h, log := jobs.NewQueue(d), &events.Hallway{}, &heard{}, slog.New(slog.DiscardHandler)
-	hall.Listen(h)
+	q, recorder, h, log := jobs.NewQueue(d), &events.Recorder{}, &heard{}, slog.New(slog.DiscardHandler)
+	recorder.Listen(h)
 	for _, l := range listeners {
-		hall.Listen(l)
+		recorder.Listen(l)
 	}
 	c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"}
 	c.Selector, c.SelectorEd25519 = "postrider", "postrider-ed"
-	s := domains.New(c, d, q, hall, keys, dns, log)
+	s := domains.New(c, d, q, recorder, keys, dns, log)
 	return s, h, func() *jobs.Runner {
 		r := jobs.NewRunner(d, q, log, time.Second)
 		r.Handle(s.Kind())

@@ -41,7 +41,7 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 		if err := s.checkNow(ctx, tx, &d); err != nil {
 			return err
 		}
-		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }
 
@@ -131,7 +131,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		s.changed(tx, d.ID)
-		return s.hall.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: after})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: after})
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 )
 
-// Recorded advances the states of emails and recipients: the hallway calls it for every event. Of several events of one
+// Recorded advances the states of emails and recipients: the recorder calls it for every event. Of several events of one
 // email or recipient only the one of the highest rank changes anything, so only that one is written.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {

@@ -190,7 +190,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					if err := emails.RecordAttempt(ctx, tx, emails.Attempt{TeamID: team, EmailID: id, Destination: "one.example"}); err != nil {
 						return err
 					}
-					return w.hall.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailDelivered, Recipient: "a@one.example"})
+					return w.recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailDelivered, Recipient: "a@one.example"})
 				})
 			}},
 			{"Sweep", nil, func() error { return w.emails.Sweep(ctx) }},

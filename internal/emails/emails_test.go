@@ -40,7 +40,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 type world struct {
 	d          *db.DB
 	q          *jobs.Queue
-	hall       *events.Hallway
+	recorder   *events.Recorder
 	emails     *emails.Service
 	contents   *content.Service
 	domains    *domains.Service
@@ -83,17 +83,17 @@ func newWorld(t testing.TB, d *db.DB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{d: d, q: jobs.NewQueue(d), hall: &events.Hallway{}, blobs: blobs, folder: folder, logged: &logged{}}
+	w := &world{d: d, q: jobs.NewQueue(d), recorder: &events.Recorder{}, blobs: blobs, folder: folder, logged: &logged{}}
 	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true,
-		SandboxDomains: []string{"resend.dev"}}, d, w.q, w.hall, keys, resolve.Fake{}, log)
+		SandboxDomains: []string{"resend.dev"}}, d, w.q, w.recorder, keys, resolve.Fake{}, log)
 	w.teams = teams.New(d, log, w.domains.Exists)
-	w.suppressed = suppressions.New(d, w.hall)
+	w.suppressed = suppressions.New(d, w.recorder)
 	w.contents = content.New(d)
-	w.emails = emails.New(emails.Config{MaxSize: 1 << 20, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: w.q, Hallway: w.hall,
+	w.emails = emails.New(emails.Config{MaxSize: 1 << 20, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: w.q, Recorder: w.recorder,
 		Blobs: blobs, Keys: keys, Guard: netguard.New(netguard.Options{AllowLoopback: true}), Domains: w.domains,
 		Suppressions: w.suppressed, Teams: w.teams, Contents: w.contents, Log: slog.New(slog.NewTextHandler(w.logged, nil))})
-	w.hall.Listen(w.emails)
-	w.hall.Listen(w.suppressed)
+	w.recorder.Listen(w.emails)
+	w.recorder.Listen(w.suppressed)
 	team, err := w.teams.Create(ctx, "Acme", "owner@acme.example")
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func (w *world) count(t testing.TB, query string, args ...any) (n int) {
 
 func (w *world) record(t *testing.T, all ...events.Event) {
 	t.Helper()
-	if err := w.d.Update(t.Context(), func(tx *db.Tx) error { return w.hall.Record(t.Context(), tx, all...) }); err != nil {
+	if err := w.d.Update(t.Context(), func(tx *db.Tx) error { return w.recorder.Record(t.Context(), tx, all...) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -126,7 +126,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		}
 		entered[i].ID = e.ID
 	}
-	return entered, s.hall.Record(ctx, tx, all...)
+	return entered, s.recorder.Record(ctx, tx, all...)
 }
 
 // recipientOf reads the address of one email.

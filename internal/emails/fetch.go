@@ -225,7 +225,7 @@ func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
 		if e.LastEvent != Scheduled {
 			return nil
 		}
-		return s.hall.Record(ctx, tx, queuedNow(e))
+		return s.recorder.Record(ctx, tx, queuedNow(e))
 	})
 }
 

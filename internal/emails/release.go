@@ -97,7 +97,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 		if e.LastEvent == Scheduled {
 			all = append(all, queuedNow(e))
 		}
-		return s.hall.Record(ctx, tx, all...)
+		return s.recorder.Record(ctx, tx, all...)
 	})
 }
 
@@ -164,7 +164,7 @@ func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string)
 		if err != nil || !due {
 			return err
 		}
-		return s.hall.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
 			BroadcastID: e.BroadcastID, Type: events.EmailFailed, Data: &events.Failed{Reason: reason}})
 	})
 }

@@ -39,7 +39,7 @@ type Service struct {
 	c            Config
 	d            *db.DB
 	q            *jobs.Queue
-	hall         *events.Hallway
+	recorder     *events.Recorder
 	blobs        *blob.Store
 	keys         *keyring.Keyring
 	guard        *netguard.Guard
@@ -56,7 +56,7 @@ type Service struct {
 type Parts struct {
 	DB           *db.DB
 	Queue        *jobs.Queue
-	Hallway      *events.Hallway
+	Recorder     *events.Recorder
 	Blobs        *blob.Store
 	Keys         *keyring.Keyring
 	Guard        *netguard.Guard
@@ -78,7 +78,7 @@ func New(c Config, p Parts) *Service {
 	if p.Contents == nil {
 		p.Contents = content.New(p.DB)
 	}
-	return &Service{c: c, d: p.DB, q: p.Queue, hall: p.Hallway, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
+	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents,
 		running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
@@ -297,7 +297,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	for i := range all {
 		all[i].Email = func() (*events.Email, error) { return e.brief(d.Headers), nil }
 	}
-	return s.hall.Record(ctx, tx, all...)
+	return s.recorder.Record(ctx, tx, all...)
 }
 
 // dispatch enters a job for each destination of the recipients that are not suppressed, and returns the events of
@@ -413,7 +413,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 		if _, err := s.q.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
 			return err
 		}
-		return s.hall.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID, Type: events.EmailCanceled})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID, Type: events.EmailCanceled})
 	})
 }
 

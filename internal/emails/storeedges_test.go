@@ -391,7 +391,7 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: w.q, Hallway: w.hall, Blobs: w.blobs, Keys: keys,
+		other := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: w.q, Recorder: w.recorder, Blobs: w.blobs, Keys: keys,
 			Guard: netguard.New(netguard.Options{}), Domains: w.domains, Suppressions: w.suppressed, Teams: w.teams})
 		for _, c := range []struct {
 			name, hash string // of the other's payload

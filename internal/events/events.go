@@ -1,12 +1,18 @@
-// Package events is the hallway: everything that happens to an email, a domain or a suppression passes through
-// [Hallway.Record], in the transaction that makes it so.
+// Package events records what happens to emails, domains, suppressions and contacts, by [Recorder.Record], in the
+// transaction that makes it so.
 //
-// Record writes an email's events to its timeline and then tells each listener, in the same transaction: the email's
-// state advances, a hard bounce suppresses, a webhook is queued. Listeners are how what stands below speaks to what stands
-// above; cli registers them, in the order in which they run. A listener must only write rows; when it fails, the whole
-// transaction does, and whatever led to the event is tried again.
+// Record writes the events of emails to their timelines and then calls each listener in the same transaction: the
+// email's state advances, a hard bounce suppresses, a webhook is queued. Listeners are how a package of a lower layer
+// calls those of higher ones; cli registers them, in the order in which they run. A listener must only write rows.
 //
-// The package does not decide what happened and sends nothing anywhere.
+// # When it fails
+//
+// When a listener or a statement fails, so does the whole transaction: nothing of the event is stored, and whatever led
+// to it is tried again by its caller.
+//
+// # What it does not do
+//
+// It does not decide what happened, and it sends nothing.
 package events
 
 import (
@@ -164,14 +170,14 @@ type Listener interface {
 	Recorded(ctx context.Context, tx *db.Tx, all []Event) error
 }
 
-// Hallway records events. Its listeners are fixed before the first Record.
-type Hallway struct{ listeners []Listener }
+// Recorder records events. Its listeners are fixed before the first Record.
+type Recorder struct{ listeners []Listener }
 
 // Listen adds a listener, which hears after those before it.
-func (h *Hallway) Listen(l Listener) { h.listeners = append(h.listeners, l) }
+func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
 // Record writes the events of emails to their timelines and tells all listeners.
-func (h *Hallway) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
+func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
 		e := &all[i]
 		if e.ID == "" {

@@ -30,15 +30,15 @@ func (l *listener) Recorded(_ context.Context, _ *db.Tx, all []events.Event) err
 func TestTimeline(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
-			hall, l := &events.Hallway{}, &listener{}
-			hall.Listen(l)
+			recorder, l := &events.Recorder{}, &listener{}
+			recorder.Listen(l)
 			emailID := fmt.Sprintf("email %d", n)
 			var all []events.Event
 			for i := range n {
 				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered, Recipient: fmt.Sprint(i)},
 					events.Event{TeamID: "team", Type: events.DomainUpdated}) // which stands in no timeline
 			}
-			if err := d.Update(t.Context(), func(tx *db.Tx) error { return hall.Record(t.Context(), tx, all...) }); err != nil {
+			if err := d.Update(t.Context(), func(tx *db.Tx) error { return recorder.Record(t.Context(), tx, all...) }); err != nil {
 				t.Fatal(err)
 			}
 			got, err := events.Timeline(t.Context(), d.Reader, "team", emailID)
@@ -68,7 +68,7 @@ func TestStatementsOfEvents(t *testing.T) {
 			}
 			trace.Take()
 			err := d.Update(t.Context(), func(tx *db.Tx) error {
-				return (&events.Hallway{}).Record(t.Context(), tx, all...)
+				return (&events.Recorder{}).Record(t.Context(), tx, all...)
 			})
 			if asked := len(trace.Take()); err != nil || asked != want {
 				t.Errorf("%d events are written by %d statements, want %d; %v", n, asked, want, err)
@@ -96,10 +96,10 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 // An event keeps the id and the time that it has, and its data as JSON; that of received email is kept elsewhere.
 func TestWhatIsRecorded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		hall := &events.Hallway{}
+		recorder := &events.Recorder{}
 		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		record := func(e events.Event) error {
-			return d.Update(t.Context(), func(tx *db.Tx) error { return hall.Record(t.Context(), tx, e) })
+			return d.Update(t.Context(), func(tx *db.Tx) error { return recorder.Record(t.Context(), tx, e) })
 		}
 		for _, c := range []struct {
 			event    events.Event
@@ -135,11 +135,11 @@ func TestWhatIsRecorded(t *testing.T) {
 // What a listener cannot do did not happen.
 func TestListenerFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		hall, first, last := &events.Hallway{}, &listener{err: errors.New("full")}, &listener{}
-		hall.Listen(first)
-		hall.Listen(last)
+		recorder, first, last := &events.Recorder{}, &listener{err: errors.New("full")}, &listener{}
+		recorder.Listen(first)
+		recorder.Listen(last)
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered})
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered})
 		})
 		got, readErr := events.Timeline(t.Context(), d.Reader, "team", "e")
 		if !errors.Is(err, first.err) || readErr != nil || len(got) != 0 || len(last.heard) != 0 {

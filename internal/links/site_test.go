@@ -90,19 +90,19 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	must(err)
 	s.blobs, err = blob.Open(ctx, s.folder)
 	must(err)
-	hall := &events.Hallway{}
+	recorder := &events.Recorder{}
 	senders := domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d,
-		s.queue, hall, s.keys, resolve.Fake{}, log)
+		s.queue, recorder, s.keys, resolve.Fake{}, log)
 	s.teams = teams.New(d, log, senders.Exists)
-	suppressed := suppressions.New(d, hall)
+	suppressed := suppressions.New(d, recorder)
 	s.emails = emails.New(emails.Config{MaxSize: 10 << 20, PublicURL: publicURL}, emails.Parts{DB: d, Queue: s.queue,
-		Hallway: hall, Blobs: s.blobs, Keys: s.keys, Guard: netguard.New(netguard.Options{}), Domains: senders,
+		Recorder: recorder, Blobs: s.blobs, Keys: s.keys, Guard: netguard.New(netguard.Options{}), Domains: senders,
 		Suppressions: suppressed, Teams: s.teams})
-	hall.Listen(s.emails)
-	hall.Listen(suppressed)
+	recorder.Listen(s.emails)
+	recorder.Listen(suppressed)
 
 	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, publicURL
-	s.received = receiving.New(c, receiving.Parts{DB: d, Hallway: hall, Blobs: s.blobs, Keys: s.keys, Domains: senders,
+	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: recorder, Blobs: s.blobs, Keys: s.keys, Domains: senders,
 		Emails: s.emails, Teams: s.teams, Log: log})
 	s.api = api.New(api.Options{Services: api.Services{Teams: s.teams, Domains: senders, Suppressions: suppressed,
 		Emails: s.emails, Receiving: s.received}, Log: log})

@@ -75,7 +75,7 @@ type Service struct {
 	tails   map[string][]*Tail
 }
 
-// New returns the service. Register it as a listener of the hallway, and run it. Make it after the service of teams:
+// New returns the service. Register it as a listener of the recorder, and run it. Make it after the service of teams:
 // that must hear of a change before the tails do, whose readers ask it.
 func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{}, tails: map[string][]*Tail{}}

@@ -21,11 +21,11 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// node is a part of a house: a service, its database and its hallway.
+// node is a part of a house: a service, its database and its recorder.
 type node struct {
 	*live.Service
 	d        *db.DB
-	hall     events.Hallway
+	recorder events.Recorder
 	rendered int
 }
 
@@ -38,7 +38,7 @@ func newNode(d *db.DB) *node {
 		}
 		return live.Message{ID: messageID(e.ID), Type: e.Type, Payload: `{"of":"` + e.EmailID + `"}`}, nil
 	})
-	n.hall.Listen(n.Service)
+	n.recorder.Listen(n.Service)
 	return n
 }
 
@@ -57,7 +57,7 @@ func messageID(eventID string) string { return "msg_" + strings.ReplaceAll(event
 func (n *node) happen(t *testing.T, team string, typ events.Type) string {
 	t.Helper()
 	e := events.Event{ID: newID(), TeamID: team, EmailID: "e1", Type: typ}
-	if err := n.d.Update(t.Context(), func(tx *db.Tx) error { return n.hall.Record(t.Context(), tx, e) }); err != nil {
+	if err := n.d.Update(t.Context(), func(tx *db.Tx) error { return n.recorder.Record(t.Context(), tx, e) }); err != nil {
 		t.Fatal(err)
 	}
 	return messageID(e.ID)
@@ -187,7 +187,7 @@ func TestOutOfOrder(t *testing.T) {
 	tail := n.open(t, "team", "")
 	early := events.Event{ID: newID(), TeamID: "team", EmailID: "e1", Type: events.EmailSent}
 	want(t, tail, n.happen(t, "team", events.EmailDelivered))
-	if err := d.Update(t.Context(), func(tx *db.Tx) error { return n.hall.Record(t.Context(), tx, early) }); err != nil {
+	if err := d.Update(t.Context(), func(tx *db.Tx) error { return n.recorder.Record(t.Context(), tx, early) }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, tail, messageID(early.ID))
@@ -272,14 +272,14 @@ func TestLease(t *testing.T) {
 // An event that cannot be rendered fails its transaction only where somebody watches: nothing is told that did not happen.
 func TestRenderFails(t *testing.T) {
 	d := dbtest.SQLite(t)
-	var hall events.Hallway
+	var recorder events.Recorder
 	s := live.New(d, slog.New(slog.DiscardHandler), func(context.Context, *db.Tx, *events.Event) (live.Message, error) {
 		return live.Message{}, fmt.Errorf("broken")
 	})
-	hall.Listen(s)
+	recorder.Listen(s)
 	record := func() error {
 		return d.Update(t.Context(), func(tx *db.Tx) error {
-			return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailSent})
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailSent})
 		})
 	}
 	if err := record(); err != nil {

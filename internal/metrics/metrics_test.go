@@ -24,12 +24,12 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // world is a team with emails, and all that happened to them.
 type world struct {
-	d      *db.DB
-	s      *metrics.Service
-	hall   *events.Hallway
-	all    []events.Event
-	emails []email
-	gone   map[string]bool // emails that were deleted
+	d        *db.DB
+	s        *metrics.Service
+	recorder *events.Recorder
+	all      []events.Event
+	emails   []email
+	gone     map[string]bool // emails that were deleted
 }
 
 type email struct {
@@ -38,8 +38,8 @@ type email struct {
 }
 
 func newWorld(t *testing.T, d *db.DB) *world {
-	w := &world{d: d, s: metrics.New(d), hall: &events.Hallway{}, gone: map[string]bool{}}
-	w.hall.Listen(w.s)
+	w := &world{d: d, s: metrics.New(d), recorder: &events.Recorder{}, gone: map[string]bool{}}
+	w.recorder.Listen(w.s)
 	domains := []string{id.New(), id.New()}
 	w.update(t, func(tx *db.Tx) error {
 		for i := range 12 {
@@ -72,7 +72,7 @@ func (w *world) happen(t *testing.T, all ...events.Event) {
 	var recorded []events.Event
 	w.update(t, func(tx *db.Tx) error {
 		recorded = slices.Clone(all)
-		return w.hall.Record(t.Context(), tx, recorded...)
+		return w.recorder.Record(t.Context(), tx, recorded...)
 	})
 	w.all = append(w.all, recorded...)
 }
@@ -390,7 +390,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// fill inserts n events of emails of one recipient each, evenly over a span, without the hallway.
+// fill inserts n events of emails of one recipient each, evenly over a span, without the recorder.
 func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	b.Helper()
 	types := []string{"queued", "sent", "delivered", "opened"}

@@ -17,7 +17,7 @@ const rowsMax = 50_000
 // Service counts.
 type Service struct{ d *db.DB }
 
-// New returns the service. Register it as a listener of the hallway too.
+// New returns the service. Register it as a listener of the recorder too.
 func New(d *db.DB) *Service { return &Service{d} }
 
 // Now is the present by the clock that stamps events.

@@ -52,13 +52,13 @@ func TestNotices(t *testing.T) {
 		must(t, err)
 		blobs, err := blob.Open(ctx, t.TempDir())
 		must(t, err)
-		hall, q := &events.Hallway{}, jobs.NewQueue(d)
-		dom := domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q, hall, keys, resolve.Fake{}, log)
+		recorder, q := &events.Recorder{}, jobs.NewQueue(d)
+		dom := domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q, recorder, keys, resolve.Fake{}, log)
 		all := teams.New(d, log, dom.Exists)
-		suppressed := suppressions.New(d, hall)
-		mail := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Hallway: hall, Blobs: blobs, Keys: keys,
+		suppressed := suppressions.New(d, recorder)
+		mail := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Recorder: recorder, Blobs: blobs, Keys: keys,
 			Guard: netguard.New(netguard.Options{}), Domains: dom, Suppressions: suppressed, Teams: all})
-		hall.Listen(mail)
+		recorder.Listen(mail)
 		operator, err := all.Create(ctx, "Operator", "")
 		must(t, err)
 		_, err = dom.AddVerified(ctx, operator.ID, domains.NewDomain{Name: "operator.example"})

@@ -65,7 +65,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 		if len(all) == 0 {
 			return nil
 		}
-		return s.p.Hallway.Record(ctx, tx, all...)
+		return s.p.Recorder.Record(ctx, tx, all...)
 	})
 }
 

@@ -84,16 +84,16 @@ type Config struct {
 
 // Parts are the rooms that receiving stands on.
 type Parts struct {
-	DB      *db.DB
-	Hallway *events.Hallway
-	Blobs   *blob.Store
-	Keys    *keyring.Keyring
-	Domains *domains.Service
-	Emails  *emails.Service
-	Teams   *teams.Service
-	Auth    authres.Checker // nil: not evaluated
-	Milter  *milter.Client  // nil: no content filter is asked
-	Log     *slog.Logger
+	DB       *db.DB
+	Recorder *events.Recorder
+	Blobs    *blob.Store
+	Keys     *keyring.Keyring
+	Domains  *domains.Service
+	Emails   *emails.Service
+	Teams    *teams.Service
+	Auth     authres.Checker // nil: not evaluated
+	Milter   *milter.Client  // nil: no content filter is asked
+	Log      *slog.Logger
 }
 
 // Service takes mail and shows what was taken. It is a smtpserver.Handler.

@@ -79,17 +79,17 @@ func newWorld(t testing.TB, d *db.DB) *world {
 	must(err)
 	w.blobs, err = blob.Open(ctx, t.TempDir())
 	must(err)
-	hall, q := &events.Hallway{}, jobs.NewQueue(d)
-	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q, hall, w.keys,
+	recorder, q := &events.Recorder{}, jobs.NewQueue(d)
+	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q, recorder, w.keys,
 		resolve.Fake{}, log)
 	w.teams = teams.New(d, log, w.domains.Exists)
-	w.suppressed = suppressions.New(d, hall)
-	w.emails = emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Hallway: hall, Blobs: w.blobs, Keys: w.keys,
+	w.suppressed = suppressions.New(d, recorder)
+	w.emails = emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Recorder: recorder, Blobs: w.blobs, Keys: w.keys,
 		Guard: netguard.New(netguard.Options{}), Domains: w.domains, Suppressions: w.suppressed, Teams: w.teams})
-	hall.Listen(w.emails)
-	hall.Listen(w.suppressed)
-	hall.Listen(w.heard)
-	w.parts = receiving.Parts{DB: d, Hallway: hall, Blobs: w.blobs, Keys: w.keys, Domains: w.domains, Emails: w.emails, Teams: w.teams,
+	recorder.Listen(w.emails)
+	recorder.Listen(w.suppressed)
+	recorder.Listen(w.heard)
+	w.parts = receiving.Parts{DB: d, Recorder: recorder, Blobs: w.blobs, Keys: w.keys, Domains: w.domains, Emails: w.emails, Teams: w.teams,
 		Log: log}
 	w.Service = receiving.New(config(), w.parts)
 

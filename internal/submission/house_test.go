@@ -68,15 +68,15 @@ func newHouseAt(t *testing.T, d *db.DB, place string) *house {
 	if h.blobs, err = blob.Open(ctx, place); err != nil {
 		t.Fatal(err)
 	}
-	q, hall := jobs.NewQueue(d), &events.Hallway{}
+	q, recorder := jobs.NewQueue(d), &events.Recorder{}
 	h.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true,
-		SandboxDomains: []string{"resend.dev"}}, d, q, hall, keys, resolve.Fake{}, log)
+		SandboxDomains: []string{"resend.dev"}}, d, q, recorder, keys, resolve.Fake{}, log)
 	h.teams = teams.New(d, log, h.domains.Exists)
-	h.suppressed = suppressions.New(d, hall)
-	h.emails = emails.New(emails.Config{MaxSize: maxSize, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: q, Hallway: hall,
+	h.suppressed = suppressions.New(d, recorder)
+	h.emails = emails.New(emails.Config{MaxSize: maxSize, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: q, Recorder: recorder,
 		Blobs: h.blobs, Keys: keys, Guard: netguard.New(netguard.Options{}), Domains: h.domains, Suppressions: h.suppressed, Teams: h.teams})
-	hall.Listen(h.emails)
-	hall.Listen(h.suppressed)
+	recorder.Listen(h.emails)
+	recorder.Listen(h.suppressed)
 	if h.team, err = h.teams.Create(ctx, "Acme", "owner@acme.example"); err != nil {
 		t.Fatal(err)
 	}

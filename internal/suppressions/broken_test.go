@@ -16,9 +16,9 @@ import (
 // A verb of which any statement fails says so, and has changed nothing.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		ctx, hall := t.Context(), &events.Hallway{}
-		s := suppressions.New(d, hall)
-		hall.Listen(s)
+		ctx, recorder := t.Context(), &events.Recorder{}
+		s := suppressions.New(d, recorder)
+		recorder.Listen(s)
 		if _, err := s.Add(ctx, "team", []string{"ann@one.example", "bob@one.example"}); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"RemoveAll", func() error { _, err := s.RemoveAll(ctx, "team", []string{"bob@one.example"}); return err }},
 			{"Recorded", func() error {
 				return d.Update(ctx, func(tx *db.Tx) error {
-					return hall.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+					return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
 						Recipient: "dan@one.example", Data: &events.Complaint{}})
 				})
 			}},
@@ -70,7 +70,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 // and not both. One that is listed already has nothing to look up.
 func TestAddWithoutAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
-	s := suppressions.New(d, &events.Hallway{})
+	s := suppressions.New(d, &events.Recorder{})
 	var n int
 	dbtest.EachTorn(t, proxy, func() { n++ }, func() error {
 		_, err := s.Add(t.Context(), "team", []string{fmt.Sprintf("to%d@one.example", n)})
@@ -99,7 +99,7 @@ func erase(t *testing.T, d *db.DB, address string, dry bool, teamIDs ...string) 
 // was found is counted. A dry run only counts.
 func TestEraseAddress(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := suppressions.New(d, &events.Hallway{})
+		s := suppressions.New(d, &events.Recorder{})
 		teamIDs := make([]string, 1600)
 		for i := range teamIDs {
 			teamIDs[i] = fmt.Sprintf("team %04d", i)

@@ -16,9 +16,9 @@ import (
 // Addresses are listed for hard bounces and complaints that are true, and for nothing else.
 func TestWhatSuppresses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		hall := &events.Hallway{}
-		s := suppressions.New(d, hall)
-		hall.Listen(s)
+		recorder := &events.Recorder{}
+		s := suppressions.New(d, recorder)
+		recorder.Listen(s)
 		for i, c := range []struct {
 			kind events.Type
 			data any
@@ -36,7 +36,7 @@ func TestWhatSuppresses(t *testing.T) {
 			to := fmt.Sprintf("to%d@one.example", i)
 			for _, recipient := range []string{to, ""} { // with none it is about the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
+					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
 						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
 				}); err != nil {
 					t.Fatal(err)
@@ -48,7 +48,7 @@ func TestWhatSuppresses(t *testing.T) {
 			}
 		}
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "nobody",
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "nobody",
 				Data: &events.Complaint{}})
 		})
 		if err == nil || !strings.Contains(err.Error(), "suppress nobody") {
@@ -60,7 +60,7 @@ func TestWhatSuppresses(t *testing.T) {
 // However many addresses are asked for, all that are listed are found.
 func TestAmongMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := suppressions.New(d, &events.Hallway{})
+		s := suppressions.New(d, &events.Recorder{})
 		all := make([]string, 1200)
 		for i := range all {
 			all[i] = fmt.Sprintf("to%d@one.example", i)
@@ -81,15 +81,15 @@ func TestAmongMany(t *testing.T) {
 // Lists are of one origin or of all, and entries are found and removed by their ids in whatever case.
 func TestListsAndIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		hall := &events.Hallway{}
-		s := suppressions.New(d, hall)
-		hall.Listen(s)
+		recorder := &events.Recorder{}
+		s := suppressions.New(d, recorder)
+		recorder.Listen(s)
 		added, err := s.Add(t.Context(), "team", []string{"ann@one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return hall.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "bob@one.example",
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "bob@one.example",
 				Data: &events.Complaint{}})
 		}); err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestListsAndIDs(t *testing.T) {
 // Without a database no verb says that something is not there, or that it was done.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
-	s := suppressions.New(d, &events.Hallway{})
+	s := suppressions.New(d, &events.Recorder{})
 	added, err := s.Add(t.Context(), "team", []string{"ann@one.example"})
 	if err != nil {
 		t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 
 // Service has the verbs of suppressions.
 type Service struct {
-	d    *db.DB
-	hall *events.Hallway
+	d        *db.DB
+	recorder *events.Recorder
 }
 
-// New returns the service. Register it as a listener of the hallway too.
-func New(d *db.DB, hall *events.Hallway) *Service { return &Service{d, hall} }
+// New returns the service. Register it as a listener of the recorder too.
+func New(d *db.DB, recorder *events.Recorder) *Service { return &Service{d, recorder} }
 
 // Add puts addresses on the list by hand and returns their entries in order; those that are listed already keep theirs.
 func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([]Suppression, error) {
@@ -57,7 +57,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppressio
 	if !added {
 		return byAddress(ctx, tx.Reader, n.TeamID, n.Address)
 	}
-	return n, s.hall.Record(ctx, tx, events.Event{TeamID: n.TeamID, Type: events.SuppressionAdded, Data: n})
+	return n, s.recorder.Record(ctx, tx, events.Event{TeamID: n.TeamID, Type: events.SuppressionAdded, Data: n})
 }
 
 // normal is an address as it is listed.
@@ -117,7 +117,7 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 		return gone, err
 	}
 	deleteByID(ctx, tx, teamID, gone.ID)
-	return gone, s.hall.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
+	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }
 
 // RemoveAll takes the entries that there are of those named off the list, and returns them.

@@ -27,10 +27,10 @@ func (h heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
 
 func TestSuppressions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		ctx, hall, h := t.Context(), &events.Hallway{}, heard{}
-		s := suppressions.New(d, hall)
-		hall.Listen(s)
-		hall.Listen(h)
+		ctx, recorder, h := t.Context(), &events.Recorder{}, heard{}
+		s := suppressions.New(d, recorder)
+		recorder.Listen(s)
+		recorder.Listen(h)
 		added, err := s.Add(ctx, "team", []string{"Ann@Example.net", "bob@example.net", "ANN@example.net"})
 		if err != nil || len(added) != 3 || added[0].ID != added[2].ID || added[0].Address != "ann@example.net" {
 			t.Fatalf("added %+v, %v", added, err)
@@ -40,7 +40,7 @@ func TestSuppressions(t *testing.T) {
 		}
 		t.Run("the first origin stays", func(t *testing.T) {
 			if err := d.Update(ctx, func(tx *db.Tx) error {
-				return hall.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "ann@example.net", Data: &events.Complaint{}},
+				return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "ann@example.net", Data: &events.Complaint{}},
 					events.Event{TeamID: "team", EmailID: "e", Type: events.EmailBounced, Recipient: "Carl@Example.net", Data: &events.Bounce{Type: "Permanent", Suppress: true}})
 			}); err != nil {
 				t.Fatal(err)

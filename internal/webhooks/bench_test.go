@@ -33,7 +33,7 @@ func (h *house) tell(b *testing.B, team string, from, n int) {
 			all = append(all, events.Event{TeamID: team, Type: events.SuppressionAdded, Data: suppressions.Suppression{
 				Address: fmt.Sprintf("user%d@example.net", from+i), CreatedAt: tx.Now()}})
 		}
-		return h.hall.Record(b.Context(), tx, all...)
+		return h.recorder.Record(b.Context(), tx, all...)
 	}))
 }
 

@@ -122,7 +122,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					if err := d.QueryRow(ctx, `SELECT MAX(id) FROM emails`).Scan(&id); err != nil {
 						return err
 					}
-					return h.hall.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailSent})
+					return h.recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailSent})
 				})
 			}},
 			{"one to what is disabled", kind(webhooks.Kind, 0, `UPDATE webhooks SET status = 'disabled'`), work},

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 type house struct {
 	*webhooks.Service
 	d          *db.DB
-	hall       *events.Hallway
+	recorder   *events.Recorder
 	queue      *jobs.Queue
 	suppressed *suppressions.Service
 	domains    *domains.Service
@@ -60,16 +60,16 @@ func newHouse(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options)
 	blobs, err := blob.Open(context.Background(), t.TempDir())
 	must(t, err)
 	t.Cleanup(func() { blobs.Close() })
-	h := &house{d: d, hall: &events.Hallway{}, queue: jobs.NewQueue(d)}
+	h := &house{d: d, recorder: &events.Recorder{}, queue: jobs.NewQueue(d)}
 	g := netguard.New(guard)
 	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
 	h.domains = domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true},
-		d, h.queue, h.hall, secrets, resolve.Fake{}, quiet)
+		d, h.queue, h.recorder, secrets, resolve.Fake{}, quiet)
 	people := teams.New(d, quiet, h.domains.Exists)
-	h.suppressed = suppressions.New(d, h.hall)
+	h.suppressed = suppressions.New(d, h.recorder)
 	h.emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: h.queue,
-		Hallway: h.hall, Blobs: blobs, Keys: secrets, Guard: g, Domains: h.domains, Suppressions: h.suppressed, Teams: people})
+		Recorder: h.recorder, Blobs: blobs, Keys: secrets, Guard: g, Domains: h.domains, Suppressions: h.suppressed, Teams: people})
 	h.Service = webhooks.New(c, webhooks.Parts{DB: d, Queue: h.queue, Keys: secrets, Guard: g, Domains: h.domains, Log: quiet,
 		Notify: func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
 			h.mu.Lock()
@@ -77,9 +77,9 @@ func newHouse(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options)
 			h.notices = append(h.notices, subject+"\n"+text)
 			return nil
 		}})
-	h.hall.Listen(h.emails)
-	h.hall.Listen(h.suppressed)
-	h.hall.Listen(h.Service)
+	h.recorder.Listen(h.emails)
+	h.recorder.Listen(h.suppressed)
+	h.recorder.Listen(h.Service)
 	team, err := people.Create(context.Background(), "team", "")
 	must(t, err)
 	_, token, err := people.CreateKey(context.Background(), teams.System(team.ID), teams.NewKey{Name: "key"})
@@ -209,7 +209,7 @@ func (h *house) happen(t testing.TB, all ...events.Event) {
 	for i := range all {
 		all[i].TeamID = h.who.TeamID
 	}
-	must(t, h.d.Update(t.Context(), func(tx *db.Tx) error { return h.hall.Record(t.Context(), tx, all...) }))
+	must(t, h.d.Update(t.Context(), func(tx *db.Tx) error { return h.recorder.Record(t.Context(), tx, all...) }))
 }
 
 // suppress makes an event of the simplest kind.

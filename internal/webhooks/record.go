@@ -77,7 +77,7 @@ func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[strin
 	return n
 }
 
-// Recorded enters a message for each event that an endpoint wants. The hallway calls it for every event, so for teams
+// Recorded enters a message for each event that an endpoint wants. The recorder calls it for every event, so for teams
 // without endpoints it does nothing but look into memory.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var endpoints []*Endpoint

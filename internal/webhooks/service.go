@@ -18,7 +18,7 @@ const (
 	secretPrefix = "whsec_"
 )
 
-// Service has the verbs of webhooks. Register it as a listener of the hallway, and its kinds with the runner.
+// Service has the verbs of webhooks. Register it as a listener of the recorder, and its kinds with the runner.
 type Service struct {
 	c      Config
 	p      Parts

@@ -132,8 +132,8 @@ func (h *hosts) changed(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// makeRoom ends kept connections that, with another one, would be more than this node's share: those with another kind of
-// TLS than the message needs.
+// makeRoom ends kept connections that, with another one, would be more than this node's share: those with another kind
+// of TLS than the message needs.
 func (h *hosts) makeRoom(addr string) {
 	h.mu.Lock()
 	one := h.known[addr]

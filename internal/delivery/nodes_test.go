@@ -272,3 +272,32 @@ func TestShareOfAnAddress(t *testing.T) {
 	}
 	h.end("a", "team", heard, 0, now)
 }
+
+// A node that has half of a rate sends half as much, and asks again soon, because its share may grow.
+func TestShareOfTheRate(t *testing.T) {
+	t.Parallel()
+	shares := quota.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares.Live(2)
+	s, now := newShaper(10, .5), time.Now()
+	s.keepTo(shares)
+	began := 0
+	for tick := range 400 { // of 100 ms
+		at := now.Add(time.Duration(tick) * 100 * time.Millisecond)
+		n, again := s.limit("d", at)
+		if n == 0 {
+			if wait := again.Sub(at); wait <= 0 || wait > shareWait {
+				t.Fatalf("it is to ask again after %v", wait)
+			}
+			continue
+		}
+		s.mu.Lock() // a message comes and goes
+		h := s.of("d")
+		h.tokens--
+		h.begun++
+		s.mu.Unlock()
+		began++
+	}
+	if began < 10 || began > 12 {
+		t.Errorf("%d messages in 40 seconds at half of 0.5 a second", began)
+	}
+}

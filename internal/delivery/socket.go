@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// socket is a connection that the pool counts until it is closed. A connection that was ended says QUIT and waits for the
-// answer, and all that time it is one of those that the host counts.
+// socket is a connection that the pool counts until it is closed. A connection that was ended says QUIT and waits for
+// the answer, and all that time it is one of those that the host counts.
 type socket struct {
 	net.Conn
 	pool          *pool
@@ -64,7 +64,8 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 }
 
 // modes are all that a pooled connection may have.
-var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired, smtpclient.TLSImplicit}
+var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
+	smtpclient.TLSImplicit}
 
 // unused is how many connections to an address nobody uses: they are kept, or have been ended and are not closed yet.
 func (p *pool) unused(addr string) int {

@@ -29,7 +29,8 @@ func TestNodesAreCounted(t *testing.T) {
 	until(1)
 	stop := start(t, second)
 	until(2)
-	exec(t, d, `INSERT INTO quotas (key, node, want, used, held) VALUES ('k', $1, 1, 0, 1), ('k', $2, 1, 0, 1)`, first.Node(), second.Node())
+	exec(t, d, `INSERT INTO quotas (key, node, want, used, held) VALUES ('k', $1, 1, 0, 1), ('k', $2, 1, 0, 1)`,
+		first.Node(), second.Node())
 	stop()
 	until(1)
 	quotas := func() (n int) {

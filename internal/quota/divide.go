@@ -37,8 +37,8 @@ func target(key string, limit int, all []demand, node string, turn int64) int {
 }
 
 // divide returns the share of each of the demands, max-min fair: who wants less than an even share gets what it wants,
-// and the others divide the rest evenly. What nobody wants is divided evenly among all, so that the shares add up to the
-// limit. They do not depend on the order of the demands.
+// and the others divide the rest evenly. What nobody wants is divided evenly among all, so that the shares add up to
+// the limit. They do not depend on the order of the demands.
 func divide(limit float64, all []demand) map[string]float64 {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b demand) int {
@@ -58,9 +58,9 @@ func divide(limit float64, all []demand) map[string]float64 {
 	return shares
 }
 
-// divideWhole is divide in whole numbers. What remains of a division goes to nodes in an order that depends on the key, so
-// that it is not the same node that has more of everything. Where more nodes want something than there are places, they
-// have turns: the first in the order is another one with each turn.
+// divideWhole is divide in whole numbers. What remains of a division goes to nodes in an order that depends on the key,
+// so that it is not the same node that has more of everything. Where more nodes want something than there are places,
+// they have turns: the first in the order is another one with each turn.
 func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
 	all = slices.Clone(all)
 	wanting := 0

@@ -114,7 +114,8 @@ func checkDivision(t *testing.T, limit int, all []demand, turn int64) {
 	shuffled := slices.Clone(all)
 	rand.Shuffle(len(all), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	parts, whole := divide(float64(limit), all), divideWhole("k", limit, all, turn)
-	if !maps.Equal(parts, divide(float64(limit), shuffled)) || !maps.Equal(whole, divideWhole("k", limit, shuffled, turn)) {
+	if !maps.Equal(parts, divide(float64(limit), shuffled)) ||
+		!maps.Equal(whole, divideWhole("k", limit, shuffled, turn)) {
 		t.Fatalf("the division of %d among %+v depends on their order", limit, all)
 	}
 	sum, sumWhole, wanting := 0.0, 0, 0
@@ -163,7 +164,8 @@ func TestDivisions(t *testing.T) {
 		limit := []int{1, 2, 3, 10, 20, 1000}[r.IntN(6)]
 		var all []demand
 		for i := range 1 + r.IntN(7) {
-			all = append(all, demand{node: fmt.Sprint("n", i), want: math.Floor(r.Float64()*3*float64(limit)) / float64(1+r.IntN(4))})
+			want := math.Floor(r.Float64()*3*float64(limit)) / float64(1+r.IntN(4))
+			all = append(all, demand{node: fmt.Sprint("n", i), want: want})
 		}
 		checkDivision(t, limit, all, r.Int64())
 	}

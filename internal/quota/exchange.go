@@ -11,7 +11,7 @@ import (
 
 const (
 	soon          = 10 // exchanges follow each other in a tenth of the time while shares move
-	restFactor    = 9  // an exchange is followed by a rest that is so many times as long as it took
+	restFactor    = 4  // an exchange is followed by a rest that is so many times as long as it took
 	restLeast     = 50 // and by no less than a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
 	movesMax      = 20 // of such exchanges in a row
@@ -66,9 +66,10 @@ func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 			clear(s.written)
 		}
 		if ok, more := s.away.Allow(); ok && ctx.Err() == nil {
-			s.log.Warn("could not tell other nodes what this one uses of shared limits; shares stay as they are", "error", err,
-				"more_like_it", more)
+			s.log.Warn("could not tell other nodes what this one uses of shared limits; shares stay as they are",
+				"error", err, "more_like_it", more)
 		}
+		s.tell(s.overdue(entries))
 		return s.every
 	}
 	changed, moving := s.apply(entries, demands, now)
@@ -85,6 +86,18 @@ func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 type change struct {
 	key Key
 	n   float64
+}
+
+// overdue returns an even share of each key that the other nodes could not be told of for too long.
+func (s *Shares) overdue(entries []*entry) (changed []change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range entries {
+		if e.whole && s.late(e) {
+			changed = append(changed, change{e.key, s.evenPlaces(e.limit)})
+		}
+	}
+	return changed
 }
 
 // alone forgets all shares when this node is the only one.
@@ -202,10 +215,11 @@ func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	return rows
 }
 
-// differs reports whether a row of a rate says something else than another: small changes of what is wanted, or less that
-// is held, are not worth a write.
+// differs reports whether a row of a rate says something else than another: small changes of what is wanted, or less
+// that is held, are not worth a write.
 func (r row) differs(old row, limit float64) bool {
-	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 || (r.want == 0) != (old.want == 0)
+	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
+		(r.want == 0) != (old.want == 0)
 }
 
 // share is what this node may have of a limit when all nodes want what they say. Before it is known what they say, and
@@ -226,7 +240,8 @@ func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 }
 
 // swap writes rows, and then reads what all nodes say.
-func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, gone []Key) (map[string][]demand, error) {
+func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, gone []Key) (
+	map[string][]demand, error) {
 	if len(rows) > 0 || len(gone) > 0 {
 		if err := s.write(ctx, rows, gone); err != nil {
 			for k := range rows { // they may have been written nevertheless

@@ -1,22 +1,23 @@
-// Package quota divides limits among the nodes of one database, so that all of them together keep one limit: connections to
-// a destination, messages or requests a second. It knows keys and numbers, and not what they stand for.
+// Package quota divides limits among the nodes of one database, so that all of them together keep one limit:
+// connections to a destination, messages or requests a second. It knows keys and numbers, and not what they stand for.
 //
-// A caller asks for this node's share of a limit in memory: [Shares.Rate] and [Shares.Places] take no look at the database
-// and wait for nothing. A key that is new is made known to the other nodes by an exchange that begins at once and takes
-// some milliseconds; after that there is an exchange about once a second, for all keys that are in use together.
+// A caller asks for this node's share of a limit in memory: [Shares.Rate] and [Shares.Places] take no look at the
+// database and wait for nothing. A key that is new is made known to the other nodes by an exchange that begins at once
+// and takes some milliseconds; after that there is an exchange about once a second, for all keys that are in use
+// together.
 //
 // # Invariants
 //
-// In the table each node has a row for each key that it uses: what it wants, and what it holds, which is the most that it
-// uses until it writes otherwise. Only the node itself writes its rows. The shares follow from what all nodes want, by
-// the same calculation on every node (divide): max-min fair, so a node that wants little gets that and the others divide
-// the rest.
+// In the table each node has a row for each key that it uses: what it wants, and what it holds, which is the most that
+// it uses until it writes otherwise. Only the node itself writes its rows. The shares follow from what all nodes want,
+// by the same calculation on every node (divide): max-min fair, so a node that wants little gets that and the others
+// divide the rest.
 //
-// A node that may use less does so at once and then writes that it holds less. A node that may use more first writes that
-// it holds more, commits, and then reads what the others hold: it uses no more than they leave. Of two nodes that raise
-// their shares at the same time, one at least reads what the other wrote. So the shares of places never add up to more
-// than the limit, whatever each node has seen, without any lock that two nodes take. Places that are in use, such as
-// connections, count as held until they are given back.
+// A node that may use less does so at once and then writes that it holds less. A node that may use more first writes
+// that it holds more, commits, and then reads what the others hold: it uses no more than they leave. Of two nodes that
+// raise their shares at the same time, one at least reads what the other wrote. So the shares of places never add up to
+// more than the limit, whatever each node has seen, without any lock that two nodes take. Places that are in use, such
+// as connections, count as held until they are given back.
 //
 // Rates are exact in the long run: until the first exchanges about a key have shown who wants what, a node uses an even
 // share of it.
@@ -24,20 +25,21 @@
 // # Failure
 //
 // While the database is away, all shares stay as they are, and a key that is new gets an even share after some seconds:
-// nothing fails because of this package. The rows of a node go with it when it leaves the nodes or is taken for dead, and
-// the others divide what it had. A node that was taken for dead and lives begins anew. Between them are the seconds by which
-// deaths are noticed late (see package jobs); nothing here compares clocks of nodes.
+// nothing fails because of this package. The rows of a node go with it when it leaves the nodes or is taken for dead,
+// and the others divide what it had. A node that was taken for dead and lives begins anew. Between them are the seconds
+// by which deaths are noticed late (see package jobs); nothing here compares clocks of nodes.
 //
 // # What it does not do
 //
-// On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no queries. A
-// node that starts beside others keeps to even shares until they have seen it, and is not seen by them for some
+// On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no queries.
+// A node that starts beside others keeps to even shares until they have seen it, and is not seen by them for some
 // milliseconds, two seconds at most. A node has a bounded number of keys in the exchange; those that find no room have
 // even shares, and one place at least.
 package quota
 
 import (
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,8 +212,8 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	defer s.mu.Unlock()
 	e := s.of(key, float64(limit), true)
 	switch {
-	case e == nil, !e.known && time.Since(e.born) > patience*s.every:
-		return max(int(s.even(float64(limit))), 1), true
+	case e == nil, s.late(e):
+		return int(s.evenPlaces(float64(limit))), true
 	case !e.known:
 		return 0, false
 	}
@@ -239,6 +241,12 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 // even is an even share of a limit.
 func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live.Load(), 1)) }
 
+// evenPlaces is an even share of places, one at least.
+func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
+
+// late reports whether the exchange about a key takes so long that it is not waited for.
+func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > patience*s.every }
+
 func (s *Shares) wake() {
 	select {
 	case s.kick <- struct{}{}:
@@ -246,8 +254,8 @@ func (s *Shares) wake() {
 	}
 }
 
-// headroom is what a node is said to want of a rate of which it used some: a bit more, so that it shows whether it could
-// use more.
+// headroom is what a node is said to want of a rate of which it used some: a bit more, so that it shows whether it
+// could use more.
 func headroom(used, limit float64) float64 {
 	if used <= 0 {
 		return 0

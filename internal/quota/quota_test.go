@@ -45,6 +45,8 @@ type user struct {
 	used  int
 	share int
 	stop  func()
+
+	others sync.Map // shares of other names than k
 }
 
 func newCluster(t *testing.T, d *db.DB, limit int, names ...string) *cluster {
@@ -70,7 +72,13 @@ func (c *cluster) add(name string, d *db.DB) *user {
 			defer c.mu.Unlock()
 			return u.want, u.used
 		},
-		Changed: func(_ string, n int) { c.set(u, n) },
+		Changed: func(name string, n int) {
+			if name == "k" {
+				c.set(u, n)
+			} else {
+				u.others.Store(name, n)
+			}
+		},
 		Busy: func() []string {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -219,7 +227,8 @@ func TestThreeNodesKeepOneLimit(t *testing.T) {
 					c.mu.Unlock()
 				}
 				if total >= limit {
-					c.await(fmt.Sprintf("wanted are %d of %d", total, limit), func(used map[string]int) bool { return sum(used) >= limit })
+					all := func(used map[string]int) bool { return sum(used) >= limit }
+					c.await(fmt.Sprintf("wanted are %d of %d", total, limit), all)
 				}
 			}
 			c.kept()
@@ -327,7 +336,8 @@ func TestTakenForDead(t *testing.T) {
 	c.nodes["b"].Live(2)
 	eventually(t, "the other has written what it has", func() bool {
 		rows, err := c.nodes["a"].read(t.Context(), []string{kind + "/k"})
-		return err == nil && slices.ContainsFunc(rows[kind+"/k"], func(d demand) bool { return d.node == "b" && d.held == 20 })
+		all := func(d demand) bool { return d.node == "b" && d.held == 20 }
+		return err == nil && slices.ContainsFunc(rows[kind+"/k"], all)
 	})
 	c.nodes["a"].Live(0)
 	c.nodes["a"].Live(2)
@@ -357,7 +367,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 	eventually(t, "a new key has an even share", func() bool {
 		n, known := c.nodes["a"].Places(Key{kind, "new"}, 20)
-		return known && n == 10
+		told, _ := c.nodes["a"].others.Load("new")
+		return known && n == 10 && told == 10
 	})
 	if err := p.Pass(); err != nil {
 		t.Fatal(err)
@@ -383,7 +394,9 @@ func TestLostAnswers(t *testing.T) {
 		p.LoseAnswers(1)
 		c.wants("a", 20*(i%2))
 		c.wants("b", 20)
-		c.await("after a lost answer", func(used map[string]int) bool { return used["b"] == 20-10*(i%2) && used["a"] == 10*(i%2) })
+		c.await("after a lost answer", func(used map[string]int) bool {
+			return used["b"] == 20-10*(i%2) && used["a"] == 10*(i%2)
+		})
 	}
 	c.kept()
 }
@@ -477,7 +490,7 @@ func TestAloneWithoutQueries(t *testing.T) {
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	trace := &dbtest.Trace{}
-	d, err := db.Open(t.Context(), db.Options{URL: dbtest.PostgresURL(t), MaxConns: 3, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell})
+	d, err := db.Open(t.Context(), db.Options{URL: dbtest.PostgresURL(t), MaxConns: 3, Trace: trace.Tell})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,12 @@ import (
 // requestShares is the kind of limits that the nodes keep together.
 const requestShares = "requests"
 
-// Limiter counts per key in fixed windows of a second (API reference section 5.1). The API and submission of one node share
-// one, so that a team has one rate. The zero value is ready, and counts for its node alone.
+// Limiter counts per key in fixed windows of a second (API reference section 5.1). The API and submission of one node
+// share one, so that a team has one rate. The zero value is ready, and counts for its node alone.
 //
 // With Shares, all nodes together keep the limit. A node that has all of it counts in windows. One that has a part
-// counts in parts of requests, and what it leaves is good for one more second, so that a client whose requests go to the
-// nodes by turns is not refused because they do not go there evenly.
+// counts in parts of requests, and what it leaves is good for one more second, so that a client whose requests go to
+// the nodes by turns is not refused because they do not go there evenly.
 type Limiter struct {
 	Shares *quota.Shares    // nil is all of every limit
 	Now    func() time.Time // nil is time.Now

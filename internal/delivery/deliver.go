@@ -55,7 +55,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	defer func() { s.memory.Release(j.TeamID, size) }()
 	o, err := s.p.Emails.Outgoing(ctx, d)
 	if errors.Is(err, emails.ErrGone) || err == nil && (len(o.To) == 0 || o.LastEvent == emails.Canceled) {
-		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
+		return s.p.Queue.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -261,9 +261,7 @@ func (s *Service) sign(ctx context.Context, turn string, body []byte, from domai
 // and outcomes of their own.
 func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		if err := s.p.Queue.Finish(ctx, tx, t.job); err != nil {
-			return err
-		}
+		s.p.Queue.Finish(ctx, tx, t.job)
 		all := slices.Clone(t.skipped)
 		if t.d.Only {
 			all = append(all, t.event(events.EmailFailed, "", &events.Failed{Reason: reason}))

@@ -31,14 +31,11 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		verdicts[i] = judge(a, wait, exhausted, now)
 	}
 	a := t.attempt(out, verdicts, now)
-	return verdicts, s.p.Queue.Record(ctx, func(tx *db.Tx) (err error) {
+	return verdicts, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		if a.NextAt.IsZero() {
-			err = s.p.Queue.Finish(ctx, tx, t.job)
+			s.p.Queue.Finish(ctx, tx, t.job)
 		} else {
-			err = s.p.Queue.Retry(ctx, tx, t.job, a.NextAt, a.Reply)
-		}
-		if err != nil {
-			return err
+			s.p.Queue.Retry(ctx, tx, t.job, a.NextAt, a.Reply)
 		}
 		all, err := t.events(ctx, tx, verdicts)
 		if err != nil {

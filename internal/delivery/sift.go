@@ -29,9 +29,7 @@ func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
 		return true, nil
 	}
 	return false, s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		if err := s.p.Queue.Finish(ctx, tx, t.job); err != nil {
-			return err
-		}
+		s.p.Queue.Finish(ctx, tx, t.job)
 		return s.p.Recorder.Record(ctx, tx, t.skipped...)
 	})
 }

@@ -333,7 +333,7 @@ func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	c, err := claimOf(ctx, s.d.Reader, d.TeamID, d.ID)
 	if fault.KindOf(err) == fault.NotFound {
-		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+		return s.q.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -359,14 +359,16 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		}
 		c, err := claimOf(ctx, tx.Reader, d.TeamID, d.ID)
 		if fault.KindOf(err) == fault.NotFound || err == nil && !c.open() {
-			return s.q.Finish(ctx, tx, j)
+			s.q.Finish(ctx, tx, j)
+			return nil
 		}
 		if err != nil {
 			return err
 		}
 		holder, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 		if fault.KindOf(err) == fault.NotFound {
-			return s.q.Finish(ctx, tx, j)
+			s.q.Finish(ctx, tx, j)
+			return nil
 		}
 		if err != nil {
 			return err
@@ -377,7 +379,8 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 			return err
 		}
 		if owner.ID != asked.ID || (owner.MaySend() || owner.MayReceive()) != used.inUse {
-			return s.q.Retry(ctx, tx, j, tx.Now().Add(claimAtOnce), "the owner's domain has changed")
+			s.q.Retry(ctx, tx, j, tx.Now().Add(claimAtOnce), "the owner's domain has changed")
+			return nil
 		}
 		next, again := judgeClaim(c, proof, used, tx.Now())
 		if next.Status == ClaimCompleted {
@@ -393,9 +396,11 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		}
 		saveClaim(ctx, tx, &next)
 		if again == 0 {
-			return s.q.Finish(ctx, tx, j)
+			s.q.Finish(ctx, tx, j)
+			return nil
 		}
-		return s.q.Retry(ctx, tx, j, tx.Now().Add(again), "")
+		s.q.Retry(ctx, tx, j, tx.Now().Add(again), "")
+		return nil
 	})
 }
 

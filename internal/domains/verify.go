@@ -79,7 +79,7 @@ func (s *Service) Kind() jobs.Kind {
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := domainByID(ctx, s.d.Reader, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
-		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+		return s.q.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -104,7 +104,8 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		}
 		d, err := domainByID(ctx, tx.Reader, j.Payload)
 		if fault.KindOf(err) == fault.NotFound {
-			return s.q.Finish(ctx, tx, j)
+			s.q.Finish(ctx, tx, j)
+			return nil
 		}
 		if err != nil {
 			return err
@@ -123,12 +124,12 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		if after.waiting() {
-			err = s.q.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
+			s.q.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
 		} else {
-			err = s.q.Finish(ctx, tx, j)
+			s.q.Finish(ctx, tx, j)
 		}
-		if err != nil || after.Status == d.Status && maps.Equal(after.checks, d.checks) {
-			return err
+		if after.Status == d.Status && maps.Equal(after.checks, d.checks) {
+			return nil
 		}
 		s.changed(tx, d.ID)
 		return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: after})

@@ -44,7 +44,7 @@ func fetchJob(e *Email) jobs.New {
 func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Queued {
-		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+		return s.q.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -210,7 +210,8 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)
 		}
-		return again(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), cause.Error())
+		again(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), cause.Error())
+		return nil
 	})
 }
 

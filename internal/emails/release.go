@@ -42,7 +42,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 		team, err = s.teams.Get(ctx, e.TeamID) // Without its team the email is as good as gone.
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
-		return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+		return s.q.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -113,7 +113,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 			return false, s.wait(ctx, tx, j, e)
 		}
 	}
-	return true, s.q.Finish(ctx, tx, j)
+	s.q.Finish(ctx, tx, j)
+	return true, nil
 }
 
 // wait has a job come back at its email's time, which nobody changes before that is on disk, or ends it when the email
@@ -124,9 +125,11 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 		return err
 	}
 	if !ok {
-		return s.q.Finish(ctx, tx, j)
+		s.q.Finish(ctx, tx, j)
+		return nil
 	}
-	return s.q.Retry(ctx, tx, j, at, "it was rescheduled")
+	s.q.Retry(ctx, tx, j, at, "it was rescheduled")
+	return nil
 }
 
 // refused says why an email that waited may no longer be sent, or "" when it may.

@@ -39,10 +39,22 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			act   func() error
 		}{
 			{"Insert", "", in(func(tx *db.Tx) error { q.Insert(ctx, tx, New{Kind: "k"}); return nil })},
-			{"Finish", "", in(func(tx *db.Tx) error { return q.Finish(ctx, tx, j) })},
-			{"Retry", "", in(func(tx *db.Tx) error { return q.Retry(ctx, tx, j, tx.Now(), "why") })},
-			{"Wait", "", in(func(tx *db.Tx) error { return q.Wait(ctx, tx, j, tx.Now(), "why") })},
-			{"Park", "", in(func(tx *db.Tx) error { return q.Park(ctx, tx, j, "why") })},
+			{"Finish", "", in(func(tx *db.Tx) error {
+				q.Finish(ctx, tx, j)
+				return nil
+			})},
+			{"Retry", "", in(func(tx *db.Tx) error {
+				q.Retry(ctx, tx, j, tx.Now(), "why")
+				return nil
+			})},
+			{"Wait", "", in(func(tx *db.Tx) error {
+				q.Wait(ctx, tx, j, tx.Now(), "why")
+				return nil
+			})},
+			{"Park", "", in(func(tx *db.Tx) error {
+				q.Park(ctx, tx, j, "why")
+				return nil
+			})},
 			{"Remove", "", in(func(tx *db.Tx) error { _, err := q.Remove(ctx, tx, "k", "d"); return err })},
 			{"Move", "", in(func(tx *db.Tx) error { _, err := q.Move(ctx, tx, "k", "k", "d", tx.Now()); return err })},
 			{"Unpark", `UPDATE jobs SET parked = TRUE`, func() error { return q.Unpark(ctx, j.ID) }},
@@ -87,7 +99,10 @@ func TestWhatOperatorsSee(t *testing.T) {
 		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan(&parked.ID, &parked.Lane); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { return NewQueue(d).Park(t.Context(), tx, parked, "why") }); err != nil {
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			NewQueue(d).Park(t.Context(), tx, parked, "why")
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		exec(t, d, `UPDATE jobs SET holder = 'node', run_at = $1 WHERE kind = 'c'`, int64(inHand))

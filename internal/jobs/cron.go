@@ -34,7 +34,10 @@ func (r *Runner) Cron(c Cron) {
 			}
 			why = err.Error()
 		}
-		return r.d.Update(ctx, func(tx *db.Tx) error { return r.q.Retry(ctx, tx, j, next, why) })
+		return r.d.Update(ctx, func(tx *db.Tx) error {
+			r.q.Retry(ctx, tx, j, next, why)
+			return nil
+		})
 	}
 	r.Handle(k)
 }

@@ -131,26 +131,31 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 
 // Finish removes the job: its work is done and recorded in this transaction. When another worker has the job
 // meanwhile, it is the transaction that fails, with ErrLost; so it is with Retry and Park.
-func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) error {
+func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
 	tx.QueueOne(ctx, lost("finish", j), `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
-	return nil
+}
+
+// End is Finish in a transaction of its own, for work that leaves nothing to record.
+func (q *Queue) End(ctx context.Context, j Job) error {
+	return q.d.Update(ctx, func(tx *db.Tx) error {
+		q.Finish(ctx, tx, j)
+		return nil
+	})
 }
 
 // Retry makes the job due again at a time: a try came to its end, and another follows.
-func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
+func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
 		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
-	return nil
 }
 
 // Wait is Retry for a job that could not be tried, because of something that is neither its own nor an error of ours:
 // it counts as no try.
-func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) error {
+func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
-	return nil
 }
 
 // fail makes a job due again whose handler failed.
@@ -161,10 +166,9 @@ func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why st
 }
 
 // Park takes the job out of work until an operator retries it.
-func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) error {
+func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
-	return nil
 }
 
 // Remove takes a waiting job away by its dedupe key. It reports false when there is none, or a worker has it in hand.

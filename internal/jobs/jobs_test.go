@@ -42,7 +42,7 @@ func (b *bench) insert(t *testing.T, all ...jobs.New) {
 }
 
 func (b *bench) finish(ctx context.Context, j jobs.Job) error {
-	return b.d.Update(ctx, func(tx *db.Tx) error { return b.q.Finish(ctx, tx, j) })
+	return b.q.End(ctx, j)
 }
 
 func (b *bench) saw(j jobs.Job) {
@@ -405,7 +405,10 @@ func TestFailuresCountInARow(t *testing.T) {
 			defer b.saw(j)
 			switch steps[j.Attempt-1] {
 			case "retry":
-				return d.Update(ctx, func(tx *db.Tx) error { return b.q.Retry(ctx, tx, j, tx.Now(), "") })
+				return d.Update(ctx, func(tx *db.Tx) error {
+					b.q.Retry(ctx, tx, j, tx.Now(), "")
+					return nil
+				})
 			case "finish":
 				return b.finish(ctx, j)
 			}
@@ -442,7 +445,10 @@ func TestWaitIsNoTry(t *testing.T) {
 		b.r.Handle(jobs.Kind{Name: "k", Handle: func(ctx context.Context, j jobs.Job) error {
 			defer b.saw(j)
 			if j.Attempt < 4 {
-				return d.Update(ctx, func(tx *db.Tx) error { return b.q.Wait(ctx, tx, j, tx.Now(), "busy") })
+				return d.Update(ctx, func(tx *db.Tx) error {
+					b.q.Wait(ctx, tx, j, tx.Now(), "busy")
+					return nil
+				})
 			}
 			return b.finish(ctx, j)
 		}})
@@ -530,9 +536,18 @@ func TestTheFenceHolds(t *testing.T) {
 		old := <-first
 		stop()
 		for what, f := range map[string]func(tx *db.Tx) error{
-			"finish": func(tx *db.Tx) error { return b.q.Finish(t.Context(), tx, old) },
-			"retry":  func(tx *db.Tx) error { return b.q.Retry(t.Context(), tx, old, time.Now(), "") },
-			"park":   func(tx *db.Tx) error { return b.q.Park(t.Context(), tx, old, "") },
+			"finish": func(tx *db.Tx) error {
+				b.q.Finish(t.Context(), tx, old)
+				return nil
+			},
+			"retry": func(tx *db.Tx) error {
+				b.q.Retry(t.Context(), tx, old, time.Now(), "")
+				return nil
+			},
+			"park": func(tx *db.Tx) error {
+				b.q.Park(t.Context(), tx, old, "")
+				return nil
+			},
 		} {
 			if err := d.Update(t.Context(), f); !errors.Is(err, jobs.ErrLost) {
 				t.Errorf("%s with an old attempt: %v, want ErrLost", what, err)

@@ -161,7 +161,7 @@ func TestDeadNodesAreBuried(t *testing.T) {
 	got := make(chan Job, 10)
 	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
 		got <- j
-		return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+		return r.q.End(ctx, j)
 	}})
 	beating, enough := context.WithCancel(t.Context())
 	beaten := make(chan struct{})
@@ -211,7 +211,7 @@ func TestBuriedNodeFindsOut(t *testing.T) {
 			t.Errorf("a job of its next life: %v", err)
 		}
 		begun <- j
-		return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+		return r.q.End(ctx, j)
 	}})
 	insert(t, d, New{Kind: "k", Payload: "first"})
 	stop := start(t, r)
@@ -339,7 +339,7 @@ func TestUnnoticedClaims(t *testing.T) {
 				insert(t, d, New{Kind: "k", Lane: "l"})
 			}
 			got <- j
-			return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+			return r.q.End(ctx, j)
 		}})
 		insert(t, d, New{Kind: "k", Lane: "l", Payload: "claimed", RunAt: d.Now().Add(time.Hour)}, New{Kind: "k", Lane: "l", Payload: "mark"})
 		stop := start(t, r)
@@ -424,7 +424,7 @@ func TestBuriedNodeClaimsNothing(t *testing.T) {
 	for _, r := range []*Runner{dead, alive} {
 		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
 			got <- r
-			return d.Update(ctx, func(tx *db.Tx) error { return r.q.Finish(ctx, tx, j) })
+			return r.q.End(ctx, j)
 		}})
 	}
 	defer start(t, dead)()

@@ -70,7 +70,10 @@ func TestRecord(t *testing.T) {
 			if tc.ends {
 				cancel()
 			}
-			if err := q.Record(ctx, func(tx *db.Tx) error { return q.Finish(ctx, tx, j) }); !errors.Is(err, tc.want) {
+			if err := q.Record(ctx, func(tx *db.Tx) error {
+				q.Finish(ctx, tx, j)
+				return nil
+			}); !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
 			var left int

@@ -211,7 +211,8 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	}
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		if park {
-			return r.q.Park(ctx, tx, j, cause.Error())
+			r.q.Park(ctx, tx, j, cause.Error())
+			return nil
 		}
 		wait := k.Schedule[min(failures, len(k.Schedule))-1]
 		r.q.fail(ctx, tx, j, tx.Now().Add(Jitter(wait)), cause.Error())

@@ -89,7 +89,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if err := s.send(ctx, j, n); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error { return s.q.Finish(ctx, tx, j) })
+	return s.q.End(ctx, j)
 }
 
 // send sends the notice, or logs it where it cannot be sent. An error is worth another try.

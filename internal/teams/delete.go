@@ -52,9 +52,11 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 			return s.d.Update(ctx, func(tx *db.Tx) error {
 				if again.IsZero() {
 					removeTeam(ctx, tx, j.Payload)
-					return q.Finish(ctx, tx, j)
+					q.Finish(ctx, tx, j)
+					return nil
 				}
-				return q.Retry(ctx, tx, j, again, "more to take away")
+				q.Retry(ctx, tx, j, again, "more to take away")
+				return nil
 			})
 		}}
 }

@@ -101,12 +101,14 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 			full = full || now[e.ID]
 		}
 		if !full {
-			return s.p.Queue.Finish(ctx, tx, j)
+			s.p.Queue.Finish(ctx, tx, j)
+			return nil
 		}
 		if err := s.tellFull(ctx, tx, j.TeamID, all); err != nil {
 			return err
 		}
-		return s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(measureEvery), "more waits than may")
+		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(measureEvery), "more waits than may")
+		return nil
 	})
 }
 

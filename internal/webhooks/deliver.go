@@ -67,7 +67,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	case err != nil:
 		return err
 	case len(open) == 0:
-		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
+		return s.p.Queue.End(ctx, j)
 	case held >= 0:
 		return s.hold(ctx, j, held)
 	}
@@ -75,7 +75,10 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	for i := range open {
 		last := i == len(open)-1
 		if time.Since(started) > handTime {
-			return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Retry(ctx, tx, j, tx.Now(), "more to do") })
+			return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+				s.p.Queue.Retry(ctx, tx, j, tx.Now(), "more to do")
+				return nil
+			})
 		}
 		on, err := s.attempt(ctx, j, e, &open[i], last)
 		if err != nil || !on {
@@ -93,7 +96,8 @@ func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 		if n := db.Time(next); n.After(at) {
 			at = n.Add(holdTime)
 		}
-		return s.p.Queue.Retry(ctx, tx, j, at, "an earlier message of the same chain is not settled yet")
+		s.p.Queue.Retry(ctx, tx, j, at, "an earlier message of the same chain is not settled yet")
+		return nil
 	})
 }
 
@@ -102,7 +106,8 @@ func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	wait := jobs.Jitter(s.health.crowded(laneEndpoint(j.Lane)))
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
-		return s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(wait), errCrowded.Error())
+		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(wait), errCrowded.Error())
+		return nil
 	})
 }
 
@@ -114,7 +119,8 @@ func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 		if e != nil {
 			failOpen(ctx, tx, j.TeamID, e.ID, strings.Split(j.Payload, ","))
 		}
-		return s.p.Queue.Finish(ctx, tx, j)
+		s.p.Queue.Finish(ctx, tx, j)
+		return nil
 	})
 }
 
@@ -159,17 +165,11 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 		switch {
 		case v.state == Attempting:
 			d.NextAt = tx.Now().Add(v.wait)
-			if err := s.p.Queue.Retry(ctx, tx, j, d.NextAt, v.reason); err != nil {
-				return err
-			}
+			s.p.Queue.Retry(ctx, tx, j, d.NextAt, v.reason)
 		case v.gone && !last:
-			if err := s.p.Queue.Retry(ctx, tx, j, tx.Now(), v.reason); err != nil { // to drop the rest
-				return err
-			}
+			s.p.Queue.Retry(ctx, tx, j, tx.Now(), v.reason) // to drop the rest
 		case last:
-			if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
-				return err
-			}
+			s.p.Queue.Finish(ctx, tx, j)
 		}
 		saveDelivery(ctx, tx, &d)
 		insertAttempt(ctx, tx, &d, a, v.reason)

@@ -87,7 +87,8 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 		return false, err
 	}
 	if f == nil {
-		return true, s.p.Queue.Finish(ctx, tx, j)
+		s.p.Queue.Finish(ctx, tx, j)
+		return true, nil
 	}
 	next, err := endpointsAfter(ctx, tx.Reader, j.TeamID, f.after, fanoutStep)
 	if err != nil {
@@ -102,7 +103,8 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 	s.insert(ctx, tx, &out)
 	if len(next) < fanoutStep {
 		deleteFanout(ctx, tx, f, j)
-		return true, s.p.Queue.Finish(ctx, tx, j)
+		s.p.Queue.Finish(ctx, tx, j)
+		return true, nil
 	}
 	advanceFanout(ctx, tx, f, next[len(next)-1].ID, j)
 	return false, nil

@@ -137,7 +137,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 		return err
 	}
 	if err != nil || e == nil || e.Status != Enabled {
-		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.p.Queue.Finish(ctx, tx, j) })
+		return s.p.Queue.End(ctx, j)
 	}
 	if err := j.Sure(ctx); err != nil {
 		return err
@@ -150,9 +150,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 		return err
 	}
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
-		if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
-			return err
-		}
+		s.p.Queue.Finish(ctx, tx, j)
 		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
 		if v.state == Success {
 			markSuccess(ctx, tx, &d)
@@ -239,7 +237,8 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	}
 	if waiting == most {
 		return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-			return s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(recoverWait), "enough waits for the endpoint already")
+			s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(recoverWait), "enough waits for the endpoint already")
+			return nil
 		})
 	}
 	for left, done := min(most-waiting, recoverStretch), false; !done; left -= batch {
@@ -280,13 +279,12 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 	s.insert(ctx, tx, &out)
 	switch {
 	case len(all) < limit:
-		return true, s.p.Queue.Finish(ctx, tx, j)
+		s.p.Queue.Finish(ctx, tx, j)
+		return true, nil
 	case limit < left:
 		return false, nil
 	}
-	if err := s.p.Queue.Finish(ctx, tx, j); err != nil {
-		return false, err
-	}
+	s.p.Queue.Finish(ctx, tx, j)
 	return true, s.enterRecovery(ctx, tx, j.TeamID, r)
 }
 

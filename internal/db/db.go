@@ -206,7 +206,7 @@ type DB struct {
 	beside bool
 	wait   time.Duration // the longest for the database
 
-	together [companies]together
+	together [classes]together
 }
 
 // Options say how to open a database.

@@ -11,10 +11,10 @@ import (
 const (
 	// togetherMax is how many updates share a transaction at most.
 	togetherMax = 16
-	// togetherLeaders is how many such transactions there are at a time. More of them share less; one alone would
+	// togetherAtOnce is how many such transactions there are at a time. More of them share less; one alone would
 	// make the round trips to a distant database wait for each other.
-	togetherLeaders = 2
-	togetherTime    = time.Minute
+	togetherAtOnce = 2
+	togetherTime   = time.Minute
 )
 
 // UpdateTogether is Update for the many small updates that follow from work in hand, such as outcomes. On PostgreSQL
@@ -23,27 +23,27 @@ const (
 // that fails must not take others with it; but when the database itself failed, all of them have that error, and when
 // it is [ErrUnknown] none is run again. Its statements run until the transaction ends, whatever becomes of ctx. It
 // waits for its turn as long as for the database.
-func (d *DB) UpdateTogether(ctx context.Context, c Company, fn func(*Tx) error) error {
+func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
 	}
 	return d.together[c].update(ctx, d, fn)
 }
 
-// Company is what updates share transactions with: their like.
-type Company int
+// Class is a class of updates. Only updates of the same class share a transaction.
+type Class int
 
 const (
-	Accepting Company = iota // somebody waits for it
-	Recording                // outcomes of work in hand
-	companies
+	Accepting Class = iota // somebody waits for it
+	Recording              // outcomes of work in hand
+	classes
 )
 
 // together gathers updates. Its zero value is ready.
 type together struct {
 	mu      sync.Mutex
 	waiting []*shared
-	leaders int
+	running int // calls of commitAll
 }
 
 type shared struct {
@@ -58,13 +58,13 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	p := &shared{fn, make(chan error, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, p)
-	lead := g.leaders < togetherLeaders
-	if lead {
-		g.leaders++
+	start := g.running < togetherAtOnce
+	if start {
+		g.running++
 	}
 	g.mu.Unlock()
-	if lead {
-		go g.lead(context.WithoutCancel(ctx), d)
+	if start {
+		go g.commitAll(context.WithoutCancel(ctx), d)
 	}
 	turn := time.NewTimer(d.wait)
 	defer turn.Stop()
@@ -90,15 +90,15 @@ func (g *together) leave(p *shared) bool {
 	return i >= 0
 }
 
-// lead commits what waits until nothing does. Whoever waits for it outlives it.
-func (g *together) lead(ctx context.Context, d *DB) {
+// commitAll commits the updates that wait, until none does. The callers of update wait for it, so it ends before them.
+func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()
 		n := min(len(g.waiting), togetherMax)
 		group := g.waiting[:n:n]
 		g.waiting = g.waiting[n:]
 		if n == 0 {
-			g.leaders--
+			g.running--
 		}
 		g.mu.Unlock()
 		if n == 0 {

@@ -244,7 +244,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
 		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.measured.unsigned, AllowPrivate: n.measured.loopback,
 		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
-		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Shares: n.shares, Log: n.log})
+		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Shares: n.shares, Log: n.log,
+		Grown: func(group string) { n.runner.Grown(emails.DeliveryKind, group) }})
 
 	var err error
 	if n.receiving, err = n.newReceiving(recorder, keys, dns); err != nil {

@@ -135,7 +135,11 @@ type Parts struct {
 	DNS      resolve.Resolver
 	Blobs    *blob.Store   // of the capture transport
 	Shares   *quota.Shares // of the limits that nodes keep together; nil is all of them
-	Log      *slog.Logger
+
+	// Grown is called when more jobs of a group may be in hand than before, because this node's share of a limit grew.
+	Grown func(group string)
+
+	Log *slog.Logger
 }
 
 // Service delivers.
@@ -177,6 +181,9 @@ func New(c Config, p Parts) *Service {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
+	if p.Grown == nil {
+		p.Grown = func(string) {}
+	}
 	o := netguard.Options{}
 	if c.AllowPrivate {
 		o.AllowPrefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
@@ -184,7 +191,7 @@ func New(c Config, p Parts) *Service {
 	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
 		newShaper(c.LaneConnections, c.LaneRate)
 	known.keepTo(p.Shares, connections)
-	shape.keepTo(p.Shares)
+	shape.keepTo(p.Shares, p.Grown)
 	if c.Transport == Relay {
 		known.silentMax = silentFor // All mail waits for the relay, and no other host is any better.
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
@@ -118,6 +119,7 @@ func join(t *testing.T, h *house, c Config, nodes int) *member {
 		return dial(ctx, network, addr)
 	}
 	parts.Shares = m.shares
+	parts.Grown = func(group string) { runner.Grown(emails.DeliveryKind, group) }
 	m.service = New(c, parts)
 	m.service.hosts.silent = 0
 	runner.Handle(m.service.Kind())
@@ -188,7 +190,7 @@ func TestShareOfConnections(t *testing.T) {
 	shares := quota.New(d, "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	s, now := newShaper(8, 0), time.Now()
-	s.keepTo(shares)
+	s.keepTo(shares, func(string) {})
 	expect := func(what string, n int, wait time.Duration) {
 		t.Helper()
 		got, again := s.limit("d", now)
@@ -279,7 +281,7 @@ func TestShareOfTheRate(t *testing.T) {
 	shares := quota.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	s, now := newShaper(10, .5), time.Now()
-	s.keepTo(shares)
+	s.keepTo(shares, func(string) {})
 	began := 0
 	for tick := range 400 { // of 100 ms
 		at := now.Add(time.Duration(tick) * 100 * time.Millisecond)

@@ -39,6 +39,7 @@ type shaper struct {
 	connections int
 	rate        float64       // messages a second; 0 is no limit
 	shares      *quota.Shares // nil when this node has the limits to itself
+	grown       func(destination string)
 	patience    time.Duration // stallAfter
 
 	mu     sync.Mutex
@@ -71,9 +72,10 @@ func newShaper(connections int, rate float64) *shaper {
 	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
-// keepTo has this node keep to its shares of the limits. It is called before anything else.
-func (s *shaper) keepTo(shares *quota.Shares) {
-	s.shares = shares
+// keepTo has this node keep to its shares of the limits. It is called before anything else. grown is called when the
+// share of a destination is larger than before.
+func (s *shaper) keepTo(shares *quota.Shares, grown func(destination string)) {
+	s.shares, s.grown = shares, grown
 	shares.Keep(connectionShares, quota.Places{Use: s.use, Changed: s.changed, Busy: s.busy})
 }
 
@@ -117,10 +119,15 @@ func (s *shaper) use(destination string) (want, held int) {
 // changed takes in that this node's share of the connections to a destination is another.
 func (s *shaper) changed(destination string, n int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.shapes[destination]; h != nil {
+	h := s.shapes[destination]
+	more := h != nil && (h.unknown || n > h.share)
+	if h != nil {
 		h.unknown = false
 		h.divide(n)
+	}
+	s.mu.Unlock()
+	if more {
+		s.grown(destination)
 	}
 }
 

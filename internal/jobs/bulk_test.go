@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,5 +108,41 @@ func TestBulkGoesOn(t *testing.T) {
 		if between < 5 || between > 30 {
 			t.Errorf("%d of 100 jobs of bulk ran before the last of 100 others", between)
 		}
+	})
+}
+
+// A lane that waits for its group goes on as soon as the group's limit has grown, although none of its jobs has ended.
+func TestGrownLimit(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		var limit atomic.Int64
+		limit.Store(1)
+		gate, begun := make(chan struct{}), make(chan string, 10)
+		open := sync.OnceFunc(func() { close(gate) })
+		b.r.Handle(jobs.Kind{Name: "k", Workers: 8, PerLane: 8, Group: func(string) string { return "g" },
+			Limit: func(string) (int, time.Time) { return int(limit.Load()), time.Time{} },
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				begun <- j.Lane
+				<-gate
+				defer b.saw(j)
+				return b.finish(ctx, j)
+			}})
+		b.insert(t, jobs.New{Kind: "k", Lane: "a"}, jobs.New{Kind: "k", Lane: "b"}, jobs.New{Kind: "k", Lane: "c"})
+		b.start(t)
+		t.Cleanup(open)
+		<-begun
+		limit.Store(2)
+		b.r.Grown("other", "g")
+		b.r.Grown("k", "g")
+		select {
+		case <-begun:
+		case <-time.After(30 * time.Second):
+			t.Fatal("nothing more begins")
+		}
+		if len(begun) > 0 {
+			t.Error("more begin than the limit allows")
+		}
+		open()
+		b.await(t, 3)
 	})
 }

@@ -31,6 +31,7 @@ type dispatcher struct {
 	done  chan ended
 
 	mu     sync.Mutex
+	grown  map[string]bool  // groups whose limit grew since the last look
 	hinted map[string]int64 // lane -> when something of it is due, as hinted or scanned since the last look
 	look   chan struct{}    // for lanes, at once
 
@@ -60,8 +61,8 @@ type ended struct {
 
 func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
-		done:   make(chan ended, k.Workers),
-		hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
+		done:  make(chan ended, k.Workers),
+		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
 		inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(), freed: map[string]bool{}, hands: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
@@ -79,6 +80,14 @@ func (k *dispatcher) note(lane string, at int64) {
 	if old, ok := k.hinted[lane]; !ok || at < old {
 		k.hinted[lane] = at
 	}
+}
+
+// regroup notes that the limit of a group grew. It does not block.
+func (k *dispatcher) regroup(group string) {
+	k.mu.Lock()
+	k.grown[group] = true
+	k.mu.Unlock()
+	k.wake()
 }
 
 func (k *dispatcher) rescan() {
@@ -275,6 +284,10 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 	if len(k.hinted) > 0 {
 		hinted, k.hinted = k.hinted, map[string]int64{}
 	}
+	for group := range k.grown {
+		k.freed[group] = true
+	}
+	clear(k.grown)
 	k.mu.Unlock()
 	for lane, at := range hinted {
 		k.alarms.set(lane, at)

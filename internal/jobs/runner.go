@@ -127,6 +127,16 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
+// Grown says that more jobs of a group may be in hand than the kind's Limit said before. Without it, lanes that wait for
+// the group go on when one of its jobs ends.
+func (r *Runner) Grown(kind, group string) {
+	for _, k := range r.kinds {
+		if k.Name == kind {
+			k.regroup(group)
+		}
+	}
+}
+
 // Run works until ctx ends. Then it claims no more and begins nothing (see [Job.Sure]), gives what is in hand its
 // grace, and gives back what is not done by then.
 func (r *Runner) Run(ctx context.Context) error {

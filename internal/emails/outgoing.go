@@ -199,7 +199,10 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 
 // memoryFor estimates how many octets composing an email takes in memory, its parts included: texts are encoded once
 // more, and an attachment is there as it is and in base64.
-func memoryFor(texts, attachments int64) int64 { return 2*texts + attachments*5/2 + 1024 }
+func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(attachments) + 1024 }
+
+// memoryOfFiles is what of it the attachments take.
+func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
 
 // memoryForRaw is memoryFor of a message that its caller composed.
 func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }

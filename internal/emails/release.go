@@ -74,7 +74,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 	if err != nil && !errors.Is(err, ErrGone) { // then there is nothing to compose
 		return err
 	}
-	memory += memoryFor(0, fetched)
+	memory += memoryOfFiles(fetched)
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
 	if err != nil {
 		return err

@@ -253,7 +253,7 @@ func TestSharedTokens(t *testing.T) {
 			"expired":                    {"share-received", "acme", received, now.Add(-2 * time.Hour), 404},
 			"of another purpose":         {"download", "acme", received, now, 404},
 		} {
-			token, err := s.keys.JWT(c.purpose, map[string]string{"team": s.team[c.team], "email": c.email}, c.at, time.Hour)
+			token, err := s.keys.JWT(c.purpose, map[string]any{"team": s.team[c.team], "email": c.email}, c.at, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}

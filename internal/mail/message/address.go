@@ -9,18 +9,19 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of RFC 5321 section 4.5.3.1, in octets. maxMailbox is the input of ParseAddress as a whole, name included.
+// Limits of RFC 5321 section 4.5.3.1, in octets. maxMailbox limits the input of ParseAddress as a whole, name
+// included.
 const (
 	maxLocal   = 64
 	maxDomain  = 253
 	maxAddress = 254
 	maxLabel   = 63
 	maxMailbox = 2000
-	// A longer piece of a display name could make an overlong line; it is encoded, because encoded words fold.
+	// A longer piece of a display name could make an overlong line. It is encoded, because encoded words fold.
 	maxNamePiece = 400
 )
 
-// Address is one mailbox with the name of who reads it.
+// Address is one mailbox with a display name.
 type Address struct {
 	// Name is plain UTF-8, without quotes or encoding; it may be empty.
 	Name string
@@ -30,7 +31,7 @@ type Address struct {
 	Domain string
 }
 
-// AddressError says why a string is not a single mailbox that can be written to.
+// AddressError says why a string is not a single usable mailbox.
 type AddressError struct {
 	// Reason is a sentence for the user.
 	Reason string
@@ -56,8 +57,8 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// cutMailbox cuts a mailbox into the display name, read by phrase, and what stands in the brackets or, without
-// brackets, alone.
+// cutMailbox cuts a mailbox into the display name, parsed by phrase, and the address: the text within the brackets,
+// or all of s without brackets.
 func cutMailbox(s string, phrase func(string) (string, error)) (name, spec string, err error) {
 	if len(s) > maxMailbox {
 		return "", "", &AddressError{"The address is longer than 2,000 octets; shorten the display name."}
@@ -83,14 +84,15 @@ func cutMailbox(s string, phrase func(string) (string, error)) (name, spec strin
 	return name, spec, nil
 }
 
-// Addr returns the address as the envelope has it: local@domain.
+// Addr returns the address in the form of the envelope: local@domain.
 func (a Address) Addr() string { return a.Local + "@" + a.Domain }
 
 // Key returns the address in lower case, for comparing and for indexes. Local parts are compared without regard to
-// case, against the letter of RFC 5321 section 2.4 and with the practice of every large host.
+// case: RFC 5321 section 2.4 makes them case-sensitive, but no large host does.
 func (a Address) Key() string { return strings.ToLower(a.Local) + "@" + a.Domain }
 
-// String returns the form of a header field, unfolded. Names outside ASCII are encoded by RFC 2047.
+// String returns the address as it is written in a header field, unfolded. Names outside ASCII are encoded by RFC
+// 2047.
 func (a Address) String() string { return string(a.appendTo(nil)) }
 
 // NeedsUTF8 reports whether the address can only be used with hosts that offer SMTPUTF8 (RFC 6531).
@@ -113,7 +115,7 @@ func (a Address) appendTo(dst []byte) []byte {
 	return append(dst, '>')
 }
 
-// check reports why an Address that nobody parsed, or that was read from a store, must not go into a header.
+// check returns an error if an Address that was not made by ParseAddress must not go into a header.
 func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
 		return &FieldError{Name: field, Reason: "The display name in `" + field + "` has a control character or is not UTF-8; remove it."}
@@ -128,7 +130,7 @@ func (a Address) check(field string) error {
 	return nil
 }
 
-// angle returns where the first < outside of quotes stands, or -1.
+// angle returns the index of the first < outside of quotes, or -1.
 func angle(s string) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -144,8 +146,8 @@ func angle(s string) int {
 	return -1
 }
 
-// parsePhrase reads a display name: words that are atoms, quoted strings or encoded words. It is wider than RFC 5322
-// where nothing is ambiguous: dots and square brackets need no quotes.
+// parsePhrase reads a display name: words that are atoms, quoted strings or encoded words. It accepts more than RFC
+// 5322 where nothing is ambiguous: dots and square brackets need no quotes.
 func parsePhrase(s string) (string, error) {
 	var name strings.Builder
 	encodedBefore, first := false, true
@@ -162,7 +164,7 @@ func parsePhrase(s string) (string, error) {
 		s, encodedBefore, first = rest, encoded, false
 	}
 	decoded := name.String()
-	// Encoding can smuggle in what was refused in the open.
+	// Decoding may bring back characters that are refused when they are not encoded.
 	if reason := unprintable(decoded); reason != "" {
 		return "", &AddressError{reason}
 	}
@@ -195,8 +197,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	return token, s[len(token):], false, nil
 }
 
-// decodeWord decodes token if it is one encoded word. A charset that we cannot read is an error: to guess would show
-// the reader a name that nobody wrote.
+// decodeWord decodes token if it is one encoded word. A charset that cannot be decoded is an error: a guess would
+// show the reader a name that nobody wrote.
 func decodeWord(token string) (word string, ok bool, err error) {
 	if !strings.HasSuffix(token, "?=") || strings.Count(token, "?") != 4 {
 		return "", false, nil
@@ -209,7 +211,7 @@ func decodeWord(token string) (word string, ok bool, err error) {
 	return word, true, nil
 }
 
-// unquote reads the quoted string at the beginning of s and returns its content and what follows it.
+// unquote reads the quoted string at the beginning of s and returns its content and the rest of s.
 func unquote(s string) (content, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -296,7 +298,7 @@ func parseDomain(s string) (string, error) {
 	if start == 0 {
 		return "", &AddressError{"The domain has no dot; write it in full, as in `example.com`."}
 	}
-	// No top-level domain begins with a digit; this is an IP address in the place of a name.
+	// No top-level domain begins with a digit, so this is an IP address.
 	if '0' <= s[start] && s[start] <= '9' {
 		return "", &AddressError{"The domain must be a name, not an IP address."}
 	}
@@ -368,7 +370,8 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// unprintable returns a sentence if s is not UTF-8 or has a control character of C0, C1 or a line separator.
+// unprintable returns a sentence for the user if s is not UTF-8 or has a control character of C0 or C1 or a line
+// separator, and "" otherwise.
 func unprintable(s string) string {
 	for _, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029' {

@@ -37,7 +37,7 @@ func (a *Attachment) Check() error {
 	return nil
 }
 
-// attachment writes a part that was checked.
+// attachment writes a part that Check has accepted.
 func (c *composer) attachment(a *Attachment, disposition string) {
 	contentType := TypeByFilename(a.Filename)
 	if a.ContentType != "" {
@@ -67,7 +67,7 @@ func (c *composer) attachment(a *Attachment, disposition string) {
 	}
 }
 
-// formatMediaType returns s in a form fit for a header, or nothing if it is no media type.
+// formatMediaType returns s in the form for a header, or "" if it is not a media type.
 func formatMediaType(s string) string {
 	mediaType, parameters, err := mime.ParseMediaType(s)
 	if err != nil || !strings.Contains(mediaType, "/") {
@@ -81,8 +81,8 @@ func formatMediaType(s string) string {
 	return mime.FormatMediaType(mediaType, parameters)
 }
 
-// isCleanText reports whether b can stand in a message as it is: ASCII in CRLF lines of at most 998 octets, without
-// anything that could be taken for a boundary of ours.
+// isCleanText reports whether b can stand in a message unencoded: ASCII in CRLF lines of at most 998 octets, without
+// anything that could be taken for a boundary of this package.
 func isCleanText(b []byte) bool {
 	if bytes.Contains(b, []byte("--"+boundaryMark)) {
 		return false
@@ -115,7 +115,7 @@ func filenameParameter(name string) string {
 	if name == "" {
 		return ""
 	}
-	// Some readers decode what looks like an encoded word, though it must not stand there (RFC 2047 section 5).
+	// Some readers decode what looks like an encoded word, although none is allowed here (RFC 2047 section 5).
 	if printableASCII(name) && len(name) <= room && !strings.Contains(name, "=?") {
 		return "; filename=" + string(appendQuoted(nil, name))
 	}

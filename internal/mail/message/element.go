@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// linkTarget returns what of an href is worth reading: web addresses, mail addresses, telephone numbers, and
-// placeholders that are filled in later. Everything else is nothing outside the page.
+// linkTarget returns the part of an href that plain text shows: web addresses, mail addresses, telephone numbers, and
+// placeholders that are filled in later. It returns "" for everything else, which leads nowhere outside the page.
 func linkTarget(href string) string {
 	href = strings.TrimSpace(href)
 	if len(href) > maxHref || strings.ContainsFunc(href, func(r rune) bool {
@@ -32,7 +32,7 @@ func linkTarget(href string) string {
 	return ""
 }
 
-// attributes are those that matter here.
+// attributes holds the attributes that turn into text or hide an element.
 type attributes struct {
 	href   string
 	alt    string
@@ -40,7 +40,7 @@ type attributes struct {
 	hidden bool
 }
 
-// readAttributes reads them from the tokenizer's start tag. Of two of one name it gives the first.
+// readAttributes reads them from the tokenizer's start tag. Of a repeated attribute the first counts.
 func readAttributes(z *tokenizer) attributes {
 	a := attributes{start: 1}
 	var seen [len(textAttributes)]bool
@@ -81,7 +81,7 @@ func wantsAttributes(tag []byte) bool {
 	return false
 }
 
-// mayHide is a quick look at a tag's source for something that could hide its element.
+// mayHide is a quick check whether a tag's source has something that could hide its element.
 func mayHide(source string) bool {
 	return strings.Contains(source, "none") || strings.Contains(source, "hidden") ||
 		strings.Contains(source, "skip-in-text")
@@ -98,7 +98,7 @@ func displaysNone(style string) bool {
 	return false
 }
 
-// isRaw reports whether an element's content is source text that no reader sees.
+// isRaw reports whether an element's content is source text that is not displayed.
 func isRaw(tag []byte) bool {
 	switch string(tag) {
 	case "script", "style", "title", "noscript", "iframe", "noembed", "noframes", "textarea":
@@ -107,7 +107,7 @@ func isRaw(tag []byte) bool {
 	return false
 }
 
-// isNotText reports whether an element has other elements as its content, none of which is text for a reader.
+// isNotText reports whether an element contains other elements, none of which is text for a reader.
 func isNotText(tag []byte) bool {
 	switch string(tag) {
 	case "template", "object", "select", "audio", "video", "canvas":
@@ -127,7 +127,7 @@ func isVoid(tag []byte) bool {
 	return false
 }
 
-// blockBreak returns how many line breaks set an element apart from what stands around it; none for what is inline.
+// blockBreak returns how many line breaks set an element apart from its surroundings; 0 for inline elements.
 func blockBreak(tag []byte) int {
 	switch string(tag) {
 	case "p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "dl", "figure":

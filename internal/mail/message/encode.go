@@ -29,11 +29,12 @@ func (t transfer) String() string {
 	}
 }
 
-// boundaryMark begins every boundary of ours. It can occur neither in quoted-printable nor in base64, and text that
-// has it is not sent as 7bit, so no content can end its own part.
+// boundaryMark begins every boundary of this package. It can occur neither in quoted-printable nor in base64, and
+// text that contains it is not sent as 7bit, so no content can end its own part.
 const boundaryMark = "=_"
 
-// octetCost is 1 for an octet that quoted-printable must escape inside a line; '\n' never stands there.
+// octetCost is 1 for an octet that quoted-printable must escape inside a line. Lines are cut at '\n', so it is never
+// looked up.
 var octetCost = func() (t [256]uint) {
 	for c := range t {
 		if c == '=' || c != '\t' && (c < ' ' || c > '~') {
@@ -43,7 +44,8 @@ var octetCost = func() (t [256]uint) {
 	return t
 }()
 
-// validUTF8 returns s with what is not UTF-8 replaced. Looking first is much faster than to replace nothing.
+// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. Checking first is much faster than a replacement that
+// changes nothing.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -51,16 +53,16 @@ func validUTF8(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// body is a text with the encoding that carries it in the fewest octets.
+// body is a text with the transfer encoding that takes the fewest octets.
 type body struct {
 	text     string
 	encoding transfer
-	// size is about how many octets the encoded text takes; it may be a little too high.
+	// size is the approximate length of the encoded text in octets; it may be a little too high.
 	size int
 }
 
-// planBody chooses 7bit for ASCII in short lines that no relay is tempted to change, and otherwise the shorter of
-// quoted-printable and base64. In HTML white space at the end of a line means nothing, so there it may be lost.
+// planBody chooses 7bit for ASCII in short lines that relays have no reason to change, and otherwise the shorter of
+// quoted-printable and base64. White space at the end of a line has no meaning in HTML, so there it may be lost.
 func planBody(s string, isHTML bool) body {
 	if lines, ok := fitsSevenBit(s, isHTML); ok {
 		return body{s, sevenBit, len(s) + lines}
@@ -88,7 +90,7 @@ func planBody(s string, isHTML bool) body {
 	return body{s, base64Encoded, b64}
 }
 
-// fitsSevenBit reports whether a text may be sent as it is, and how many lines it has.
+// fitsSevenBit reports whether a text may be sent unencoded, and how many lines it has.
 func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	if !plainOctets(s) {
 		return 0, false
@@ -99,7 +101,7 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 		if found {
 			line = strings.TrimSuffix(line, "\r")
 		}
-		// Mailbox formats write > before "From ", and relays cut white space at the end of lines.
+		// Mailbox formats put > before "From ", and relays cut white space at the end of lines.
 		if len(line) > wrapAt || strings.HasPrefix(line, "From ") || !isHTML && line != "" && isWSP(line[len(line)-1]) ||
 			strings.IndexByte(line, '\r') >= 0 {
 			return 0, false
@@ -108,8 +110,8 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	return lines, !strings.Contains(s, "--"+boundaryMark)
 }
 
-// plainOctets reports whether s has nothing but printable ASCII, tabs, CR and LF. It looks at eight octets at once, and at each by itself
-// only where one of them may be something else.
+// plainOctets reports whether s has nothing but printable ASCII, tabs, CR and LF. It checks eight octets at once, and
+// each by itself only where one of them may be something else.
 func plainOctets(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
@@ -130,7 +132,7 @@ func plainEach(s string) bool {
 	return true
 }
 
-// appendTo writes the encoded text with CRLF at the line ends that the text has, and no more.
+// appendTo writes the encoded text. The text's own line ends become CRLF; none are added.
 func (b body) appendTo(dst []byte) []byte {
 	switch b.encoding {
 	case sevenBit:
@@ -223,19 +225,19 @@ func appendBase64(dst, src []byte) []byte {
 
 func base64Size(n int) int { return (n+2)/3*4 + n/(wrapAt/4*3)*2 }
 
-// Encoded words (RFC 2047 section 2) have at most 75 octets, of which 12 are not text.
+// Encoded words (RFC 2047 section 2) have at most 75 octets, 12 of which are not text.
 const (
 	wordStartQ = "=?UTF-8?Q?"
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
-	// leastRoom holds two characters of any kind, also behind a long field name.
+	// leastRoom holds two characters of any kind, even after a long field name.
 	leastRoom = 24
 )
 
-// appendEncodedWords writes s as encoded words joined by spaces, in the shorter of the two encodings. No character is
-// split. Within a phrase fewer characters may stand for themselves (RFC 2047 section 5). The first word leaves room for
-// what is before it on its line, which has used so many octets.
+// appendEncodedWords writes s as encoded words joined by spaces, in the shorter of the two encodings. It splits no
+// character. Within a phrase fewer characters may stand unencoded (RFC 2047 section 5). used is the number of octets
+// before the first word on its line; the first word is that much shorter.
 func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	s = validUTF8(s)
 	escapes := 0
@@ -263,7 +265,8 @@ func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	return dst
 }
 
-// wordLength returns how many octets of s fit into an encoded word with room for so many octets, in whole characters.
+// wordLength returns how many octets of s, in whole characters, fit into an encoded word with room octets for its
+// text.
 func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
 		room = room / 4 * 3
@@ -298,7 +301,7 @@ func appendQ(dst []byte, s string, phrase bool) []byte {
 	return dst
 }
 
-// plainInWord reports whether c takes one octet in the Q encoding; a space is written as an underscore.
+// plainInWord reports whether c takes one octet in the Q encoding, where a space is written as an underscore.
 func plainInWord(c byte, phrase bool) bool {
 	switch {
 	case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == ' ':

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a header field, in octets. maxLine is RFC 5322 section 2.1.1; wrapAt is what we aim for.
+// Limits of a header field, in octets. maxLine is the limit of RFC 5322 section 2.1.1; lines are folded at wrapAt
+// where possible.
 const (
 	maxLine       = 998
 	wrapAt        = 76
@@ -13,12 +14,13 @@ const (
 	maxFieldValue = 16 << 10
 )
 
-// CheckField reports whether a header field of the caller's may be sent. The name must be a token of RFC 5322 section
-// 2.2 of at most 76 octets, and none that the service writes itself. The value is UTF-8 of at most 16 KiB without
-// control characters other than tab, and must be foldable into lines of at most 998 octets (RFC 5322 section 2.1.1).
+// CheckField reports whether a header field given by a caller may be sent. The name must be a token of RFC 5322
+// section 2.2 of at most 76 octets, and not one that the service writes itself. The value is UTF-8 of at most 16 KiB
+// without control characters other than tab, and must be foldable into lines of at most 998 octets (RFC 5322 section
+// 2.1.1).
 //
-// Message-ID passes, because callers may hand over the fields of an existing message; Compose leaves it out.
-// Errors are *FieldError.
+// Message-ID passes, because callers may hand over the fields of an existing message; Compose leaves it out. Errors
+// are *FieldError.
 func CheckField(name, value string) error {
 	if name == "" || len(name) > maxFieldName {
 		return &FieldError{Name: name, Reason: "A header name must have 1 to 76 characters."}
@@ -46,7 +48,7 @@ func CheckField(name, value string) error {
 		if !utf8.ValidString(value) {
 			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is not valid UTF-8."}
 		}
-		// It will be made of encoded words, which fold anywhere.
+		// The value will be written as encoded words, which fold anywhere.
 		return nil
 	}
 	if len(name)+len(": ")+longestPiece(value) > maxLine {
@@ -55,8 +57,8 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service or a host on the way may write the field: it says who sends, identifies
-// the message, its parts or its path, tells what was verified, or is an option of ours.
+// isReserved reports whether only the service or a host on the way may write the field: it names the sender,
+// identifies the message, its parts or its path, states what was verified, or is an option of this service.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {
@@ -73,7 +75,7 @@ func isReserved(name string) bool {
 	return false
 }
 
-// appendField writes a field, folded at 76 columns where it can be. The value has no CR or LF.
+// appendField writes a field, folded at 76 columns where possible. The value has no CR or LF.
 func appendField(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ':')
@@ -96,9 +98,9 @@ func appendField(dst []byte, name, value string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// nextPiece returns the length of the part of value up to the next place where it may be folded: before a space
-// that stands alone. Readers differ in what they make of a fold at a tab or inside a run of white space, so there is
-// none.
+// nextPiece returns the length of the part of value up to the next place where it may be folded: before a space that
+// stands alone. It never folds at a tab or inside a run of white space, because readers interpret such folds
+// differently.
 func nextPiece(value string) int {
 	for i := 1; i < len(value)-1; i++ {
 		if value[i] == ' ' && !isWSP(value[i-1]) && !isWSP(value[i+1]) {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A From field says who answers for a message, and its domain decides whose signature the message gets. Readers repair
-// broken fields in different ways, so what one takes for the sender is part of a name to another. From is therefore
-// read by a grammar in which all readers agree, and everything else is refused. Recipients are read by the wider rules
-// of ParseAddress: nobody speaks in their name.
+// A From field names the author of a message, and its domain decides which signature the message gets. Readers repair
+// malformed fields in different ways, so what one takes for the sender is part of a name to another. From is
+// therefore parsed by a grammar that all readers agree on, and everything else is refused. Recipients are parsed by
+// the wider rules of ParseAddress: no identity is claimed by them.
 
-// ParseFrom reads the mailbox of a sender as people write it, in UTF-8: it takes what ParseAddress takes, but not
+// ParseFrom parses the mailbox of a sender as people write it, in UTF-8. It accepts what ParseAddress accepts, except
 //
-//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a
-//     quotation, and spaces within the brackets;
+//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation,
+//     and spaces within the brackets;
 //   - a domain that is spelt neither by its A-labels nor by its U-labels, such as one in full-width letters;
 //   - a display name with < or >, with an address at another domain, with an encoded word that is still to be
 //     decoded, or with characters that change the direction of the text around them.
@@ -34,19 +34,18 @@ func ParseFrom(s string) (Address, error) {
 	return newSender(name, spec)
 }
 
-// ReadFrom reads the mailbox of a From or Sender field from its value as it stands in a message, with folds and
-// without the line end. smtputf8 says that UTF-8 is allowed in it (RFC 6532). It takes what ParseFrom takes, as far as
-// RFC 5322 section 3.4 allows that in the open: the obsolete forms of section 4, comments, groups, and specials
-// outside of quotes are refused. The one exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`:
-// programs write it, and all readers agree about it. Encoded words may be of any charset that Parse knows. Errors are
-// *AddressError.
+// ReadFrom parses the mailbox of a From or Sender field from its value as it stands in a message, with folds and
+// without the line end. smtputf8 allows UTF-8 in it (RFC 6532). It accepts what ParseFrom accepts as far as RFC 5322
+// section 3.4 allows it unencoded: the obsolete forms of section 4, comments, groups, and specials outside of quotes
+// are refused. The one exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`: programs write it,
+// and all readers agree about it. Encoded words may be of any charset that Parse knows. Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 	if len(value) > longestMailbox {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
 	}
 	lines := bytes.Split(value, []byte("\r\n"))
 	for _, folded := range lines[1:] {
-		// Readers differ in whether a folded line of white space ends the field, or the header (RFC 5322 section 4.2).
+		// Readers differ in whether a folded line of white space ends the field or the header (RFC 5322 section 4.2).
 		if len(bytes.Trim(folded, " \t")) == 0 {
 			return Address{}, &AddressError{"The field has a folded line that is empty."}
 		}
@@ -90,8 +89,8 @@ func newSender(name, spec string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in either case. Other spellings
-// become the same domain by the mapping of UTS 46, which not every reader does.
+// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in either case. UTS 46 maps
+// other spellings to the same domain too, but not every reader applies it.
 func isSpelling(given, domain string) bool {
 	given = strings.ToLower(given)
 	if given == domain {
@@ -101,7 +100,7 @@ func isSpelling(given, domain string) bool {
 	return err == nil && given == unicode
 }
 
-// checkSenderName refuses display names that a reader could take for the address, or that show another one.
+// checkSenderName refuses display names that a reader could take for the address, or that show a different one.
 func checkSenderName(name, domain string) error {
 	if isASCII(name) && !strings.ContainsAny(name, "<>@?") {
 		return nil
@@ -109,7 +108,7 @@ func checkSenderName(name, domain string) error {
 	if strings.ContainsFunc(name, turnsText) {
 		return &AddressError{"The display name of a sender must not have characters that change the direction of text."}
 	}
-	// What looks like < or @ counts as such, and what cannot be seen does not count.
+	// Characters that look like < or @ count as such, and invisible ones are ignored.
 	seen := norm.NFKC.String(strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
 			return -1
@@ -123,7 +122,7 @@ func checkSenderName(name, domain string) error {
 		return &AddressError{"The display name of a sender must not have `=?`, which begins an encoded word; " +
 			"do not encode it twice or within quotes."}
 	}
-	// Spaces and quotes around the @ hide an address from nobody who looks at it.
+	// An address with spaces or quotes around its @ still looks like an address.
 	seen = besideAt.ReplaceAllString(seen, "@")
 	for before, rest, found := strings.Cut(seen, "@"); found; before, rest, found = strings.Cut(rest, "@") {
 		if before == "" {
@@ -143,13 +142,13 @@ func checkSenderName(name, domain string) error {
 	return nil
 }
 
-// besideAt is an @ with what may stand around it without making it look like anything else.
+// besideAt matches an @ with the characters around it that do not change how it looks.
 var besideAt = regexp.MustCompile(`[\s"'` + "`" + `]*@[\s"'` + "`" + `]*`)
 
 // turnsText reports whether a character embeds, overrides or isolates a direction of text (UAX 9).
 func turnsText(r rune) bool { return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' }
 
-// readPhrase reads the display name of a field: atoms, in which dots may stand, quoted strings and encoded words.
+// readPhrase parses the display name of a field: atoms, which may contain dots, quoted strings and encoded words.
 func readPhrase(s string) (string, error) {
 	type part struct {
 		text    string
@@ -181,7 +180,7 @@ func readPhrase(s string) (string, error) {
 			return "", &AddressError{"The display name has an encoded word that cannot be read, " +
 				"or that has a control character."}
 		}
-		// Words that follow each other are decoded together: a character may be split over two of them.
+		// Adjacent words are decoded together: a character may be split over two of them.
 		if n := len(parts) - 1; encoded && n >= 0 && parts[n].encoded {
 			parts[n].text += " " + token
 		} else {
@@ -194,7 +193,7 @@ func readPhrase(s string) (string, error) {
 			name.WriteByte(' ')
 		}
 		if p.encoded {
-			if p.text = decodeWords(p.text); p.text == "" { // such as of shifts alone
+			if p.text = decodeWords(p.text); p.text == "" { // such as shift sequences alone
 				return "", &AddressError{"The display name has encoded words that hold no text."}
 			}
 		}
@@ -206,8 +205,8 @@ func readPhrase(s string) (string, error) {
 	return name.String(), nil
 }
 
-// isSoundWord reports whether s is one encoded word (RFC 2047 section 2) of a charset that is read and not guessed,
-// without control characters other than those by which charsets switch (RFC 2237).
+// isSoundWord reports whether s is one encoded word (RFC 2047 section 2) in a charset that is decoded without
+// guessing, with no control characters other than those that switch the charset (RFC 2237).
 func isSoundWord(s string) bool {
 	w, rest, ok := cutWord(s)
 	if !ok || rest != "" || w.text == "" {
@@ -229,11 +228,11 @@ func isSoundWord(s string) bool {
 	})
 }
 
-// soundWord looks at the form of encoded words alone, which cutWord does less strictly.
+// soundWord checks only the form of encoded words, more strictly than cutWord.
 var soundWord = mime.WordDecoder{CharsetReader: func(_ string, octets io.Reader) (io.Reader, error) {
 	return octets, nil
 }}
 
-// isSpecial reports whether a character must not stand in a display name outside of quotes. A dot must not either by
-// RFC 5322, but there it cannot be misread.
+// isSpecial reports whether a character must not stand in a display name outside of quotes. RFC 5322 excludes the dot
+// too, but a dot cannot be misread there.
 func isSpecial(r rune) bool { return r < 0x80 && r != '.' && !isAtext(byte(r)) }

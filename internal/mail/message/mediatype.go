@@ -7,8 +7,8 @@ import (
 
 const octetStream = "application/octet-stream"
 
-// TypeByFilename returns the media type that belongs to the extension of name, without parameters, or
-// application/octet-stream. It knows nothing of the host's tables: the same name has the same type everywhere.
+// TypeByFilename returns the media type for the extension of name, without parameters, or application/octet-stream.
+// It does not read the tables of the operating system: the same name has the same type on every machine.
 func TypeByFilename(name string) string {
 	if t, ok := mediaTypes[extension(name)]; ok {
 		return t
@@ -17,14 +17,14 @@ func TypeByFilename(name string) string {
 }
 
 // RefusedExtension reports whether name ends like a program, a script, or a file that starts one when it is opened.
-// Mailbox providers turn such attachments away, so we do not take them on (API reference section 8.3).
-// The dots, spaces and stream names that Windows ignores at the end of a name are ignored here too.
+// Mailbox providers refuse such attachments, so they are not accepted (API reference section 8.3). The dots, spaces
+// and stream names that Windows ignores at the end of a name are ignored here too.
 func RefusedExtension(name string) bool {
 	_, refused := slices.BinarySearch(refusedExtensions, extension(name))
 	return refused
 }
 
-// extension returns what follows the last dot of a file name, in lower case, or nothing.
+// extension returns the part of a file name after the last dot, in lower case, or "".
 func extension(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.TrimRight(name, ". ")

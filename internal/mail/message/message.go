@@ -1,46 +1,52 @@
-// Package message makes and reads email: addresses, header fields, and whole messages in MIME form.
+// Package message composes and parses email: addresses, header fields, and whole messages in MIME form.
 //
-// Invariants:
-//   - What is composed is RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387): lines end with CRLF and are at most
-//     998 octets long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an address has
-//     a local part outside ASCII (RFC 6532).
-//   - No value can open a header field of its own. Compose refuses CR, LF and NUL in everything that goes into a
-//     header, also when its caller has checked before.
-//   - The same Message gives the same bytes, on every machine and at any time: boundaries come from Seed, media types
-//     from a table of our own, dates are written in UTC.
+// # Invariants
+//
+//   - A composed message conforms to RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387): lines end with CRLF and are at
+//     most 998 octets long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an
+//     address has a local part outside ASCII (RFC 6532).
+//   - No value can start a header field of its own. Compose refuses CR, LF and NUL in everything that goes into a
+//     header, even if its caller has checked it before.
+//   - The same Message gives the same bytes, on every machine and at any time: boundaries are derived from Seed,
+//     media types come from a table in this package, dates are written in UTC.
 //   - Bcc is not a field of Message, so it cannot leak.
-//   - What others sent is read whatever it is (Parse): in linear time, in memory that its size bounds, into valid UTF-8. It
-//     says what was wrong with it, and never fails.
+//   - Parse accepts any input. It takes time linear in the input and memory bounded by its size, and returns valid
+//     UTF-8.
 //
-// Failures of composing are *AddressError, *FieldError and *AttachmentError. Each carries a sentence that may be shown to the user,
-// and nothing of the message is returned beside them.
+// # When it fails
 //
-// The package does not know recipients of the envelope, size limits of a product, or delivery.
+// Composing and reading addresses fail with *AddressError, *FieldError and *AttachmentError. Each carries a sentence
+// that may be shown to the user; the other results are then zero. Parse never fails: it lists what was wrong with the
+// message in Defects.
+//
+// # What it does not do
+//
+// The package does not know the recipients of the envelope, the size limits of a product, or delivery.
 package message
 
 import (
 	"time"
 )
 
-// Message is an email to be composed. Recipients that must stay hidden are simply not in it.
+// Message is an email to be composed. Recipients that must stay hidden are not part of it.
 type Message struct {
 	// ID is the Message-ID with its angle brackets: <x@y>.
 	ID string
 	// Date is written in UTC; it must not be zero.
 	Date time.Time
 	From Address
-	// To and Cc may both be empty (all recipients are hidden); the message then says "undisclosed-recipients".
+	// To and Cc may both be empty (all recipients are hidden); the message then has "To: undisclosed-recipients:;".
 	To, Cc, ReplyTo []Address
-	// Subject is UTF-8 as the reader shall see it, without line breaks. Empty means no Subject field.
+	// Subject is UTF-8 as the reader sees it, without line breaks. Empty means no Subject field.
 	Subject string
 	// HTML and Text are UTF-8 with line ends of either kind. With both, the reader's program chooses. With neither,
 	// the message has one empty text part.
 	HTML, Text string
-	// Headers are further fields in the order in which they are written; each must pass CheckField. A Message-ID
-	// among them is left out, because ID rules.
+	// Headers are further fields in the order in which they are written; each must pass CheckField. A Message-ID among
+	// them is left out in favour of ID.
 	Headers     []Field
 	Attachments []Attachment
-	// Seed makes the boundaries between parts; an email's id serves. Empty means ID.
+	// Seed determines the boundaries between parts; the id of an email will do. Empty means ID.
 	Seed string
 }
 
@@ -55,7 +61,7 @@ type Attachment struct {
 	Filename string
 	// ContentType is a media type, with parameters if need be; empty means by the extension of Filename.
 	ContentType string
-	// ContentID, without angle brackets, makes it an inline part that the HTML shows as cid:ContentID.
+	// ContentID, without angle brackets, makes the attachment an inline part that the HTML refers to as cid:ContentID.
 	ContentID string
 	Content   []byte
 }
@@ -64,7 +70,7 @@ type Attachment struct {
 type FieldError struct {
 	// Name is the header field at fault, as the caller spelt it.
 	Name string
-	// Reserved says that the field is one which only the service writes.
+	// Reserved reports that only the service writes the field.
 	Reserved bool
 	// Reason is a sentence for the user.
 	Reason string

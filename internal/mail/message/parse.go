@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Parsed is a message as it was read, for showing and for sending again. Real mail breaks every rule; what could not be
-// understood is kept as it is and named in Defects.
+// Parsed is a message as it was read, for display and for sending again. Real mail breaks every rule: what could not
+// be interpreted is kept unchanged, and Defects says what it was.
 type Parsed struct {
 	Header     []Field // all fields in order, unfolded, encoded words decoded, valid UTF-8
 	MessageID  string  // with angle brackets, empty when none
@@ -29,8 +29,8 @@ type Parsed struct {
 	html, text []passage
 }
 
-// HTML returns what is read as HTML: UTF-8, lines end with LF, without NUL; empty if HasHTML is false. It is made at
-// each call.
+// HTML returns the text of the message as HTML: UTF-8, lines end with LF, without NUL; empty if HasHTML is false.
+// Each call builds it anew.
 func (p *Parsed) HTML() string {
 	if !p.HasHTML {
 		return ""
@@ -43,8 +43,8 @@ func (p *Parsed) HTML() string {
 	})
 }
 
-// Text returns what is read as plain text: UTF-8, lines end with LF, without NUL; empty if HasText is false. It is
-// made at each call, of parts that are HTML by TextFromHTML.
+// Text returns the text of the message as plain text: UTF-8, lines end with LF, without NUL; empty if HasText is
+// false. Each call builds it anew; HTML parts are converted by TextFromHTML.
 func (p *Parsed) Text() string {
 	if !p.HasText {
 		return ""
@@ -66,7 +66,7 @@ type File struct {
 	Content     []byte // decoded; it may share the memory of the raw message
 }
 
-// Limits of Parse. Beyond them the message is still read: what is left over is one file, or stays in the raw message
+// Limits of Parse. A message beyond them is still read: the remainder becomes one file, or stays in the raw message
 // only.
 const (
 	maxDepth        = 64      // multiparts within multiparts
@@ -78,12 +78,12 @@ const (
 	maxDefects      = 20
 )
 
-// Parse reads a message of any kind and never fails: raw may be without a header, cut off, or no mail at all. It takes
-// time linear in the length of raw and memory of a small multiple of it.
+// Parse reads any message and never fails: raw may lack a header, be cut off, or not be mail at all. It takes time
+// linear in the length of raw and memory of a small multiple of it.
 //
-// Texts that are alternatives are chosen from, texts that follow each other are joined. Everything else is in Files,
-// among it messages within the message (message/rfc822) and containers that few can read (TNEF), as they are, and files
-// that are uuencoded in the text of a message that is not MIME.
+// It chooses among texts that are alternatives and joins texts that follow each other. Everything else is in Files,
+// including messages within the message (message/rfc822) and containers that few programs can read (TNEF), both
+// unchanged, and files that are uuencoded in the text of a message that is not MIME.
 func Parse(raw []byte) *Parsed {
 	p := &parser{raw: raw, out: &Parsed{}}
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') >= 0 {
@@ -97,7 +97,7 @@ func Parse(raw []byte) *Parsed {
 	return p.out
 }
 
-// ParseHeader reads the header fields at the beginning of raw as Parse does: a fragment of a message will do.
+// ParseHeader reads the header fields at the beginning of raw as Parse does; raw may be a fragment of a message.
 func ParseHeader(raw []byte) []Field {
 	p := &parser{raw: raw, out: &Parsed{}}
 	p.header()
@@ -108,10 +108,10 @@ func ParseHeader(raw []byte) []Field {
 type parser struct {
 	raw  []byte
 	out  *Parsed
-	mime bool // it says that it is made of parts as MIME has them
+	mime bool // the message has a MIME-Version field
 }
 
-// defect notes what is wrong, once.
+// defect records what is wrong, each sentence once.
 func (p *parser) defect(sentence string) {
 	if len(p.out.Defects) < maxDefects && !slices.Contains(p.out.Defects, sentence) {
 		p.out.Defects = append(p.out.Defects, sentence)

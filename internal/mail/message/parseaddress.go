@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// longestMailbox bounds what is looked at as one mailbox, in octets, and maxOpen how often in one list the end of a
-// quote, a comment or a bracket is looked for in vain.
+// longestMailbox bounds the length of one mailbox, in octets. maxOpen bounds how often in one list an unclosed quote,
+// comment or bracket is searched for its end.
 const (
 	longestMailbox = 4 << 10
 	maxOpen        = 50
 )
 
-// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), with all that programs
+// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), and accepts what programs
 // write instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in
-// quotes. bad says that something was no address and was left out.
+// quotes. bad reports that something was not an address and was left out.
 func parseAddressList(s string, limit int) (list []Address, bad bool) {
 	var b brackets
-	before := "" // what stood before a comma that may belong to a name
+	before := "" // the text before a comma that may belong to a name
 	for rest := s; rest != ""; {
 		var item string
 		var comma bool
@@ -55,8 +55,8 @@ func parseAddressList(s string, limit int) (list []Address, bad bool) {
 	return list, bad || before != ""
 }
 
-// cutItem cuts what stands before the next comma or semicolon that is outside of quotes, comments and brackets. A
-// group's name is dropped. comma says that a comma ended it.
+// cutItem returns the text before the next comma or semicolon that is outside of quotes, comments and brackets. A
+// group's name is dropped. comma reports that a comma ended the item.
 func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	start, address := 0, false
 	for i := 0; i < len(s); i++ {
@@ -77,10 +77,11 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 }
 
 // brackets finds the ends of quotes, comments and brackets in one list of addresses.
-type brackets struct{ open int } // how many have none
+type brackets struct{ open int } // how many are not closed
 
-// closing returns where what opens at s[i] closes, or i if it does not do so within a reasonable distance, for then
-// it is a character like others. So it is after maxOpen of them: each costs the distance.
+// closing returns the index of the character that closes what opens at s[i], or i if there is none within a
+// reasonable distance: the opening character is then taken literally. After maxOpen of these every opening character
+// is taken literally, because each search costs time.
 func (b *brackets) closing(s string, i int) int {
 	const farthest = 1000
 	if b.open >= maxOpen {
@@ -108,7 +109,7 @@ func (b *brackets) closing(s string, i int) int {
 	return i
 }
 
-// readMailbox reads one mailbox. Without brackets the word that has the @ is the address and the rest the name.
+// readMailbox reads one mailbox. Without brackets the last word with an @ is the address and the rest is the name.
 func (b *brackets) readMailbox(s string) (Address, bool) {
 	name, spec, comment := b.splitMailbox(s)
 	if end := strings.Index(name, `"@`); spec == "" && strings.HasPrefix(name, `"`) && b.closing(name, 0) == end {
@@ -135,7 +136,8 @@ func (b *brackets) readMailbox(s string) (Address, bool) {
 	return Address{Name: name, Local: local, Domain: domain}, ok
 }
 
-// splitMailbox takes comments out and parts the name from what is in the last brackets. Without brackets all is name.
+// splitMailbox removes comments and separates the name from the address in the last brackets. Without brackets
+// everything is name.
 func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	var out strings.Builder
 	at := strings.LastIndexByte(s, '@')
@@ -161,7 +163,7 @@ func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	return out.String(), spec, comment
 }
 
-// decodeName returns a display name without its quotes, decoded.
+// decodeName returns a display name without its quotes, with encoded words decoded.
 func decodeName(s string) string {
 	if strings.ContainsAny(s, "\"\\") {
 		var b strings.Builder
@@ -179,8 +181,8 @@ func decodeName(s string) string {
 	return decodeWords(s)
 }
 
-// readSpec reads local@domain with what people and old programs put around it. A local part with dots where none may
-// be, as some hosts once gave out, is quoted.
+// readSpec reads local@domain with the characters that people and old programs put around it. A local part with
+// misplaced dots, as some hosts once assigned, is quoted.
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {

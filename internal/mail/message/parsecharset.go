@@ -15,8 +15,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// decodeCharset returns b as UTF-8. What is named wrongly or not at all is read as UTF-8 as far as it is that, and the
-// rest as windows-1252, the most frequent of all others.
+// decodeCharset returns b as UTF-8. If the charset is wrong or missing, it reads as UTF-8 what is valid, and the rest
+// as windows-1252, the most frequent of all others.
 func decodeCharset(name string, b []byte) string {
 	name = charsetName(name)
 	if name == utf7 {
@@ -32,18 +32,19 @@ func decodeCharset(name string, b []byte) string {
 	}
 	if bad := bytes.Count(decoded, []byte("\uFFFD")); bad > 0 && !(isShifted(enc) && isASCII(string(b))) &&
 		(utf8.Valid(b) || bad*20 > utf8.RuneCount(decoded)) {
-		return mixedUTF8(string(b)) // It is something else than it says.
+		return mixedUTF8(string(b)) // The content is in another charset than it claims.
 	}
 	return string(decoded)
 }
 
-// isShifted reports whether a charset writes all characters as ASCII between marks, so that ASCII is what it says.
+// isShifted reports whether a charset writes all characters as ASCII between marks, so that ASCII octets are what the
+// charset predicts.
 func isShifted(enc encoding.Encoding) bool {
 	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
 }
 
-// charsetByName returns nil for what is read as UTF-8: names that say that or nothing, and those that are not known.
-// name is of charsetName.
+// charsetByName returns nil for what is read as UTF-8: names that mean UTF-8 or are empty, and unknown names. name is
+// a result of charsetName.
 func charsetByName(name string) encoding.Encoding {
 	switch name {
 	case "", utf7:
@@ -52,7 +53,7 @@ func charsetByName(name string) encoding.Encoding {
 		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
 	}
 	enc, err := htmlindex.Get(name)
-	if err != nil || enc == encoding.Replacement { // Browsers refuse some that were much in use for mail.
+	if err != nil || enc == encoding.Replacement { // Browsers refuse some that mail used to use a lot.
 		if enc, err = ianaindex.MIME.Encoding(name); err != nil {
 			return nil
 		}
@@ -60,7 +61,7 @@ func charsetByName(name string) encoding.Encoding {
 	return enc
 }
 
-// mixedUTF8 returns s with every octet that is no part of UTF-8 read as windows-1252.
+// mixedUTF8 returns s with every octet that is not part of valid UTF-8 read as windows-1252.
 func mixedUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -81,7 +82,7 @@ func mixedUTF8(s string) string {
 	return string(out)
 }
 
-// decodeText returns the text of a part in UTF-8 with LF line ends, without a byte order mark and NUL.
+// decodeText returns the text of a part in UTF-8 with LF line ends, without a byte order mark and without NUL.
 func decodeText(b []byte, charset string, isHTML bool) string {
 	if charset == "" && isHTML && !utf8.Valid(b) {
 		_, charset, _ = htmlcharset.DetermineEncoding(b[:min(len(b), 1024)], "")

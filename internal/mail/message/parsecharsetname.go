@@ -2,16 +2,16 @@ package message
 
 import "strings"
 
-// utf7 is the one charset that is decoded by code of our own.
+// utf7 is the one charset that this package decodes itself.
 const utf7 = "utf-7"
 
-// maxCharsetName bounds the name of a charset, in octets; longer ones are of none.
+// maxCharsetName bounds the name of a charset, in octets; longer names are unknown.
 const maxCharsetName = 64
 
-// charsetName returns the name under which charsetByName finds a charset, whatever a program writes instead: in quotes,
-// with a language (RFC 2231 section 5), with other punctuation, as a code page. It returns "" for UTF-8, for ASCII,
-// which often is not, and for names that say nothing. Of a name that is not known it returns any that is not known
-// either.
+// charsetName returns the name under which charsetByName finds a charset, for the many forms that programs write: in
+// quotes, with a language (RFC 2231 section 5), with other punctuation, as a code page. It returns "" for UTF-8, for
+// ASCII, which often is not ASCII, and for names without a meaning. For an unknown name it returns some name that is
+// unknown as well.
 func charsetName(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	if len(name) > maxCharsetName {
@@ -42,7 +42,7 @@ func charsetName(name string) string {
 	return plain
 }
 
-// codePage returns the name of a code page by its number, which is the same for all that have Windows and for IBM.
+// codePage returns the name of a code page by its number, which Windows and IBM number alike.
 func codePage(number string) string {
 	if known, ok := charsetNames["cp"+number]; ok {
 		return known
@@ -53,7 +53,7 @@ func codePage(number string) string {
 	return "cp" + number
 }
 
-// plainName returns the letters and digits of a name in lower case, without the x- of what nobody registered.
+// plainName returns the letters and digits of a lower-case name, without the x- of unregistered names.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
@@ -63,12 +63,13 @@ func plainName(name string) string {
 	}, strings.TrimPrefix(name, "x-"))
 }
 
-// charsetNames has, by plainName, what the tables of x/text lack. Code pages of Asia are those of Windows.
+// charsetNames maps names, in the form of plainName, that the tables of x/text lack. Code pages of Asia are those of
+// Windows.
 var charsetNames = map[string]string{
 	"": "", "7bit": "", "8bit": "", "ascii": "", "ansix341968": "", "ansix341986": "", "cp367": "", "cp65001": "",
 	"csascii": "",
 	"default": "", "none": "", "unicode11utf8": "", "unknown": "", "unknown8bit": "", "usascii": "", "utf8": "",
-	"ansix31101983": "windows-1252", // Programs of Sun called ISO-8859-1 so.
+	"ansix31101983": "windows-1252", // Programs of Sun called ISO-8859-1 by this name.
 	"cp10000":       "macintosh", "macroman": "macintosh", "cp10007": "x-mac-cyrillic", "maccyrillic": "x-mac-cyrillic",
 	"cp1200": "utf-16le", "cp1201": "utf-16be", "utf16": "utf-16", "utf16be": "utf-16be", "utf16le": "utf-16le",
 	"cp20127": "", "cp20866": "koi8-r", "koi8r": "koi8-r", "cp21866": "koi8-u", "koi8u": "koi8-u",

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// identity is what encodingName returns for what is not encoded.
+// identity is what encodingName returns for content that is not encoded.
 const identity = "binary"
 
-// encodingName returns the name of a transfer encoding in lower case, for what programs write as well: quotes,
-// comments, parameters, other punctuation, and the many names of uuencode. It returns names that are not known as they
-// are.
+// encodingName returns the name of a transfer encoding in lower case. It accepts what programs write: quotes,
+// comments, parameters, other punctuation, and the many names of uuencode. It returns unknown names unchanged.
 func encodingName(s string) string {
 	s = strings.ToLower(s)
 	if end := strings.IndexAny(s, ";("); end >= 0 {
@@ -31,9 +30,9 @@ func encodingName(s string) string {
 	return s
 }
 
-// decodeBase64 decodes as much of src as there is; clean says that nothing was odd. Characters of no meaning are passed
-// over, and texts that follow each other are joined. It ends where another text begins that is not base64, such as the
-// footer of a mailing list.
+// decodeBase64 decodes as much of src as possible; clean reports that nothing was irregular. It skips characters
+// outside of the alphabet and joins base64 texts that follow each other. It stops where text begins that is not
+// base64, such as the footer of a mailing list.
 func decodeBase64(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, len(src)/4*3+3)
 	n, err := base64.StdEncoding.Decode(dst, src)
@@ -99,7 +98,7 @@ func base64Value(c byte) int {
 	return -1
 }
 
-// decodeQuoted decodes quoted-printable; what is no escape stays. clean says that nothing was odd.
+// decodeQuoted decodes quoted-printable and keeps what is not an escape. clean reports that nothing was irregular.
 func decodeQuoted(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, 0, len(src))
 	clean = true

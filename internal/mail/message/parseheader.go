@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// header reads the fields of the message and returns what they say of its body, and where that begins.
+// header reads the fields of the message and returns what they say about its body, and the index at which the body
+// begins.
 func (p *parser) header() (head partHead, body int) {
 	size := 0
 	seen := map[string]bool{}
@@ -41,8 +42,8 @@ func (p *parser) header() (head partHead, body int) {
 	return head, body
 }
 
-// field takes what a field, unfolded and not decoded, says of the message. Of fields that may stand once the first
-// counts, but for lists of recipients, which are joined.
+// field stores what a field, unfolded and not decoded, says about the message. Of fields that may occur once the
+// first counts; lists of recipients are joined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {
@@ -100,8 +101,9 @@ func (p *parser) addresses(list *[]Address, value string) {
 }
 
 // readHeader calls each with the fields from raw[at:] on and returns where the body begins. The value still has its
-// folds. It ends at an empty line; at a line for which stop is true, if stop is given; or at what is no field any more.
-// Passed over are, if a field follows, a single line that is no field, and lines at the beginning that continue none.
+// folds. The header ends at an empty line, at a line for which stop is true (if stop is given), or at a line that is
+// not a field. If a field follows, readHeader skips a single line that is not a field, and lines at the beginning
+// that continue none.
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {
@@ -161,8 +163,8 @@ func lineEnd(raw []byte, from int) (end, next int) {
 	return end, end + 1
 }
 
-// fieldColon returns where the colon behind a field's name is, or -1. White space before the colon is obsolete and in
-// use.
+// fieldColon returns the index of the colon after a field's name, or -1. White space before the colon is obsolete,
+// but in use.
 func fieldColon(line []byte) int {
 	for i, c := range line {
 		switch {
@@ -192,8 +194,8 @@ func startsField(raw []byte, at int) bool {
 	return fieldColon(raw[at:min(end, at+300)]) >= 0
 }
 
-// unfold returns the octets of a field's value on one line, without control characters. They are no UTF-8 yet: what
-// those outside of ASCII mean depends on where they stand, which decodeWords and parseParameters know.
+// unfold returns the octets of a field's value on one line, without control characters. The result is not UTF-8 yet:
+// the meaning of octets outside of ASCII depends on where they stand, which decodeWords and parseParameters know.
 func unfold(value []byte) string {
 	value = bytes.Trim(value, " \t\r\n")
 	clean := true
@@ -215,7 +217,7 @@ func unfold(value []byte) string {
 	return string(value)
 }
 
-// messageIDs returns the <ids> in s. A bare word with an @ is taken for one when nothing has brackets.
+// messageIDs returns the <ids> in s. If there are no brackets, it returns the first bare word with an @.
 func messageIDs(s string) []string {
 	var ids []string
 	for rest := s; ; {
@@ -244,7 +246,7 @@ func messageIDs(s string) []string {
 	return ids
 }
 
-// dateLayouts are of dates that are not as RFC 5322 wants them.
+// dateLayouts are the forms of dates that differ from RFC 5322.
 var dateLayouts = [...]string{
 	"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
 	"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
@@ -252,7 +254,8 @@ var dateLayouts = [...]string{
 	"Mon Jan 2 15:04:05 MST 2006", "Mon, Jan 2 2006 15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05", time.RFC3339,
 }
 
-// parseDate reads a date of RFC 5322 section 3.3 and the forms that old programs write; zero if it cannot.
+// parseDate reads a date of RFC 5322 section 3.3 or in a form that old programs write. It returns the zero time if it
+// cannot.
 func parseDate(s string) time.Time {
 	s, _, _ = strings.Cut(s, "(")
 	s = strings.Join(strings.Fields(s), " ")

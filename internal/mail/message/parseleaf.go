@@ -11,23 +11,23 @@ type passage struct {
 	html bool
 }
 
-// view is what a reader sees of a part: as HTML, and as plain text. What there is in one form only stands in both.
+// view is what a reader sees of a part, as HTML and as plain text. Content that exists in one form only is in both.
 type view struct {
 	html, text       []passage
-	hasHTML, hasText bool // there is something made for that form
+	hasHTML, hasText bool // some of it was made for that form
 }
 
 func (v *view) empty() bool { return !v.hasHTML && !v.hasText }
 
-// follow puts another view after this one.
+// follow appends another view to this one.
 func (v *view) follow(o view) {
 	v.html = append(v.html, o.html...)
 	v.text = append(v.text, o.text...)
 	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
 }
 
-// choose takes from an alternative what is better than what there is: the last HTML (RFC 2046 section 5.1.4), and the
-// first plain text, each if it is not empty.
+// choose takes from an alternative what is better than the present content: the last HTML (RFC 2046 section 5.1.4),
+// and the first plain text, each if it is not blank.
 func (v *view) choose(o view) {
 	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
 		v.html = o.html
@@ -51,7 +51,7 @@ func blank(list []passage) bool {
 	return true
 }
 
-// add gives a view to the innermost open multipart.
+// add adds a view to the innermost open multipart.
 func (w *walker) add(v view) {
 	if v.empty() {
 		return
@@ -68,7 +68,7 @@ func (w *walker) add(v view) {
 	}
 }
 
-// leaf reads a part that has no parts.
+// leaf reads a part that has no parts of its own.
 func (w *walker) leaf(head partHead, content []byte) {
 	w.parts++
 	plain := len(w.stack) == 0 && !w.mime && head.mediaType == "" && (head.encoding == "" || head.encoding == identity)
@@ -89,13 +89,13 @@ func (w *walker) leaf(head partHead, content []byte) {
 	isHTML := head.mediaType == "text/html"
 	text := decodeText(decoded, head.charset, isHTML)
 	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != uuencode {
-		text = strings.TrimSuffix(text, "\n") // It ends the message and not the text.
+		text = strings.TrimSuffix(text, "\n") // It ends the message, not the text.
 	}
 	list := []passage{{text, isHTML}}
 	w.add(view{html: list, text: list, hasHTML: isHTML, hasText: !isHTML})
 }
 
-// isText says whether a part is what a reader reads rather than a file.
+// isText reports whether a part is text to be read rather than a file.
 func (w *walker) isText(head *partHead) bool {
 	if head.mediaType != "text/plain" && head.mediaType != "text/html" {
 		return false
@@ -113,8 +113,8 @@ func (w *walker) isText(head *partHead) bool {
 	case head.file() == "" || f.kind == alternative:
 		return true
 	}
-	// Some programs give the text itself a name. Other named texts are files, and so is what says that it has a file
-	// name.
+	// Some programs give the text itself a name. Other named texts are files, and so is a part with a file name in its
+	// Content-Disposition.
 	return head.filename == "" && w.noText()
 }
 
@@ -127,8 +127,8 @@ func (w *walker) noText() bool {
 	return w.view.empty()
 }
 
-// decode decodes the content of a part. around says that it is a uuencoded file with other text before or after it.
-// Where the head does not say what such a file is, or how it is named, the file does.
+// decode decodes the content of a part. around reports that it is a uuencoded file with other text before or after
+// it. If the head does not give the type or the name of such a file, they are taken from the file.
 func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around bool) {
 	clean := true
 	switch head.encoding {
@@ -169,7 +169,7 @@ func (w *walker) file(head *partHead, content []byte) {
 	w.out.Files = append(w.out.Files, f)
 }
 
-// messageName makes a file name of a message's subject.
+// messageName makes a file name from the subject of a message.
 func messageName(content []byte) string {
 	const longest = 200
 	subject := ""
@@ -193,7 +193,7 @@ func messageName(content []byte) string {
 	return subject + ".eml"
 }
 
-// join writes passages one below the other.
+// join returns the passages in the given form, one below the other.
 func join(list []passage, form func(passage) string) string {
 	if len(list) == 1 {
 		return form(list[0])

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// partHead is what the header of a part says of its content.
+// partHead is what the header of a part says about its content.
 type partHead struct {
 	mediaType   string // lower case; empty when not said
 	charset     string
@@ -17,8 +17,8 @@ type partHead struct {
 	disposition string // lower case
 	contentID   string
 	location    bool   // it has a Content-Location
-	encoding    string // as encodingName has it
-	uuName      string // the file that is uuencoded in it, said by the content
+	encoding    string // in the form of encodingName
+	uuName      string // the name of a file that is uuencoded in the content
 }
 
 // maxParameters bounds the parameters of a field that are read; maxPartField the octets.
@@ -27,7 +27,7 @@ const (
 	maxPartField  = 16 << 10
 )
 
-// take reads a field that describes content. The first of each name counts.
+// take reads a field that describes content. The first field of each name counts.
 func (h *partHead) take(name, value []byte) {
 	if len(name) < len("content-") || !bytes.EqualFold(name[:len("content-")], []byte("content-")) {
 		return
@@ -69,9 +69,9 @@ func (h *partHead) file() string {
 	return h.name
 }
 
-// parseParameters reads `value; name=value`, octets of a field, in all forms that are seen: with RFC 2231's
-// continuations and charsets, with encoded words, without quotes, with a missing semicolon or closing quote. Of two of
-// one name the first counts, but for a form with a charset, which rules over one without.
+// parseParameters reads `value; name=value`, octets of a field, in all forms that occur: with RFC 2231's
+// continuations and charsets, with encoded words, without quotes, with a missing semicolon or closing quote. Of two
+// parameters of one name the first counts, except that a form with a charset takes precedence over one without.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")
 	if end < 0 {
@@ -152,7 +152,7 @@ func parameterValue(s string) (value, rest string) {
 		case s[i] == '"':
 			return b.String(), s[i+1:]
 		case s[i] == '\\' && i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
-			i++ // Paths of Windows are often written with single backslashes, so others stay.
+			i++ // Windows paths are often written with single backslashes, so other backslashes stay.
 		}
 		b.WriteByte(s[i])
 	}
@@ -171,7 +171,7 @@ func looksLikeParameter(s string) bool {
 // piece is one section of a parameter's value (RFC 2231 section 3).
 type piece struct {
 	section int  // -1 when it is the whole
-	percent bool // it is percent-encoded, and the first has the charset
+	percent bool // it is percent-encoded, and the first piece has the charset
 	text    string
 }
 
@@ -190,8 +190,8 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-// joinPieces returns the octets of a value, whose characters may be split over its sections, and their charset if it is
-// said in the way of RFC 2231, which is encoded.
+// joinPieces returns the octets of a value, whose characters may be split over its sections. If it is encoded by RFC
+// 2231, encoded is true and charset is its charset.
 func joinPieces(list []piece) (octets []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {

@@ -6,9 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// decodeUTF7 returns b, which is UTF-7 (RFC 2152), as UTF-8, in linear time. It never fails: what is no character in a
-// run of base64 becomes U+FFFD, a run too short for any stays as it is, and octets outside of ASCII, which UTF-7 does
-// not have, are read as everywhere else. Its result is as foreign as any other text: base64 may hide controls and tags.
+// decodeUTF7 returns b, which is UTF-7 (RFC 2152), as UTF-8, in linear time. It never fails: invalid characters in a
+// run of base64 become U+FFFD, a run too short for any character stays as it is, and octets outside of ASCII, which
+// UTF-7 does not have, are read as everywhere else. The result is no more trustworthy than any other text: base64 may
+// hide controls and tags.
 func decodeUTF7(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
@@ -49,8 +50,8 @@ func decodeUTF7(b []byte) string {
 	return out.String()
 }
 
-// writeUTF16 writes the characters of a run of base64 without padding. Bits that are left over must be fewer than six,
-// and zero.
+// writeUTF16 writes the characters of a run of base64 without padding. Left-over bits must be fewer than six, and
+// zero.
 func writeUTF16(out *strings.Builder, run []byte) {
 	var bits, n uint32
 	high := rune(0) // a surrogate that waits for its other half

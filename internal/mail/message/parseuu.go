@@ -35,8 +35,8 @@ func uuBegin(line []byte) (name string, ok bool) {
 
 func isUUEnd(line []byte) bool { return string(bytes.TrimRight(line, " \t")) == "end" }
 
-// uuLength returns how many octets a line stands for; ok says that no character of it, but for white space at its end,
-// is outside of the alphabet.
+// uuLength returns how many octets a line stands for; ok reports that all its characters, except white space at its
+// end, are in the alphabet.
 func uuLength(line []byte) (n int, ok bool) {
 	line = bytes.TrimRight(line, " \t")
 	for _, c := range line {
@@ -50,7 +50,7 @@ func uuLength(line []byte) (n int, ok bool) {
 	return int(line[0]-' ') & 63, true
 }
 
-// uuChars is how many characters n octets take at least. Most programs write whole groups of four.
+// uuChars returns how many characters n octets take at least. Most programs write whole groups of four.
 func uuChars(n int) int { return (n*8 + 5) / 6 }
 
 // isWhole reports whether a line of n octets has all their characters, and at most one more, for a check sum.
@@ -59,8 +59,8 @@ func isWhole(line []byte, n int) bool {
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
 }
 
-// findUU reads the file that begins with the line at from. Without one that is whole and valid, next is the first line
-// that is not of it: no line of a file begins another, so that nothing is read twice.
+// findUU reads the file that begins with the line at from. If there is no whole and valid file, next is the first
+// line that is not part of it: no line of a file begins another, so that nothing is read twice.
 func findUU(text []byte, from int) (f uuFile, next int, ok bool) {
 	end, next := lineEnd(text, from)
 	f.name, ok = uuBegin(text[from:end])
@@ -99,11 +99,11 @@ func (f *uuFile) content() []byte {
 	return content
 }
 
-// decodeUU decodes the first file in src, as much of it as there is; if that is nothing it returns src. around says
-// that there is other text before or after the file, clean that nothing was odd.
+// decodeUU decodes the first file in src, as much of it as there is; if that is nothing it returns src. around
+// reports that there is other text before or after the file, clean that nothing was irregular.
 //
-// Hosts take spaces away at the ends of lines, which are zeros, so a line may be shorter than it says. These count as
-// long as the file does not become longer than its source.
+// Some hosts remove spaces, which stand for zeros, at the ends of lines, so a line may be shorter than its length
+// says. The missing spaces count as long as the file does not become longer than its source.
 func decodeUU(src []byte) (decoded []byte, name string, around, clean bool) {
 	at, end, next := 0, 0, 0
 	for found := false; !found; at = next {
@@ -144,7 +144,7 @@ func decodeUU(src []byte) (decoded []byte, name string, around, clean bool) {
 	return dst, name, around, false
 }
 
-// appendUU appends n octets of a line's characters. Those that are missing are spaces.
+// appendUU appends n octets decoded from a line's characters. Missing characters are taken as spaces.
 func appendUU(dst, chars []byte, n int) []byte {
 	for ; n > 0; n -= 3 {
 		group := [4]byte{' ', ' ', ' ', ' '}
@@ -158,14 +158,14 @@ func appendUU(dst, chars []byte, n int) []byte {
 	return dst
 }
 
-// takeUU takes the uuencoded files out of a text and returns the rest.
+// takeUU removes the uuencoded files from a text, adds them to the message's files, and returns the rest.
 //
-// Old programs put files into the text of messages that are not MIME, without a word in the header. Readers differ:
-// Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text as it is. Whoever
-// reads a received email over an API has no other way to get at such a file, so it is one here, by Thunderbird's rule:
-// only if the message has neither MIME-Version nor Content-Type. Thunderbird is content with a line that begins a file,
-// and so takes prose for one; here the file must be whole and valid to its last character, and all else stays text.
-// Files beyond maxParts stay text, too.
+// Old programs put files into the text of messages that are not MIME, without a mention in the header. Readers
+// differ: Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text as it
+// is. A user of an API has no other way to get at such a file, so takeUU follows Thunderbird's rule: only if the
+// message has neither MIME-Version nor Content-Type. Thunderbird accepts any line that begins a file, and so takes
+// prose for one; here the file must be whole and valid to its last character, and everything else stays text. Files
+// beyond maxParts stay text, too.
 func (w *walker) takeUU(text []byte) []byte {
 	const mark = "begin "
 	var rest []byte

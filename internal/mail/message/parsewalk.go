@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// walker goes through the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all within.
+// walker goes through the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all parts
+// within it.
 type walker struct {
 	*parser
-	at    int // where in raw it is
+	at    int // current index in raw
 	stack []frame
-	// innermost is the frame on the stack that a boundary belongs to.
+	// innermost maps a boundary to the innermost open frame that has it.
 	innermost map[string]int
 	parts     int
-	view      view // of what is not within a multipart
+	view      view // of everything outside of multiparts
 }
 
 // frame is an open multipart.
@@ -21,8 +22,8 @@ type frame struct {
 	head     partHead
 	kind     kind
 	boundary string
-	outer    int  // the frame with the same boundary that this one hides, or -1
-	start    int  // where its content begins in raw
+	outer    int  // the frame with the same boundary that is hidden by this one, or -1
+	start    int  // the index in raw at which its content begins
 	begun    bool // it has a part
 	closed   bool
 	view     view
@@ -71,7 +72,8 @@ func (w *walker) walk(head partHead) {
 	}
 }
 
-// open begins the part at w.at: a multipart, which waits for its first delimiter, or a leaf, which it takes to its end.
+// open begins the part at w.at: a multipart, which then waits for its first delimiter, or a leaf, which it reads to
+// its end.
 func (w *walker) open(head partHead) {
 	if head.mediaType == "" && len(w.stack) > 0 && w.stack[len(w.stack)-1].kind == digest {
 		head.mediaType = "message/rfc822"
@@ -96,7 +98,8 @@ func (w *walker) open(head partHead) {
 	w.leaf(head, w.content(start, w.at))
 }
 
-// boundary returns the multipart's boundary. One that is not said, or not used by the message as a whole, is guessed.
+// boundary returns the multipart's boundary. It guesses one if none is given or the given one does not occur in the
+// message.
 func (w *walker) boundary(head partHead) string {
 	b := head.boundary
 	if b != "" && len(b) <= maxLine && (len(w.stack) > 0 || bytes.Contains(w.raw[w.at:], []byte("--"+b))) {
@@ -119,7 +122,7 @@ func (w *walker) boundary(head partHead) string {
 	return ""
 }
 
-// nextDelimiter moves w.at to after the next delimiter of an open multipart, and ends all multiparts within that one.
+// nextDelimiter moves w.at past the next delimiter of an open multipart, and ends all multiparts within that one.
 func (w *walker) nextDelimiter() (closing, ok bool) {
 	start, next, index, closing := w.findDelimiter(w.at)
 	w.at = next
@@ -137,14 +140,14 @@ func (w *walker) nextDelimiter() (closing, ok bool) {
 	}
 	f.closed = true
 	if f.outer >= 0 {
-		// The same boundary is in use further out, so from here on it means that.
+		// An outer multipart uses the same boundary, so from here on the boundary is that one's.
 		w.pop(index, start)
 	}
 	return true, true
 }
 
-// findDelimiter returns where the next line that is a delimiter begins, where the line after it does, and the index of its
-// frame. Without one it returns the end of raw and -1. from is the beginning of a line.
+// findDelimiter returns the start of the next line that is a delimiter, the start of the line after it, and the index
+// of its frame. If there is none it returns the end of raw and -1. from is the beginning of a line.
 func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) {
 	if len(w.stack) == 0 {
 		return len(w.raw), len(w.raw), -1, false
@@ -166,7 +169,7 @@ func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) 
 	return len(w.raw), len(w.raw), -1, false
 }
 
-// delimiter returns the index of the frame that a line which begins with two hyphens is a delimiter of, or -1.
+// delimiter returns the index of the frame whose delimiter line is, or -1. line begins with two hyphens.
 func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	line = bytes.TrimRight(line[len("--"):], " \t\r")
 	if index, ok := w.innermost[string(line)]; ok {
@@ -180,7 +183,8 @@ func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	return -1, false
 }
 
-// content returns what is between a header and a delimiter. The line end before a delimiter belongs to that.
+// content returns the octets between a header and a delimiter. The line end before a delimiter belongs to the
+// delimiter.
 func (w *walker) content(start, end int) []byte {
 	c := w.raw[start:end]
 	if end < len(w.raw) {
@@ -204,7 +208,7 @@ func (w *walker) partHeader() partHead {
 	return head
 }
 
-// pop ends the multiparts from index on at end. One that never began a part is a text.
+// pop ends, at end, the multiparts from index on. One that has no parts is read as text.
 func (w *walker) pop(index, end int) {
 	for len(w.stack) > index {
 		f := w.stack[len(w.stack)-1]
@@ -227,7 +231,7 @@ func (w *walker) pop(index, end int) {
 	}
 }
 
-// leftOver keeps what comes after too many parts.
+// leftOver keeps everything after the last permitted part as one file.
 func (w *walker) leftOver() {
 	w.defect("The message has more than 1,000 parts; the rest was kept as one file.")
 	w.out.Files = append(w.out.Files, File{ContentType: octetStream, Disposition: "attachment", Content: w.raw[w.at:]})

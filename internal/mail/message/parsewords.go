@@ -2,10 +2,10 @@ package message
 
 import "strings"
 
-// decodeWords returns s, the octets of a field, as UTF-8 with its encoded words (RFC 2047) decoded wherever they stand:
-// within quotes and next to other text as well, as many programs write them. Octets outside of ASCII that stand in a
-// word unencoded are of the word's charset. Characters may be split over two words, and so may the base64. What cannot
-// be read stays. The time is linear.
+// decodeWords returns s, the octets of a field, as UTF-8 with its encoded words (RFC 2047) decoded wherever they
+// stand: within quotes and next to other text as well, as many programs write them. Unencoded octets outside of ASCII
+// within a word are in the word's charset. Characters may be split over two words, and so may the base64. What cannot
+// be decoded stays. The time is linear.
 func decodeWords(s string) string {
 	if !strings.Contains(s, "=?") {
 		return mixedUTF8(s)
@@ -28,7 +28,7 @@ func decodeWords(s string) string {
 	}
 }
 
-// writeWords writes w and the words that follow it, and returns what comes after them. White space between words is not
+// writeWords writes w and the words that follow it, and returns the rest after them. White space between words is not
 // text (RFC 2047 section 6.2).
 func writeWords(out *strings.Builder, w word, rest string) string {
 	var content []byte
@@ -52,14 +52,14 @@ func writeWords(out *strings.Builder, w word, rest string) string {
 	}
 }
 
-// word is an encoded word that is not decoded yet.
+// word is an encoded word before decoding.
 type word struct {
 	charset, text string
 	b64           bool
 }
 
 // joins reports whether the octets of w and next may be parts of one character. Those of UTF-7 are not: each word
-// begins anew there, and a base64 run that its word does not end would go on in the next one.
+// starts afresh there, and an unterminated base64 run would otherwise continue in the next word.
 func (w word) joins(next word) bool {
 	name := charsetName(w.charset)
 	return name != utf7 && (strings.EqualFold(w.charset, next.charset) || name == charsetName(next.charset))
@@ -96,7 +96,7 @@ func cutWord(s string) (w word, rest string, ok bool) {
 	}
 }
 
-// octets appends what the word stands for.
+// octets appends the octets that the word encodes to dst.
 func (w word) octets(dst []byte) []byte {
 	if w.b64 {
 		decoded, _ := decodeBase64([]byte(w.text))

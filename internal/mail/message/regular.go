@@ -6,13 +6,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// regularToken returns the kind and the end of the first token of HTML, which is an html.ErrorToken if there is none,
-// and how much of what follows is its source text if it is the start tag of such an element. The end is -1 if the
-// token is not regular.
+// regularToken returns the kind and the end of the first token of HTML; the kind is html.ErrorToken if there is none.
+// For the start tag of an element of source text, content is the length of the source text after it. The end is -1 if
+// the token is not regular.
 //
-// Regular is what nearly all HTML consists of, and what cannot be read in two ways: text; tags of a name and
+// Regular markup is what nearly all HTML consists of and what has only one reading: text; tags of a name and
 // attributes with values in quotes or of plain characters; comments and declarations that end; and elements of source
-// text. It is found in time linear in the end, or in the length of s once, when it is irregular.
+// text. The token is found in time linear in the end, or in the length of s once, when it is irregular.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0
@@ -35,8 +35,8 @@ func regularToken(s string) (kind html.TokenType, end, content int) {
 	return html.StartTagToken, end, content
 }
 
-// markup returns where the first tag, comment or declaration begins, or the length of s. A < that begins none of them
-// is text.
+// markup returns the index at which the first tag, comment or declaration begins, or the length of s. A < that begins
+// none of them is text.
 func markup(s string) int {
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '<')
@@ -77,7 +77,7 @@ func tagEnd(s string) (name string, end int) {
 	return name, -1
 }
 
-// regularAttributes gives the names, in lower case, and the values of the attributes of a regular start tag.
+// regularAttributes yields the names, in lower case, and the values of the attributes of a regular start tag.
 func regularAttributes(tag string, yield func(name, value string) bool) {
 	for i := skipName(tag, len("<")); ; {
 		name, value, end := attribute(tag, skipHTMLSpace(tag, i))
@@ -117,7 +117,7 @@ func attribute(s string, i int) (name, value string, end int) {
 	return name, s[from:i], i
 }
 
-// skipName returns where the characters that names and plain values consist of end.
+// skipName returns the end of a run of the characters that names and plain values consist of.
 func skipName(s string, i int) int {
 	for i < len(s) && (isLetter(s[i]) || '0' <= s[i] && s[i] <= '9' || strings.IndexByte("-_:.#%", s[i]) >= 0) {
 		i++
@@ -138,7 +138,7 @@ func endTagEnd(s string) int {
 }
 
 // declarationEnd returns the end of the comment or declaration at the beginning of s, or -1. A comment ends where the
-// HTML standard lets it end, at --!> too.
+// HTML standard ends it, including at --!>.
 func declarationEnd(s string) int {
 	const opening = "<!--"
 	if !strings.HasPrefix(s, opening) {
@@ -163,9 +163,9 @@ func declarationEnd(s string) int {
 	return len(opening) + end + len("-->")
 }
 
-// sourceEnd returns where the end tag of an element of source text begins, or the length of s. It is -1 of scripts
-// with a comment in them, which have rules of their own, of <plaintext>, which has no end, and of <xmp>, whose source
-// is shown.
+// sourceEnd returns the index at which the end tag of an element of source text begins, or the length of s. It
+// returns -1 for scripts that contain a comment, which have rules of their own, for <plaintext>, which has no end,
+// and for <xmp>, whose source is displayed.
 func sourceEnd(s, name string) int {
 	if strings.EqualFold(name, "plaintext") || strings.EqualFold(name, "xmp") {
 		return -1

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of TextFromHTML: indentation follows nesting this far, and addresses longer than maxHref are left out.
+// Limits of TextFromHTML: deeper nesting is not indented further, and addresses longer than maxHref are left out.
 const (
 	maxListDepth  = 8
 	maxQuoteDepth = 5
@@ -27,14 +27,14 @@ func TextFromHTML(html string) string {
 	html = validUTF8(html)
 	text, complete := extractText(newTokenizer(html), true)
 	if !complete {
-		// A hidden element that is never closed would take all the rest with it.
+		// A hidden element that is never closed would hide all the rest of the text.
 		text, _ = extractText(newTokenizer(html), false)
 	}
 	return text
 }
 
-// extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last one that
-// was left out was closed.
+// extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last
+// element left out was closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {
@@ -58,13 +58,14 @@ func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	}
 }
 
-// textWriter lays text out. White space is owed rather than written, and paid when text follows.
+// textWriter lays out text. White space is recorded first and written when text follows.
 type textWriter struct {
 	out []byte
-	// breaks is how many line breaks are owed, space whether a space is, cell whether it parts two cells of a table.
+	// breaks is the number of pending line breaks; space reports a pending space, cell that it separates two cells of a
+	// table.
 	breaks      int
 	space, cell bool
-	// lineStart says that nothing is on the current line yet; bullet is what the next text is put after.
+	// lineStart reports that the current line is still empty; bullet is what precedes the next text.
 	lineStart bool
 	bullet    string
 
@@ -73,11 +74,11 @@ type textWriter struct {
 	quotes    int
 	pre       int
 
-	// link is the address of the open link, linkFrom where its text begins in out.
+	// link is the address of the open link, linkFrom the index in out at which its text begins.
 	link     string
 	linkFrom int
 
-	// skipped is the element that is being left out, skipDepth how many of its name are open.
+	// skipped is the element that is being left out, skipDepth how many elements of its name are open.
 	hide      bool
 	skipped   string
 	skipDepth int
@@ -90,10 +91,10 @@ type list struct {
 	next    int
 }
 
-// startTag lays out what begins with a start tag.
+// startTag lays out the effect of a start tag.
 func (t *textWriter) startTag(z *tokenizer, source string) {
 	tag := t.tagName(source[len("<"):])
-	// A slash closes only what has no content anyway, and the elements of SVG and MathML.
+	// A slash closes only void elements, and the elements of SVG and MathML.
 	closed := isVoid(tag) || isForeign(tag) && strings.HasSuffix(source, "/>")
 	if t.skipped != "" {
 		if t.skipped == string(tag) && !closed {
@@ -151,8 +152,8 @@ func (t *textWriter) open(tag []byte, a attributes) {
 	}
 }
 
-// tagName returns the element's name in lower case from the source of a tag behind its opening. Names that are longer
-// than any known one are cut.
+// tagName returns the element's name in lower case from the source of a tag after its opening. Names longer than any
+// known one are cut.
 func (t *textWriter) tagName(source string) []byte {
 	n := 0
 	for n < min(len(source), len(t.name)) {
@@ -201,7 +202,7 @@ func (t *textWriter) endTag(tag []byte) {
 	}
 }
 
-// listBreak is how many line breaks stand around a list: inner lists are not set apart.
+// listBreak returns how many line breaks surround a list: inner lists are not set apart.
 func (t *textWriter) listBreak() int {
 	if t.listDepth > 0 {
 		return 1
@@ -218,10 +219,10 @@ func (t *textWriter) nextBullet() string {
 	return strconv.Itoa(l.next-1) + ". "
 }
 
-// breakLine owes n line breaks, unless more are owed already.
+// breakLine makes at least n line breaks pending.
 func (t *textWriter) breakLine(n int) { t.breaks = max(t.breaks, n) }
 
-// begin pays the white space that is owed, and begins the line if need be. Text must follow.
+// begin writes the pending white space, and begins the line if necessary. Text must follow.
 func (t *textWriter) begin() {
 	if t.breaks > 0 {
 		if len(t.out) > 0 {
@@ -258,7 +259,7 @@ func (t *textWriter) write(s string) {
 }
 
 // text writes b with each run of white space as one space, without control characters and without characters that
-// have no width and only serve to break or to fill lines.
+// have no width and only break or fill lines.
 func (t *textWriter) text(b string) {
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -284,8 +285,8 @@ func (t *textWriter) text(b string) {
 	}
 }
 
-// plainPrefix returns how much of s surely is printable ASCII with single spaces, none of them last. It looks at
-// eight octets at once.
+// plainPrefix returns the length of a prefix of s that is certainly printable ASCII with single spaces and no space
+// at its end. It checks eight octets at once.
 func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
@@ -315,7 +316,7 @@ func (t *textWriter) wide(r rune, encoded string) {
 	case '\u00ad', '\u034f', '\u200b', '\u2060', '\ufeff':
 		return
 	case '\u200c', '\u200d':
-		// They join or part the letters of a word. Outside of words newsletters use them as filler.
+		// These characters join or separate the letters of a word. Outside of words newsletters use them as filler.
 		if t.space || t.lineStart || t.breaks > 0 {
 			return
 		}
@@ -327,7 +328,7 @@ func (t *textWriter) wide(r rune, encoded string) {
 	t.out = append(t.out, encoded...)
 }
 
-// preformatted writes b with its line breaks and its spaces, but for those at the ends of lines.
+// preformatted writes b with its line breaks and spaces, except the spaces at the ends of lines.
 func (t *textWriter) preformatted(b string) {
 	for len(b) > 0 {
 		line, rest, found := strings.Cut(b, "\n")
@@ -360,7 +361,7 @@ func (t *textWriter) startLink(href string) {
 	t.linkFrom = len(t.out)
 }
 
-// endLink writes the address of the open link, unless the text that stands there is the address already.
+// endLink writes the address of the open link, unless the text of the link already is the address.
 func (t *textWriter) endLink() {
 	target := t.link
 	t.link = ""
@@ -375,7 +376,7 @@ func (t *textWriter) endLink() {
 		t.out = append(append(append(t.out, '['), target...), ']')
 	case len(label) >= len(bare) && string(label[len(label)-len(bare):]) == bare:
 	default:
-		// It belongs to the text before it, whatever white space is owed for what comes next.
+		// The address belongs to the text before it, whatever white space is pending for the text after it.
 		t.out = append(append(append(t.out, " ["...), target...), ']')
 	}
 }

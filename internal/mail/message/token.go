@@ -7,42 +7,42 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of a start tag, in octets: one of maxTag or more is dropped, after one beyond largeTag the html.Tokenizer that
-// read it is replaced.
+// Limits of a start tag, in octets. A tag of maxTag or more is dropped; after one longer than largeTag the
+// html.Tokenizer that read it is replaced.
 const (
 	maxTag   = 1 << 20
 	largeTag = 4 << 10
 )
 
-// tokenizer cuts HTML into the tokens of html.Tokenizer, in time that is linear and with memory that is a small
-// multiple of its input, whatever that is.
+// tokenizer cuts HTML into the tokens of html.Tokenizer, in time linear in any input and with memory that is a small
+// multiple of it.
 //
-// As long as the markup is regular, as regularToken means it, its ends are found without html.Tokenizer, which looks at
-// each octet by itself and makes a string of every attribute: it took a tenth of the CPU of an unsigned email. It is
-// asked for attributes that have an & in them, and it reads all the rest from where the markup is irregular for the
-// first time. A fuzz test holds that no difference can be seen.
+// As long as the markup is regular, as defined at regularToken, the ends of tokens are found without html.Tokenizer,
+// which inspects each octet by itself and makes a string of every attribute: it took a tenth of the CPU of an
+// unsigned email. html.Tokenizer is used for attributes with an & in them, and for everything from the first
+// irregular token on. A fuzz test checks that the result is the same.
 type tokenizer struct {
 	rest    string // what follows the current token
 	start   string // the current token, if it is a start tag
 	plain   string // the current token, if it is text and the markup is regular so far
-	content int    // how many octets of rest are the source text of the start tag before
+	content int    // how many octets of rest are the source text of the preceding start tag
 
-	// all reads the rest once something irregular was met; nil before.
+	// all reads the rest after the first irregular token; nil before.
 	all *html.Tokenizer
-	// tag reads the attributes of one start tag at a time, of which feed gives it the source.
+	// tag reads the attributes of one start tag at a time; feed supplies it with the source.
 	tag  *html.Tokenizer
 	feed strings.Reader
-	// crowded says that the table of attributes of all or of tag is large. html.Tokenizer takes some 30 octets of it for
-	// each octet of a tag, and clears it, as large as the largest tag made it, at every tag that follows.
+	// crowded reports that the table of attributes of all or of tag is large. html.Tokenizer takes some 30 octets of it
+	// for each octet of a tag, and at every following tag clears it in the size of the largest tag so far.
 	crowded bool
 }
 
 func newTokenizer(source string) *tokenizer { return &tokenizer{rest: source} }
 
-// next returns the next token and its source: of a tag all from < to >. At the end it is html.ErrorToken. A tag that
-// is not closed before the end is dropped, and one of maxTag octets or more too, together with what follows it up
-// to a <. Declarations and comments are html.CommentToken or html.DoctypeToken. Whether a start tag closes itself is
-// for its reader to see.
+// next returns the next token and its source; the source of a tag runs from < to >. At the end the kind is
+// html.ErrorToken. A tag that is not closed before the end is dropped, and so is one of maxTag octets or more,
+// together with what follows it up to a <. Declarations and comments are html.CommentToken or html.DoctypeToken. It
+// does not report whether a start tag closes itself; its source shows that.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.all == nil {
 		if kind, source, regular := z.nextRegular(); regular {
@@ -96,7 +96,7 @@ func (z *tokenizer) nextRegular() (kind html.TokenType, source string, regular b
 	return kind, source, true
 }
 
-// renew lets an html.Tokenizer read what follows, as if that were all.
+// renew makes an html.Tokenizer read the rest as if it were a whole document.
 func (z *tokenizer) renew() {
 	z.all = html.NewTokenizer(strings.NewReader(z.rest))
 	z.start, z.crowded = "", false
@@ -104,7 +104,7 @@ func (z *tokenizer) renew() {
 
 var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// text returns the text of a text token, its character references resolved unless it is source text.
+// text returns the text of a text token, with character references resolved unless it is source text.
 func (z *tokenizer) text() string {
 	if z.all != nil {
 		return string(z.all.Text())
@@ -113,17 +113,17 @@ func (z *tokenizer) text() string {
 	if strings.Contains(text, "\r") {
 		text = newlines.Replace(text)
 	}
-	if strings.Contains(text, "&") { // far faster than how UnescapeString looks for it
+	if strings.Contains(text, "&") { // far faster than the search in UnescapeString
 		text = html.UnescapeString(text)
 	}
 	return text
 }
 
-// attributes gives the names, in lower case, and the values of the current token, a start tag. It may give one name
+// attributes yields the names, in lower case, and the values of the current token, a start tag. It may yield one name
 // twice.
 func (z *tokenizer) attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
-		// How an & reads within an attribute depends on what follows it.
+		// The meaning of an & within an attribute depends on what follows it.
 		if z.all == nil && !strings.ContainsAny(z.start, "&\r\x00") {
 			regularAttributes(z.start, yield)
 			return
@@ -153,7 +153,7 @@ func (z *tokenizer) readTag() *html.Tokenizer {
 	return z.tag
 }
 
-// beginsSource reports whether what follows a start tag is source text, in which html.Tokenizer finds no tags.
+// beginsSource reports whether source text follows a start tag, in which html.Tokenizer finds no tags.
 func beginsSource(tag string) bool {
 	if tag == "" {
 		return false
@@ -165,7 +165,7 @@ func beginsSource(tag string) bool {
 	return isSource(name)
 }
 
-// isSource reports whether the content of elements of a name, in whatever case, is source text.
+// isSource reports whether the content of elements with this name, in any case, is source text.
 func isSource(name string) bool {
 	if len(name) < len("xmp") || len(name) > len("plaintext") || strings.IndexByte("INPSTXinpstx", name[0]) < 0 {
 		return false
@@ -174,7 +174,7 @@ func isSource(name string) bool {
 	return isRaw([]byte(name)) || name == "xmp" || name == "plaintext"
 }
 
-// indexOrEnd returns where c stands first in s, or the length of s.
+// indexOrEnd returns the index of the first c in s, or the length of s.
 func indexOrEnd(s string, c byte) int {
 	if i := strings.IndexByte(s, c); i >= 0 {
 		return i

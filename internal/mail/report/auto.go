@@ -2,11 +2,11 @@ package report
 
 import "strings"
 
-// vacationFields are set by programs that answer for somebody. Mail systems set none of them.
+// vacationFields are set by programs that answer on behalf of a person. Mail systems set none of them.
 var vacationFields = []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From", "X-Mail-Autoreply", "X-Autoreply-From",
 	"X-Vacation"}[:7:7]
 
-// auto reports whether the message is an answer that nobody wrote.
+// auto reports whether the message is an automatic reply.
 func (m *mail) auto() bool {
 	if m.autoSubmitted() || m.isReport("disposition-notification") {
 		return true
@@ -20,13 +20,14 @@ func (m *mail) auto() bool {
 	if strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") {
 		return true
 	}
-	// A subject alone proves nothing, for people write about their holidays. An answer of a machine has more to show.
+	// A subject alone proves nothing: people write about their holidays too. An automatic reply shows other signs as
+	// well.
 	answers := len(m.InReplyTo) > 0 || len(m.References) > 0 || precedence == "bulk" || precedence == "junk" || precedence == "list" ||
 		m.byMachine()
 	return answers && saysAway(m.Subject)
 }
 
-// saysAway reports whether a subject begins as those of absence notes do, in the languages in which programs write
+// saysAway reports whether a subject begins like those of absence notes, in the languages in which programs write
 // them.
 func saysAway(subject string) bool {
 	subject = strings.ToLower(strings.TrimSpace(subject))

@@ -2,11 +2,11 @@ package report
 
 import "strings"
 
-// Fault is whose fault a refusal is: it decides who has to do something, and whether an address may be suppressed.
+// Fault is the party at fault for a refusal. It decides who has to act, and whether an address may be suppressed.
 type Fault string
 
 const (
-	Recipients Fault = "recipient" // the address, for its owner or its author to mend
+	Recipients Fault = "recipient" // the address; its owner or the author of the email can correct it
 	Ours       Fault = "ours"      // this installation or the sender: reputation, authentication, content, protocol
 	Hosts      Fault = "host"      // the receiving side: its rules, its load, its mistakes
 )
@@ -25,27 +25,27 @@ const (
 	AttachmentRejected = "AttachmentRejected"
 )
 
-// Class is a sort of refusal.
+// Class is a class of refusals.
 type Class struct {
 	Type, SubType string
 	Fault         Fault
-	Suppress      bool   // the address is at fault for good
-	Throttle      bool   // the host asks for less, or for a pause
+	Suppress      bool   // the address is permanently unusable
+	Throttle      bool   // the host asks for a lower rate, or for a pause
 	Say           string // what the refusal means, for people
 }
 
-// Greylisted reports whether the host refuses new senders at first, and takes the mail at a later try.
+// Greylisted reports whether the host refuses new senders at first, and accepts the mail on a later attempt.
 func (c Class) Greylisted() bool { return c.Say == greylist.Say }
 
-// Expired is what a refusal means that was only ever for the time being, of a message that could not be delivered in
-// time: nobody said no for good, so the address may well be good.
+// Expired returns the class of a message that could not be delivered in time because of temporary refusals. There was
+// no permanent refusal, so the address may well be valid.
 func (c Class) Expired() Class {
 	c = c.forNow()
 	c.Say = "The message could not be delivered in time; the last answer was this. " + c.Say
 	return c
 }
 
-// forNow is what a refusal means that is not for good.
+// forNow returns the class for a refusal that is not permanent.
 func (c Class) forNow() Class {
 	c.Type, c.Suppress = Transient, false
 	if c.SubType == Undetermined || c.SubType == NoEmail {
@@ -54,34 +54,34 @@ func (c Class) forNow() Class {
 	return c
 }
 
-// Scope is what a host refused: the less it knew of the recipient, the less its words say of that.
+// Scope is what a host refused. A refusal before the host knew the recipient says little about the recipient.
 type Scope uint8
 
 const (
-	ScopeRecipient Scope = iota // the recipient, or it is not known what
-	ScopeMessage                // the message, when it knew the recipient
+	ScopeRecipient Scope = iota // the recipient, or unknown
+	ScopeMessage                // the message, after the host knew the recipient
 	ScopeSender                 // the sender
 	ScopeSession                // the connection: greeting, TLS, authentication
 )
 
-// Refusal is what a host said no with.
+// Refusal is the reply with which a host refused.
 type Refusal struct {
 	Code     int    // 400 to 599; 0 when it is not known
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // without the codes; it may have several lines
 	Scope    Scope
-	Local    bool // we said so ourselves, for a reason that we know
+	Local    bool // this installation made the refusal, for a known reason
 }
 
-// Classify says what sort of refusal a host's words about a recipient are. Of code and enhanced either may be missing.
+// Classify classifies a host's words about a recipient. Either code or enhanced may be missing.
 func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal is how many octets of a host's words are looked at: each of some hundred marks is looked for in them.
+// longestRefusal bounds the octets of a host's words that are searched: each of some hundred marks is searched for.
 const longestRefusal = 4 << 10
 
-// Class says what sort of refusal it is.
+// Class classifies the refusal.
 func (r Refusal) Class() Class {
 	text := strings.ToLower(strings.ReplaceAll(r.Text[:min(len(r.Text), longestRefusal)], "\n", " "))
 	c, ok := match(marks, text)
@@ -91,8 +91,9 @@ func (r Refusal) Class() Class {
 	if !c.Suppress || r.Local {
 		return c
 	}
-	// What would silence an address for good must not be a word of the host's about us, nor an answer to MAIL.
-	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok { // in a directory, and not on a block list
+	// A refusal that suppresses an address permanently must not be about the sender or the content, nor an answer to
+	// MAIL.
+	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok { // in a directory, not a block list
 		switch other {
 		case badSender, unauthentic, identity, reputation, rate:
 			return other
@@ -108,9 +109,9 @@ func (r Refusal) Class() Class {
 	return c
 }
 
-// byWords is the class by the code, unless words that say one thing only say another: where the code blames the
-// recipient and they do not, and where it names no cause. What a host says before it knew the recipient is not about
-// that.
+// byWords returns the class of the code, unless the text has an unambiguous phrase for another class and the code
+// blames the recipient where the phrase does not, or names no cause. A refusal given before the host knew the
+// recipient is not about the recipient.
 func (r Refusal) byWords(c Class, text string) Class {
 	said, plainly := match(plain, text)
 	switch {
@@ -124,17 +125,17 @@ func (r Refusal) byWords(c Class, text string) Class {
 	return c
 }
 
-// vague reports whether the enhanced code is of those that hosts use for anything.
+// vague reports whether the enhanced code is one of those that hosts use for anything.
 func (r Refusal) vague() bool {
 	return generic(r.Enhanced) || strings.HasSuffix(r.Enhanced, ".7.1") || strings.HasSuffix(r.Enhanced, ".7.0")
 }
 
-// byCode is Class by the enhanced code, then by the basic one with the text.
+// byCode classifies by the enhanced code, then by the basic code together with the text.
 func (r Refusal) byCode(text string) Class {
 	if len(r.Enhanced) > 2 {
 		detail := r.Enhanced[2:]
 		if detail == "4.1" && strings.Contains(text, "access denied") {
-			return noMailboxAt // Exchange Online's edge for an address that its directory does not have.
+			return noMailboxAt // Exchange Online says this of an address that its directory does not have.
 		}
 		if detail == "1.10" && !r.Local && r.Code != 556 && !strings.Contains(text, "null") {
 			return noMailbox // Exchange Online's code for an unknown recipient; RFC 7505 gives it to a null MX.
@@ -154,7 +155,7 @@ func (r Refusal) byCode(text string) Class {
 	}
 	switch r.Code {
 	case 521:
-		return noDomain // The host takes no mail (RFC 7504).
+		return noDomain // The host accepts no mail (RFC 7504).
 	case 556:
 		return nullMX
 	case 530, 534, 535, 538:

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// complaint reads an abuse report: in the format of RFC 5965, and as Microsoft's junk mail reporting sends them, which is the
-// message as an attachment with a field that says who complains.
+// complaint reads an abuse report: in the format of RFC 5965, or as Microsoft's junk mail reporting sends it, with
+// the message as an attachment and a field that names the complainant.
 func (m *mail) complaint() (Report, bool) {
 	r := Report{Kind: Complaint}
 	for _, f := range m.Files {
@@ -35,7 +35,7 @@ func (m *mail) complaint() (Report, bool) {
 	return m.junkReport()
 }
 
-// readFeedback reads the fields of RFC 5965 section 3. A report without a type is one of abuse.
+// readFeedback reads the fields of RFC 5965 section 3. A report without a type counts as abuse.
 func (r *Report) readFeedback(s string) {
 	r.Feedback = "abuse"
 	for _, f := range message.ParseHeader([]byte(strings.TrimLeft(s, " \t\r\n"))) {

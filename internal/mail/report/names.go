@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns those that a text names, in the order in which they were given.
+// in returns the addresses that a text contains, in the order in which they were given.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))
@@ -53,13 +53,13 @@ func (n names) in(text string) (found []string) {
 	return found
 }
 
-// endsWith reports whether a text ends with a local part that is no part of a longer one.
+// endsWith reports whether a text ends with a local part that is not part of a longer one.
 func endsWith(text, local string) bool {
 	rest, ok := strings.CutSuffix(text, local)
 	return ok && (rest == "" || !localOctet(rest[len(rest)-1]))
 }
 
-// alone returns those whose local part stands in a line as a word.
+// alone returns the addresses whose local part is a word of the line.
 func (n names) alone(line string) (found []string) {
 	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
 		return r < 0x80 && !localOctet(byte(r)) && r != '@'
@@ -72,8 +72,8 @@ func (n names) alone(line string) (found []string) {
 	return found
 }
 
-// sections are what a text says of each of those whom it names: the lines from one name to the next. Where no address
-// is named the local parts count; lines that show whom the message was written to count only where nothing else does.
+// sections returns what a text says about each address that it names: the lines from one name to the next. If no
+// address is named, local parts count; lines that show the recipients of the message count only if nothing else does.
 func (n names) sections(text string) (sections map[string]string, found []string) {
 	weak := func(line string) bool {
 		line = strings.ToLower(strings.TrimSpace(line))
@@ -128,7 +128,7 @@ func hostOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c >= 0x80
 }
 
-// localOctet reports whether an octet may belong to a local part, of those that do not quote or end one in prose.
+// localOctet reports whether an octet may belong to a local part, except those that quote or end one in prose.
 func localOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || strings.IndexByte(".!#$%&*+-/=?^_{|}~", c) >= 0
 }

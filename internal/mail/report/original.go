@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// isMessage reports whether a part has the message reported on, or its header (RFC 6522 section 3, RFC 6533 section 6).
+// isMessage reports whether a part is the message reported on, or its header (RFC 6522 section 3, RFC 6533 section
+// 6).
 func isMessage(contentType string) bool {
 	switch contentType {
 	case "message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "text/rfc822", "message/global", "message/global-headers",
@@ -17,8 +18,8 @@ func isMessage(contentType string) bool {
 	return false
 }
 
-// readOriginal finds the header of the message reported on: as a part, or copied into the text. What is missing then is
-// taken from the header of the report.
+// readOriginal finds the header of the message reported on: in a part, or copied into the text. What is still missing
+// is taken from the header of the report.
 func (m *mail) readOriginal(r *Report) {
 	for _, f := range m.Files {
 		if isMessage(f.ContentType) || strings.HasSuffix(strings.ToLower(f.Filename), ".eml") {
@@ -56,7 +57,7 @@ func (m *mail) readOriginal(r *Report) {
 	}
 }
 
-// identifier returns the first <id> in s, or nothing.
+// identifier returns the first <id> in s, or "".
 func identifier(s string) string {
 	_, after, _ := strings.Cut(s, "<")
 	id, _, closed := strings.Cut(after, ">")
@@ -78,7 +79,7 @@ func copiedHeader(block string) []message.Field {
 	return nil
 }
 
-// fieldsIn returns the fields of a paragraph that may begin with other lines, and may be set in as a whole.
+// fieldsIn returns the fields of a paragraph, which may begin with other lines and may be indented as a whole.
 func fieldsIn(block string) []message.Field {
 	for rest := block; rest != ""; {
 		line, after, _ := strings.Cut(rest, "\n")
@@ -99,7 +100,7 @@ func fieldsIn(block string) []message.Field {
 	return nil
 }
 
-// blocks yields the paragraphs of s with LF line ends: what stands between empty lines.
+// blocks yields the paragraphs of s, separated by empty lines, with LF line ends.
 func blocks(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s = strings.ReplaceAll(s, "\r\n", "\n")

@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// failures and delays are what reports without fields say above the addresses, in lower case. The programs that say
-// so are qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and large hosts before they wrote fields.
+// failures and delays are the phrases, in lower case, that reports without fields put above the addresses. They are
+// those of qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and of large hosts before they wrote fields.
 var (
 	failures = []string{
 		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered", "couldn't be delivered",
@@ -19,10 +19,10 @@ var (
 		"will continue trying", "delivery attempts will continue", "no action is required on your part", "there is a temporary problem",
 		"do not need to resend", "not need to resend",
 	}
-	// expiries are words of a host that tried in vain until it gave up.
+	// expiries are phrases of a host that retried until it gave up.
 	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired", "expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
-	// copies begin the message reported on.
+	// copies precede a copy of the message reported on.
 	copies = []string{
 		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message", "copy of the message", "original message",
 		"original headers", "message header", "unsent message below", "your message follows", "message follows", "returned message",
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// beforeCopy returns what of a report stands before the message that it is about.
+// beforeCopy returns the part of a report before the message that it is about.
 func beforeCopy(text string) string {
 	at := 0
 	for line := range strings.Lines(text) {
@@ -47,7 +47,7 @@ func beforeCopy(text string) string {
 	return text
 }
 
-// lowerASCII is strings.ToLower with the same places in both strings.
+// lowerASCII is strings.ToLower for ASCII only, so that indexes are the same in both strings.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -58,7 +58,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// first returns where the first of the words stands in s, or -1.
+// first returns the lowest index in s of any of the words, or -1.
 func first(s string, words []string) int {
 	at := -1
 	for _, w := range words {
@@ -69,7 +69,7 @@ func first(s string, words []string) int {
 	return at
 }
 
-// readLines takes the addresses that begin a line, or end one that says what happened, and what is said below each.
+// readLines adds the addresses that begin a line, or end a line that says what happened, with the text below each.
 func (r *Report) readLines(words, action string) {
 	open := -1 // the recipient that the lines are about
 	empty := false
@@ -84,7 +84,7 @@ func (r *Report) readLines(words, action string) {
 		}
 		address, rest := leadingAddress(trimmed)
 		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") || strings.HasPrefix(local, "mailer-daemon@") {
-			address = "" // Whom to ask, or who says it.
+			address = "" // The address of a contact, or of the author of the report.
 		}
 		if address == "" && open < 0 && first(strings.ToLower(trimmed), failures) >= 0 {
 			address, rest = trailingAddress(trimmed), trimmed
@@ -107,14 +107,14 @@ func (r *Report) readLines(words, action string) {
 	}
 }
 
-// unfinished reports whether what is said of the recipient is still to come.
+// unfinished reports whether the text about the recipient is still to follow.
 func (r *Recipient) unfinished() bool {
 	return r.Diagnostic == "" || strings.HasSuffix(r.Diagnostic, ":")
 }
 
-// said is what a report says in words of a failure.
+// said is what the words of a report say about a failure.
 type said struct {
-	reply string // a host's, of whichever recipient
+	reply string // a host's reply, for any recipient
 	each  []Recipient
 }
 
@@ -125,7 +125,7 @@ func (m *mail) words() said {
 	return said{replyIn(words), r.Recipients}
 }
 
-// of returns what is said of an address.
+// of returns what is said about an address.
 func (s said) of(address string) string {
 	for _, one := range s.each {
 		if strings.EqualFold(one.Final, address) && one.Diagnostic != "" {
@@ -166,7 +166,7 @@ func trailingAddress(line string) string {
 	return ""
 }
 
-// replyIn returns the first line of a report that has a host's reply.
+// replyIn returns the first line of a report that contains a host's reply.
 func replyIn(words string) string {
 	for line := range strings.Lines(words) {
 		if line = strings.TrimSpace(line); len(line) > 1000 {
@@ -179,7 +179,7 @@ func replyIn(words string) string {
 	return ""
 }
 
-// leadsWith reports whether a line begins with a reply code, so that it is no other number.
+// leadsWith reports whether a line begins with the reply code, which distinguishes it from any other number.
 func leadsWith(line string, code int) bool {
 	line = strings.TrimLeft(line, "<>' \"")
 	return len(line) > 3 && digit(line[0]) && int(line[0]-'0') == code/100 && (line[3] == ' ' || line[3] == '-' || line[3] == ':')

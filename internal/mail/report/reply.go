@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// splitReply takes the codes out of what a host said: "550 5.1.1 no such user", also when other words stand before
-// them. The text is s as a whole, because the words before the codes count too.
+// splitReply extracts the codes from a host's reply: "550 5.1.1 no such user", also if other words precede them. The
+// text is all of s, because the words before the codes count too.
 func splitReply(s string) (code int, enhanced, text string) {
 	for i := 0; i+3 <= len(s); i++ {
 		if !digit(s[i]) || i > 0 && (wordish(s[i-1]) || s[i-1] == '.') {
@@ -26,7 +26,7 @@ func splitReply(s string) (code int, enhanced, text string) {
 	return code, enhanced, s
 }
 
-// measures reports whether the word after a number says that it counts something.
+// measures reports whether the word after a number is a unit.
 func measures(after string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(after[:min(len(after), 12)], " "), " ")
 	switch strings.ToLower(strings.Trim(word, ".,;:()")) {

@@ -1,14 +1,22 @@
-// Package report reads what mail systems say about mail: bounces (RFC 3464), complaints (RFC 5965), and what merely
-// answers by itself (RFC 3834). It also says what a refusal means, in a report or in a conversation (Classify).
+// Package report reads the reports of mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
+// (RFC 3834). It also classifies refusals, whether from a report or from an SMTP conversation (Classify).
 //
-// Invariants:
-//   - What a person wrote is no report, whatever it quotes: fields and delays count only where the envelope or the header
-//     says that a machine made the message, and bounces never in the name of the recipient.
-//   - What answers by itself is no bounce.
-//   - Reading never fails, for any input, and takes time linear in it. What a report does not say stays empty.
+// # Invariants
 //
-// A report is only as true as its sender, and anybody can write one: who acts on it must know, by a signed return
-// path or otherwise, that the message reported on was his.
+//   - A message written by a person is not a report, whatever it quotes: fields and delays count only if the envelope
+//     or the header shows that a machine made the message, and a message in the name of the recipient is not a
+//     bounce.
+//   - An automatic reply is not a bounce.
+//   - Reading takes time linear in the input.
+//
+// # When it fails
+//
+// Reading never fails, for any input. What a report does not say stays empty.
+//
+// # What it does not do
+//
+// The package does not check who sent a report. A report is only as true as its sender, and anybody can write one: a
+// caller that acts on it must know, by a signed return path or otherwise, that the message reported on was its own.
 package report
 
 import (
@@ -17,11 +25,11 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Kind is what a message that came to a return path is.
+// Kind is the kind of a message that came to a return path.
 type Kind string
 
 const (
-	None      Kind = ""           // a message from a person, or nothing that is known
+	None      Kind = ""           // a message from a person, or nothing known
 	Delivery  Kind = "delivery"   // a delivery status notification; each recipient has its action
 	Complaint Kind = "complaint"  // an abuse report
 	AutoReply Kind = "auto-reply" // absent, out of office, a list's greeting, a receipt
@@ -39,7 +47,7 @@ const (
 // Report is what was read from a message.
 type Report struct {
 	Kind       Kind
-	Recipients []Recipient // of a complaint: those who complain, when it names them; at most 1,000
+	Recipients []Recipient // of a complaint: the addresses that complain, when it names them; at most 1,000
 	MessageID  string      // of the message reported on, with angle brackets; empty when the report does not show it
 	To         []string    // of the message reported on
 	Feedback   string      // of a complaint: abuse, fraud, not-spam and so on
@@ -47,7 +55,7 @@ type Report struct {
 	Original   []message.Field
 }
 
-// Recipient is what became of one address.
+// Recipient is the outcome for one address.
 type Recipient struct {
 	Original   string // the address as we sent to it, when the report says so
 	Final      string // where the host sent it in the end
@@ -55,23 +63,23 @@ type Recipient struct {
 	Status     string // enhanced status code, such as 5.1.1
 	Diagnostic string // what the host said, without the type before it
 	RemoteMTA  string
-	Unnamed    bool // the report names nobody, and it may be about another recipient
+	Unnamed    bool // the report names no recipient, and it may be about another one
 }
 
-// maxRecipients bounds what one report can be about, maxText how many octets of each part are looked at.
+// maxRecipients bounds the recipients of one report, maxText the octets of each part that are read.
 const (
 	maxRecipients = 1000
 	maxText       = 1 << 20
 )
 
-// ReadComplaint reads a complaint. The kind is None if raw is none, or a report of another kind.
+// ReadComplaint reads a complaint. The kind is None if raw is not a report, or a report of another kind.
 func ReadComplaint(raw []byte) Report {
 	r, _ := read(raw).complaint()
 	return r
 }
 
-// Complains reports whether somebody did not want the message. Reports that say the opposite, and those that machines
-// make about authentication (RFC 6591), have the same form.
+// Complains reports whether a recipient did not want the message. Reports of the opposite (not-spam), and reports
+// about authentication that machines make (RFC 6591), have the same form.
 func (r Report) Complains() bool {
 	switch r.Feedback {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
@@ -80,15 +88,15 @@ func (r Report) Complains() bool {
 	return r.Kind == Complaint
 }
 
-// Class says what the refusal of a failed or delayed recipient means. A host that gave up trying never said no for
-// good, so that does not suppress.
+// Class classifies the refusal of a failed or delayed recipient. A host that gave up trying never refused
+// permanently, so that does not suppress the address.
 func (r Recipient) Class() Class {
 	code, enhanced, text := splitReply(r.Diagnostic[:min(len(r.Diagnostic), longestRefusal)])
 	if generic(enhanced) && (enhanced == "" || !generic(r.Status)) {
 		enhanced = r.Status
 	}
 	if generic(enhanced) {
-		enhanced = "" // It says no more than that it failed.
+		enhanced = "" // It says only that delivery failed.
 	}
 	c := Classify(code, enhanced, text)
 	if r.Action == Delayed {
@@ -99,7 +107,7 @@ func (r Recipient) Class() Class {
 		return c.Expired()
 	}
 	if r.Unnamed && c.Fault == Recipients {
-		return unclear // Of one of them, and nobody knows of which.
+		return unclear // It is about one of several recipients, and the report does not say which.
 	}
 	return c
 }
@@ -143,7 +151,7 @@ func fieldOf(header []message.Field, name string) string {
 	return ""
 }
 
-// isReport reports whether the message says of itself that it is a report of a kind, or of any for an empty one.
+// isReport reports whether the message declares itself a report of a kind, or of any kind if kind is empty.
 func (m *mail) isReport(kind string) bool {
 	return strings.HasPrefix(m.kind, "multipart/report") && strings.Contains(m.kind, kind)
 }
@@ -160,7 +168,7 @@ func (m *mail) byDaemon() bool {
 	}
 	from, subject := strings.ToLower(m.field("From")), strings.ToLower(m.Subject)
 	if answersSomebody(subject) {
-		return false // Postmasters are people at times.
+		return false // The author of a reply may be a person, also at postmaster.
 	}
 	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon", "mdaemon@", "microsoftexchange",
 		"delivery notification", "system administrator", "mail administrator", "mail router", "mail delive", "post_master@", "sysadmin@", "mailmaster@", "<>"} {
@@ -180,12 +188,12 @@ func (m *mail) byDaemon() bool {
 	return false
 }
 
-// answersSomebody reports whether a subject in lower case is that of an answer or of something passed on.
+// answersSomebody reports whether a subject in lower case is that of a reply or of a forwarded message.
 func answersSomebody(subject string) bool {
 	return begins(subject, []string{"re:", "aw:", "fw:", "fwd:", "sv:", "antw:", "rv:", "tr:"})
 }
 
-// autoSubmitted reports whether the message says that nobody wrote it (RFC 3834 section 5).
+// autoSubmitted reports whether the header says that no person wrote the message (RFC 3834 section 5).
 func (m *mail) autoSubmitted() bool {
 	word, _, _ := strings.Cut(strings.ToLower(m.field("Auto-Submitted")), ";")
 	word = strings.TrimSpace(word)

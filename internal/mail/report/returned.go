@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Returned is a message that came to return paths.
+// Returned is a message that came to a return path.
 type Returned struct {
 	m           *mail
-	whole       Report // what it says by fields, whomever it is asked about; without a kind when it has none
-	said, lower string // its own words, and those with the subject in lower case
+	whole       Report // what its fields report, for any recipients; Kind is None when it has none
+	said, lower string // its own words, and the same in lower case with the subject
 }
 
-// ReadReturned reads a message that came to return paths. from is the envelope sender, which is empty for what mail
-// systems send. One message may come to many return paths, each of another email: it is read once.
+// ReadReturned reads a message that came to one or more return paths. from is the envelope sender, which is empty for
+// mail from mail systems. The return paths may belong to different emails; the message is read once for all of them.
 func ReadReturned(raw []byte, from string) *Returned {
 	m := read(raw)
 	m.null = from == ""
@@ -32,12 +32,12 @@ func ReadReturned(raw []byte, from string) *Returned {
 	return r
 }
 
-// About says what the message reports at one return path. The path proves that it is about an email to the recipients
-// to.
+// About returns what the message reports at one return path. The path proves that it is about an email to the
+// recipients to.
 //
-// Since nothing else is mailed there, what is no answer, no delay and no confirmation is a bounce, if a mail system
-// sent it or it says so itself: of the recipients that it names, or of all when it names nobody. Of whom it is about
-// then is as certain as that: a bounce that names nobody suppresses nobody, unless there is just one.
+// Since nothing else is sent there, a message that is not a reply, a delay or a confirmation is a bounce, if a mail
+// system sent it or it says so itself: of the recipients that it names, or of all if it names none. The recipients
+// are only as certain as that: a bounce that names no recipient suppresses none, unless there is just one.
 func (r *Returned) About(to []string) Report {
 	if r.whole.Kind != None {
 		return r.whole
@@ -55,14 +55,14 @@ func (r *Returned) About(to []string) Report {
 	return found
 }
 
-// fate says what the words of a message without fields come to.
+// fate returns the kind and the action of a message without fields, judged by its words.
 func (m *mail) fate(lower string, to []string) (Kind, string) {
 	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
 	reason := refusalIn(lower) || namesCause(lower)
 	subject := strings.ToLower(strings.TrimSpace(m.Subject))
 	automatic := m.null || m.autoSubmitted()
-	// Mail systems do not write in the name of the mailbox that they could not deliver to.
+	// Mail systems do not write in the name of the mailbox to which they could not deliver.
 	own := !daemon && !unattended && len(newNames(to).in(m.field("From"))) > 0
 	switch {
 	case len(m.Header) == 0 && strings.TrimSpace(lower) == "":
@@ -72,7 +72,7 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 	case !daemon && m.away():
 		return AutoReply, ""
 	case !automatic && !daemon && !unattended && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
-		return None, "" // A person answers, or passes something on; or it is none of ours.
+		return None, "" // A person replies or forwards something, or the message is not about one of our emails.
 	case (own || first(lower, asks) >= 0) && !fails && !reason:
 		return AutoReply, ""
 	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
@@ -90,8 +90,8 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 	return None, ""
 }
 
-// refusalIn reports whether a line has a host's reply with both of its codes. A single number that begins a line says
-// nothing in an answer: it may be of a street or of a telephone.
+// refusalIn reports whether a line has a host's reply with both of its codes. A single number at the start of a line
+// says nothing in a reply: it may be of a street or a telephone.
 func refusalIn(words string) bool {
 	for line := range strings.Lines(words) {
 		if code, enhanced, _ := splitReply(line[:min(len(line), 1000)]); code != 0 && enhanced != "" {
@@ -101,8 +101,8 @@ func refusalIn(words string) bool {
 	return false
 }
 
-// namesCause reports whether words say why a message cannot be delivered, and are not those that people have in their
-// answers too: of policies, of spam and viruses, of trouble.
+// namesCause reports whether words say why a message cannot be delivered, except by words that people use in replies
+// too: of policies, spam and viruses, and trouble.
 func namesCause(lower string) bool {
 	return slices.ContainsFunc(plain, func(r textRule) bool {
 		switch r.is {
@@ -113,13 +113,13 @@ func namesCause(lower string) bool {
 	})
 }
 
-// unattended reports whether nobody reads what is sent to the author.
+// unattended reports whether mail to the author is not read by anybody.
 func (m *mail) unattended() bool {
 	from := strings.ToLower(m.field("From"))
 	return first(from, []string{"no-reply@", "noreply@", "donotreply@"}) >= 0
 }
 
-// away reports whether the message says in its header that somebody's program answers, and not a mail system.
+// away reports whether the header says that a program answers on behalf of a person, not a mail system.
 func (m *mail) away() bool {
 	for _, name := range vacationFields {
 		if value := strings.ToLower(m.field(name)); value != "" && value != "no" && value != "none" {
@@ -135,8 +135,8 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// Bounds of the words that are looked at for who failed and why: of all in octets, of what is said of one recipient,
-// of that in paragraphs.
+// Bounds of the text that is searched for the recipients and the cause of a failure: of the whole text in octets, of
+// the text about one recipient, and of that text in paragraphs.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
@@ -144,7 +144,7 @@ const (
 	maxExplained  = 50 // recipients whose fields say little; each is looked for in the passage
 )
 
-// passage is what the message itself says, in all of its texts, without what it quotes.
+// passage is what the message itself says, in all of its texts, without quotations.
 func (m *mail) passage() string {
 	var b strings.Builder
 	add := func(text string) {
@@ -168,7 +168,7 @@ func (m *mail) passage() string {
 	return strings.ToValidUTF8(s[:min(len(s), maxPassage)], "")
 }
 
-// blame finds who of to failed, and what is said of each.
+// blame finds which of to failed, and what is said about each.
 func (m *mail) blame(r *Report, said string, to []string, action string) []Recipient {
 	named := newNames(to)
 	sections, found := named.sections(said)
@@ -177,11 +177,11 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 	}
 	if len(found) == 0 {
 		if others := m.others(said, action); len(others) > 0 && len(to) != 1 {
-			return others // The report is about somebody else.
+			return others // The report is about another recipient.
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
-	reasons := map[string]string{} // by section: one that is of all is read once
+	reasons := map[string]string{} // by section: one that applies to all is read once
 	ofAll := sync.OnceValue(func() string { return m.reason(said, nil) })
 	nobody := len(found) == 0
 	if nobody {
@@ -208,7 +208,7 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 	return all
 }
 
-// namedElsewhere are the recipients that only the header names, or what is quoted of the message reported on.
+// namedElsewhere returns the recipients that only the header names, or the quoted part of the message reported on.
 func (m *mail) namedElsewhere(r *Report, named names) []string {
 	failed := m.field("X-Failed-Recipients")
 	if found := named.in(failed[:min(len(failed), maxPassage)]); len(found) > 0 {
@@ -254,15 +254,15 @@ func (m *mail) namedElsewhere(r *Report, named names) []string {
 	return nil
 }
 
-// others are whom else a report names.
+// others returns the other recipients that a report names.
 func (m *mail) others(said, action string) []Recipient {
 	var r Report
 	r.readLines(said, action)
 	return r.Recipients
 }
 
-// reason is the paragraph of a recipient's section that tells the most, or else, unless all is nil, the one of what is
-// said of all. Codes tell more than words, words that say one thing only more than others.
+// reason returns the most specific paragraph of a recipient's section or else, unless all is nil, of the text about
+// all recipients. Codes are more specific than words, and unambiguous words more than others.
 func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {
@@ -316,7 +316,7 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain adds to the fields of a report what only its words say, for as many recipients as one message of ours has.
+// explain completes the fields of a report from its words, for at most as many recipients as one email has.
 func (m *mail) explain(r *Report) {
 	said, left := "", maxExplained
 	for i := range r.Recipients {

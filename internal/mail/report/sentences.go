@@ -1,7 +1,7 @@
 package report
 
-// What mail systems write about the fate of a message, in lower case and in their languages: see also failures and
-// delays, which are what English ones say.
+// Phrases, in lower case, with which mail systems of several languages state the fate of a message. failures and
+// delays have the English ones.
 var (
 	moreFailures = []string{
 		"could not be delivered", "did not receive this message", "error has occurred while attempting to deliver",
@@ -30,10 +30,10 @@ var (
 		"再試行します", "延迟", "将继续尝试", "延遲", "задерживается", "задержка доставки",
 		"попытки доставки будут продолжены",
 	}
-	// finals say that nobody tries any more, whatever was delayed before.
+	// finals say that delivery is not attempted any more, whatever was delayed before.
 	finals = []string{"permanent error", "permanent fatal", "permanent failure", "given up", "giving up after", "no longer be retried",
 		"no further attempts", "no further delivery attempts", "retry timeout exceeded", "failed permanently"}
-	// confirmations say that all is well.
+	// confirmations say that the message was delivered.
 	confirmations = []string{
 		"successfully delivered", "successfully relayed", "delivered successfully",
 		"no delivery notification was sent", "has been delivered to", "was delivered to",
@@ -42,14 +42,14 @@ var (
 		"consegnato correttamente", "foi entregue", "entregue com sucesso", "正常に配信", "配信されました",
 		"成功送达", "已送达", "успешно доставлено", "message was read",
 	}
-	// asks are what a filter says that wants to hear of the sender before it delivers.
+	// asks are phrases of a filter that wants a confirmation from the sender before it delivers.
 	asks = []string{
 		"to release your message", "confirm that you", "please confirm your message", "click the link below to",
 		"verify that you are", "prove that you are", "sender verification required", "reply to this message to",
 		"held until", "being held", "moderator approval", "waiting for your confirmation", "bestätigen sie",
 		"veuillez confirmer", "confirme que", "conferma che",
 	}
-	// answers are what programs write for somebody who is away, or who has taken note.
+	// answers are phrases of automatic replies for a person who is away, and of acknowledgements.
 	answers = []string{
 		"out of the office", "out of office", "on vacation", "on annual leave", "on leave until", "i am away",
 		"i'm away", "i will be away", "currently away", "limited access to email", "received your request",

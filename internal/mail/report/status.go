@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// fields reads the fields of a delivery status, wherever they stand and whatever the part is called.
+// fields reads the fields of a delivery status, in any part and whatever the part is called.
 func (m *mail) fields() (Report, bool) {
 	r := Report{Kind: Delivery}
 	if !m.byMachine() {
@@ -54,7 +54,7 @@ func hasStatusFields(s string) bool {
 }
 
 // readStatus reads the groups of fields of RFC 3464 section 2.1. Some programs leave out the empty lines between
-// groups, so a field that names a recipient a second time begins the next.
+// groups, so a second field that names a recipient begins the next group.
 func (r *Report) readStatus(s string) {
 	for block := range blocks(s) {
 		var one Recipient
@@ -75,7 +75,7 @@ func (r *Report) readStatus(s string) {
 	}
 }
 
-// takeCommon reads what some programs say of the message as a whole.
+// takeCommon reads fields with which some programs describe the message as a whole.
 func (r *Report) takeCommon(name, value string) {
 	switch {
 	case name == "x-original-message-id" && r.MessageID == "":
@@ -85,7 +85,8 @@ func (r *Report) takeCommon(name, value string) {
 	}
 }
 
-// add adds a recipient and returns its index, or -1 when there is no room. One that is there already is completed.
+// add adds a recipient and returns its index, or -1 when there is no room. A recipient that is present already is
+// completed.
 func (r *Report) add(one Recipient) int {
 	for i := range min(len(r.Recipients), 20) {
 		have := &r.Recipients[i]
@@ -103,7 +104,7 @@ func (r *Report) add(one Recipient) int {
 	return len(r.Recipients) - 1
 }
 
-// take reads a field of a recipient and reports whether it names one.
+// take reads a field of a recipient and reports whether it names the recipient.
 func (r *Recipient) take(name, value string) bool {
 	switch name {
 	case "original-recipient":
@@ -137,7 +138,7 @@ func (r *Recipient) take(name, value string) bool {
 	return false
 }
 
-// complete fills in what the fields do not say from each other, and from the words of the report.
+// complete fills in missing fields from the others, and from the words of the report.
 func (r *Recipient) complete(words func() said) {
 	if r.Diagnostic == "" && r.Action != Delivered && r.Action != Relayed && r.Action != Expanded {
 		r.Diagnostic = words().of(r.Final)
@@ -173,7 +174,7 @@ func typedAddress(s string) string {
 	return bareAddress(address)
 }
 
-// bareAddress returns what of s is an address, or nothing.
+// bareAddress returns the address in s, or "".
 func bareAddress(s string) string {
 	if _, after, found := strings.Cut(s, "<"); found {
 		s, _, _ = strings.Cut(after, ">")
@@ -210,7 +211,7 @@ func unescapeUTF8(s string) string {
 	}
 }
 
-// untyped takes the type off `smtp; 550 ...` and `dns; mx.example.com`.
+// untyped removes the type from `smtp; 550 ...` and `dns; mx.example.com`.
 func untyped(s string) string {
 	kind, text, found := strings.Cut(s, ";")
 	if !found || strings.ContainsAny(strings.TrimSpace(kind), " .:") {

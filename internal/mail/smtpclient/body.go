@@ -6,14 +6,14 @@ import (
 	"encoding/binary"
 )
 
-// traits are what must be known of a message before its first octet is sent.
+// traits are the properties of a message that are needed before its first octet is sent.
 type traits struct {
 	size     int64 // octets, without the dots that stuffing adds
 	eightBit bool
 	bare     bool // a CR or an LF stands alone
 }
 
-// inspect looks at a message that is given in parts.
+// inspect returns the traits of a message that is given in parts.
 func inspect(parts [][]byte) traits {
 	var t traits
 	var last byte
@@ -37,7 +37,7 @@ func inspect(parts [][]byte) traits {
 			rest = rest[i+1:]
 		}
 	}
-	// Every LF that follows a CR and as many of one as of the other: they come in pairs only.
+	// Every LF follows a CR and there are as many CRs as LFs, so they occur in pairs only.
 	t.bare = t.bare || carriageReturns != lineFeeds
 	if last != '\n' {
 		t.size += 2
@@ -45,7 +45,7 @@ func inspect(parts [][]byte) traits {
 	return t
 }
 
-// hasEightBit reports whether an octet of p is beyond ASCII.
+// hasEightBit reports whether p has an octet beyond ASCII.
 func hasEightBit(p []byte) bool {
 	const high = 0x8080808080808080
 	for len(p) >= 32 {
@@ -71,9 +71,9 @@ func hasEightBit(p []byte) bool {
 }
 
 // writeBody writes a message in the form in which DATA carries it (RFC 5321 section 4.5.2): dots at the start of a
-// line doubled, and a final CRLF if there is none; the dot that ends it is not written. CR and LF that stand alone
-// are replaced first, because hosts differ in what they take for the end of a line, and a message could otherwise end
-// where its author says and go on as commands. Errors stay in w.
+// line doubled, and a final CRLF added if there is none. It does not write the terminating dot. It first replaces a
+// CR or LF that stands alone, because hosts differ in what they take for the end of a line: for some the message
+// would end early and the rest would be commands. Errors stay in w.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}
@@ -91,7 +91,7 @@ func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	}
 }
 
-// stuff writes p with the dots that start a line doubled. Errors stay in w.
+// stuff writes p with the dots at the start of lines doubled. Errors stay in w.
 func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	if startsLine && p[0] == '.' {
 		w.WriteByte('.')
@@ -108,8 +108,8 @@ func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	}
 }
 
-// pairLineEnds makes CRLF of a lone LF and a space of a lone CR. A line end would be wrong there: "\r\r\n", which
-// broken programs write, would become an empty line and end the header.
+// pairLineEnds replaces a lone LF by CRLF and a lone CR by a space. A line end for the CR would be wrong: "\r\r\n",
+// which broken programs write, would become an empty line and end the header.
 func pairLineEnds(msg []byte) []byte {
 	out := make([]byte, 0, len(msg)+len(msg)/32+2)
 	for i, c := range msg {

@@ -12,14 +12,14 @@ import (
 const (
 	writeBuffer  = 16 << 10 // a message of 10 KB leaves in one write
 	readBuffer   = 4 << 10  // more than maxReplyLine
-	writeBlock   = 64 << 10 // what Timeouts.Data is for
+	writeBlock   = 64 << 10 // the unit to which Timeouts.Data applies
 	quitPatience = 5 * time.Second
 )
 
-// longAgo is a deadline that ends what waits.
+// longAgo is a deadline that interrupts pending reads and writes.
 var longAgo = time.Unix(1, 0)
 
-// Conn is a connection to a host that has greeted us. It is not safe for concurrent use.
+// Conn is a connection to a host that has sent its greeting. It is not safe for concurrent use.
 type Conn struct {
 	o       Options
 	raw     net.Conn // the transport
@@ -36,11 +36,11 @@ type Conn struct {
 	needReset bool // RSET must precede the next MAIL
 	broken    bool
 
-	ctx      context.Context // of the operation that runs; the writer below bufio has no other way to it
+	ctx      context.Context // of the current operation; the writer below bufio has no other access to it
 	perWrite time.Duration
 }
 
-// Dial connects to addr ("host:port"), and greets, secures and authenticates as o demands. Errors are *Error.
+// Dial connects to addr ("host:port"), and greets, secures and authenticates as o requires. Errors are *Error.
 func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	o.Timeouts = o.Timeouts.withDefaults()
 	if o.Hello == "" {
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// open is Dial's conversation.
+// open holds the opening conversation of Dial.
 func (c *Conn) open(ctx context.Context, addr string) *Error {
 	if !validHello(c.o.Hello) {
 		return &Error{Stage: StageHello, Err: fmt.Errorf("%q is no host name to greet with", c.o.Hello)}
@@ -109,7 +109,7 @@ func (c *Conn) connect(ctx context.Context, addr string) *Error {
 	return nil
 }
 
-// use makes nc what the conversation goes over.
+// use makes nc the connection over which the conversation continues.
 func (c *Conn) use(nc net.Conn) {
 	c.nc = nc
 	c.r = bufio.NewReaderSize(nc, readBuffer)
@@ -129,7 +129,7 @@ func (c *Conn) greeting() *Error {
 	return nil
 }
 
-// hello sends EHLO, or HELO to a host that does not know EHLO, and keeps what the host offers.
+// hello sends EHLO, or HELO to a host that does not know EHLO, and stores the extensions that the host offers.
 func (c *Conn) hello() *Error {
 	c.ext = Extensions{}
 	r, err := c.command(StageHello, "EHLO "+c.o.Hello)
@@ -157,7 +157,7 @@ func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
 	return c.secret(stage, line, line)
 }
 
-// secret is command for a line that the transcript shows as shown.
+// secret is command for a line that the transcript must show as shown instead.
 func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	c.log.line('C', []byte(shown))
 	c.w.WriteString(line)
@@ -168,7 +168,7 @@ func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	return c.read(stage)
 }
 
-// flush writes what is buffered, and gives d to each block and then to the first reply.
+// flush writes the buffer, with the time d for each block and then for the first reply.
 func (c *Conn) flush(d time.Duration) error {
 	c.perWrite = d
 	err := c.w.Flush()
@@ -188,7 +188,7 @@ func (c *Conn) read(stage Stage) (Reply, *Error) {
 	return r, nil
 }
 
-// fail gives the connection up at stage.
+// fail marks the connection as broken and returns the error for stage.
 func (c *Conn) fail(stage Stage, err error) *Error {
 	c.broken = true
 	if cause := c.ctx.Err(); cause != nil {
@@ -197,7 +197,7 @@ func (c *Conn) fail(stage Stage, err error) *Error {
 	return broken(stage, err)
 }
 
-// begin ties the connection to ctx until the returned function is called.
+// begin lets the end of ctx interrupt the connection until the returned function is called.
 func (c *Conn) begin(ctx context.Context) (end func()) {
 	c.ctx = ctx
 	if ctx.Done() == nil {
@@ -206,7 +206,7 @@ func (c *Conn) begin(ctx context.Context) (end func()) {
 	raw := c.raw
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(longAgo) })
 	return func() {
-		if !stop() { // the deadline that it sets would hit the next operation
+		if !stop() { // the deadline that the function sets would hit the next operation
 			c.broken = true
 		}
 	}
@@ -219,7 +219,7 @@ func (c *Conn) arm(d time.Duration) {
 		at = until
 	}
 	c.raw.SetDeadline(at)
-	if c.ctx.Err() != nil { // begin's function ran before or will run: either way the connection stays cut
+	if c.ctx.Err() != nil { // begin's function has run or will run: either way the connection stays cut
 		c.raw.SetDeadline(longAgo)
 	}
 }
@@ -249,21 +249,21 @@ func (c *Conn) TLSState() TLSState { return c.tls }
 // RemoteAddr returns the address of the host.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 
-// LocalAddr returns our end.
+// LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
-// Messages returns how many messages the host has answered for on this connection.
+// Messages returns how many messages the host has given a final reply to on this connection.
 func (c *Conn) Messages() int { return c.messages }
 
-// Usable reports whether another message may be sent. That the host has closed an idle connection is seen only
-// by sending; see Error.Stale.
+// Usable reports whether another message may be sent. It does not detect that the host has closed an idle connection;
+// only sending does, see Error.Stale.
 func (c *Conn) Usable() bool { return !c.broken }
 
-// Transcript returns the opening of the connection and the conversation about the last message, one line each,
-// with milliseconds since the dial and since the begin of Send.
+// Transcript returns the opening of the connection and the conversation about the last message, one line each, with
+// milliseconds since the dial and since the start of Send.
 func (c *Conn) Transcript() string { return c.log.String() }
 
-// Reset abandons what the host may keep of an earlier message (RSET), and so finds out whether it still listens.
+// Reset sends RSET, which discards an earlier message at the host and shows whether the connection still works.
 func (c *Conn) Reset(ctx context.Context) error {
 	if c.broken {
 		return &Error{Stage: StageMail, Temporary: true, Stale: true, Err: ErrUnusable}
@@ -282,8 +282,8 @@ func (c *Conn) Reset(ctx context.Context) error {
 	return nil
 }
 
-// Close says goodbye in the background, within 5 s, and closes the connection. A connection that failed is closed
-// at once.
+// Close sends QUIT in the background, within 5 s, and closes the connection. A connection that failed is closed at
+// once.
 func (c *Conn) Close() {
 	if c.broken {
 		c.hangUp()
@@ -300,13 +300,13 @@ func (c *Conn) Close() {
 	}()
 }
 
-// hangUp closes the transport at once, without a word of TLS or SMTP.
+// hangUp closes the transport at once, without QUIT or a TLS close.
 func (c *Conn) hangUp() {
 	c.broken = true
 	c.raw.Close()
 }
 
-// isTimeout reports whether err is a deadline that passed, ours or the context's.
+// isTimeout reports whether err is a deadline that passed, of this package or of the context.
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()

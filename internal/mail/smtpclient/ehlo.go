@@ -30,7 +30,7 @@ func parseExtensions(text string) Extensions {
 		case "AUTH":
 			e.Auth = append(e.Auth, strings.Fields(params)...)
 		default:
-			// What servers wrote before RFC 2554; some still do, besides the other line.
+			// The form from before RFC 2554; some servers still send it in addition.
 			if mechanism, ok := strings.CutPrefix(keyword, "AUTH="); ok {
 				e.Auth = append(append(e.Auth, mechanism), strings.Fields(params)...)
 			}
@@ -41,7 +41,7 @@ func parseExtensions(text string) Extensions {
 	return e
 }
 
-// validHello reports whether name may stand in EHLO: printable, one word.
+// validHello reports whether name may stand in EHLO: printable ASCII without spaces, at most 255 octets.
 func validHello(name string) bool {
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] >= 0x7f {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Stage is how far a conversation came.
+// Stage is a stage of a conversation.
 type Stage string
 
 // The stages of a conversation, in order.
@@ -22,37 +22,37 @@ const (
 	StageFinal    Stage = "final"
 )
 
-// Causes that callers may want to tell apart; compare with errors.Is.
+// Causes of an Error; compare with errors.Is.
 var (
-	// ErrNoTLS is a host without STARTTLS where TLS is required.
+	// ErrNoTLS means that TLS is required and the host does not offer STARTTLS.
 	ErrNoTLS = errors.New("the host offers no TLS, and TLS is required")
-	// ErrNoAuth is a host that offers no way to authenticate that we may use.
+	// ErrNoAuth means that the host offers no mechanism of authentication that can be used.
 	ErrNoAuth = errors.New("the host offers no authentication that can be used")
-	// ErrAuthPlain is a password that would cross a network in the clear.
+	// ErrAuthPlain means that a password would cross a network in the clear.
 	ErrAuthPlain = errors.New("refusing to send a password over a connection without TLS")
-	// ErrProtocol is a host that does not speak SMTP as it must.
+	// ErrProtocol means that the host violates the SMTP protocol.
 	ErrProtocol = errors.New("protocol error")
-	// ErrEndless is a host that does not stop replying.
+	// ErrEndless means that a reply of the host is too long.
 	ErrEndless = errors.New("endless reply")
-	// ErrUnusable is a connection that already failed or was closed.
+	// ErrUnusable means that the connection already failed or was closed.
 	ErrUnusable = errors.New("the connection is not usable")
 )
 
-// Error is a conversation that broke off or could not begin.
+// Error reports a conversation that broke off or could not begin.
 type Error struct {
 	Stage     Stage
 	Temporary bool // a later try may succeed
 
-	// Sent says that the host may have accepted the message: the final dot was written and the reply to it did
-	// not arrive. In every other case the host has not taken the message.
+	// Sent reports that the host may have accepted the message: the final dot was written and no reply to it arrived. In
+	// every other case the host has not taken the message.
 	Sent bool
-	// Stale says that a kept connection ended before the host answered anything to this message: the same
-	// message may be sent at once over a fresh connection.
+	// Stale reports that a kept connection ended before the host answered anything about this message: the same message
+	// may be sent at once over a new connection.
 	Stale bool
-	// RetryPlain says that an opportunistic TLS handshake failed: dialling again with TLSNone may succeed.
+	// RetryPlain reports that an opportunistic TLS handshake failed: dialling again with TLSNone may succeed.
 	RetryPlain bool
 
-	Reply      *Reply // the answer that ended it, if there was one
+	Reply      *Reply // the reply that ended it, if there was one
 	Err        error  // the cause, if it was not the reply
 	Transcript string // the conversation as far as it went
 }
@@ -76,12 +76,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // Timeout reports whether the host did not answer in time.
 func (e *Error) Timeout() bool { return e.Reply == nil && isTimeout(e.Err) }
 
-// refused is a stage that the host's reply ended.
+// refused returns the Error for a stage that the host's reply ended.
 func refused(stage Stage, r Reply) *Error {
 	return &Error{Stage: stage, Temporary: !r.Permanent(), Reply: &r}
 }
 
-// broken is a stage that ended without the reply it needed.
+// broken returns the Error for a stage that ended without the reply it needed.
 func broken(stage Stage, err error) *Error {
 	return &Error{Stage: stage, Temporary: true, Err: err}
 }

@@ -5,8 +5,8 @@ import "fmt"
 // maxPath is the longest address that fits a command line of 512 octets (RFC 5321 section 4.5.3.1.4).
 const maxPath = 500
 
-// plan decides, from the envelope and from what the host offers, what need not be asked: it files the replies that
-// the host would give, marked Local. It reports whether anything is left to ask.
+// plan decides, from the envelope and from what the host offers, which commands need not be sent. It stores the
+// replies that the host would give, marked Local, and reports whether anything is left to send.
 func (t *transaction) plan() bool {
 	if r := t.refuseMessage(); r.Code != 0 {
 		t.res.Mail = r
@@ -35,7 +35,7 @@ func (t *transaction) plan() bool {
 	return true
 }
 
-// refuseMessage returns the reply that refuses the message whoever the recipient is, or a zero Reply.
+// refuseMessage returns the reply that refuses the message for every recipient, or a zero Reply.
 func (t *transaction) refuseMessage() Reply {
 	ext, env := &t.c.ext, &t.env
 	switch {

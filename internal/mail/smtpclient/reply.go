@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what we listen to. RFC 5321 section 4.5.3.1.5 allows a reply line 512 octets; hosts exceed it.
+// Limits of a reply. RFC 5321 section 4.5.3.1.5 allows a reply line 512 octets; hosts exceed it.
 const (
 	maxReplyLine  = 2000 // octets, with CRLF
 	maxReplyLines = 100
 	maxReplyText  = 2048 // octets kept in Reply.Text
 )
 
-// Reply is what a host answered to one command (RFC 5321 section 4.2).
+// Reply is the answer of a host to one command (RFC 5321 section 4.2).
 type Reply struct {
 	Code     int    // 200 to 599; 0 is no reply
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // lines joined by \n, without codes; at most 2 KiB of valid, printable UTF-8
-	Local    bool   // we answered in the host's stead, from what it had announced
+	Local    bool   // this package made the reply, from what the host had announced
 }
 
 // Positive reports whether the command was accepted (2xx).
@@ -30,7 +30,7 @@ func (r Reply) Positive() bool { return r.Code/100 == 2 }
 // Temporary reports whether the host refused for now (4xx).
 func (r Reply) Temporary() bool { return r.Code/100 == 4 }
 
-// Permanent reports whether the host refused for good (5xx).
+// Permanent reports whether the host refused permanently (5xx).
 func (r Reply) Permanent() bool { return r.Code/100 == 5 }
 
 // String returns the reply as one line: "550 5.1.1 no such user".
@@ -48,9 +48,9 @@ func (r Reply) String() string {
 	return s
 }
 
-// readReply reads one reply of one or more lines. It returns an error that is ErrProtocol or ErrEndless when the
-// host does not keep to the form, or the error of the connection. each is called with every line, without its
-// end, before it is judged.
+// readReply reads one reply of one or more lines. It returns an error that is ErrProtocol or ErrEndless if the host
+// violates the form, or the error of the connection. each is called with every line, without its end, before the line
+// is checked.
 func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	var reply Reply
 	var text []byte
@@ -82,8 +82,8 @@ func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	return Reply{}, fmt.Errorf("%w: more than %d lines", ErrEndless, maxReplyLines)
 }
 
-// readLine returns the next line without its end, valid until the next read. A bare LF is taken for an end: hosts
-// that send it mean it.
+// readLine returns the next line without its end, valid until the next read. A bare LF ends a line: hosts that send
+// one mean it so.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull || len(line) > maxReplyLine {
@@ -95,7 +95,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
 }
 
-// splitLine takes a reply line apart: its code, whether another line follows, and its text.
+// splitLine splits a reply line into its code, whether another line follows, and its text.
 func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 	if len(line) < 3 || !digits(line[:3]) || line[0] < '2' || line[0] > '5' {
 		return 0, false, nil, fmt.Errorf("%w: %q is not a reply", ErrProtocol, clip(line, 60))
@@ -110,8 +110,8 @@ func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 	return code, line[3] == '-', line[4:], nil
 }
 
-// enhancedCode returns the enhanced status code at the start of text, whose class must be that of the reply code
-// (RFC 2034 section 4), or the empty string. Hosts send it unannounced, so that it is always looked for.
+// enhancedCode returns the enhanced status code at the start of text, whose class must be that of the reply code (RFC
+// 2034 section 4), or "". Hosts send it unannounced, so it is always looked for.
 func enhancedCode(text []byte, code int) string {
 	word, _, _ := bytes.Cut(text, []byte(" "))
 	if len(word) < 5 || len(word) > 9 || int(word[0]-'0') != code/100 {
@@ -146,8 +146,8 @@ func digits(s []byte) bool {
 // clip returns at most n octets of line, for an error message.
 func clip(line []byte, n int) []byte { return line[:min(len(line), n)] }
 
-// cleanText returns text as valid UTF-8 of at most limit octets, with line feeds as its only control characters:
-// what a host says ends in databases and on screens, which choke on NUL and obey escape sequences.
+// cleanText returns text as valid UTF-8 of at most limit octets, with line feeds as its only control characters. A
+// host's text is stored in databases and shown on screens, where NUL and escape sequences do harm.
 func cleanText(text []byte, limit int) string {
 	if len(text) <= limit && plainText(text) {
 		return string(text)

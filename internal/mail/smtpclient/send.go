@@ -12,7 +12,7 @@ import (
 // both sides while neither reads.
 const maxPipelined = 100
 
-// What stands in Conn.pending besides the index of a recipient.
+// Values in Conn.pending other than the index of a recipient.
 const (
 	askReset = -1 - iota
 	askMail
@@ -20,8 +20,8 @@ const (
 )
 
 // Send sends one message; its parts (say, header fields that were put before a composed message) are written one
-// after the other. The host's answers, refusals included, are in the Result; an error is an *Error, and then the
-// Result holds the answers up to it.
+// after the other. The host's replies, including refusals, are in the Result. An error is an *Error, and the Result
+// then holds the replies up to it.
 func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, error) {
 	if len(env.To) == 0 {
 		return Result{}, &Error{Stage: StageRcpt, Err: errors.New("a message without recipients")}
@@ -49,7 +49,7 @@ func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, e
 	return t.res, nil
 }
 
-// transaction is one message on its way through a connection (RFC 5321 section 3.3).
+// transaction is the sending of one message over a connection (RFC 5321 section 3.3).
 type transaction struct {
 	c      *Conn
 	env    Envelope
@@ -59,17 +59,17 @@ type transaction struct {
 
 	utf8      bool  // MAIL says SMTPUTF8
 	mailDone  bool  // MAIL has its reply
-	accepted  int   // recipients that the host took
-	unsettled int   // recipients that are asked or still to be asked
-	goodbye   Reply // a 421, after which the host may answer nothing more (RFC 5321 section 3.8)
+	accepted  int   // recipients that the host accepted
+	unsettled int   // recipients without a reply, whether asked yet or not
+	goodbye   Reply // a 421, after which the host may not answer any more (RFC 5321 section 3.8)
 }
 
-// run is the conversation: the envelope, then the message if anybody takes it.
+// run conducts the conversation: the envelope, then the message if a recipient is accepted.
 func (t *transaction) run() *Error {
 	c := t.c
 	if err := t.envelope(); err != nil {
 		if t.settled() {
-			return nil // the host refused, and hung up; what it said stands
+			return nil // the host refused and hung up; its replies stand
 		}
 		if t.goodbye.Code != 0 {
 			t.fill(t.goodbye)
@@ -85,21 +85,21 @@ func (t *transaction) run() *Error {
 	case t.res.Mail.Positive() && t.accepted > 0:
 		return t.message()
 	case t.accepted > 0:
-		// It refused the sender, took recipients, and wants the message. A dot might send them an empty one.
+		// The host refused the sender, accepted recipients, and wants the message. A dot might send them an empty one.
 		c.broken = true
 		return nil
 	}
-	// RFC 2920 section 3.1: a host may answer DATA with 354 although nobody was accepted, and is sent a lone dot.
+	// RFC 2920 section 3.1: a host may answer DATA with 354 although no recipient was accepted. It is sent a lone dot.
 	c.needReset = true
 	c.log.line('C', []byte("."))
 	c.w.WriteString(".\r\n")
 	if c.flush(c.o.Timeouts.Command) == nil {
-		c.read(StageFinal) // whatever it says is about no one; a break is kept in c.broken
+		c.read(StageFinal) // the reply concerns no recipient; a break is kept in c.broken
 	}
 	return nil
 }
 
-// settled reports whether the replies at hand decide about every recipient, and nobody was accepted.
+// settled reports whether the replies received decide about every recipient, and no recipient was accepted.
 func (t *transaction) settled() bool {
 	if t.mailDone && !t.res.Mail.Positive() {
 		return true
@@ -107,7 +107,7 @@ func (t *transaction) settled() bool {
 	return t.mailDone && t.accepted == 0 && t.unsettled == 0
 }
 
-// fill files r as the reply to all that the host left unanswered.
+// fill stores r as the reply to every command that the host left unanswered.
 func (t *transaction) fill(r Reply) {
 	for i := range t.res.Rcpt {
 		if t.res.Rcpt[i].Code == 0 {
@@ -119,8 +119,8 @@ func (t *transaction) fill(r Reply) {
 	}
 }
 
-// envelope sends MAIL, RCPT and DATA: in one write where the host allows pipelining (RFC 2920), otherwise step by
-// step. It leaves DATA out when it is already known that nobody is accepted.
+// envelope sends MAIL, RCPT and DATA: in one write if the host allows pipelining (RFC 2920), otherwise step by step.
+// It omits DATA if it is already known that no recipient is accepted.
 func (t *transaction) envelope() *Error {
 	c := t.c
 	c.pending = c.pending[:0]
@@ -153,7 +153,7 @@ func (t *transaction) envelope() *Error {
 	return t.drain()
 }
 
-// mailCommand returns MAIL with the parameters that the host understands.
+// mailCommand returns MAIL with the parameters that the host supports.
 func (t *transaction) mailCommand() []byte {
 	ext := &t.c.ext
 	line := append(append(append(t.c.scratch[:0], "MAIL FROM:<"...), t.env.From...), '>')
@@ -169,7 +169,7 @@ func (t *transaction) mailCommand() []byte {
 	return line
 }
 
-// ask writes a command. Its reply is read at once, or, with pipelining, by drain.
+// ask writes a command. Its reply is read at once or, with pipelining, by drain.
 func (t *transaction) ask(what int, line []byte) *Error {
 	c := t.c
 	c.log.line('C', line)
@@ -183,8 +183,8 @@ func (t *transaction) ask(what int, line []byte) *Error {
 	return nil
 }
 
-// drain sends what was asked and reads the replies. A write that fails is no reason to stop before the host's
-// last words are read: it may have said why it hangs up.
+// drain sends the commands and reads the replies. After a failed write it still reads the host's last replies, which
+// may say why the host hangs up.
 func (t *transaction) drain() *Error {
 	c := t.c
 	if err := c.flush(c.o.Timeouts.Command); err != nil && isTimeout(err) {
@@ -216,7 +216,7 @@ func (t *transaction) stage(what int) Stage {
 	return StageRcpt
 }
 
-// take files the reply r to a command.
+// take stores the reply r to a command.
 func (t *transaction) take(what int, r Reply) *Error {
 	c := t.c
 	switch {
@@ -227,7 +227,7 @@ func (t *transaction) take(what int, r Reply) *Error {
 		c.needReset = false
 		return nil
 	case what == askMail && r.Code == 421 && c.messages > 0:
-		return refused(StageMail, r) // it closes a connection that it finds idle or used enough
+		return refused(StageMail, r) // a host closes a connection that was idle for too long or has carried enough messages
 	case r.Code/100 == 3 && what != askData, r.Positive() && what == askData, r.Code/100 == 3 && r.Code != 354:
 		return t.unexpected(what, r)
 	}
@@ -249,15 +249,15 @@ func (t *transaction) take(what int, r Reply) *Error {
 	return nil
 }
 
-// unexpected is a reply that cannot be the answer to what was asked: host and client are out of step.
+// unexpected returns the error for a reply that cannot be the answer to the command: host and client are out of step.
 func (t *transaction) unexpected(what int, r Reply) *Error {
 	err := t.c.fail(t.stage(what), fmt.Errorf("%w: unexpected reply", ErrProtocol))
 	err.Reply = &r
 	return err
 }
 
-// message sends the message and reads what becomes of it. From the moment that the final dot is written until
-// the reply is read, nobody but the host knows.
+// message sends the message and reads the final reply. Between writing the final dot and reading the reply, only the
+// host knows whether it has accepted the message.
 func (t *transaction) message() *Error {
 	c := t.c
 	c.log.line('C', fmt.Appendf(nil, "(message of %d bytes)", t.traits.size))
@@ -285,14 +285,14 @@ func (t *transaction) message() *Error {
 	}
 	t.res.Final = r
 	c.needReset = !r.Positive()
-	if c.r.Buffered() > 0 { // more replies than questions: the next ones would be filed wrongly
+	if c.r.Buffered() > 0 { // more replies than commands: the next ones would be assigned wrongly
 		c.broken = true
 	}
 	return nil
 }
 
-// cutShort handles a host that hung up before the final dot was written, and so has no message. It may have said
-// why, as hosts do that find a message too large while it comes in.
+// cutShort handles a host that hung up before the final dot was written, and so has no message. It may have sent a
+// reason, as hosts do that find a message too large while it comes in.
 func (t *transaction) cutShort(cause error) *Error {
 	c := t.c
 	failure := c.fail(StageBody, cause)

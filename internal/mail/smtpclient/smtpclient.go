@@ -1,14 +1,21 @@
-// Package smtpclient speaks SMTP to the host that takes an email: it connects, secures, authenticates, and sends
-// any number of messages over one connection (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531).
+// Package smtpclient speaks SMTP to the host that takes an email: it connects, secures, authenticates, and sends any
+// number of messages over one connection (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531).
 //
-// Invariants: what a host answers is data (Reply, Result); a Go error (*Error) means that the conversation broke
-// off or could not begin. A command line holds what we wrote and nothing else: addresses that could carry a second
-// line are refused. A message ends at exactly one place: lines end in CRLF and dots are stuffed, whatever the
-// message holds. Secrets and message text never reach the transcript.
+// # Invariants
 //
-// Failure: an *Error says how far the conversation came, whether a later try may succeed, and, above all, whether
-// the host may have taken the message (Sent): only a break between the final dot and the host's answer leaves
-// that open. A Conn that failed is not Usable, and only Close is left.
+//   - A host's reply is data (Reply, Result); a Go error (*Error) means that the conversation broke off or could not
+//     begin.
+//   - A command line holds only what this package wrote: addresses that could add a second line are refused.
+//   - A message ends at exactly one place: lines end in CRLF and dots are stuffed, whatever the message holds.
+//   - Secrets and message text never reach the transcript.
+//
+// # When it fails
+//
+// An *Error says at which stage the conversation ended, whether a later attempt may succeed, and whether the host may
+// have taken the message (Sent): only a break between the final dot and the host's reply leaves that open. A Conn
+// that failed is not Usable and can only be closed.
+//
+// # What it does not do
 //
 // The package does not look up hosts, keep pools, retry, or decide what a reply means for an email.
 package smtpclient
@@ -20,24 +27,24 @@ import (
 	"time"
 )
 
-// TLSMode is what the caller demands of the connection's secrecy.
+// TLSMode is the encryption that the caller requires of the connection.
 type TLSMode int
 
 const (
-	// TLSOpportunistic uses STARTTLS when it is offered and takes any certificate: secrecy from those who only
-	// listen (RFC 7435). When the handshake fails, Dial reports an Error with RetryPlain.
+	// TLSOpportunistic uses STARTTLS if it is offered and accepts any certificate: this protects against passive
+	// listeners only (RFC 7435). If the handshake fails, Dial returns an Error with RetryPlain.
 	TLSOpportunistic TLSMode = iota
 	// TLSNone never uses TLS.
 	TLSNone
-	// TLSRequired sends nothing unless STARTTLS succeeds with a certificate that verifies for ServerName.
+	// TLSRequired sends no message unless STARTTLS succeeds with a certificate that verifies for ServerName.
 	TLSRequired
-	// TLSImplicit is TLS from the first byte (RFC 8314), verified; relays offer it on port 465.
+	// TLSImplicit uses TLS from the first byte (RFC 8314), verified; relays offer it on port 465.
 	TLSImplicit
 )
 
 // Options says how to reach and greet a host. The zero value works for a host on this machine.
 type Options struct {
-	Hello      string         // our name in EHLO; empty is "localhost"
+	Hello      string         // the name to send in EHLO; empty is "localhost"
 	TLS        TLSMode        //
 	ServerName string         // name to verify and to send as SNI; empty is the host of the address
 	RootCAs    *x509.CertPool // nil is the system's
@@ -46,13 +53,14 @@ type Options struct {
 
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil is a net.Dialer
 	Timeouts Timeouts
-	// TranscriptLimit is the most bytes that a transcript holds; 0 is 16 KiB. The middle is left out, not the end.
+	// TranscriptLimit is the most bytes that a transcript holds; 0 is 16 KiB. Beyond it the middle is left out, not the
+	// end.
 	TranscriptLimit int
 }
 
-// Timeouts bound the steps of a conversation, besides the context, which bounds all. A zero field takes the
-// default. RFC 5321 section 4.5.3.2 allows more patience; a sender with a queue need not have it, but for Final:
-// who gives up there sends the message twice.
+// Timeouts bound the steps of a conversation, in addition to the context, which bounds it as a whole. A zero field
+// takes the default. RFC 5321 section 4.5.3.2 allows more time; a sender with a queue does not need it, except for
+// Final: giving up there sends the message twice.
 type Timeouts struct {
 	Connect  time.Duration // the TCP connection; 30 s
 	TLS      time.Duration // the TLS handshake; 30 s
@@ -79,7 +87,7 @@ func (t Timeouts) withDefaults() Timeouts {
 	}
 }
 
-// Extensions are what the host offered in its last EHLO.
+// Extensions are those that the host offered in its last EHLO.
 type Extensions struct {
 	Pipelining    bool
 	EightBitMIME  bool
@@ -90,7 +98,7 @@ type Extensions struct {
 	Auth          []string // SASL mechanisms in upper case
 }
 
-// TLSState says how the connection is secured. The zero value is a plain connection.
+// TLSState describes the encryption of the connection. The zero value is a plain connection.
 type TLSState struct {
 	Version  string // "TLS 1.3"
 	Cipher   string
@@ -102,22 +110,22 @@ type TLSState struct {
 // On reports whether the connection is encrypted.
 func (s TLSState) On() bool { return s.Version != "" }
 
-// Envelope is what MAIL and RCPT carry. Addresses are local@domain without brackets; From may be empty, which is
-// the null sender of a bounce.
+// Envelope holds the parameters of MAIL and RCPT. Addresses are local@domain without brackets; From may be empty,
+// which is the null sender of a bounce.
 type Envelope struct {
 	From string
 	To   []string
-	// UTF8 says that the message's header needs SMTPUTF8 (RFC 6531). Addresses that need it are seen by themselves.
+	// UTF8 means that the message's header needs SMTPUTF8 (RFC 6531). Addresses that need it are recognized without it.
 	UTF8 bool
-	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). Otherwise it is
-	// sent as it is, which nearly every host takes.
+	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). Otherwise the text is
+	// sent unchanged, which nearly every host accepts.
 	Require8Bit bool
-	// Commit, when set, is asked right before the final dot, from which on the host may have the message. With an error
-	// the conversation ends there, and the host takes nothing; the *Error of Send wraps it.
+	// Commit, when set, is called right before the final dot, after which the host may have the message. If it fails the
+	// conversation ends there, and the host takes nothing; the *Error of Send wraps its error.
 	Commit func() error
 }
 
-// Result is what the host answered. A reply is zero when its command was never sent or never mattered.
+// Result holds the host's replies. A reply is zero if its command was not sent or did not matter.
 type Result struct {
 	Mail  Reply
 	Rcpt  []Reply // one for each recipient, in the order of the envelope
@@ -125,8 +133,8 @@ type Result struct {
 	Final Reply   // the reply to the message; zero when no recipient was accepted
 }
 
-// Recipient returns the reply that decides about recipient i: the first refusal on its way, or the final reply.
-// After an error of Send it is zero for a recipient about whom the host had not yet decided; see Error.Sent.
+// Recipient returns the reply that decides about recipient i: the first refusal, or the final reply. After an error
+// of Send it is zero for a recipient about whom the host had not yet decided; see Error.Sent.
 func (r Result) Recipient(i int) Reply {
 	switch {
 	case !r.Mail.Positive():

@@ -8,10 +8,10 @@ import (
 	"fmt"
 )
 
-// errInjected is text that came before the handshake and was meant to be read after it (CVE-2011-0411 and kin).
+// errInjected reports text that was sent before the handshake to be read after it (CVE-2011-0411 and similar).
 var errInjected = fmt.Errorf("%w: text after the reply to STARTTLS", ErrProtocol)
 
-// startTLS secures the connection with STARTTLS as the options demand (RFC 3207) and greets again.
+// startTLS secures the connection with STARTTLS as the options require (RFC 3207) and repeats EHLO.
 func (c *Conn) startTLS(ctx context.Context) *Error {
 	if c.o.TLS == TLSNone || c.o.TLS == TLSImplicit {
 		return nil
@@ -41,7 +41,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 		err.RetryPlain = !required && ctx.Err() == nil
 		return err
 	}
-	// With TLS 1.3 a host that dislikes the handshake is heard only here.
+	// With TLS 1.3 a host's rejection of the handshake is only seen here.
 	if err := c.hello(); err != nil {
 		err.RetryPlain = !required && ctx.Err() == nil && err.Reply == nil
 		return err
@@ -53,7 +53,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 func (c *Conn) handshake(ctx context.Context) *Error {
 	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
 	if c.o.TLS == TLSOpportunistic {
-		// Old and unverified secrecy is better than none; RFC 7435.
+		// Old or unverified encryption is better than none (RFC 7435).
 		config.InsecureSkipVerify = true
 		config.MinVersion = tls.VersionTLS10
 	}
@@ -75,7 +75,7 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	return nil
 }
 
-// describe tells what was negotiated. An opportunistic handshake did not verify; that is made up for here.
+// describe returns what was negotiated. An opportunistic handshake does not verify the certificate, so describe does.
 func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
 	err := errors.New("no certificate")

@@ -12,17 +12,17 @@ const (
 	maxTranscriptLine = 600 // octets of one line that are kept
 )
 
-// transcript records a conversation as lines "12 C: EHLO a.example", where 12 is milliseconds, C is us, S is the
-// host and * is a remark of ours. It holds at most limit octets: when there is more, the middle is left out,
+// transcript records a conversation as lines "12 C: EHLO a.example", where 12 is milliseconds, C is the client, S is
+// the host and * is a remark of this package. It holds at most limit octets: beyond that the middle is left out,
 // because the reason of a failure stands at the end.
 //
-// The part up to opened (greeting, TLS, authentication) belongs to the connection and stands before the
-// conversation about each message.
+// The part up to opened (greeting, TLS, authentication) belongs to the connection and precedes the conversation about
+// each message.
 type transcript struct {
 	limit   int
 	start   time.Time
 	head    []byte
-	tail    []byte // what follows a full head; its oldest lines make room for new ones
+	tail    []byte // the lines after a full head; its oldest lines are dropped for new ones
 	skipped int    // lines left out between head and tail
 	opened  int
 }
@@ -42,7 +42,7 @@ func (t *transcript) next(now time.Time) {
 	t.start = now
 }
 
-// endOpening marks that what follows is about messages. An opening that left no room is cut.
+// endOpening marks the end of the opening. An opening that leaves too little room for messages is cut.
 func (t *transcript) endOpening() {
 	t.opened = min(len(t.head), t.limit/4)
 	if i := bytes.LastIndexByte(t.head[:t.opened], '\n'); i >= 0 && t.opened < len(t.head) {

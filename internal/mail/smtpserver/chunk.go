@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// bdat answers the first BDAT of a message (RFC 3030), and through its reader the others. The octets of a chunk are read
-// whatever becomes of it, so that they are never taken for commands.
+// bdat answers the first BDAT of a message (RFC 3030), and through its reader the others. The octets of a chunk are
+// always read, so that they are never taken for commands.
 func (c *conn) bdat(arg string) {
 	size, last, ok := parseChunk(arg)
 	if !ok {
@@ -28,7 +28,7 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	id, err := c.session.Data(c.ctx, r)
-	for r.err == nil && err == nil { // The handler is satisfied early; the message must be whole all the same.
+	for r.err == nil && err == nil { // The handler stopped reading early; the message must be whole all the same.
 		r.advance()
 	}
 	if r.err == nil {
@@ -43,7 +43,7 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	if r.err == nil {
-		r.err = io.EOF // The handler has refused it; it is told with this chunk.
+		r.err = io.EOF // The handler has refused the message; the reply to this chunk says so.
 	}
 	c.finish(id, err, r.err)
 }
@@ -58,10 +58,10 @@ func parseChunk(arg string) (size int64, last, ok bool) {
 	return int64(n), len(f) == 2, err == nil
 }
 
-// errAborted says that the client forgot the message half way.
+// errAborted means that the client abandoned the message before its last chunk.
 var errAborted = errors.New("the client has given up the message")
 
-// chunkReader reads a message that comes in chunks. Between them it answers, and reads commands.
+// chunkReader reads a message that comes in chunks. Between chunks it answers and reads commands.
 type chunkReader struct {
 	c     *conn
 	check check
@@ -100,7 +100,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// advance goes on to the next chunk. What is left of this one is read.
+// advance goes on to the next chunk, after reading the rest of this one.
 func (r *chunkReader) advance() {
 	if r.left > 0 {
 		if r.buf == nil {
@@ -156,7 +156,7 @@ func (r *chunkReader) command() {
 	}
 }
 
-// discard reads the rest of a chunk for nothing. One that is far too large costs the connection.
+// discard reads and drops the rest of a chunk. If the chunk is far too large, it ends the connection.
 func (r *chunkReader) discard() {
 	if r.left > 2*r.c.s.c.MaxSize+1<<20 {
 		r.err = Refuse(421, "4.7.0", "The chunk is far too large, closing the connection")

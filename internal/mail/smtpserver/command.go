@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxFailures is how many passwords a connection may try.
+// maxFailures is how many failed passwords end a connection.
 const maxFailures = 3
 
-// command carries out one command.
+// command executes one command.
 func (c *conn) command(line string) {
 	c.commands++
 	verb, arg, _ := strings.Cut(line, " ")
@@ -46,7 +46,7 @@ func (c *conn) command(line string) {
 	case v == "EXPN", v == "TURN", v == "ETRN", v == "SEND", v == "SOML", v == "SAML":
 		c.reply(502, "5.5.1", "Not offered here")
 	case v == "GET", v == "POST", v == "PUT", v == "HEAD", v == "OPTIONS", v == "CONNECT":
-		// A browser was made to connect; its body shall not be taken for commands.
+		// A browser was made to connect; its body must not be taken for commands.
 		c.reply(421, "4.7.0", "This is not a web server")
 		c.ended = true
 	default:
@@ -66,7 +66,7 @@ func (c *conn) hangUp(enhanced, text string) {
 	c.ended = true
 }
 
-// unprintable reports whether a command has control characters: a CR that stands alone among them.
+// unprintable reports whether a command has control characters, which include a lone CR.
 func unprintable(line string) bool {
 	return strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
@@ -111,7 +111,7 @@ func (c *conn) extensions() []string {
 	return all
 }
 
-// startTLS answers STARTTLS (RFC 3207). The client begins anew after the handshake.
+// startTLS answers STARTTLS (RFC 3207). The client must send EHLO again after the handshake.
 func (c *conn) startTLS(arg string) {
 	switch {
 	case c.tls != nil:
@@ -124,7 +124,7 @@ func (c *conn) startTLS(arg string) {
 		c.reply(501, "5.5.4", "STARTTLS has no parameters")
 		return
 	case c.in.Buffered() > 0:
-		// Somebody on the way may have put it there, to be taken as said under the protection of TLS (CVE-2011-0411).
+		// An attacker on the path may have inserted it, to be taken as sent under TLS (CVE-2011-0411).
 		c.hangUp("4.7.0", "Nothing may follow STARTTLS before the handshake")
 		return
 	}
@@ -137,7 +137,7 @@ func (c *conn) startTLS(arg string) {
 	c.mail, c.rcpts, c.esmtp, c.authenticated, c.peer.Hello = nil, 0, false, false, ""
 }
 
-// fail answers with an error: a refusal as it is, any other as a failure of ours, with its cause in the log.
+// fail answers with an error: a *Refusal unchanged, any other as an internal failure, with its cause in the log.
 func (c *conn) fail(err error, code int, enhanced string) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		if r.Cause != nil {
@@ -153,8 +153,8 @@ func (c *conn) fail(err error, code int, enhanced string) {
 	c.reply(code, enhanced, "That cannot be done now, try again later")
 }
 
-// logFailure logs what failed on our side. While something is not available, every session meets it: few lines are
-// logged.
+// logFailure logs an internal failure. While something is unavailable every session runs into it, so those log lines
+// are limited.
 func (c *conn) logFailure(err error) {
 	if c.ctx.Err() != nil {
 		return
@@ -175,7 +175,7 @@ func (c *conn) logFailure(err error) {
 	c.s.log.Error("an SMTP session failed", args...)
 }
 
-// reset forgets the message begun.
+// reset discards the current message.
 func (c *conn) reset() {
 	if c.session != nil {
 		c.session.Reset()

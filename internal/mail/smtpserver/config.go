@@ -16,7 +16,7 @@ const (
 	AuthInClear          // always: for loopback, in development
 )
 
-// Config says how a listener behaves. What is zero takes the default.
+// Config configures a listener. Zero fields take the defaults, given with each field.
 type Config struct {
 	Hostname string      // in the greeting
 	TLS      *tls.Config // nil offers no STARTTLS
@@ -29,29 +29,30 @@ type Config struct {
 	MaxCommands   int   // of a connection since its last message; 500
 	MaxErrors     int   // replies 4xx and 5xx of a connection since its last message; 20
 
-	MaxConnections int // in all; 1,000. When all places are taken, who gets nothing done gives its place to a new one
+	MaxConnections int // in all; 1,000. When all places are taken, the least active connection may be closed for a new one
 	MaxPerAddr     int // of one IPv4 address or one IPv6 network of 64 bits; 0 sets no limit
 
-	// ProxyFrom are the proxies that begin each connection with a PROXY header, version 1 or 2. Connections from
-	// elsewhere have none.
+	// ProxyFrom are the addresses of proxies, whose connections begin with a PROXY header, version 1 or 2. Other
+	// connections have none.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts
-	Grace    time.Duration // for messages under way when Serve ends; 30 s
+	Grace    time.Duration // for messages in progress when Serve ends; 30 s
 }
 
-// Timeouts bound how long a client may take. RFC 5321 section 4.5.3.2 asks for no less than the defaults; Crowded is
-// for when places run short.
+// Timeouts bound how long a client may take. The defaults are no less than RFC 5321 section 4.5.3.2 requires; Crowded
+// applies when few places are left.
 type Timeouts struct {
 	Command   time.Duration // to the end of the next command; 5 min
 	Block     time.Duration // to the next piece of a message; 3 min
-	Message   time.Duration // for a whole message, beyond what MinRate gives; 10 min
-	MinRate   int64         // octets of a message a second, in the long run; 4,096
+	Message   time.Duration // for a whole message, in addition to what MinRate gives; 10 min
+	MinRate   int64         // octets of a message a second, on average; 4,096
 	Write     time.Duration // to take a reply; 1 min
 	Handshake time.Duration // TLS, and the PROXY header; 1 min
 	Idle      time.Duration // without a message; 30 min
-	// Crowded is how long a client may get nothing done before it may have to give its place to another, and, while
-	// three of four places are taken, how long one that has not handed in a message yet may take for a command; 20 s.
+	// Crowded is how long a client may make no progress before its connection may be closed for another one. While three
+	// of four places are taken, it is also how long a client that has not yet sent a message may take for a command; 20
+	// s.
 	Crowded time.Duration
 }
 

@@ -32,7 +32,7 @@ var (
 type waiting int
 
 const (
-	forUs        waiting = iota // nothing of the client's
+	forUs        waiting = iota // nothing of the client
 	forHandshake                // TLS
 	forCommand
 	forMessage // octets of a message, or chunks
@@ -42,11 +42,11 @@ const (
 type conn struct {
 	s      *Server
 	ctx    context.Context
-	raw    net.Conn   // as accepted: closing it cuts the connection from anywhere
+	raw    net.Conn   // as accepted: closing it ends the connection from any goroutine
 	placed bool       // it has one of the places; guarded by s.mu
-	addr   netip.Addr // that it is counted for; guarded by s.mu
+	addr   netip.Addr // the address it counts for; guarded by s.mu
 
-	nc  net.Conn // what is spoken over: raw, behind a PROXY header, TLS
+	nc  net.Conn // the connection in use: raw, behind a PROXY header, TLS
 	in  *bufio.Reader
 	out []byte // replies that are not sent yet
 	tls *tls.ConnectionState
@@ -60,43 +60,43 @@ type conn struct {
 	rcpts         int
 
 	commands, errors, failures int       // since the last message; failures of AUTH
-	taken                      bool      // a message was
-	lastMessage                time.Time // when, or when the connection began
+	taken                      bool      // a message was accepted
+	lastMessage                time.Time // when it was, or when the connection began
 	ended                      bool      // no more commands are read
 
-	inMessage bool      // a message is under way
+	inMessage bool      // a message is in progress
 	received  time.Time // when it began
-	octets    int64     // of it, as they came
+	octets    int64     // octets of it as received
 
 	mu      sync.Mutex
 	waiting waiting
-	now     progress // when it began to wait
+	now     progress // when the wait began
 	ending  bool     // the server is
-	evicted bool     // another connection has the place
+	evicted bool     // the place was given to another connection
 }
 
-// progress is what a client has got done.
+// progress is what a client has achieved on its connection.
 type progress struct {
-	taken  bool      // a message of its was taken on this connection
+	taken  bool      // a message was accepted on this connection
 	since  time.Time // when the last one was, or the connection began
-	begun  time.Time // of a message under way, when it began
-	octets int64     // of it
+	begun  time.Time // when the message in progress began
+	octets int64     // octets of it
 }
 
 func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
 	return &conn{s: s, ctx: ctx, raw: raw, nc: raw}
 }
 
-// refuse says that there is no room, without waiting for the client, and hangs up.
+// refuse sends the refusal without waiting for the client, and closes the connection.
 func (c *conn) refuse(r *Refusal) {
-	if !c.s.c.Implicit { // Nothing could be read before a handshake.
+	if !c.s.c.Implicit { // Before a handshake the client could not read it.
 		c.raw.SetWriteDeadline(time.Now().Add(time.Second))
 		io.WriteString(c.raw, r.Error()+"\r\n")
 	}
 	c.raw.Close()
 }
 
-// serve speaks with the client until either ends it.
+// serve conducts the conversation until either side ends it.
 func (c *conn) serve() {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.ctx = ctx
@@ -125,7 +125,7 @@ func (c *conn) serve() {
 	c.flush()
 }
 
-// open finds out who connected, and does the handshake of implicit TLS.
+// open determines the client's address, gives the connection a place, and does the handshake of implicit TLS.
 func (c *conn) open() bool {
 	c.lastMessage = time.Now()
 	c.nc = c.s.unwrap(c.raw)
@@ -141,7 +141,7 @@ func (c *conn) open() bool {
 	return true
 }
 
-// handshake begins TLS on the connection. Nothing that was read before is kept.
+// handshake begins TLS on the connection. Data read before it is discarded.
 func (c *conn) handshake() bool {
 	t := tls.Server(c.nc, c.s.c.TLS)
 	limited, cancel := context.WithTimeout(c.ctx, c.s.c.Timeouts.Handshake)
@@ -161,7 +161,7 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// source is what a connection's reader reads from: replies go out before anything is waited for.
+// source is what a connection's reader reads from: it sends the pending replies before it waits for input.
 type source conn
 
 func (s *source) Read(p []byte) (int, error) {
@@ -185,7 +185,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readCommand returns the next command without its line end. The client has so much time for all of it.
+// readCommand returns the next command without its line end. Timeouts limit the time for the whole command.
 func (c *conn) readCommand() (string, error) {
 	until := time.Now().Add(c.s.c.Timeouts.Command)
 	if !c.taken && c.s.crowded() {
@@ -216,8 +216,8 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait notes what the connection waits for from now on, at most until a time. Who needs its place reads this. An error
-// says that the connection has to end instead.
+// wait records what the connection waits for, at most until the given time. The server reads the record when it needs
+// a place. An error means that the connection has to end instead.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +230,7 @@ func (c *conn) wait(w waiting, until time.Time) error {
 	return nil
 }
 
-// waited notes that the connection waits no more. An error says that it has to end.
+// waited records that the wait is over. An error means that the connection has to end.
 func (c *conn) waited() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +239,7 @@ func (c *conn) waited() error {
 	return c.stopped(w)
 }
 
-// stopped says why a connection that waits for w has to end. It is called with the lock held.
+// stopped returns the reason why a connection that waits for w has to end, or nil. The caller holds the lock.
 func (c *conn) stopped(w waiting) error {
 	switch {
 	case c.evicted:
@@ -250,7 +250,7 @@ func (c *conn) stopped(w waiting) error {
 	return nil
 }
 
-// end lets the connection end once it waits for a command.
+// end makes the connection end once it waits for a command.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,10 +260,10 @@ func (c *conn) end() {
 	}
 }
 
-// past is a deadline that ends what waits.
+// past is a deadline that interrupts pending reads and writes.
 var past = time.Unix(1, 0)
 
-// state returns what the connection waits for, and what it has got done.
+// state returns what the connection waits for, and its progress.
 func (c *conn) state() (waiting, progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +273,7 @@ func (c *conn) state() (waiting, progress) {
 	return c.waiting, c.now
 }
 
-// evict ends the connection if it still waits for what it was seen to wait for.
+// evict ends the connection if it still waits for what it waited for when it was selected.
 func (c *conn) evict(seen waiting) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +285,7 @@ func (c *conn) evict(seen waiting) bool {
 	return true
 }
 
-// broken answers, as far as somebody listens, to a connection that cannot go on.
+// broken sends the last reply, as far as one is due, to a connection that cannot go on.
 func (c *conn) broken(err error) {
 	c.ended = true
 	var timeout net.Error
@@ -306,7 +306,8 @@ func (c *conn) broken(err error) {
 	}
 }
 
-// reply answers the client. The text may have line breaks; without an enhanced code it is written as it is.
+// reply adds a reply to the pending ones. The text may have line breaks; without an enhanced code it is written
+// unchanged.
 func (c *conn) reply(code int, enhanced, text string) {
 	if code >= 400 {
 		c.errors++
@@ -329,7 +330,7 @@ func (c *conn) reply(code int, enhanced, text string) {
 	}
 }
 
-// wrap makes lines of printable text that fit into a reply.
+// wrap splits text into printable lines that fit into a reply.
 func wrap(text string) []string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -352,7 +353,7 @@ func wrap(text string) []string {
 	return lines
 }
 
-// flush sends the replies that wait.
+// flush sends the pending replies.
 func (c *conn) flush() error {
 	if len(c.out) == 0 {
 		return nil
@@ -360,7 +361,7 @@ func (c *conn) flush() error {
 	c.mu.Lock()
 	patience := c.s.c.Timeouts.Write
 	if c.evicted {
-		patience = min(patience, time.Second) // It has no place any more.
+		patience = min(patience, time.Second) // It no longer has a place.
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(patience))
 	c.mu.Unlock()

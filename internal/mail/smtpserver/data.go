@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Why a message is refused for its form.
+// Refusals of a message for its form.
 var (
 	bareEnd  = Refuse(550, "5.6.11", "The message has a CR or an LF that stands alone; lines must end with CRLF")
 	longLine = Refuse(550, "5.6.0", "The message has a line that is too long")
@@ -41,11 +41,11 @@ func (c *conn) data(arg string) {
 	c.finish(id, err, r.err)
 }
 
-// beginMessage starts the clock of a message.
+// beginMessage starts the time limits of a message.
 func (c *conn) beginMessage() { c.inMessage, c.received, c.octets = true, time.Now(), 0 }
 
-// patience is until when the next piece of a message must come: a client may pause, and may be slow, but not both for
-// long.
+// patience returns the time by which the next piece of a message must come: a client may pause, and may be slow, but
+// not both for long.
 func (c *conn) patience() time.Time {
 	t := &c.s.c.Timeouts
 	until := time.Now().Add(t.Block)
@@ -56,8 +56,8 @@ func (c *conn) patience() time.Time {
 	return until
 }
 
-// finish answers for a message. What is wrong with the message itself, or with the connection, outweighs what the
-// handler made of it.
+// finish answers a message. An error in the message itself or of the connection takes precedence over the handler's
+// result.
 func (c *conn) finish(id string, err, read error) {
 	c.inMessage = false
 	defer c.reset()
@@ -75,9 +75,9 @@ func (c *conn) finish(id string, err, read error) {
 	}
 }
 
-// check watches over the form and the size of a message.
+// check checks the form and the size of a message.
 type check struct {
-	left    int64 // octets that it may still have
+	left    int64 // octets that may still come
 	maxLine int
 	line    int  // octets of the line so far, with its CR
 	cr      bool // the last octet was a CR
@@ -89,7 +89,7 @@ func (c *conn) checker() check {
 	return check{left: c.s.c.MaxSize, maxSize: c.s.c.MaxSize, maxLine: c.s.c.MaxLine}
 }
 
-// look takes note of the next octets of the message.
+// look checks the next octets of the message.
 func (k *check) look(p []byte) {
 	if k.left -= int64(len(p)); k.left < 0 && k.err == nil {
 		k.err = Refuse(552, "5.3.4", "The message is too large: the limit is %d octets", k.maxSize)
@@ -113,7 +113,7 @@ func (k *check) look(p []byte) {
 	}
 }
 
-// part takes note of octets of one line, without its LF.
+// part checks octets of one line, without its LF.
 func (k *check) part(p []byte) {
 	if len(p) == 0 {
 		return
@@ -127,21 +127,21 @@ func (k *check) part(p []byte) {
 	}
 }
 
-// last takes note of the end.
+// last checks the end of the message.
 func (k *check) last() {
 	if k.cr && k.err == nil {
 		k.err = bareEnd
 	}
 }
 
-// dataReader reads what follows DATA up to CRLF "." CRLF, without the dots that were stuffed.
+// dataReader reads the message after DATA up to CRLF "." CRLF, and removes the stuffed dots.
 type dataReader struct {
 	c         *conn
 	check     check
-	lineStart bool   // what comes is at the start of a line
+	lineStart bool   // the next octet is the first of a line
 	cr        bool   // the last octet was a CR, in a line that is longer than the buffer
 	rest      []byte // read and not handed out; valid until the next read
-	err       error  // why there is no more; io.EOF after the final dot
+	err       error  // why reading has ended; io.EOF after the final dot
 }
 
 // Read implements io.Reader.
@@ -182,8 +182,8 @@ func (r *dataReader) next() {
 	}
 }
 
-// drain reads up to the end of the message, so that the next command is found. One that does not end soon costs the
-// connection. What was wrong with the message is in err then.
+// drain reads up to the end of the message, so that the next command is found. A message that does not end soon ends
+// the connection. Otherwise a fault of the message is then in err.
 func (r *dataReader) drain() {
 	for r.err == nil {
 		if r.c.octets > 2*r.c.s.c.MaxSize+1<<20 {
@@ -197,7 +197,8 @@ func (r *dataReader) drain() {
 	}
 }
 
-// ended is the error of a connection that ended within a message: not the end of the message.
+// ended converts the error of a connection that ended within a message, so that it is not taken for the end of the
+// message.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return io.ErrUnexpectedEOF

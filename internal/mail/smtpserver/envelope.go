@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of RFC 5321 section 4.5.3.1, in octets, with some room for what is quoted.
+// Limits of RFC 5321 section 4.5.3.1, in octets, with some room for quoting.
 const (
 	maxPath   = 320
 	maxParams = 1024
@@ -71,8 +71,8 @@ func (c *conn) rcptTo(arg string) {
 	c.reply(250, "2.1.5", "Recipient taken")
 }
 
-// parsePath reads the argument of MAIL and RCPT: a keyword, a path, parameters. A space before the path and missing brackets
-// are let pass, because many programs write so. A source route is ignored (RFC 5321 appendix C).
+// parsePath reads the argument of MAIL and RCPT: a keyword, a path, parameters. A space before the path and missing
+// brackets are accepted, because many programs write so. A source route is ignored (RFC 5321 appendix C).
 func parsePath(arg, keyword string) (path string, params []string, r *Refusal) {
 	bad := Refuse(501, "5.5.4", "Write %s<user@example.com>", keyword)
 	if len(arg) < len(keyword) || !strings.EqualFold(arg[:len(keyword)], keyword) || len(arg) > maxPath+maxParams {
@@ -107,7 +107,7 @@ func parsePath(arg, keyword string) (path string, params []string, r *Refusal) {
 	return path, strings.Fields(rest), nil
 }
 
-// outside returns where c stands first outside of quotes, or -1.
+// outside returns the first index of c outside of quotes, or -1.
 func outside(s string, c byte) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -162,7 +162,7 @@ func mailOptions(params []string, maxSize int64) (*MailOptions, *Refusal) {
 			if o.EnvID = xtext(value); o.EnvID == "" || len(o.EnvID) > 100 {
 				return nil, Refuse(501, "5.5.4", "ENVID is not well formed")
 			}
-		case key == "RET", key == "AUTH": // Nothing here depends on them.
+		case key == "RET", key == "AUTH": // Accepted and ignored.
 		default:
 			return nil, Refuse(555, "5.5.4", "The parameter %s is not known", key)
 		}
@@ -170,7 +170,7 @@ func mailOptions(params []string, maxSize int64) (*MailOptions, *Refusal) {
 	return o, nil
 }
 
-// rcptOptions checks the parameters of RCPT, of which none is used.
+// rcptOptions checks the parameters of RCPT. They are all ignored.
 func rcptOptions(params []string) *Refusal {
 	for _, p := range params {
 		key, _, _ := strings.Cut(p, "=")
@@ -183,7 +183,7 @@ func rcptOptions(params []string) *Refusal {
 	return nil
 }
 
-// xtext decodes a parameter's value (RFC 3461 section 4); "" when it is none.
+// xtext decodes a parameter's value (RFC 3461 section 4); it returns "" if s is not xtext.
 func xtext(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -5,30 +5,32 @@ import (
 	"time"
 )
 
-// When all places are taken, a connection that gets nothing done gives its place to a new one, and hears 421. RFC 5321
-// section 4.5.3.2.7 asks a server to wait five minutes for a command. There is such patience with slow hosts while
-// there is room; without room, strangers who say nothing would keep everybody else out for as long. A client that
-// hears 421 tries again.
+// When all places are taken, a connection that makes no progress is closed with 421 for a new one. RFC 5321 section
+// 4.5.3.2.7 requires a server to wait five minutes for a command. The server is that patient with slow hosts while
+// there are free places; without free places, silent clients would keep everybody else out for as long. A client that
+// receives 421 tries again.
 //
-// These go, in this order:
+// Connections are closed in this order:
 //
-//  1. who has waited longer than Timeouts.Crowded since its last message, or since it connected: the longest first;
-//  2. who has sent a message for longer than that, at less than crowdedRate times the least rate: the slowest first;
-//  3. who has not handed in a message yet, of the network that has most of such connections: the longest first.
+//  1. those that have waited longer than Timeouts.Crowded since their last message, or since they connected: the
+//     longest first;
+//  2. those that have been sending a message for longer than that, at less than crowdedRate times the least rate: the
+//     slowest first;
+//  3. those that have not sent a message yet, of the network with the most such connections: the longest first.
 //
-// What has been handed in whole, and is being worked on, is never cut off. A new connection that finds none of these
-// is refused.
+// A message that has been received whole and is being processed is never cut off. If there is no such connection, the
+// new one is refused.
 
-// crowdedRate is by how much faster than Timeouts.MinRate a message must come while others find no place. Keeping the
-// places of a whole listener with messages then costs some thirty megabytes a second.
+// crowdedRate is how many times faster than Timeouts.MinRate a message must come while all places are taken.
+// Occupying all places of a listener with messages then costs some thirty megabytes a second.
 const crowdedRate = 8
 
-// crowded reports whether places run short: three of four are taken.
+// crowded reports whether few places are left: three of four are taken.
 func (s *Server) crowded() bool { return 4*s.taken.Load() >= 3*int64(s.c.MaxConnections) }
 
-// makeRoom frees a place and reports whether it could. It is called with the lock held.
+// makeRoom frees a place and reports whether it could. The caller holds the lock.
 func (s *Server) makeRoom() bool {
-	for range 3 { // What was seen may have changed meanwhile; who is busy now is not evicted.
+	for range 3 { // The state may have changed meanwhile; a connection that is busy now is not evicted.
 		c, seen := s.leastUseful(time.Now())
 		if c == nil {
 			return false
@@ -41,7 +43,7 @@ func (s *Server) makeRoom() bool {
 	return false
 }
 
-// leastUseful is the connection that should give up its place, nil when none should.
+// leastUseful returns the connection that should lose its place, or nil.
 func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	var stale, slow, fresh candidate
 	unproven := map[netip.Addr]int{}
@@ -74,7 +76,7 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	return nil, forUs
 }
 
-// candidate is the connection that has most of what it is chosen by.
+// candidate is the best match so far for one reason to lose a place, ordered by first, then by second.
 type candidate struct {
 	conn    *conn
 	waiting waiting
@@ -88,7 +90,8 @@ func (k *candidate) offer(c *conn, w waiting, first int, second float64) {
 	}
 }
 
-// network is what strangers are taken together by: those who have an address at all mostly have its neighbours too.
+// network returns the network by which unauthenticated clients are grouped: a client with one address mostly has its
+// neighbours too.
 func network(a netip.Addr) netip.Addr {
 	bits := 64
 	if a = a.Unmap(); a.Is4() {
@@ -101,6 +104,6 @@ func network(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Network is the address of the client's network, of 24 bits or of 64 in IPv6: who shares places among strangers
-// shares them among networks.
+// Network returns the address of the client's network, of 24 bits or, in IPv6, of 64. Places for unauthenticated
+// clients are shared among networks.
 func (p Peer) Network() netip.Addr { return network(p.Addr.Addr()) }

@@ -16,31 +16,31 @@ import (
 	"github.com/postrider/postrider/internal/lograte"
 )
 
-// Server speaks SMTP with who connects.
+// Server is an SMTP server.
 type Server struct {
 	c       Config
 	handler Handler
 	log     *slog.Logger
 
-	away lograte.Limiter // lines about what is not available
+	away lograte.Limiter // limits log lines about what is unavailable
 
 	taken atomic.Int64 // places of MaxConnections; written with the lock held
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{} // with those that have no place yet, or gave it up and end
+	conns  map[*conn]struct{} // including those that have no place yet, or have lost it and are ending
 	byAddr map[netip.Addr]int
 	ending bool
 }
 
-// New returns a server that asks handler.
+// New returns a server that calls handler.
 func New(c Config, handler Handler, log *slog.Logger) *Server {
 	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{}, byAddr: map[netip.Addr]int{}}
 }
 
-// Serve takes connections from l until ctx ends, and returns once all have ended: those that wait at once, messages
-// under way within the grace. It closes l. An error is that of the listener. A server serves once.
+// Serve accepts connections from l until ctx ends, and returns once all have ended: those that wait end at once,
+// messages in progress within the grace period. It closes l. An error is that of the listener. A server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	// What is under way when ctx ends goes on within the grace.
+	// What is in progress when ctx ends goes on within the grace period.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var all sync.WaitGroup
@@ -66,7 +66,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// accept takes connections until ctx ends or the listener fails for good.
+// accept accepts connections until ctx ends or the listener fails permanently.
 func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.WaitGroup) error {
 	for wait := time.Duration(0); ; {
 		nc, err := l.Accept()
@@ -78,7 +78,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept SMTP connections: %w", err)
-		case err != nil: // Out of file descriptors, say; connections that end bring some back.
+		case err != nil: // Out of file descriptors, for example; connections that end free some.
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			s.log.Warn("could not accept an SMTP connection; it is tried again", "error", err, "wait", wait)
 			select {
@@ -100,7 +100,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 	}
 }
 
-// enter takes note of a connection. Those without a place are few: they are new, or end.
+// enter registers a connection. Connections without a place are few: they are new, or ending.
 func (s *Server) enter(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,14 +111,14 @@ func (s *Server) enter(c *conn) bool {
 	return true
 }
 
-// Answers to connections for which there is no place.
+// Replies to connections for which there is no place.
 var (
 	tooMany      = Refuse(421, "4.3.2", "Too many connections, try again later")
 	tooManyOfOne = Refuse(421, "4.7.0", "Too many connections from your address, try again later")
 )
 
-// admit gives a connection from an address a place, or says why not. The limit of its address counts first, so that
-// who is over it costs nobody else a place.
+// admit gives a connection from an address a place, or returns the refusal. It checks the limit of the address first,
+// so that a client over its limit costs no other client a place.
 func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	a = counted(a)
 	s.mu.Lock()
@@ -135,8 +135,8 @@ func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	return nil
 }
 
-// counted is what connections from an address are counted by: one customer of a provider has an IPv6 network of 64
-// bits.
+// counted returns the address or network by which connections are counted: in IPv6, one customer of a provider has a
+// network of 64 bits.
 func counted(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr()
@@ -151,7 +151,7 @@ func (s *Server) leave(c *conn) {
 	s.vacate(c)
 }
 
-// vacate takes a connection's place from it. It is called with the lock held.
+// vacate takes away a connection's place. The caller holds the lock.
 func (s *Server) vacate(c *conn) {
 	if !c.placed {
 		return
@@ -163,7 +163,7 @@ func (s *Server) vacate(c *conn) {
 	}
 }
 
-// end tells every connection to end as soon as no message is under way.
+// end makes every connection end as soon as it has no message in progress.
 func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *Server) cut() {
 	}
 }
 
-// unwrap reads the PROXY header where the peer is a proxy, and returns the connection as the client's.
+// unwrap reads the PROXY header if the peer is a proxy, and returns a connection with the client's address.
 func (s *Server) unwrap(nc net.Conn) net.Conn {
 	from := addrPort(nc.RemoteAddr()).Addr().Unmap()
 	for _, p := range s.c.ProxyFrom {
@@ -194,7 +194,7 @@ func (s *Server) unwrap(nc net.Conn) net.Conn {
 	return nc
 }
 
-// addrPort is a TCP address; the zero value for any other.
+// addrPort returns the address and port of a TCP address; the zero value for any other.
 func addrPort(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		ap := t.AddrPort()

@@ -1,16 +1,22 @@
-// Package authres judges by SPF (RFC 7208), DKIM (RFC 6376) and DMARC (RFC 7489) where a received message comes from.
+// Package authres authenticates the origin of a received message by SPF (RFC 7208), DKIM (RFC 6376) and DMARC (RFC
+// 7489).
 //
-// Invariants:
-//   - A verdict is "pass" only when the method was carried out to its end and passed.
-//   - Whatever could not be asked or not be finished in time is "temperror", never a "fail".
-//   - Work is bounded whatever a message holds: one time limit for all, eight signatures, a header of 256 KiB, and
-//     the look-ups that SPF allows (about a hundred).
+// # Invariants
+//
+//   - A verdict is "pass" only if the method was completed and passed.
+//   - A check that could not be made, or not finished in time, is "temperror", never "fail".
+//   - Work is bounded for any message: one time limit for all methods, eight signatures, a header of 256 KiB, and the
+//     look-ups that SPF allows (about a hundred).
 //   - The message is read in place: its body is never held in memory.
 //
-// Failure: there are no errors. What goes wrong is a verdict, with the reason in its Detail.
+// # When it fails
+//
+// There are no errors. A failure is a verdict, with the reason in its Detail.
+//
+// # What it does not do
 //
 // The package does not act on a verdict, does not send DMARC reports, and does not evaluate ARC chains (RFC 8617): no
-// library of the field does, and a result that nobody has checked against others is worse than none.
+// library of the field does, and a result that has not been checked against other implementations is worse than none.
 package authres
 
 import (
@@ -26,7 +32,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// The result words of RFC 8601 section 2.7 that occur here.
+// The result words of RFC 8601 section 2.7 that this package uses.
 const (
 	pass      = "pass"
 	fail      = "fail"
@@ -37,7 +43,7 @@ const (
 	permerror = "permerror"
 )
 
-// timeout is for one message, all methods together.
+// timeout is the time limit for one message, all methods together.
 const timeout = 10 * time.Second
 
 // Results are the verdicts on one message, in the words of RFC 8601: pass, fail, softfail, neutral, none, temperror, permerror.
@@ -47,18 +53,18 @@ type Results struct {
 	DMARC  Verdict
 	Policy string // of the DMARC record: none, quarantine or reject; empty without a record
 	ARC    Verdict
-	// Header is the value of an Authentication-Results field that says the same. It is not folded.
+	// Header is the value of an Authentication-Results field with these results. It is not folded.
 	Header string
 }
 
 // Verdict is one method's result.
 type Verdict struct {
 	Result string
-	Domain string // whom it speaks of, in lower-case ASCII
-	Detail string // why, for people; it may quote the message
+	Domain string // the domain it is about, in lower-case ASCII
+	Detail string // the reason, for people; it may quote the message
 }
 
-// Origin is where a message came from.
+// Origin is the origin of a message.
 type Origin struct {
 	Addr     netip.Addr
 	Hello    string
@@ -67,12 +73,12 @@ type Origin struct {
 
 // Checker evaluates messages.
 type Checker interface {
-	// Check reads raw from its start, more than once.
+	// Check evaluates raw, which it reads from the start, more than once.
 	Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results
 }
 
-// DNS answers what the methods ask, in the form of *net.Resolver: errors are *net.DNSError, with IsNotFound for what
-// does not exist and IsTemporary for what could not be asked.
+// DNS makes the look-ups of the methods, in the form of *net.Resolver: errors are *net.DNSError, with IsNotFound for
+// names and records that do not exist and IsTemporary for failed look-ups.
 type DNS interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -82,18 +88,18 @@ type DNS interface {
 
 var _ Checker = (*Evaluator)(nil)
 
-// Evaluator is the Checker that asks the DNS. It is safe for concurrent use.
+// Evaluator is the Checker that uses the DNS. It is safe for concurrent use.
 type Evaluator struct {
 	hostname string
 	dns      DNS
 }
 
-// New returns an evaluator that signs its results with hostname, the name of this mail server.
+// New returns an evaluator that names hostname, the name of this mail server, in its results.
 func New(hostname string, dns DNS) *Evaluator {
 	return &Evaluator{hostname: hostname, dns: dns}
 }
 
-// Check implements Checker. It takes at most ten seconds, less when ctx ends before.
+// Check implements Checker. It takes at most ten seconds, less when ctx ends earlier.
 func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -109,7 +115,7 @@ func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size i
 	return r
 }
 
-// arc says whether there is a chain. The number of seals is that of its sets, as the sender claims.
+// arc reports whether there is a chain. The number of seals is the number of ARC sets, as the sender claims it.
 func arc(h header) Verdict {
 	if h.seals == 0 {
 		return Verdict{Result: none}
@@ -117,12 +123,12 @@ func arc(h header) Verdict {
 	return Verdict{Result: none, Detail: fmt.Sprintf("not evaluated: the message has %d ARC sets", h.seals)}
 }
 
-// hostName returns name as the DNS knows it, or an empty string when it cannot be the name of a mail domain: an
-// address literal, a single label, nonsense.
+// hostName returns name in the form of the DNS, or "" if it cannot be the name of a mail domain: an address literal,
+// a single label, or an invalid name.
 func hostName(name string) string {
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
 	if err != nil {
-		// Underscores are no letters of host names, and yet stand in the names of mail domains.
+		// Underscores are not letters of host names, but occur in the names of mail domains.
 		ascii = strings.TrimSuffix(name, ".")
 	}
 	if len(ascii) > 253 || !strings.Contains(ascii, ".") {

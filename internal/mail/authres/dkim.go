@@ -15,11 +15,11 @@ import (
 const (
 	// maxSignatures is how many signatures are verified: each costs a look-up, a pass over the body and a key operation.
 	maxSignatures = 8
-	// maxKeyRecord bounds the key and with it the time of an operation; an RSA key of 8,192 bits needs 1,400 octets.
+	// maxKeyRecord bounds the key and thereby the time of an operation; an RSA key of 8,192 bits needs 1,400 octets.
 	maxKeyRecord = 4 << 10
 )
 
-// dkim verifies the first eight signatures, from the top. When there are more, one last verdict says how many.
+// dkim verifies the first eight signatures, from the top. If there are more, one last verdict gives their number.
 func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size int64) []Verdict {
 	if h.problem != "" {
 		return []Verdict{{Result: permerror, Detail: h.problem}}
@@ -81,7 +81,7 @@ func (e *Evaluator) keyRecord(ctx context.Context, name string) ([]string, error
 	return records, nil
 }
 
-// ending is what stands between header and body for the verifier, which wants an empty line in any case.
+// ending returns the line ends between header and body for the verifier, which always requires an empty line.
 func (h header) ending() string {
 	if h.closed || h.end == 0 {
 		return "\r\n"
@@ -89,8 +89,8 @@ func (h header) ending() string {
 	return "\r\n\r\n"
 }
 
-// untilDone ends its stream when ctx ends. An error would do as well, but the verifier leaves goroutines behind when
-// its reader fails.
+// untilDone ends its stream when ctx ends. It returns io.EOF instead of an error, because the verifier leaves
+// goroutines behind when its reader fails.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// dmarc joins the other verdicts with the domain that a reader sees, and returns the policy that its owner asks for
-// (RFC 7489 section 6.6). Alignment may be relaxed by the public suffix list.
+// dmarc compares the other verdicts with the domain in From, and returns the policy that the domain's owner requests
+// (RFC 7489 section 6.6). Relaxed alignment uses the public suffix list.
 func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Verdict) (Verdict, string) {
 	if h.problem != "" {
 		return Verdict{Result: permerror, Detail: h.problem}, ""
@@ -45,7 +45,7 @@ func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Ver
 	return v, record.policy
 }
 
-// aligned reports whether a method that speaks of domain speaks of from (RFC 7489 section 3.1).
+// aligned reports whether a verdict about domain applies to from (RFC 7489 section 3.1).
 func aligned(from, domain string, strict bool) bool {
 	if domain == "" || strict {
 		return from == domain
@@ -53,8 +53,8 @@ func aligned(from, domain string, strict bool) bool {
 	return organizational(from) == organizational(domain)
 }
 
-// organizational returns the domain that was registered. A public suffix is its own, so that it never aligns with
-// what others have registered below it.
+// organizational returns the registered domain. A public suffix is its own organizational domain, so it never aligns
+// with domains registered below it.
 func organizational(domain string) string {
 	registered, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -64,7 +64,7 @@ func organizational(domain string) string {
 }
 
 // fromDomain returns the one domain that the From fields name. RFC 7489 section 6.6.1 leaves the other cases to the
-// receiver; a reader could be shown any of several, so they are an error.
+// receiver. They are errors here, because a reader could be shown any of several domains.
 func fromDomain(fields []string) (string, error) {
 	if len(fields) != 1 {
 		return "", fmt.Errorf("the message has %d From fields, and there must be one", len(fields))
@@ -111,13 +111,13 @@ func fromAddresses(value string) ([]string, error) {
 	return nil, errors.New("the From field cannot be read")
 }
 
-// dmarcPolicy is what is used of a record.
+// dmarcPolicy holds the used parts of a record.
 type dmarcPolicy struct {
 	policy                string // of the domain in question
 	strictDKIM, strictSPF bool
 }
 
-// dmarcRecord looks at the domain and then at its organizational domain (RFC 7489 section 6.6.3).
+// dmarcRecord looks for a record at the domain and then at its organizational domain (RFC 7489 section 6.6.3).
 func (e *Evaluator) dmarcRecord(ctx context.Context, from string) (dmarcPolicy, bool, error) {
 	p, found, err := e.dmarcAt(ctx, from, false)
 	if org := organizational(from); err == nil && !found && org != from {
@@ -145,8 +145,8 @@ func (e *Evaluator) dmarcAt(ctx context.Context, domain string, parent bool) (dm
 	return p, n == 1, nil // several records are none (RFC 7489 section 6.6.3)
 }
 
-// parseDMARC reads a record. The library's parser refuses the whole record for a tag that it does not like, where
-// RFC 7489 section 6.3 says to take the default of that tag.
+// parseDMARC reads a record. The library's parser refuses the whole record for one bad tag, where RFC 7489 section
+// 6.3 requires the default of that tag.
 func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 	tags := make(map[string]string)
 	first := true
@@ -171,7 +171,7 @@ func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 		}
 	}
 	if !valid {
-		// A broken policy of an owner who wants reports is taken for one that wants nothing else (section 6.6.3).
+		// An invalid policy counts as none if the record requests aggregate reports (section 6.6.3).
 		if !strings.Contains(strings.ToLower(tags["rua"]), "mailto:") {
 			return dmarcPolicy{}, false
 		}

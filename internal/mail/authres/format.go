@@ -6,8 +6,8 @@ import (
 	"github.com/emersion/go-msgauth/authres"
 )
 
-// format returns the results as RFC 8601 writes them. Only domain names come from the message, and they have passed
-// hostName: nothing here can break out of its place. ARC is left out, because nothing was found out about it.
+// format returns the results in the form of RFC 8601. Only domain names come from the message, and hostName has
+// accepted them, so they cannot add syntax. ARC is left out, because it is not evaluated.
 func format(hostname string, o Origin, r *Results) string {
 	property := "smtp.mailfrom"
 	if o.MailFrom == "" {
@@ -21,7 +21,7 @@ func format(hostname string, o Origin, r *Results) string {
 	if r.Policy != "" {
 		dmarc.Params["policy.dmarc"] = r.Policy
 	}
-	// The library ends a result without properties with a space.
+	// The library puts a space after a result without properties.
 	return strings.ReplaceAll(strings.TrimSpace(authres.Format(hostname, append(results, dmarc))), " ;", ";")
 }
 

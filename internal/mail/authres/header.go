@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Bounds of a header that is evaluated. The verification of signatures takes time that grows with the square of
-// some of these; real mail stays far below all of them.
+// Bounds of a header that is evaluated. The time to verify signatures grows with the square of some of these; real
+// mail stays far below all of them.
 const (
 	maxHeader    = 256 << 10 // octets
 	maxFields    = 2000
@@ -18,11 +18,11 @@ const (
 	maxSignature = 4 << 10 // octets of one DKIM-Signature field
 )
 
-// header is what is used of a message's header.
+// header holds the used parts of a message's header.
 type header struct {
 	end        int64 // where it ends, before the empty line
 	body       int64 // where the body begins
-	closed     bool  // its last line has an end
+	closed     bool  // its last line has a line end
 	from       []string
 	signatures int
 	seals      int // ARC-Seal fields
@@ -30,7 +30,8 @@ type header struct {
 	problem string
 }
 
-// readHeader reads as the verifier of signatures does: lines end with LF or CRLF, and an empty one ends the header.
+// readHeader splits lines as the verifier of signatures does: they end with LF or CRLF, and an empty one ends the
+// header.
 func readHeader(raw io.ReaderAt, size int64) header {
 	r := bufio.NewReader(io.NewSectionReader(raw, 0, min(size, maxHeader+1)))
 	var s scan
@@ -57,8 +58,8 @@ func readHeader(raw io.ReaderAt, size int64) header {
 	}
 }
 
-// readLine returns a line with its end, without it only at the end of the message. It is at most maxHeader long,
-// because r is.
+// readLine returns a line with its end, or without it only at the end of the message. r limits it to maxHeader
+// octets.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -69,7 +70,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan gathers the lines of a field. Values are kept of From alone; what a signature needs of the others is their length.
+// scan collects the lines of a field. It keeps the value of From only; of a signature it needs the length.
 type scan struct {
 	header
 	lines, fields int
@@ -102,7 +103,7 @@ func (s *scan) line(text []byte) {
 	}
 }
 
-// field ends the field that was being read.
+// field ends the current field.
 func (s *scan) field() {
 	switch s.name {
 	case "from":

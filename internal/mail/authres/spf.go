@@ -7,7 +7,7 @@ import (
 	"blitiri.com.ar/go/spf"
 )
 
-// spf evaluates the return path, or the name of the greeting when the path is null (RFC 7208 section 2.4).
+// spf evaluates the return path, or the name in EHLO if the path is null (RFC 7208 section 2.4).
 func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 	local, domain := "postmaster", o.Hello
 	if at := strings.LastIndexByte(o.MailFrom, '@'); at >= 0 {
@@ -22,7 +22,7 @@ func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 	case !o.Addr.IsValid():
 		return Verdict{Result: none, Domain: name, Detail: "the client has no IP address"}
 	}
-	// The library takes what follows the first @ for the domain; only macros use the local part.
+	// The library takes the text after the first @ for the domain; only macros use the local part.
 	if strings.Contains(local, "@") {
 		local = "postmaster"
 	}

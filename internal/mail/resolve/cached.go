@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of how long an answer is kept, whatever its records say: long enough to spare a burst of mail the
-// question, short enough that a repaired record is seen.
+// Bounds of how long an answer is kept, whatever its records say: long enough to save look-ups in a burst of mail,
+// short enough that a corrected record is seen.
 const (
 	minTTL     = 5 * time.Second
 	maxTTL     = time.Hour
-	defaultTTL = 60 * time.Second // for answers that do not tell
-	// flightTimeout bounds a look-up that others may wait for and that therefore outlives its first caller.
+	defaultTTL = 60 * time.Second // for answers without a time to live
+	// flightTimeout bounds a look-up that other callers may wait for and that therefore outlives its first caller.
 	flightTimeout = time.Minute
 )
 
-// timed is a resolver that tells how long an answer may be kept; DNS is one, and untimed makes one of any other.
+// timed is a resolver that also returns how long an answer may be kept. DNS is one; untimed makes one of any other.
 type timed interface {
 	mx(ctx context.Context, name string) ([]MX, time.Duration, error)
 	addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error)
@@ -33,9 +33,9 @@ type timed interface {
 	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
 }
 
-// Cached is a Resolver that remembers the answers of another, the definite refusals included, for their time to
-// live within five seconds and one hour. Temporary failures are not remembered. Callers that ask the same
-// question at the same time share one look-up, which a caller who gives up does not end for the others.
+// Cached is a Resolver that keeps the answers of another, including definite errors, for their time to live, at least
+// five seconds and at most one hour. Temporary failures are not kept. Concurrent callers with the same question share
+// one look-up, which goes on for the others if one gives up.
 type Cached struct {
 	r       timed
 	limit   int
@@ -99,7 +99,7 @@ func (c *Cached) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
 	return slices.Clone(names), err
 }
 
-// get returns what is remembered, or looks it up together with whoever else asks.
+// get returns the cached answer, or makes a look-up that it shares with concurrent callers.
 func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context, string) (T, time.Duration, error)) (T, error) {
 	k := key{kind, clean(name)}
 	if e, ok := c.recall(k); ok {
@@ -126,7 +126,7 @@ func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(c
 	}
 }
 
-// recall returns the entry of k unless its time is over.
+// recall returns the entry of k unless it has expired.
 func (c *Cached) recall(k key) (entry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *Cached) recall(k key) (entry, bool) {
 	return *e, true
 }
 
-// keep remembers e, and forgets what has not been asked for the longest time when there is no room.
+// keep stores e, and removes the least recently used entries beyond the limit.
 func (c *Cached) keep(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,22 +16,22 @@ import (
 const (
 	tryTimeout = 3 * time.Second
 	rounds     = 2    // how often each server is asked
-	maxServers = 4    // more are not asked
+	maxServers = 4    // further servers are not asked
 	ednsSize   = 1232 // octets of a UDP answer that pass any network unfragmented (RFC 9715 section 3)
-	readSize   = 4096 // what is read of an answer that is larger all the same
-	maxAnswers = 200  // records of one answer that are looked at
+	readSize   = 4096 // how much of a larger answer is read
+	maxAnswers = 200  // records of one answer that are used
 	resolvConf = "/etc/resolv.conf"
 )
 
 // DNS is a Resolver that asks recursive servers: over UDP with EDNS0 (RFC 6891), over TCP when an answer is
-// truncated. A server that does not answer within 3 s, or answers with a failure, is followed by the next one;
-// after two rounds over at most four servers the look-up is a temporary failure.
-// Answers are matched by source address and port, id and question.
+// truncated. If a server does not answer within 3 s, or answers with a failure, the next one is asked; after two
+// rounds over at most four servers the look-up is a temporary failure. Answers are matched by source address and
+// port, id and question.
 type DNS struct {
 	servers []string
 }
 
-// NewDNS returns a resolver that asks servers ("address:port"), or those of /etc/resolv.conf when there are none.
+// NewDNS returns a resolver that asks servers ("address:port"), or those of /etc/resolv.conf if servers is empty.
 func NewDNS(servers []string) (*DNS, error) {
 	if len(servers) == 0 {
 		var err error
@@ -47,7 +47,7 @@ func NewDNS(servers []string) (*DNS, error) {
 	return &DNS{servers: slices.Clone(servers[:min(len(servers), maxServers)])}, nil
 }
 
-// configured reads the servers that a file in the form of resolv.conf(5) names.
+// configured returns the servers in a file in the form of resolv.conf(5).
 func configured(file string) (servers []string, err error) {
 	conf, err := dns.ClientConfigFromFile(file)
 	if err != nil {
@@ -68,8 +68,8 @@ func (d *DNS) MX(ctx context.Context, name string) ([]MX, error) {
 	return records, err
 }
 
-// Addrs implements Resolver; IPv4 comes first. The two types are asked for at the same time. When one of them fails and the other
-// has addresses, these are returned: they suffice to deliver.
+// Addrs implements Resolver; IPv4 comes first. The two types are looked up concurrently. If one of them fails and the
+// other has addresses, these are returned: they suffice to deliver.
 func (d *DNS) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, _, err := d.addrs(ctx, host)
 	return addrs, err
@@ -171,7 +171,7 @@ func addrOf(ip net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// collect asks for records of one type, follows aliases to them, and converts them. The duration is how long the
+// collect looks up records of one type, follows aliases to them, and converts them. The duration is how long the
 // answer, or its absence, may be kept.
 func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16, convert func(R) T) ([]T, time.Duration, error) {
 	name = clean(name)
@@ -198,8 +198,8 @@ func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype ui
 		if len(found) > 0 {
 			return found, ttl, nil
 		}
-		// A recursive server follows aliases itself and says with an SOA record, or by an empty answer, that
-		// their end holds nothing. A mere alias is what other servers answer: the rest of the way is ours.
+		// A recursive server follows aliases itself and shows with an SOA record, or by an empty answer, that nothing is at
+		// their end. Other servers answer only with the alias, so the rest of the chain is followed here.
 		if !aliased || answer.hasSOA {
 			return nil, min(ttl, answer.negativeTTL()), fmt.Errorf("%w: %s %s", ErrNotFound, dns.TypeToString[qtype], asked)
 		}
@@ -207,7 +207,7 @@ func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype ui
 	return nil, 0, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, asked)
 }
 
-// answer is what is used of a DNS message.
+// answer holds the used parts of a DNS message.
 type answer struct {
 	records []dns.RR
 	hasSOA  bool
@@ -225,7 +225,7 @@ func newAnswer(m *dns.Msg) answer {
 	return a
 }
 
-// negativeTTL is how long it may be kept that there is nothing.
+// negativeTTL returns how long the absence of records may be kept.
 func (a answer) negativeTTL() time.Duration {
 	if a.hasSOA {
 		return a.soaTTL
@@ -255,7 +255,7 @@ func (a answer) end(name string) (last string, ttl time.Duration, aliased bool, 
 
 func seconds(ttl uint32) time.Duration { return time.Duration(ttl) * time.Second }
 
-// unescape turns the presentation form that the library gives TXT strings (\" \\ \DDD) into their octets.
+// unescape decodes the presentation form in which the library returns TXT strings (\" \\ \DDD).
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ask puts one question to the servers in turn until one of them knows: records, no records (an answer without
-// any, which is no error here), or that the name does not exist (ErrNoName).
+// ask sends one question to the servers in turn until one has a definite answer: records, no records (an answer
+// without any, which is not an error here), or that the name does not exist (ErrNoName).
 func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
 	if err := checkName(name); err != nil {
 		return answer{}, err
@@ -39,8 +39,8 @@ func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error
 	return answer{}, fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[qtype], name, last)
 }
 
-// try asks one server: by UDP, then by TCP when the answer did not fit, and without EDNS0 when the server is
-// older than that.
+// try asks one server: by UDP, then by TCP if the answer was truncated, and without EDNS0 if the server does not know
+// it.
 func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -59,8 +59,8 @@ func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, erro
 	return m, err
 }
 
-// exchange sends query and waits for the answer to it. Over UDP, what is no answer to this query (an answer to
-// another one, a forgery, a broken datagram) is passed over, so that nobody can make a look-up fail from outside.
+// exchange sends query and waits for the answer to it. Over UDP it skips everything that is not an answer to this
+// query (an answer to another one, a forgery, a malformed datagram), so that an attacker cannot make a look-up fail.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Fake is a Resolver that answers from its own maps, for development and for tests. Names are keys in lower
-// case without the trailing dot. The zero value knows no name. Do not change a Fake that is in use.
+// Fake is a Resolver that answers from its own maps, for development and for tests. Names are keys in lower case
+// without the trailing dot. The zero value has no names. A Fake must not be changed while in use.
 type Fake struct {
 	MXRecords    map[string][]MX
 	AddrRecords  map[string][]netip.Addr
@@ -93,7 +93,7 @@ func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[str
 	return nil, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
 }
 
-// refuse returns the error of a look-up that cannot be answered.
+// refuse returns the error of a look-up that cannot be made.
 func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrTemporary, err)
@@ -107,7 +107,7 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	return nil
 }
 
-// missing tells a name without such records from a name that does not exist: a name exists when it or a name
+// missing distinguishes a name without such records from a name that does not exist: a name exists if it or a name
 // below it has a record of any type.
 func (f Fake) missing(name string) error {
 	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||

@@ -8,31 +8,31 @@ import (
 	"slices"
 )
 
-// Host is a host that takes mail for a domain.
+// Host is a host that accepts mail for a domain.
 type Host struct {
 	Name     string
 	Pref     uint16
 	Implicit bool // the domain has no MX; it is its own host (RFC 5321 section 5.1)
 }
 
-// Definite reasons why a domain takes no mail; compare with errors.Is. Mail to it will not become deliverable
-// by waiting.
+// Definite reasons why a domain accepts no mail; compare with errors.Is. Mail to it will not become deliverable by
+// waiting.
 var (
-	// ErrNoDomain says that the domain does not exist.
+	// ErrNoDomain means that the domain does not exist.
 	ErrNoDomain = errors.New("the domain does not exist")
-	// ErrNoHost says that the domain exists and has neither MX nor address records.
+	// ErrNoHost means that the domain exists and has neither MX nor address records.
 	ErrNoHost = errors.New("the domain has neither MX nor address records")
-	// ErrNullMX says that the domain declares that it takes no mail (RFC 7505).
+	// ErrNullMX means that the domain declares that it accepts no mail (RFC 7505).
 	ErrNullMX = errors.New("the domain does not accept mail (null MX)")
 )
 
 // maxHosts is how many hosts of a domain are worth trying.
 const maxHosts = 10
 
-// Hosts returns where mail for domain goes, first choice first, at most ten hosts (RFC 5321 section 5.1):
-// its mail exchangers by preference, in random order where preferences are equal, or the domain itself when it
-// has none. Errors are ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary.
-// That a host has an address is found out when it is dialled; only for the implicit host it is asked here.
+// Hosts returns the hosts for mail to domain, first choice first, at most ten (RFC 5321 section 5.1): its mail
+// exchangers by preference, in random order where preferences are equal, or the domain itself if it has none. Errors
+// are ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary. Hosts does not check that a mail
+// exchanger has an address; it checks it only for the implicit host.
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)
@@ -51,7 +51,7 @@ func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	return hosts, nil
 }
 
-// implicitHost takes the domain as its own host, provided that it has an address.
+// implicitHost returns the domain as its own host, provided that it has an address.
 func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	_, err := r.Addrs(ctx, domain)
 	switch {
@@ -63,8 +63,8 @@ func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error
 	return []Host{{Name: domain, Implicit: true}}, nil
 }
 
-// order sorts records by preference, equal ones at random, each host once. An empty host among others is no
-// null MX but a mistake (RFC 7505 section 3), and is left out.
+// order sorts records by preference, equal ones at random, each host once. An empty host among others is not a null
+// MX but a mistake (RFC 7505 section 3), and is left out.
 func order(records []MX) []Host {
 	hosts := make([]Host, 0, len(records))
 	for _, mx := range records {

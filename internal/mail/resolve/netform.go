@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// NetForm asks a Resolver in the form of net.Resolver, for libraries that expect that one: the same methods, and
-// errors that are *net.DNSError with IsNotFound or IsTemporary set.
+// NetForm gives a Resolver the form of net.Resolver, for libraries that expect it: the same methods, and errors that
+// are *net.DNSError with IsNotFound or IsTemporary set.
 type NetForm struct{ Resolver Resolver }
 
 // LookupTXT returns one string for each TXT record of name.

@@ -1,12 +1,18 @@
-// Package resolve asks the domain name system the questions that mail asks: where a domain takes its mail,
-// which addresses a host has, and what its TXT, CNAME and CAA records say.
+// Package resolve makes the look-ups in the domain name system that mail needs: where a domain takes its mail, which
+// addresses a host has, and what its TXT, CNAME, CAA and PTR records say.
 //
-// Invariants: names go in and come out as ASCII (A-labels) without the trailing dot; names that come out are in
-// lower case. Every look-up ends: tries, hops and answers are bounded, and so is all by the context.
+// # Invariants
 //
-// Failure: an answer is either definite or it is not. ErrNotFound is definite (the name or the records do not
-// exist; ErrNoName, which is an ErrNotFound, says that the name itself does not). Whatever else goes wrong
-// (SERVFAIL, refusal, silence, nonsense) is ErrTemporary: mail waits and asks again, and nothing bounces.
+//   - Names go in and come out as ASCII (A-labels) without the trailing dot; names that come out are in lower case.
+//   - Every look-up ends: attempts, CNAME hops and records are bounded, and the context bounds the whole.
+//
+// # When it fails
+//
+// An answer is either definite or temporary. ErrNotFound is definite: the name or the records do not exist
+// (ErrNoName, which is an ErrNotFound, means that the name itself does not). Every other failure (SERVFAIL, refusal,
+// no answer, an invalid answer) is ErrTemporary: mail waits for another look-up, and nothing bounces.
+//
+// # What it does not do
 //
 // The package does not validate DNSSEC, does not judge whether an address may be dialled, and does not turn
 // international names into A-labels.
@@ -20,8 +26,8 @@ import (
 	"strings"
 )
 
-// Resolver answers the questions of this package. A resolver is safe for concurrent use.
-// All methods follow CNAME records, but for CNAME itself.
+// Resolver makes look-ups in the DNS. A resolver is safe for concurrent use. All methods follow CNAME records, except
+// CNAME itself.
 type Resolver interface {
 	// MX returns the mail exchangers of name in the order of the answer. A null MX (RFC 7505) has an empty Host.
 	MX(ctx context.Context, name string) ([]MX, error)
@@ -29,12 +35,12 @@ type Resolver interface {
 	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
 	// TXT returns one string for each record: its character strings joined without anything between them.
 	TXT(ctx context.Context, name string) ([]string, error)
-	// CNAME returns the name that name is an alias of, one hop, or ErrNotFound when it is none.
+	// CNAME returns the name that name is an alias of, one hop, or ErrNotFound if name is not an alias.
 	CNAME(ctx context.Context, name string) (string, error)
-	// CAA returns the records that stand at name; climbing to the parents (RFC 8659 section 3) is the caller's.
+	// CAA returns the records at name itself; climbing to the parents (RFC 8659 section 3) is up to the caller.
 	CAA(ctx context.Context, name string) ([]CAA, error)
-	// PTR returns the names that the reverse zone gives addr. Anybody can claim any name there: a name counts
-	// only when its own addresses hold addr.
+	// PTR returns the names that the reverse zone gives addr. Anybody can claim any name there: a name counts only if
+	// its own addresses include addr.
 	PTR(ctx context.Context, addr netip.Addr) ([]string, error)
 }
 
@@ -57,20 +63,20 @@ var (
 	ErrNotFound = errors.New("no such DNS record")
 	// ErrNoName is an ErrNotFound for the whole name: it does not exist (NXDOMAIN, RFC 8020).
 	ErrNoName = fmt.Errorf("%w: the name does not exist", ErrNotFound)
-	// ErrTemporary is no answer at all; a later try may bring one.
+	// ErrTemporary means that there was no answer; a later attempt may bring one.
 	ErrTemporary = errors.New("temporary DNS failure")
 )
 
 // maxHops is how many CNAME records one look-up follows; a longer chain is taken for a loop.
 const maxHops = 8
 
-// clean returns name as it is compared and asked for: lower case, without the trailing dot.
+// clean returns name in the form in which it is compared and looked up: lower case, without the trailing dot.
 func clean(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// checkName refuses, definitely, what cannot be a name in the DNS: no server could ever answer it.
-// Limits are those of RFC 1035 section 2.3.4.
+// checkName refuses, definitely, what cannot be a name in the DNS: no server could answer it. Limits are those of RFC
+// 1035 section 2.3.4.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
 		return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)

@@ -42,7 +42,7 @@ func splitHeader(msg []byte) (fields []field, body []byte) {
 	return fields, nil
 }
 
-// placeOf returns the place of a field in signedFields, or -1 if it is not signed or is no field.
+// placeOf returns the index of a field in signedFields, or -1 if it is not signed or not a field.
 func placeOf(raw []byte) int {
 	colon := bytes.IndexByte(raw, ':')
 	if colon < 0 {
@@ -73,9 +73,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), ended by CRLF: its name in lower case, its value
-// unfolded, with each run of white space as one space and none at either end.
-// A CR that ends no line is taken for white space, as verifiers do.
+// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), ended by CRLF: its name in lower case, its
+// value unfolded, with each run of white space as one space and none at either end. Like verifiers, it takes a CR
+// that does not end a line for white space.
 func appendField(dst, raw []byte) []byte {
 	colon := bytes.IndexByte(raw, ':')
 	for _, c := range bytes.TrimRight(raw[:colon], " \t") {
@@ -105,12 +105,14 @@ func appendField(dst, raw []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4): white space at the ends of lines
-// dropped, runs of it within them as one space, empty lines at the end dropped, and CRLF at the end of what remains.
+// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4): without white space at the ends
+// of lines, with runs of it within lines as one space, without empty lines at the end, and with CRLF at the end of
+// the rest.
 func hashBody(body []byte) [sha256.Size]byte {
 	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
-	// What stands in relaxed form already is hashed in spans, as long as possible; from is where the present one begins. empty counts
-	// the empty lines since the last line with content; they count only if another one follows.
+	// Text already in relaxed form is hashed in spans that are as long as possible; from is the start of the current
+	// one. empty is the number of empty lines since the last line with content; they count only if another such line
+	// follows.
 	from, empty := 0, 0
 	for at := 0; at < len(body); {
 		line, next := body[at:], len(body)
@@ -159,7 +161,7 @@ var (
 
 func isWSP(c byte) bool { return c == ' ' || c == '\t' }
 
-// bodyHasher gathers small writes: the hash itself likes long ones.
+// bodyHasher collects small writes, because the hash is faster with long ones.
 type bodyHasher struct {
 	hash    hash.Hash
 	pending []byte
@@ -193,8 +195,8 @@ func (h *bodyHasher) line(line []byte) {
 	}
 }
 
-// relaxedPrefix returns how much of line stands before the first tab or run of white space that has to become one space.
-// It looks at eight octets at once, and at one of them twice so that a pair across two looks is seen too.
+// relaxedPrefix returns the length of line before the first tab or run of white space that has to become one space.
+// It checks eight octets at once, and the last of them again with the next ones to find pairs across the boundary.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {

@@ -1,16 +1,21 @@
 // Package dkim makes key pairs and signatures for DomainKeys Identified Mail (RFC 6376, RFC 8301, RFC 8463).
 //
-// Invariants:
+// # Invariants
+//
 //   - Signatures are relaxed/relaxed with SHA-256, over the whole body and never over a part of it.
-//   - From and the other fields that a reader sees are named once more than they occur, also when they are absent, so
-//     that adding one breaks the signature (RFC 6376 section 8.15).
+//   - The h= tag names From and the other fields that a reader sees once more than they occur, even if they are
+//     absent, so that adding one breaks the signature (RFC 6376 section 8.15).
 //   - A message is canonicalised and its body hashed once, however many keys sign it.
-//   - Private keys leave a Key only by Marshal; nothing here prints or logs them.
+//   - Private keys leave a Key only by Marshal; the package neither prints nor logs them.
 //
-// Sign fails without output when a message cannot be signed soundly (no From field, or a beginning that would merge
-// with the field put before it) and when a signer's names could break out of their tags.
+// # When it fails
 //
-// The package does not verify, does not ask the DNS, and does not decide who may sign for which domain.
+// Sign fails without output if a message cannot be signed safely (it has no From field, or begins in a way that would
+// continue the signature put before it) and if a signer's names could break out of their tags.
+//
+// # What it does not do
+//
+// The package does not verify signatures, does not use the DNS, and does not decide who may sign for which domain.
 package dkim
 
 import (
@@ -35,7 +40,7 @@ const (
 type Key struct {
 	private crypto.Signer
 	signer  crypto.Signer // signs with private, perhaps faster than it does itself
-	// algorithm is the a= tag, hash the one that the signer is told of; Ed25519 takes the digest as its message.
+	// algorithm is the a= tag, hash the hash passed to the signer; Ed25519 takes the digest as its message.
 	algorithm string
 	hash      crypto.Hash
 }
@@ -105,14 +110,14 @@ func (k *Key) Public() crypto.PublicKey { return k.signer.Public() }
 func (k *Key) Algorithm() string { return k.algorithm }
 
 // Record returns the value of the TXT record at selector._domainkey.domain (RFC 6376 section 3.6.1, RFC 8463 section
-// 4.2). For RSA it is longer than 255 octets: a zone file needs it cut into strings.
+// 4.2). For RSA it is longer than 255 octets: in a zone file it must be split into strings.
 func (k *Key) Record() string {
 	if public, ok := k.signer.Public().(ed25519.PublicKey); ok {
 		return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)
 	}
 	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
 	if err != nil {
-		// Not reachable: newKey lets in no key without this form.
+		// Not reachable: newKey accepts no key without this form.
 		panic("dkim: " + err.Error())
 	}
 	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)

@@ -7,5 +7,5 @@ import (
 	"crypto/rsa"
 )
 
-// fastest returns what signs with the key: Go's own implementation.
+// fastest returns the fastest available signer for the key: Go's own implementation.
 func fastest(private *rsa.PrivateKey) (crypto.Signer, error) { return private, nil }

@@ -36,8 +36,8 @@ import (
 	"unsafe"
 )
 
-// fastest returns what signs with the key: OpenSSL's libcrypto, which where the processor has AVX-512 IFMA is nearly three
-// times as fast as Go's own implementation. The signatures are the same, bit for bit.
+// fastest returns the fastest available signer for the key: OpenSSL's libcrypto, which on processors with AVX-512
+// IFMA is nearly three times as fast as Go's own implementation. The signatures are identical.
 func fastest(private *rsa.PrivateKey) (crypto.Signer, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

@@ -10,34 +10,35 @@ import (
 	"time"
 )
 
-// Errors of Sign that lie in the message.
+// Errors of Sign that are due to the message.
 var (
 	ErrNoFrom    = errors.New("message has no From field, so it cannot be signed")                // RFC 6376 section 5.4
 	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign") // would continue the signature
 )
 
-// Signer is who signs: Key's public half is published as the TXT record of Selector._domainkey.Domain.
+// Signer signs for a domain. Key's public half is published as the TXT record of Selector._domainkey.Domain.
 type Signer struct {
 	// Domain is the d= tag, ASCII in lower case; Selector is the s= tag.
 	Domain, Selector string
 	Key              *Key
 }
 
-// wrapAt is the longest line that we write, in octets.
+// wrapAt is the longest line that Sign writes, in octets.
 const wrapAt = 76
 
-// signedFields are the fields that a signature covers, in the order of its h= tag. They are what a reader sees or
-// answers to, and what describes the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received and the
-// like belong to the way, not to the message; Resent- fields belong to whoever sends it again, and stand before ours.
+// signedFields are the fields that a signature covers, in the order of its h= tag: those that a reader sees or
+// replies to, and those that describe the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received
+// and similar fields belong to the transport, not to the message; Resent- fields are added before ours by a program
+// that sends the message again.
 //
-// What is sealed cannot be added by somebody who sends a signed message to others: the fields that a reader
-// sees, those that put a message into a conversation (In-Reply-To, References), and those that say how the body is
-// read: a Content-Type that was not there makes a page of a text, or hides parts of it.
+// A sealed field cannot be added when a signed message is sent on: the fields that a reader sees, those that put a
+// message into a conversation (In-Reply-To, References), and those that say how the body is read. An added
+// Content-Type, for example, turns text into a page, or hides parts of it.
 //
-// Other fields are closed only where they occur. Lists that pass a message on unchanged add List- fields of their own,
-// and must not break the signature by that; an unsubscribe link that was added counts for nothing, because readers
-// follow only those that a signature covers (RFC 8058 section 4). Those that describe the body as a file, or the kind
-// of a message, change nothing in what it says.
+// Other fields are closed only if they occur, or left open. Mailing lists that pass a message on unchanged add List-
+// fields, which must not break the signature. An added unsubscribe link has no effect, because readers follow only
+// those that a signature covers (RFC 8058 section 4). Fields that describe the body as a file, or the kind of a
+// message, do not change its text.
 var signedFields = []signedField{
 	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
 	{"Date", sealed}, {"Message-ID", sealed}, {"In-Reply-To", sealed}, {"References", sealed},
@@ -54,8 +55,8 @@ type signedField struct {
 	coverage coverage
 }
 
-// coverage is how often the h= tag names a field. Once more than it occurs says that there is no further one, so that
-// another breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
+// coverage is how often the h= tag names a field. Naming it once more than it occurs states that there is no further
+// one, so that another breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
 type coverage int
 
 const (
@@ -65,8 +66,8 @@ const (
 )
 
 // Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each ended by CRLF.
-// They go before msg, which stays as it is. Lines of msg should end with CRLF; an LF alone is signed as the CRLF that
-// it becomes on the wire. Without signers the result is empty.
+// They are to be put before msg, which must not change. Lines of msg should end with CRLF; a lone LF is signed as the
+// CRLF that it becomes on the wire. Without signers the result is empty.
 func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	if len(signers) == 0 {
 		return nil, nil
@@ -96,9 +97,9 @@ func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	return out, nil
 }
 
-// canonical is a message in the form that signatures are made of.
+// canonical is a message in the form that is signed.
 type canonical struct {
-	// header has the signed fields in their relaxed form, each ended by CRLF. It has room for a signature's own field.
+	// header has the signed fields in their relaxed form, each ended by CRLF. It has room for the field of a signature.
 	header []byte
 	// names is the h= tag.
 	names string
@@ -139,7 +140,7 @@ func canonicalize(msg []byte) (canonical, error) {
 	return c, nil
 }
 
-// appendUnsigned writes a signature's field up to its b= tag, which stands last and empty.
+// appendUnsigned writes a signature's field up to its b= tag, which is last and empty.
 func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 	dst = append(dst, "DKIM-Signature: v=1; a="...)
 	dst = append(dst, s.Key.algorithm...)
@@ -169,7 +170,7 @@ func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 	return append(dst, ";\r\n b="...)
 }
 
-// appendFolded writes the value of the b= tag, in which white space does not count, and ends the field.
+// appendFolded writes the value of the b= tag, in which white space is ignored, and ends the field.
 func appendFolded(dst, signature []byte) []byte {
 	const octets = 54 // 72 columns
 	for len(signature) > octets {
@@ -181,8 +182,8 @@ func appendFolded(dst, signature []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// isName reports whether s is labels of letters, digits, hyphens and underscores joined by dots: nothing that could end
-// a tag or a line.
+// isName reports whether s consists of labels of letters, digits, hyphens and underscores joined by dots, so that it
+// cannot end a tag or a line.
 func isName(s string) bool {
 	if s == "" || len(s) > 253 || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
 		return false

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// maxValue bounds what a filter sees of one field; its protocol has packets of limited size.
+// maxValue bounds what is sent of one field; the protocol has packets of limited size.
 const maxValue = 64 << 10
 
-// fieldReader cuts a header into fields as filters expect them: the value with its folds, spaces for CR and NUL,
-// and without the one space after the colon. Lines that are no field are passed over.
+// fieldReader splits a header into fields in the form that filters expect: the value with its folds, with spaces for
+// CR and NUL, and without the one space after the colon. It skips lines that are not fields.
 type fieldReader struct {
 	r      *bufio.Reader
-	offset int64 // of what was read; after the end, of the body
+	offset int64 // of what was read; at the end it is that of the body
 	ahead  []byte
 	ended  bool
 }
@@ -46,7 +46,7 @@ func (f *fieldReader) next() (name, value string, err error) {
 	}
 }
 
-// folds reads the lines that continue a field, each with an LF before it, and leaves the line after them ahead.
+// folds reads the lines that continue a field, each with an LF before it, and keeps the line after them in ahead.
 func (f *fieldReader) folds() ([]byte, error) {
 	var rest []byte
 	for {

@@ -1,14 +1,19 @@
-// Package milter asks a mail filter (rspamd and the like) what it thinks of a received message.
+// Package milter is the client of a mail filter (rspamd and others), which judges received messages.
 //
-// Invariants:
-//   - A filter is asked about the message as it arrived, at the end of DATA; it may refuse it, drop it, or add header
-//     fields, which are returned and not inserted. It is not allowed to change addresses or content.
+// # Invariants
+//
+//   - A filter is consulted about the message as it arrived, at the end of DATA. It may refuse the message, drop it,
+//     or add header fields, which are returned and not inserted. It may not change addresses or content.
 //   - A consultation ends within its time limit. The message is read in place and sent in pieces.
 //
-// Failure: a filter that cannot be reached, or that breaks off, leaves the decision to Config.FailClosed. Consult
-// then returns an error for the log together with a verdict that can be acted on.
+// # When it fails
 //
-// The package keeps no connections: one is made for each message, so that a restarted filter is never noticed.
+// If a filter cannot be reached, or breaks off, Config.FailClosed decides. Consult then returns an error for the log
+// together with a verdict that the caller can act on.
+//
+// # What it does not do
+//
+// The package keeps no connections: it makes one for each message, so that the restart of a filter does no harm.
 package milter
 
 import (
@@ -28,7 +33,7 @@ import (
 // end of DATA (RFC 5321 section 4.5.3.2.6).
 const DefaultTimeout = 30 * time.Second
 
-// Action is what a filter wants done with a message.
+// Action is what a filter decides about a message.
 type Action int
 
 // The actions.
@@ -42,26 +47,26 @@ const (
 // Verdict is a filter's answer.
 type Verdict struct {
 	Action Action
-	// Code and Text are the SMTP reply that the filter asks for; 0 and empty when it leaves the words to the server.
-	// Text has no line ends and may begin with an enhanced status code (RFC 3463).
+	// Code and Text are the SMTP reply that the filter requests; 0 and "" if it leaves the reply to the server. Text has
+	// no line ends and may begin with an enhanced status code (RFC 3463).
 	Code int
 	Text string
 	// Headers are the fields that the filter would add, unfolded: X-Spam-Status, X-Spamd-Result and the like.
 	Headers []Field
-	// Quarantine is the filter's reason to hold the message; empty without one. The message is accepted.
+	// Quarantine is the filter's reason to hold the message; empty if it gave none. The message is accepted.
 	Quarantine string
-	// Refused are recipients that the filter does not want the message to reach while others remain.
+	// Refused are recipients that the filter refused while others remain.
 	Refused []string
 }
 
 // Field is a header field.
 type Field struct{ Name, Value string }
 
-// Message is what a filter is told.
+// Message is the information that a filter receives.
 type Message struct {
 	ID         string // for the filter's log; empty is allowed
 	Client     netip.AddrPort
-	ClientName string // as the reverse zone says; empty when unknown
+	ClientName string // by the reverse zone; empty when unknown
 	Hello      string
 	MailFrom   string // empty for the null return path
 	Recipients []string
@@ -69,25 +74,25 @@ type Message struct {
 	Size       int64 // of Raw, in octets
 }
 
-// Config says which filter is asked, and how.
+// Config configures a Client.
 type Config struct {
 	// Address is unix:/path or inet:host:port.
 	Address string
-	// Hostname is the name of this mail server, which filters show in what they add.
+	// Hostname is the name of this mail server, which filters use in the fields that they add.
 	Hostname string
 	// Timeout is for one consultation; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// FailClosed asks for a later try when the filter fails; otherwise the message is accepted unseen.
+	// FailClosed refuses the message temporarily if the filter fails; otherwise the message is accepted unchecked.
 	FailClosed bool
 }
 
-// Client asks one filter. It is safe for concurrent use.
+// Client consults one filter. It is safe for concurrent use.
 type Client struct {
 	config           Config
 	network, address string
 }
 
-// New checks the address; the filter need not run yet.
+// New checks the configuration; it does not connect to the filter.
 func New(c Config) (*Client, error) {
 	network, address, err := ParseAddress(c.Address)
 	if err != nil {
@@ -99,7 +104,8 @@ func New(c Config) (*Client, error) {
 	return &Client{config: c, network: network, address: address}, nil
 }
 
-// ParseAddress cuts a filter's address into what net.Dial wants. An error says what the address must look like.
+// ParseAddress splits a filter's address into the arguments of net.Dial. An error says what form the address must
+// have.
 func ParseAddress(s string) (network, address string, err error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch kind {
@@ -116,7 +122,7 @@ func ParseAddress(s string) (network, address string, err error) {
 	return "", "", fmt.Errorf("milter address %q is neither unix:/absolute/path nor inet:host:port", s)
 }
 
-// Consult asks the filter about m. The verdict can be acted on even when there is an error, which says why the
+// Consult consults the filter about m. The verdict can be acted on even if there is an error, which says why the
 // filter did not decide.
 func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, fmt.Errorf("no answer within %v", c.config.Timeout))
@@ -126,7 +132,7 @@ func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 		return v, nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		// The connection was closed under the conversation; that says less than why.
+		// The connection was closed because ctx ended, so the cause of that is the more useful error.
 		err = cause
 	}
 	v = Verdict{Action: Accept}

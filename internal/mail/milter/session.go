@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// actions are all that a filter may do beside deciding. Adding includes inserting at a place.
+	// actions are all that a filter may do besides deciding. Adding includes inserting at a position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
-	// oldSteps are what a filter of protocol version 2 may ask not to be told, newSteps what one of version 6 may.
-	// A filter that finds missing what it wants to leave out breaks off.
+	// oldSteps are the steps that a filter of protocol version 2 may skip, newSteps those of version 6. A filter breaks
+	// off if it may not skip a step that it wants to skip.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
@@ -27,7 +27,8 @@ const (
 	maxText   = 4096 // octets of each text of a filter
 )
 
-// consult tries the newest protocol first; what the library falls back to by itself is only what needs no other mask.
+// consult tries the newest protocol first. The library falls back to older versions by itself only if the same mask
+// fits.
 func (c *Client) consult(ctx context.Context, m Message) (Verdict, error) {
 	v, err := c.converse(ctx, m, newSteps)
 	if errors.Is(err, milter.ErrUnsupportedMilterVersion) {
@@ -49,11 +50,11 @@ func (c *Client) converse(ctx context.Context, m Message, steps milter.OptProtoc
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.Close() // a courtesy to the filter: the verdict is there
+	s.Close() // a courtesy to the filter; the verdict is known
 	return v, nil
 }
 
-// dialer makes the one connection of a conversation, which ends with its context.
+// dialer makes the one connection of a conversation, and closes it when the context ends.
 type dialer struct {
 	ctx  context.Context
 	conn net.Conn
@@ -65,7 +66,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Closing, because the library sets and removes deadlines as it goes.
+	// A deadline would not do, because the library sets and removes deadlines.
 	d.conn, d.stop = conn, context.AfterFunc(d.ctx, func() { conn.Close() })
 	return conn, nil
 }
@@ -145,7 +146,7 @@ func mailFrom(s *milter.ClientSession, m Message) (*milter.Action, error) {
 	return s.Mail(clean(m.MailFrom), nil)
 }
 
-// recipients tells them all. Refusing one is no verdict on the message unless none is left.
+// recipients sends all recipients. The refusal of one is not a verdict on the message unless none is left.
 func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last *milter.Action, err error) {
 	last = &milter.Action{Code: milter.ActContinue}
 	for _, rcpt := range rcpts {
@@ -172,7 +173,7 @@ func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last
 	return refused, last, nil
 }
 
-// content sends header and body, and the end, at which filters usually decide.
+// content sends the header, the body and the end of the message, where filters usually decide.
 func content(s *milter.ClientSession, m Message) ([]milter.ModifyAction, *milter.Action, error) {
 	body, act, err := header(s, m)
 	if err != nil || act.Code != milter.ActContinue {
@@ -212,7 +213,7 @@ func header(s *milter.ClientSession, m Message) (int64, *milter.Action, error) {
 	}
 }
 
-// decision turns the last word of a filter into a verdict.
+// decision converts a filter's final action into a verdict.
 func decision(act *milter.Action) Verdict {
 	switch act.Code {
 	case milter.ActReject:
@@ -236,14 +237,14 @@ func decision(act *milter.Action) Verdict {
 	return Verdict{}
 }
 
-// clean makes one line of a text: folds become single spaces and what cannot stand in a line is left out. It bounds
-// the length, and no octet of it ends a string of the protocol.
+// clean makes one line of a text: folds become single spaces, and control characters are removed. It bounds the
+// length, and no octet of the result ends a string of the protocol.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 }
 
-// fieldName returns name when it can be one (RFC 5322 section 3.6.8).
+// fieldName returns name if it is valid (RFC 5322 section 3.6.8), and "" otherwise.
 func fieldName(name string) string {
 	if len(name) > 76 || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || c == ':' }) {
 		return ""

@@ -1,9 +1,11 @@
-// Package linear holds every parser of mail to work in proportion to its input, whatever that is. It is tests alone.
+// Package linear tests that every parser of mail does work in proportion to its input, for any input. It contains
+// tests only.
 //
-// Work is counted, not timed: the test builds itself anew with the parsers, and the libraries below them, changed by
-// an overlay of the go command, so that each call of a function and each round of a loop counts one, and each search
-// of the standard library's assembler one for each octet that it looks at. Octets that are allocated are counted by
-// the runtime. Nothing of it is in the program, and a parser or a library that is new is counted without being told.
+// Work is counted, not timed. The test rebuilds itself with changed copies of the parsers and of the libraries below
+// them, by an overlay of the go command. In these copies each call of a function and each iteration of a loop counts
+// one, and each search by the standard library's assembler counts one for each octet that it reads. The runtime
+// counts the allocated octets. None of this is in the program, and new parsers and libraries are counted without
+// further configuration.
 //
-// What is not counted: comparing, hashing and moving octets within memory that exists.
+// Comparing, hashing and moving octets within existing memory is not counted.
 package linear

@@ -1,9 +1,15 @@
-// Package smtpsink is a mail host that takes everything and keeps nothing, as the other end of benchmarks and of
-// tests that kill a sender. It speaks SMTP with PIPELINING, 8BITMIME and SIZE, and costs a few microseconds a
-// message, so that what is measured is the sender.
+// Package smtpsink is a mail host that accepts every message and keeps none, as the other end of benchmarks and of
+// tests that kill a sender. It speaks SMTP with PIPELINING, 8BITMIME and SIZE, and takes a few microseconds for a
+// message, so that a benchmark measures the sender.
 //
-// Invariants: a message is counted, and the hook has returned, before its 250 is written: whoever was told 250
-// was counted. It is not hardened for the open network: it has no TLS, and limits but no manners.
+// # Invariants
+//
+// A message is counted, and the hook has returned, before its 250 is written: every message that was answered 250 is
+// counted.
+//
+// # What it does not do
+//
+// It is not hardened for the open network: it has no TLS, and its only protections are limits of size and time.
 package smtpsink
 
 import (
@@ -24,12 +30,12 @@ const (
 	readBuffer  = 64 << 10
 )
 
-// Config says what a sink does besides counting. The zero value counts.
+// Config configures a sink. The zero value only counts.
 type Config struct {
-	// OnMessage is called with each message, from one goroutine for each connection, before it is acknowledged.
-	// data is the message without stuffed dots, and is the hook's to keep.
+	// OnMessage is called with each message, from one goroutine for each connection, before it is acknowledged. data is
+	// the message without stuffed dots; the hook may keep it.
 	OnMessage func(from string, to []string, data []byte)
-	// Latency is waited before each message is acknowledged.
+	// Latency is the wait before each message is acknowledged.
 	Latency time.Duration
 }
 
@@ -63,13 +69,13 @@ func (c Config) Start(addr string) (*Sink, error) {
 // Addr returns the address that the sink listens on.
 func (s *Sink) Addr() string { return s.listener.Addr().String() }
 
-// Count returns how many messages were taken.
+// Count returns how many messages were accepted.
 func (s *Sink) Count() int64 { return s.messages.Load() }
 
 // Connections returns how many connections were accepted.
 func (s *Sink) Connections() int64 { return s.connections.Load() }
 
-// Close stops listening, cuts the connections, and waits until all is still.
+// Close stops listening, closes the connections, and waits until all goroutines have ended.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -88,7 +94,7 @@ func (s *Sink) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, say; connections that end bring some back
+		if err != nil { // out of file descriptors, for example; connections that end free some
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -129,7 +135,7 @@ type session struct {
 	from string
 	mail bool
 	to   []string
-	rcpt int // recipients of the message that is under way
+	rcpt int // recipients of the current message
 }
 
 func (s *Sink) serve(nc net.Conn) {
@@ -144,7 +150,7 @@ func (s *Sink) serve(nc net.Conn) {
 	}
 }
 
-// line reads a line; before it has to wait for one it sends the replies that are due.
+// line reads a line; before it waits for one it sends the pending replies.
 func (c *session) line() ([]byte, error) {
 	if c.r.Buffered() == 0 {
 		if err := c.w.Flush(); err != nil {
@@ -159,7 +165,7 @@ func (c *session) line() ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// command obeys one command and reports whether the session goes on.
+// command executes one command and reports whether the session goes on.
 func (c *session) command(line []byte) bool {
 	verb := bytes.ToUpper(line[:min(len(line), 4)])
 	switch string(verb) {
@@ -207,7 +213,7 @@ func (c *session) reset() {
 	c.mail, c.from, c.to, c.rcpt = false, "", nil, 0
 }
 
-// data takes a message.
+// data reads a message.
 func (c *session) data() bool {
 	if c.rcpt == 0 {
 		c.reply("554 no recipients")
@@ -238,7 +244,7 @@ func (c *session) data() bool {
 	return true
 }
 
-// read reads up to the final dot. It keeps the message only for the hook, and none that is too large.
+// read reads up to the final dot. It keeps the message only for the hook, and not if it is too large.
 func (c *session) read() (body []byte, size int, err error) {
 	keep := c.s.config.OnMessage != nil
 	startsLine := true
@@ -261,10 +267,10 @@ func (c *session) read() (body []byte, size int, err error) {
 	}
 }
 
-// address returns what stands between the brackets of MAIL or RCPT.
+// address returns the text between the brackets of MAIL or RCPT.
 func address(line []byte) string {
 	_, rest, _ := bytes.Cut(line, []byte("<"))
-	// The last bracket: a quoted local part may hold one, and parameters may not.
+	// The last bracket: a quoted local part may contain one, and parameters may not.
 	end := bytes.LastIndexByte(rest, '>')
 	return string(rest[:max(end, 0)])
 }

@@ -1,6 +1,6 @@
-// Package smtptest has the hosts that tests of mail talk to, on 127.0.0.1 and with real connections: Script plays
-// a dialogue line by line, misbehaviour included; Server is a mail exchanger that works and can be told what to
-// refuse; CA makes certificates that verify.
+// Package smtptest provides the hosts for tests of mail, on 127.0.0.1 and with real connections: Script plays a
+// dialogue line by line, including misbehaviour; Server is a working mail exchanger that can be configured to refuse;
+// CA makes certificates that verify.
 //
 // All of it is for tests: it takes a testing.TB, reports to it, and ends with the test.
 package smtptest
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// CA is a certification authority that nobody trusts but who is given its Pool.
+// CA is a certification authority, trusted only by clients that use its Pool.
 type CA struct {
 	t    testing.TB
 	key  *ecdsa.PrivateKey

@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// patience is how long a Player waits for a client that should have said something.
+// patience is how long a Player waits for a client that should have sent something.
 const patience = 10 * time.Second
 
-// Player is a host that plays a dialogue and tells the test where the client leaves it. A dialogue is made of
+// Player is a host that plays a dialogue and fails the test if the client departs from it. A dialogue is made of
 // lines:
 //
 //	# a remark
-//	S: 220 mx.test ESMTP            what the host says; what follows one another is sent in one write
-//	C: EHLO *                       what the client must say; * stands for anything
+//	S: 220 mx.test ESMTP            the host sends this; consecutive lines are sent in one write
+//	C: EHLO *                       the client must send this; * matches anything
 //	(data)                          reads a message up to its final dot and keeps it, as it came
-//	(read 100)                      reads so many bytes of whatever comes
-//	(quiet)                         the client has nothing under way: it waits for the reply that comes next
+//	(read 100)                      reads so many bytes of any kind
+//	(quiet)                         the client has sent nothing more: it waits for the next reply
 //	(raw "250 \xff\r\n")            sends exactly that
 //	(starttls) (starttls expired)   a TLS handshake, with a certificate for 127.0.0.1 and mx.test
-//	(stall)                         says nothing, and listens, until the client hangs up
-//	(deaf)                          neither says nor reads anything until the test ends
-//	(endless lines) (endless line)  talks until the client hangs up
-//	(drip)                          says an octet now and then, and never a whole line, until the client hangs up
+//	(stall)                         sends nothing, and reads, until the client hangs up
+//	(deaf)                          neither sends nor reads anything until the test ends
+//	(endless lines) (endless line)  sends until the client hangs up
+//	(drip)                          sends an octet now and then, and never a whole line, until the client hangs up
 //	(drop) (reset)                  hangs up, in order or not
-//	(next)                          what follows is the next connection
+//	(next)                          the next lines are for the next connection
 //
 // After the last line of a connection the host hangs up.
 type Player struct {
@@ -57,7 +57,7 @@ type scriptLine struct {
 	text   string
 }
 
-// Script starts a host that plays dialogue. When the test ends, it must have been played to its end.
+// Script starts a host that plays dialogue. By the end of the test it must have been played to its end.
 func Script(t testing.TB, dialogue string) *Player {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,7 +129,7 @@ func (s *Player) run() {
 	}
 }
 
-// finish waits for the end of the dialogue; a client that never came back for the rest of it is not waited for.
+// finish waits for the end of the dialogue, but only briefly for a client that did not come back for the rest of it.
 func (s *Player) finish() {
 	close(s.over)
 	ended := make(chan struct{})
@@ -168,7 +168,7 @@ func (p *scene) use(nc net.Conn) {
 	p.w = bufio.NewWriterSize(nc, 64<<10)
 }
 
-// play does what a line says; more says that the next line is a reply too.
+// play executes a line; more reports that the next line is a reply too.
 func (p *scene) play(line scriptLine, more bool) error {
 	if text, ok := strings.CutPrefix(line.text, "S:"); ok {
 		p.w.WriteString(strings.TrimPrefix(text, " ") + "\r\n")
@@ -247,7 +247,7 @@ func (p *scene) expect(pattern string) error {
 	return nil
 }
 
-// matches reports whether text fits pattern, in which * stands for anything.
+// matches reports whether text matches pattern, in which * matches anything.
 func matches(pattern, text string) bool {
 	first, rest, wild := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, first)
@@ -280,8 +280,8 @@ func (p *scene) data() error {
 	return nil
 }
 
-// secure is the server's side of a handshake. One that the client breaks off is no fault of the dialogue: the
-// lines after it find that out.
+// secure does the server's side of a handshake. A handshake that the client breaks off is not an error here: the
+// following lines detect it.
 func (p *scene) secure(kind string) error {
 	certificate := p.s.CA.Certificate("mx.test", "127.0.0.1")
 	if kind == "expired" {
@@ -293,7 +293,7 @@ func (p *scene) secure(kind string) error {
 	return nil
 }
 
-// drip says a line that never ends, slowly.
+// drip sends a line that never ends, slowly.
 func (p *scene) drip() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -306,7 +306,7 @@ func (p *scene) drip() error {
 	return fmt.Errorf("the client waited for the end of a line")
 }
 
-// babble sends replies without end until the client has enough.
+// babble sends replies without end until the client hangs up.
 func (p *scene) babble(kind string) error {
 	chunk := strings.Repeat("250-and another thing\r\n", 100)
 	if kind == "line" {

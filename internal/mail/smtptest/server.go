@@ -19,16 +19,16 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config says how a Server behaves. The zero value takes everything, without TLS.
-// The functions are called from the goroutines of the connections. A reply is a line, "550 5.1.1 no such user";
-// an empty one lets the server do what it would.
+// Config configures a Server. The zero value accepts everything, without TLS. The functions are called from the
+// goroutines of the connections. A reply is a line, "550 5.1.1 no such user"; an empty one leaves the reply to the
+// server.
 type Config struct {
 	TLS      *tls.Config       // offers STARTTLS, or, with Implicit, speaks TLS from the first byte
 	Implicit bool              //
 	Users    map[string]string // user names and passwords; when there are any, AUTH PLAIN must precede MAIL
 	MaxSize  int64             // octets; 0 is no limit
 	UTF8     bool              // offers SMTPUTF8
-	Domain   string            // what the server calls itself; empty is "mx.test"
+	Domain   string            // the server's name; empty is "mx.test"
 
 	Greet func() string                // before the greeting; a reply is sent in its place and ends the connection
 	Mail  func(from string) string     // to MAIL
@@ -42,9 +42,9 @@ type Message struct {
 	To   []string
 	Data []byte // as the sender gave it: without stuffed dots
 	TLS  bool
-	User string // who authenticated
+	User string // the authenticated user
 	UTF8 bool
-	Body string // "8BITMIME", or what else MAIL said
+	Body string // "8BITMIME", or another BODY parameter of MAIL
 }
 
 // Server is a mail exchanger on 127.0.0.1.
@@ -96,11 +96,11 @@ func NewServer(t testing.TB, config Config) *Server {
 	return s
 }
 
-// Close cuts all connections and stops the server. It closes the sockets and leaves the rest to their conversations:
-// smtp.Server.Close reaches into conversations that go on, without their lock.
+// Close closes all connections and stops the server. It closes only the sockets and lets the conversations end by
+// themselves: smtp.Server.Close accesses running conversations without their lock.
 func (s *Server) Close() {
 	s.greet.Close()
-	s.done.Wait() // from here on nothing is accepted
+	s.done.Wait() // after this nothing is accepted
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open {
@@ -109,7 +109,7 @@ func (s *Server) Close() {
 	clear(s.open)
 }
 
-// Messages returns what was received so far.
+// Messages returns the messages received so far.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Server) Connections() int {
 	return s.connections
 }
 
-// Wait returns the messages as soon as there are n. It fails the test when that takes ten seconds.
+// Wait returns the messages as soon as there are n. It fails the test if that takes longer than ten seconds.
 func (s *Server) Wait(n int) []Message {
 	s.t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -142,7 +142,7 @@ func (s *Server) Wait(n int) []Message {
 	}
 }
 
-// greeter lets Config.Greet answer connections before the server sees them.
+// greeter lets Config.Greet answer connections before the server gets them.
 type greeter struct {
 	net.Listener
 	s *Server
@@ -262,7 +262,7 @@ func (c *session) Reset() { c.message = Message{} }
 // Logout implements smtp.Session.
 func (c *session) Logout() error { return nil }
 
-// refusal turns "550 5.1.1 text" into the error that makes the server say so.
+// refusal converts "550 5.1.1 text" into the error that makes the server send it.
 func refusal(reply string) error {
 	if reply == "" {
 		return nil

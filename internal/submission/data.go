@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	scope        = "SMTP" // of idempotency keys: what was sent over the API may not answer for this
+	scope        = "SMTP" // of idempotency keys: separate from that of the API
 	placeWait    = time.Minute
 	maxMessageID = 900 // octets
 )
 
-// Data makes an email of the message.
+// Data turns the message into an email and returns once it is stored.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	raw, done, err := c.read(ctx, r)
 	defer done()
 	if err != nil {
 		return "", err
 	}
-	// The message may have taken minutes to come: whose key was deleted meanwhile must not hear that it is taken.
+	// The message may have taken minutes to arrive: if the key was deleted meanwhile it must not be accepted.
 	if err := c.authenticated(ctx); err != nil {
 		return "", err
 	}
@@ -45,9 +45,9 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return id, nil
 }
 
-// read reads the message. A large one goes to a file as it comes, so that slow clients hold no memory; once it is
-// whole it waits for a place, so that many cannot fill the memory together. Teams share the places. done gives the
-// place back.
+// read reads the message. A large one goes to a file as it arrives, so that slow clients hold no memory. Once it is
+// whole it waits for a place in memory, so that many large messages together cannot fill it. Teams share the places.
+// done gives the place back.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -83,7 +83,7 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	return raw, done, nil
 }
 
-// email reads the message for what is to be known of it.
+// email extracts the fields of the email from the message.
 func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	h, r := split(raw)
 	if r == nil && bytes.IndexByte(raw, 0) >= 0 {
@@ -112,7 +112,7 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 			Content: f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
-		// One that was decoded or repaired to be read is not the one that hosts report.
+		// An id that was decoded or repaired in reading is not the one that hosts report.
 		in.MessageID = p.MessageID
 		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {
 			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The Message-ID field cannot be read; leave it out, and one is made")
@@ -122,7 +122,8 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	return in, key, err
 }
 
-// trace says who took the message and how (RFC 5321 section 4.4, RFC 3848). Who handed it in stays between us and them.
+// trace returns how the message was received (RFC 5321 section 4.4, RFC 3848). It does not name the client, because
+// the recipients can read it.
 func (c *session) trace() string {
 	with := "ESMTPA"
 	if c.peer.TLS != nil {
@@ -131,7 +132,7 @@ func (c *session) trace() string {
 	return "by " + c.s.c.Hostname + " with " + with
 }
 
-// options reads the fields of the message that are options of ours, and keeps the others.
+// options reads the header fields that are options of this service, and keeps the others.
 func options(in *emails.Raw, p *message.Parsed) (emails.Idempotency, error) {
 	var key emails.Idempotency
 	for _, f := range p.Header {
@@ -157,8 +158,8 @@ func options(in *emails.Raw, p *message.Parsed) (emails.Idempotency, error) {
 	return key, nil
 }
 
-// hash is of what a message says. Programs that send the same again choose another date, Message-ID and boundaries,
-// and do not mean another message.
+// hash is a hash of the content of a message. A program that sends a message again chooses another date, Message-ID
+// and boundaries, but it is the same message.
 func hash(in *emails.Raw) string {
 	h := sha256.New()
 	add := func(kind string, texts ...string) {
@@ -193,7 +194,7 @@ func hash(in *emails.Raw) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// written is an address as people write it, in UTF-8.
+// written returns an address as people write it, in UTF-8.
 func written(a message.Address) string {
 	name := oneLine(a.Name)
 	switch {
@@ -205,7 +206,7 @@ func written(a message.Address) string {
 	return name + " <" + a.Addr() + ">"
 }
 
-// writtenAll leaves out what is no address to write to, such as root@localhost: the header keeps it.
+// writtenAll leaves out what is not a deliverable address, such as root@localhost; the header keeps it.
 func writtenAll(list []message.Address) (all []string) {
 	for _, a := range list {
 		text := written(a)
@@ -216,7 +217,7 @@ func writtenAll(list []message.Address) (all []string) {
 	return all
 }
 
-// oneLine is text without control characters, which encoded words may bring.
+// oneLine returns text without control characters, which encoded words may contain.
 func oneLine(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -12,36 +12,36 @@ import (
 const (
 	maxHeader = 256 << 10 // octets
 	maxFields = 1000
-	maxHops   = 50 // Received fields: a message that has more goes round in a circle (RFC 5321 section 6.3)
+	maxHops   = 50 // Received fields: a message with more is in a loop (RFC 5321 section 6.3)
 )
 
-// removed are fields that are not passed on: they are for us, would tell recipients of each other, or are a receiving
-// host's to write (RFC 8601 section 5).
+// removed are fields that are not passed on: they are addressed to this service, would reveal recipients to each
+// other, or may be written only by a receiving host (RFC 8601 section 5).
 var removed = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true, "authentication-results": true,
 	"resend-idempotency-key": true, "postrider-idempotency-key": true}
 
-// ownPrefix begins the names of our own fields. Unknown ones are removed too, so that nobody can send what we will one
-// day add.
+// ownPrefix begins the names of fields of this service. Unknown ones are removed too, so that future ones cannot be
+// sent by anybody else.
 const ownPrefix = "x-postrider-"
 
 // single are fields that a message has at most once (RFC 5322 section 3.6). Readers differ in which of two they show,
-// so that what was checked and signed would not be what is read.
+// so the one that was checked and signed might not be the one that is read.
 var single = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true, "subject": true,
 	"date": true, "message-id": true, "mime-version": true, "content-type": true, "content-transfer-encoding": true}
 
-// sender are fields that say who wrote or sent a message.
+// sender are fields that name the author or the sender of a message.
 var sender = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
 
-// addresses are fields with mailboxes. Those of sender have one, that is read strictly.
+// addresses are fields with mailboxes. Those in sender have one mailbox, which is parsed strictly.
 var addresses = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
 	"reply-to": true, "to": true, "cc": true, "resent-to": true, "resent-cc": true, "resent-reply-to": true}
 
-// header is the header of a message, cut into what is sent and what it says.
+// header is the parsed header of a message.
 type header struct {
-	kept     []byte          // the fields that are passed on, as they came
+	kept     []byte          // the fields that are passed on, unchanged
 	body     []byte          // the empty line and the rest
 	has      map[string]bool // fields by name in lower case
-	senders  []field         // those that say who wrote or sent it
+	senders  []field         // those that name the author or the sender
 	eightBit bool            // a field that is passed on is not ASCII
 }
 
@@ -51,7 +51,8 @@ type field struct {
 	value []byte // with its folds, without its line end
 }
 
-// split cuts a message, whose lines end with CRLF, and checks the form of its header. kept is new, body is part of raw.
+// split splits a message, whose lines end with CRLF, and checks the form of its header. kept is new, body is part of
+// raw.
 func split(raw []byte) (*header, *smtpserver.Refusal) {
 	h := &header{has: map[string]bool{}}
 	count, hops := 0, 0
@@ -63,8 +64,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 		before, value, ok := bytes.Cut(whole, []byte(":"))
 		f := field{strings.ToLower(string(before)), bytes.TrimSuffix(value, []byte("\r\n"))}
 		if !ok || !isFieldName(f.name) {
-			// White space before the colon is obsolete (RFC 5322 section 4.5): some readers see a field then, others
-			// none.
+			// White space before the colon is obsolete (RFC 5322 section 4.5): some readers take the line for a field, others
+			// do not.
 			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: a name without spaces and a colon "+
 				"must begin it, and an empty line must stand before the text",
 				1+bytes.Count(raw[:len(raw)-len(rest)-n], []byte("\n")))
@@ -99,8 +100,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 	return h, nil
 }
 
-// from returns whom the message is from. All fields that name a sender must have one mailbox each that all readers see
-// alike, and all at one domain: that is the domain which the team has verified and which signs.
+// from returns the sender of the message. All fields that name a sender must have one mailbox each that all readers
+// see alike, and all at one domain: the domain that the team has verified and that signs.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")
@@ -127,7 +128,7 @@ func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusa
 	return from, nil
 }
 
-// refuseField refuses a field. Those that say who sends have a code that says that the message will never be taken so.
+// refuseField refuses a field. For fields that name the sender the code says that the message will never be accepted.
 func refuseField(name, format string, a ...any) *smtpserver.Refusal {
 	if sender[name] || name == "reply-to" {
 		return smtpserver.Refuse(550, "5.6.0", format, a...)
@@ -145,7 +146,7 @@ func hasControl(value []byte) bool {
 	return false
 }
 
-// fieldLength is the length of the field that b begins with, its folds and line end included.
+// fieldLength returns the length of the field at the beginning of b, including its folds and its line end.
 func fieldLength(b []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(b[at:], '\n')

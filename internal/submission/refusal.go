@@ -10,13 +10,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// code is how SMTP says a kind of fault (RFC 5321 section 4.2, RFC 3463).
+// code is the SMTP reply for a kind of fault (RFC 5321 section 4.2, RFC 3463).
 type code struct {
 	reply    int
 	enhanced string
 }
 
-// codes is the one table that turns a fault into a code. A kind that is not here is a failure of ours.
+// codes is the only table that maps a fault to a code. A kind that is not in it is an internal failure.
 var codes = map[fault.Kind]code{
 	fault.Invalid:             {554, "5.6.0"},
 	fault.Missing:             {554, "5.6.0"},
@@ -38,14 +38,15 @@ var codes = map[fault.Kind]code{
 	fault.Unavailable:         {451, "4.3.0"},
 }
 
-// fields are faults of one field that SMTP has better codes for.
+// fields are faults of single fields for which SMTP has better codes.
 var fields = map[string]code{
 	"from": {550, "5.6.0"}, // as in refuseField
 	"to":   {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
 	"attachments": {552, "5.3.4"}, // Of these only the size is Invalid.
 }
 
-// refusal is the answer to an error. What is no fault stays as it is: the listener logs it and asks to try again.
+// refusal converts an error into the reply. An error that is not a fault is returned unchanged: the listener logs it
+// and asks the client to try again.
 func refusal(err error) error {
 	if errors.Is(err, blob.ErrFull) {
 		return smtpserver.Refuse(452, "4.3.1", "There is no room for the message at present, try again later")
@@ -62,7 +63,7 @@ func refusal(err error) error {
 	}
 	c, known := codes[e.Kind]
 	if cause := e.Unwrap(); cause != nil && (!known || e.Kind == fault.Unavailable) {
-		return fmt.Errorf("take a submitted message: %w", cause) // For the log; what e says is for people.
+		return fmt.Errorf("take a submitted message: %w", cause) // For the log; the text of e is for people.
 	}
 	if !known {
 		return err

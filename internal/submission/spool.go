@@ -8,17 +8,17 @@ import (
 	"path/filepath"
 )
 
-// spool is the folder of the files in which large messages wait until they are whole. A file loses its name as soon as
-// it is open, so that nothing of a message outlives the process, however that ends. What has a name was left in the
-// moment between; any process may remove it, for nobody opens a file by its name.
+// spool is the folder of the files in which large messages are kept until they are whole. A file loses its name as
+// soon as it is open, so that nothing of a message outlives the process, however it ends. A file with a name was left
+// behind between these two steps; any process may remove it, because files are not opened by name.
 type spool string
 
-// openSpool makes the folder for its owner alone, and removes what was left there.
+// openSpool makes the folder for its owner only, and removes the files that were left there.
 func openSpool(folder string) (spool, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("make the folder for large messages: %w", err)
 	}
-	if err := os.Chmod(folder, 0o700); err != nil { // It may have been there.
+	if err := os.Chmod(folder, 0o700); err != nil { // It may have existed.
 		return "", fmt.Errorf("close the folder for large messages to others: %w", err)
 	}
 	left, err := filepath.Glob(filepath.Join(folder, spoolPattern))
@@ -33,7 +33,7 @@ func openSpool(folder string) (spool, error) {
 
 const spoolPattern = "message-*"
 
-// file returns a new file, which its owner alone can read. Closing it frees its space.
+// file returns a new file that only its owner can read. Closing it frees its space.
 func (s spool) file() (*os.File, error) {
 	f, err := os.CreateTemp(string(s), spoolPattern) // Mode 0600.
 	if err != nil {
@@ -46,7 +46,7 @@ func (s spool) file() (*os.File, error) {
 	return f, nil
 }
 
-// remove removes a file that another process may remove too.
+// remove removes a file that another process may remove at the same time.
 func remove(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -1,24 +1,25 @@
-// Package submission takes mail from customers' own programs over SMTP (RFC 6409): a message in, an email out.
+// Package submission accepts mail from customers' programs over SMTP (RFC 6409) and turns each message into an email.
 //
 // # Invariants
 //
 // A client authenticates with an API key as its password; the user name may be anything but empty. One message is one
-// email, as if it had been sent over the API: the same rules, rate, suppressions, events and answers. The recipients
-// of the envelope decide who receives it. From, and whatever else names a sender, is read strictly and must be of one
-// verified domain: all readers see the sender that the signature speaks for. The message is sent octet by octet as it
-// came, but for what must be removed (Bcc, Return-Path, Authentication-Results, the fields that are options of ours)
-// and added (Received, and Date and Message-ID when they are missing; DKIM, the proof for complaints and the return
-// path at delivery). It is answered 250 only when the email is on disk.
+// email, as if it had been sent over the API: the same rules, rate limit, suppressions, events and answers. The
+// recipients of the envelope decide who receives it. From, and every other field that names a sender, is parsed
+// strictly and must be at one verified domain, so that all readers see the sender that the signature is for. The
+// message is sent octet by octet as it came, except for the fields that must be removed (Bcc, Return-Path,
+// Authentication-Results, the fields that are options of this service) and added (Received, and Date and Message-ID
+// if they are missing; DKIM, the proof for complaints and the return path at delivery). It is answered 250 only when
+// the email is on disk.
 //
-// # Failure
+// # When it fails
 //
-// A broken rule is refused with the sentence of the API and a code that says whether trying again may help: 4xx for
-// what is ours or passes, 5xx for what must be changed. A key that was deleted, or a team that was suspended, is
-// noticed with the next message of a connection that is open.
+// A message that breaks a rule is refused with the sentence of the API and a code that says whether trying again may
+// help: 4xx for failures of this service and temporary conditions, 5xx for what the client must change. A deleted key
+// or a suspended team takes effect with the next message, also on an open connection.
 //
 // # What it does not do
 //
-// It relays for nobody without a key, looks at no sender of the envelope (bounces come back to us), and has no
+// It relays for nobody without a key, ignores the sender of the envelope (bounces come back to us), and has no
 // schedules, templates and batches.
 package submission
 
@@ -36,22 +37,22 @@ import (
 )
 
 const (
-	guessesPerSecond = 30 // passwords of one address that may be wrong, as over the API
-	// MaxRecipients is of one message: each kind has its own limit, and over SMTP they come together.
+	guessesPerSecond = 30 // requests with a wrong password from one address, as over the API
+	// MaxRecipients is for one message: each kind has its own limit, and over SMTP the kinds come together.
 	MaxRecipients = 3 * emails.MaxRecipients
-	smallMessage  = 256 << 10 // octets that any connection may hold
+	smallMessage  = 256 << 10 // octets that any connection may keep in memory
 	bigMessages   = 8         // larger messages in memory at once; others wait
 )
 
-// Config is what of the configuration concerns submission.
+// Config configures a Service.
 type Config struct {
 	Hostname  string // of this node, for trace fields
-	RateLimit int    // messages and requests a second of a team without a limit of its own; 0 is none
+	RateLimit int    // messages and requests a second of a team without a limit of its own; 0 is no limit
 	MaxSize   int64  // octets of a message
 	Spool     string // folder for large messages while they come in; the nodes of a machine may share it
 }
 
-// Parts are the rooms that submission stands on.
+// Parts are the services that submission uses.
 type Parts struct {
 	Teams  *teams.Service
 	Emails *emails.Service
@@ -62,12 +63,12 @@ type Parts struct {
 type Service struct {
 	c     Config
 	p     Parts
-	guess teams.Limiter // of wrong passwords, by address
+	guess teams.Limiter // counts wrong passwords, by address
 	big   *fair.Pool    // places for large messages, shared among teams
 	spool spool
 }
 
-// New returns the service. It makes the spool folder, and removes what a process that was killed left there.
+// New returns the service. It makes the spool folder, and removes the files that a killed process left there.
 func New(c Config, p Parts) (*Service, error) {
 	spool, err := openSpool(c.Spool)
 	if err != nil {
@@ -76,12 +77,12 @@ func New(c Config, p Parts) (*Service, error) {
 	return &Service{c: c, p: p, big: fair.New(bigMessages, fair.Greed), spool: spool}, nil
 }
 
-// Open begins a conversation.
+// Open begins a session.
 func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
 	return &session{s: s, peer: p}, nil
 }
 
-// session is a conversation with one client.
+// session is the conversation with one client.
 type session struct {
 	s    *Service
 	peer smtpserver.Peer
@@ -92,7 +93,7 @@ type session struct {
 	to      []message.Address
 }
 
-// Auth takes an API key as the password.
+// Auth checks an API key, which is the password.
 func (c *session) Auth(ctx context.Context, username, password string) error {
 	if username == "" || password == "" {
 		return smtpserver.Refuse(535, "5.7.8", "Use the user name postrider and an API key as the password")
@@ -112,7 +113,7 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 	return nil
 }
 
-// authenticated looks at the key again: it may have been deleted since, or its team suspended.
+// authenticated checks the key again: it may have been deleted since, or its team suspended.
 func (c *session) authenticated(ctx context.Context) (err error) {
 	if c.who, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
 		return refusal(err)
@@ -126,7 +127,7 @@ func (c *session) authenticated(ctx context.Context) (err error) {
 	return nil
 }
 
-// address is what guesses are counted by: a network of 64 bits is one customer's.
+// address returns the address by which guesses are counted: an IPv6 network of 64 bits belongs to one customer.
 func (c *session) address() string {
 	a := c.peer.Addr.Addr()
 	if a.Is6() {
@@ -135,7 +136,7 @@ func (c *session) address() string {
 	return a.String()
 }
 
-// Mail begins a message, if the team may send one now.
+// Mail begins a message if the rate limit of the team allows it.
 func (c *session) Mail(ctx context.Context, _ string, o smtpserver.MailOptions) (err error) {
 	if c.token == "" {
 		return smtpserver.Refuse(530, "5.7.0", "Authentication required: the user name is postrider, the password an API key")
@@ -164,7 +165,7 @@ func (c *session) Rcpt(_ context.Context, to string) error {
 	return nil
 }
 
-// Reset forgets the message begun.
+// Reset discards the current message.
 func (c *session) Reset() { c.options, c.to = smtpserver.MailOptions{}, nil }
 
 // Close ends the conversation.

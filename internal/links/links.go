@@ -1,12 +1,16 @@
-// Package links serves what strangers follow: signed downloads and shared emails.
+// Package links serves the links that need no key: signed downloads and shared emails.
 //
-// Whoever has a link needs no key; the token in it says what it opens, until when, and that we made it. A token that
-// is forged or meant for something else is answered as if there were nothing, and so is one of a team that was deleted.
-// Pages are not to be indexed, and an email's HTML is shown in a frame that may run no script and reach no other part
-// of this host.
+// # Invariants
 //
-// What is shown of large received emails takes memory that their team's readers share; when there is none the answer is
-// 503 with Retry-After. Pages and files are written as they are read, and not gathered first.
+// The token in a link says what it opens and until when, and is signed by us. A token that is forged or meant for
+// something else is answered as not found, and so is one of a team that was deleted. Pages are not to be indexed, and
+// the HTML of an email is shown in a frame that may not run scripts or reach any other part of this host.
+//
+// # When it fails
+//
+// Large received emails are shown with memory that all readers of their team share; if there is none the answer is
+// 503 with Retry-After. Internal failures are logged and answered without their cause. Pages and files are written
+// while they are read, not collected first: if reading fails later, the client gets an incomplete response.
 package links
 
 import (
@@ -26,7 +30,7 @@ type Links struct {
 	emails   *emails.Service
 	received *receiving.Service
 	log      *slog.Logger
-	away     lograte.Limiter // lines about what is not available
+	away     lograte.Limiter // limits log lines about what is unavailable
 }
 
 // New returns the handlers.
@@ -34,8 +38,9 @@ func New(e *emails.Service, r *receiving.Service, log *slog.Logger) *Links {
 	return &Links{emails: e, received: r, log: log}
 }
 
-// Register adds the handlers to a mux: /download/{token} has attachments of sent emails, /download/received/{token}
-// those of received ones, /download/raw/{token} received emails as they came in, and /shared the pages of both.
+// Register adds the handlers to a mux: /download/{token} serves attachments of sent emails,
+// /download/received/{token} those of received ones, /download/raw/{token} received emails as they came in, and
+// /shared the pages of both.
 func (l *Links) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /download/{token}", l.download)
 	mux.HandleFunc("GET /download/received/{token}", l.give(l.received.OpenFile))
@@ -56,7 +61,7 @@ func (l *Links) download(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers a stranger in a sentence. What went wrong on our side is logged and not told.
+// fail answers with a sentence. The cause of an internal failure is logged and not shown.
 func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
 	kind := fault.KindOf(err)
@@ -74,11 +79,11 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if kind == fault.Unavailable {
 			logged, leftOut = l.away.Allow()
 			if f, ok := errors.AsType[*fault.Error](err); ok && f.Unwrap() != nil {
-				err = f.Unwrap() // The fault itself says only what its reader is told.
+				err = f.Unwrap() // The text of the fault is for the reader only.
 			}
 		}
 		if logged {
-			// Not the path: it has the token, which opens what it stands for to whoever reads the log.
+			// The pattern and not the path: the path contains the token, which would give every reader of the log access.
 			l.log.Error("could not serve a link", "link", r.Pattern, "error", err, "more_like_it", leftOut)
 		}
 	}

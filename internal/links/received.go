@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/receiving"
 )
 
-// give serves what the token of a link stands for.
+// give serves the file that the token of a link refers to.
 func (l *Links) give(open func(ctx context.Context, token string) (receiving.Download, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d, err := open(r.Context(), r.PathValue("token"))
@@ -26,7 +26,7 @@ func (l *Links) give(open func(ctx context.Context, token string) (receiving.Dow
 	}
 }
 
-// saved writes the header of a file that strangers made: a browser saves it and takes it for nothing else.
+// saved writes the header of a file from an untrusted sender: a browser saves it and does not interpret it.
 func saved(w http.ResponseWriter, name, contentType string, size int64) {
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": name})
 	if name == "" || disposition == "" {

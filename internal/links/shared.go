@@ -15,10 +15,10 @@ import (
 //go:embed shared.html
 var sharedHTML string
 
-// sharedTemplate has the page up to the email's texts, `head`, and what comes after them, `foot`.
+// sharedTemplate has the page before the email's texts, `head`, and after them, `foot`.
 var sharedTemplate = template.Must(template.New("shared").Parse(sharedHTML))
 
-// sharedPage is what the page of a shared email shows.
+// sharedPage is the content of the page of a shared email.
 type sharedPage struct {
 	Subject, From   string
 	To, Cc, ReplyTo []string
@@ -28,7 +28,7 @@ type sharedPage struct {
 
 	html  func(io.Writer) error // writes the HTML; nil when there is none
 	text  string
-	close func() // gives back what the page takes
+	close func() // gives back the memory of the page
 }
 
 type sharedFile struct {
@@ -36,7 +36,7 @@ type sharedFile struct {
 	Size            int64
 }
 
-// showShared shows the email that a token stands for, a sent or a received one: no token is good for both.
+// showShared shows the email that a token refers to, a sent or a received one: a token is valid for one of them only.
 func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 	token := r.URL.Query().Get("token")
 	p, err := l.sharedSent(r.Context(), token)
@@ -60,7 +60,7 @@ func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() == nil {
 			l.log.Warn("a shared email broke off", "error", err)
 		}
-		panic(http.ErrAbortHandler) // Nobody may take a part for the whole.
+		panic(http.ErrAbortHandler) // An incomplete page must not look complete.
 	}
 }
 
@@ -108,7 +108,7 @@ func (l *Links) sharedReceived(ctx context.Context, token string) (*sharedPage, 
 }
 
 // write writes the page. The texts may be tens of megabytes: they are escaped piece by piece and not by the template,
-// which would make one text of each.
+// which would make one string of each.
 func (p *sharedPage) write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, escapePiece)
 	if err := sharedTemplate.ExecuteTemplate(out, "head", p); err != nil {
@@ -122,7 +122,7 @@ func (p *sharedPage) write(w io.Writer) error {
 		out.WriteString("\" title=\"The email\"></iframe>\n")
 	}
 	if p.text != "" {
-		out.WriteString("<h2>Plain text</h2><pre>\n") // HTML takes away a line feed that a pre begins with.
+		out.WriteString("<h2>Plain text</h2><pre>\n") // HTML drops a line feed at the beginning of a pre.
 		if _, err := io.WriteString(escaper{out}, p.text); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (p *sharedPage) write(w io.Writer) error {
 // escapePiece is how many octets are escaped at a time.
 const escapePiece = 32 << 10
 
-// escaper makes of what it is given HTML that shows it, as it may stand between tags and in a quoted attribute.
+// escaper writes text escaped as HTML, for use between tags and in a quoted attribute.
 type escaper struct{ out *bufio.Writer }
 
 // Write implements io.Writer.

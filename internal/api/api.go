@@ -1,40 +1,50 @@
-// Package api is the JSON API: it translates between the wire and the resources, and holds no rules of theirs.
+// Package api is the JSON API: it translates between the wire and the resources, and holds none of their rules.
 //
 // # Shape
 //
-// routes.go shows every operation on one screen. An operation is a function from a request type to a response type,
-// made into a handler by [endpoint]; its types are the schema in the OpenAPI document too. Each resource has one file
-// with its wire types and its operations, about ten lines each: translate, one call, translate.
-//
-// # Invariants
-//
-// Every answer is JSON, every error has the one envelope (errors.go alone turns a fault into status and name), and
-// what is not a fault is a 500 that says nothing and is logged with its cause. Requests are read as real clients send
-// them: doubled and trailing slashes, null for absent, unknown members, empty bodies.
+// routes.go lists every operation. An operation is a function from a request type to a response type, made into a
+// handler by [endpoint]; its types are the schema in the OpenAPI document too. Each resource has one file with its
+// wire types and its operations, which are about ten lines each: translate, one call, translate.
 //
 // # Order
 //
 // User agent, key, team in good standing, rate limit, route, scope, JSON, then the operation's own rules (API
 // reference section 4.2).
 //
+// # Invariants
+//
+// Every operation answers in JSON, and every error has the same envelope. Requests are read as real clients send
+// them: with doubled and trailing slashes, null for absent, unknown members, empty bodies. Lists in requests are
+// bounded while they are decoded, and the memory for large bodies is shared among teams.
+//
+// # When it fails
+//
+// errors.go alone maps a fault to a status and a name. An error that is not a fault is answered 500 without its
+// cause, which is logged. A panic ends its request only.
+//
+// # What it does not do
+//
+// It checks nothing that a resource checks itself.
+//
 // # To add a resource
 //
-//  1. Give [Services] its service, and fill it in internal/cli.
-//  2. Write thing.go: request types named ...In with pointers or [opt] where null or absent mean something, answer types named ...Wire
-//     (one) and ...Item (in a list), a function from the resource's type to each, and the operations, as keys.go has them:
-//     func (a *API) createThing(ctx context.Context, c *Call, in createThingIn) (thingWire, error). An operation without
-//     input takes [none]. Check nothing that the resource checks itself; ids in paths are read by [Call.ID], other segments by
-//     [Call.Param], pages by [Call.Page] with the default limit or 0 for all, other parameters from [Call.Query].
-//     Times are dbTime, or isoTime where the reference says so; lists of answers are made by listOf. Lists of requests are many, texts
-//     (a string or a list) or named (an object), with their limit; [endpoint] takes no other.
-//     [Call.Status] and [Call.Header] change the answer's head.
-//  3. Give each operation a line in routes.go, with the scope that an actor needs for it; without one the program does not
-//     start. Run the tests with -update and read what changed in testdata/scopes.txt. A literal segment wins over a
-//     parameter wherever it stands.
-//  4. Describe query parameters of a kind of their own in openapi.go.
-//  5. Write testdata/thing/*.txtar, with the answers left out, run the tests with -update, and read what came out. Tests demand a
-//     scenario of success for each operation, 404 for the ids of other teams (add the thing to TestOtherTeams), and a document
-//     that agrees with the answers.
+//  1. Give [Services] its service, and set it in internal/cli.
+//  2. Write thing.go: request types named ...In with pointers or [opt] where null or absent have a meaning, response
+//     types named ...Wire (one) and ...Item (in a list), a function from the resource's type to each, and the
+//     operations, in the form of keys.go: func (a *API) createThing(ctx context.Context, c *Call, in createThingIn)
+//     (thingWire, error). An operation without input takes [none]. Check nothing that the resource checks itself; ids
+//     in paths are read by [Call.ID], other segments by [Call.Param], pages by [Call.Page] with the default limit or
+//     0 for all, other parameters from [Call.Query]. Times are dbTime, or isoTime where the reference says so; lists
+//     in responses are made by listOf. Lists in requests are many, texts (a string or a list) or named (an object),
+//     with their limit; [endpoint] accepts no other. [Call.Status] and [Call.Header] change the status and the header
+//     of the response.
+//  3. Give each operation a line in routes.go, with the scope that an actor needs for it; without one the program
+//     does not start. Run the tests with -update and read what changed in testdata/scopes.txt. A literal segment
+//     takes precedence over a parameter at the same place.
+//  4. Describe new kinds of query parameters in openapi.go.
+//  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and read the result. The tests
+//     require a successful scenario for each operation, 404 for the ids of other teams (add the thing to
+//     TestOtherTeams), and a document that agrees with the responses.
 package api
 
 import (
@@ -65,7 +75,7 @@ import (
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
-// Services are the resources that the API shows.
+// Services are the resources that the API exposes.
 type Services struct {
 	Teams        *teams.Service
 	Domains      *domains.Service
@@ -78,22 +88,22 @@ type Services struct {
 	Receiving    *receiving.Service
 }
 
-// Options say how the API behaves.
+// Options configure the API.
 type Options struct {
 	Services         Services
 	Log              *slog.Logger
 	Version          string
 	RateLimit        int            // requests a second of a team without a limit of its own; 0 is none
-	Limits           *teams.Limiter // counts them, for all faces together; nil is one of its own
+	Limits           *teams.Limiter // counts them, shared with SMTP submission; nil is one of its own
 	RequireUserAgent bool           // refuse requests without one
 	NoAliases        bool           // operations answer under their documented names only
-	// Heartbeat is the time between signs of life of a stream; 0 is 15 seconds.
+	// Heartbeat is the time between comment lines in an idle stream; 0 is 15 seconds.
 	Heartbeat time.Duration
 	BodyMax   int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
-	Ready     func(ctx context.Context) error // says whether the node can serve
+	Ready     func(ctx context.Context) error // reports whether the node can serve
 
 	// Observe, when set, is called after each request of a known actor. The client has its answer already, but its
-	// connection waits: it must be quick.
+	// connection waits, so Observe must be quick.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 
@@ -107,7 +117,7 @@ type API struct {
 	bodies *fair.Pool
 
 	mediums *fair.Pool
-	away    lograte.Limiter // lines about what is not available
+	away    lograte.Limiter // limits log lines about what is unavailable
 	doc     func() []byte
 	docs    func() ([]byte, error)
 }
@@ -150,7 +160,7 @@ func (a *API) mount(ops []op) {
 	a.routes = r
 }
 
-// ServeHTTP tidies the path, gives the request an id, and keeps a panic from ending more than its request.
+// ServeHTTP normalizes the path, gives the request an id, and lets a panic end this request only.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w2 := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), keep: a.Observe != nil}
 	w.Header()["X-Request-Id"] = []string{w2.id}
@@ -179,7 +189,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.routes.ServeHTTP(w2, routed)
 }
 
-// requestID is the client's own name for the request when it is fit for a header and a log, otherwise a new one.
+// requestID returns the client's own id for the request if it is fit for a header and a log, otherwise a new one.
 func requestID(r *http.Request) string {
 	given := r.Header.Get("X-Request-Id")
 	if given == "" || len(given) > 100 || strings.ContainsFunc(given, func(c rune) bool { return c <= ' ' || c > '~' }) {
@@ -188,8 +198,7 @@ func requestID(r *http.Request) string {
 	return given
 }
 
-// tidy makes of a path what clients mean: //emails is /emails and /contacts/ is /contacts. A redirect would turn POST
-// into GET.
+// tidy normalizes a path: //emails is /emails and /contacts/ is /contacts. A redirect would turn POST into GET.
 func tidy(r *http.Request) {
 	if r.URL.RawPath != "" {
 		r.URL.RawPath = tidyPath(r.URL.RawPath)
@@ -207,14 +216,14 @@ func tidyPath(p string) string {
 	return p
 }
 
-// finish logs the request, in one line, and tells the observer of it. While something is not available, each request
-// would have the same line: few of them are logged.
+// finish logs the request, in one line, and calls Observe. While something is unavailable, every request would log
+// the same line, so only few of them are logged.
 func (a *API) finish(w *recorder, r *http.Request) {
 	took := time.Since(w.start)
 	level, logged, leftOut := slog.LevelDebug, true, 0
 	switch {
 	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
-		// The client went away: nothing of ours failed.
+		// The client went away: this is not a failure of the service.
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelError
 		logged, leftOut = a.away.Allow()
@@ -244,8 +253,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	}
 }
 
-// RequestRecord is a request of a known actor, and its answer. ID is that of the request. Body and Answer are only
-// lent: who keeps them copies them.
+// RequestRecord is a request of a known actor, and its answer. ID is that of the request. Body and Answer are valid
+// only during the call of Observe and must be copied to be kept.
 type RequestRecord struct {
 	teams.Actor
 	ID, Method, Path, UserAgent string
@@ -256,14 +265,14 @@ type RequestRecord struct {
 	Streamed                    bool // the answer was a stream of events, of which nothing is kept
 }
 
-// recorder remembers what the log and the observer want to know of a request.
+// recorder records what the log and Observe need of a request.
 type recorder struct {
 	http.ResponseWriter
 	start        time.Time
 	id           string
-	actor        teams.Actor // that is known, whether or not it may do this
+	actor        teams.Actor // the authenticated actor, whether or not it may do this
 	status       int
-	cause        error // of a failure of ours
+	cause        error // of an internal failure
 	keep         bool  // the answer, for the observer
 	streamed     bool
 	body, answer []byte

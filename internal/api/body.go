@@ -15,11 +15,11 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// lenient reads JSON as clients send it: what they repeat or misspell is not an error, unknown members are ignored,
-// and null is absent.
+// lenient accepts JSON as clients send it: duplicate names and invalid UTF-8 are not errors, unknown members are
+// ignored, and null is absent.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// decode reads a body. An empty one is the same as {}.
+// decode reads a body. An empty one counts as {}.
 func decode(body []byte, contentType string, in any) error {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
@@ -35,8 +35,8 @@ func decode(body []byte, contentType string, in any) error {
 	return nil
 }
 
-// hasNUL reports whether a JSON text has an escaped NUL, which PostgreSQL stores in no text. It cannot stand there as
-// it is.
+// hasNUL reports whether a JSON text has an escaped NUL, which PostgreSQL cannot store in text. An unescaped NUL is
+// not valid JSON.
 func hasNUL(body []byte) bool {
 	for rest := body; ; {
 		i := bytes.Index(rest, []byte(`\u0000`))
@@ -54,7 +54,7 @@ func hasNUL(body []byte) bool {
 	}
 }
 
-// badBody says what is wrong with a body, in the words of who wrote it.
+// badBody says what is wrong with a body, in the terms of the request.
 func badBody(err error, contentType string) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
@@ -79,11 +79,11 @@ func badBody(err error, contentType string) error {
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }
 
-// pointerMax is how many octets of a pointer are shown: the names in it are the caller's, and may be as long as the
+// pointerMax bounds the octets of a pointer that are shown: its names come from the client, and may be as long as the
 // body.
 const pointerMax = 300
 
-// fieldName is a JSON pointer as people write it: /to/2 is to[2].
+// fieldName returns a JSON pointer in a readable form: /to/2 is to[2].
 func fieldName(p jsontext.Pointer) string {
 	pointer := string(p)
 	if len(pointer) > pointerMax {

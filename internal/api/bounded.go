@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/suppressions"
 )
 
-// A list of a request is bounded while it is decoded: an element of two octets, {}, may take hundreds in memory, so a
-// limit that is looked at afterwards comes too late. The limit is part of the list's type, from which the OpenAPI
-// document has it too, and [endpoint] takes no request type with a list that has none.
+// A list in a request is bounded while it is decoded: an element of two octets, {}, may take hundreds in memory, so
+// checking the limit afterwards is too late. The limit is part of the list's type, from which the OpenAPI document
+// has it too, and [endpoint] accepts no request type with an unlimited list.
 
-// limit is how many elements a list may have. Go has no numbers as type parameters, so each limit is a type.
+// limit is the largest number of elements of a list. Go has no numbers as type parameters, so each limit is a type.
 type limit interface{ max() int }
 
 type (
@@ -43,11 +43,11 @@ func maxOf[L limit]() int {
 // many is a list of at most L elements.
 type many[T any, L limit] []T
 
-// UnmarshalJSONFrom stops at the first element too many. The elements of an earlier member of the same name are
-// overwritten.
+// UnmarshalJSONFrom stops at the first element beyond the limit. A later member of the same name overwrites the
+// elements.
 func (l *many[T, L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
-		return json.UnmarshalDecode(d, (*[]T)(l)) // null, or what is no list
+		return json.UnmarshalDecode(d, (*[]T)(l)) // null, or not a list
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (t *texts[L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	case '[', 'n':
 		return (*many[string, L])(t).UnmarshalJSONFrom(d)
 	default:
-		// What stands there is skipped first: then the decoder points at it.
+		// Skipping the value first makes the decoder point at it.
 		kind := d.PeekKind()
 		if err := d.SkipValue(); err != nil {
 			return err
@@ -115,13 +115,13 @@ func (texts[L]) Schema(huma.Registry) *huma.Schema {
 
 func (*texts[L]) elements() []reflect.Type { return nil }
 
-// named is an object of at most L members whose names its writer chooses.
+// named is an object of at most L members with arbitrary names.
 type named[T any, L limit] map[string]T
 
-// UnmarshalJSONFrom stops at the first member too many; one that stands twice counts twice.
+// UnmarshalJSONFrom stops at the first member beyond the limit; a duplicate name counts twice.
 func (m *named[T, L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '{' {
-		return json.UnmarshalDecode(d, (*map[string]T)(m)) // null, or what is no object
+		return json.UnmarshalDecode(d, (*map[string]T)(m)) // null, or not an object
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -158,21 +158,20 @@ func (named[T, L]) Schema(r huma.Registry) *huma.Schema {
 
 func (*named[T, L]) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// tooMany reports a list or an object of which the decoder has read all that there may be, and more is to come.
+// tooMany reports a list or an object that goes on after the largest number of elements.
 func tooMany(d *jsontext.Decoder, most int) error {
 	field := fieldName(d.StackPointer().Parent())
 	return fault.Invalidf(field, "The `%s` field has more than %d items, which is the limit.", field, most)
 }
 
-// decodesItself is implemented by the request types with a decoder of their own. Such a one keeps at most a bounded
-// number of elements, whatever the body has, and returns the types of these, which are to be bounded themselves.
+// decodesItself is implemented by the request types with a decoder of their own. Such a decoder keeps at most a
+// bounded number of elements, whatever the body has. elements returns their types, which must be bounded themselves.
 type decodesItself interface{ elements() []reflect.Type }
 
-// unbounded returns where in a request type there is something that decoding does not bound, or "" when there is no
-// such thing.
+// unbounded returns the place in a request type that decoding does not bound, or "" if there is none.
 func unbounded(t reflect.Type, where string) string {
 	if t == reflect.TypeFor[jsontext.Value]() {
-		return "" // a part of the body as it stands
+		return "" // a part of the body, undecoded
 	}
 	pointer := reflect.PointerTo(t)
 	if pointer.Implements(reflect.TypeFor[decodesItself]()) {

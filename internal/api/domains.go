@@ -46,8 +46,8 @@ type recordWire struct {
 	Priority int    `json:"priority,omitzero" doc:"Of MX records."`
 }
 
-// DomainItem is a domain in a list; a single one has its records too. It is exported for the sake of the document, as all items
-// that are embedded.
+// DomainItem is a domain in a list; a single one has its records too. It is exported because Huma overlooks the
+// fields of embedded types that are not.
 type DomainItem struct {
 	ID            string           `json:"id"`
 	Name          string           `json:"name"`

@@ -21,7 +21,7 @@ import (
 // fields is an object of header fields.
 type fields []message.Field
 
-// UnmarshalJSONFrom reads the fields in the order in which they stand.
+// UnmarshalJSONFrom reads the fields in the order of the object.
 func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*f = (*f)[:0]
 	if d.PeekKind() == 'n' {
@@ -147,14 +147,14 @@ func (a *API) sendEmail(ctx context.Context, c *Call, in sendEmailIn) (emailID, 
 	return emailID{id}, err
 }
 
-// batchIn is a list of emails; another kind of body is told so.
+// batchIn is a list of emails; any other kind of body is an error that says so.
 type batchIn struct {
 	emails []sendEmailIn
-	broken []error // of each email, what is wrong with how it is written; nil for nothing
+	broken []error // for each email, the error found in decoding it; nil for none
 }
 
-// UnmarshalJSONFrom reads the list. An email that breaks a rule already while it is read is passed over: of a
-// permissive batch, the others are accepted.
+// UnmarshalJSONFrom reads the list. It skips an email that breaks a rule while it is decoded, so that a permissive
+// batch can accept the others.
 func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)
@@ -170,7 +170,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
 		err := json.UnmarshalDecode(d, &b.emails[n])
 		if files := b.emails[n].Attachments; len(files) > 1 {
-			b.emails[n].Attachments = slices.Clone(files[:1]) // a batch takes none: one is enough to say so
+			b.emails[n].Attachments = slices.Clone(files[:1]) // a batch allows none: one is enough for the error
 		}
 		if e, ok := errors.AsType[*fault.Error](err); ok {
 			b.broken[n], err = e, skipTo(d, depth)
@@ -183,7 +183,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// countOn counts the emails that are too many.
+// countOn counts the emails beyond the limit.
 func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	n := len(b.emails)
 	for ; d.PeekKind() != ']'; n++ {
@@ -194,7 +194,7 @@ func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	return emails.BadBatchSize(n)
 }
 
-// skipTo reads on to the end of the value that the decoder is in at a depth.
+// skipTo reads to the end of the value at a depth that contains the decoder's position.
 func skipTo(d *jsontext.Decoder, depth int) error {
 	for d.StackDepth() > depth {
 		if _, err := d.ReadToken(); err != nil {
@@ -247,7 +247,7 @@ func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, err
 	return out, err
 }
 
-// EmailItem is an email in a list. It is exported for the sake of the document, as all items that are embedded.
+// EmailItem is an email in a list. It is exported because Huma overlooks the fields of embedded types that are not.
 type EmailItem struct {
 	ID          string   `json:"id"`
 	MessageID   string   `json:"message_id"`
@@ -269,7 +269,7 @@ type emailWire struct {
 	Text    *string      `json:"text"`
 	Tags    []emails.Tag `json:"tags"`
 	TopicID *string      `json:"topic_id"`
-	// ThreadID is an addition: official clients pass over it.
+	// ThreadID is an addition to the reference: official clients ignore it.
 	ThreadID string `json:"thread_id" doc:"The same for all emails of a conversation, received ones among them."`
 }
 
@@ -403,7 +403,7 @@ func invalidChoice(field string, allowed ...string) error {
 	return fault.Invalidf(field, "The `%s` field must be `%s`.", field, strings.Join(allowed, "` or `"))
 }
 
-// welcome says what this is to who opens the address.
+// welcomeOut describes the service to anybody who opens the address.
 type welcomeOut struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

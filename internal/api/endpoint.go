@@ -23,14 +23,14 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// open stands in the place of a scope where nobody is asked who they are. No actor has it.
+// open takes the place of a scope for operations without authentication. No actor has it.
 const open = teams.Scope(math.MaxUint8)
 
 // op is one operation of the API.
 type op struct {
 	method, path string
 	scope        teams.Scope // that an actor needs, or open
-	status       int         // of success
+	status       int         // of a successful response
 	tag, summary string
 	query        []string // names of query parameters, for the document; openapi.go describes them
 	bound
@@ -39,13 +39,13 @@ type op struct {
 // isAlias reports whether the operation is another name for one that has a tag.
 func (o op) isAlias() bool { return o.tag == "" && o.scope != open }
 
-// bound is a function of the API with its types forgotten.
+// bound is a function of the API with its types erased.
 type bound struct {
 	in, out reflect.Type
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
-// none is the request type of operations without input: whatever stands in the body is ignored.
+// none is the request type of operations without input: the body is ignored.
 type none struct{}
 
 // takesBody reports whether the operation has input in a body.
@@ -56,13 +56,13 @@ type Call struct {
 	teams.Actor
 	Request *http.Request
 	Header  http.Header // of the response
-	Status  int         // of success; an operation may change it
+	Status  int         // of a successful response; an operation may change it
 	body    []byte
 	query   url.Values
-	done    func() // set by an operation whose answer takes memory that is counted; called when the client has it
+	done    func() // set by an operation whose answer holds counted memory; called when the client has the answer
 }
 
-// endpoint makes an operation of a function. It panics when In has a list or a map without a limit.
+// endpoint makes an operation of a function. It panics if In has a list or a map without a limit.
 func endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error)) bound {
 	b := bound{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out]()}
 	if at := unbounded(b.in, b.in.String()); at != "" {
@@ -92,7 +92,7 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 	a.perform(w, r, o)
 }
 
-// perform carries one operation out for the actor that entered.
+// perform executes one operation for the authenticated actor.
 func (a *API) perform(w *recorder, r *http.Request, o *op) {
 	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.status}
 	var err error
@@ -136,14 +136,14 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 	write(w, c.Status, answer)
 }
 
-// Bounds of a query. Those of what an operation does with a parameter are its own.
+// Bounds of a query. An operation bounds the values of its own parameters.
 const (
 	maxParameters = 1000
 	maxParameter  = 8 << 10 // octets of a value: a hundred ids are less than 4,000
 )
 
-// readURL reads the query and refuses what no text of a database can be, before it gets there: in the path and in
-// every parameter, whether an operation heeds it or not.
+// readURL reads the query and refuses text that the database cannot store: in the path and in every parameter,
+// whether an operation uses it or not.
 func readURL(u *url.URL) (url.Values, error) {
 	if !isText(u.Path) {
 		return nil, fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")
@@ -176,7 +176,7 @@ func readURL(u *url.URL) (url.Values, error) {
 
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// Param is a segment of the path, decoded: in a path a plus is a plus.
+// Param returns a segment of the path, decoded; a plus in a path is a plus.
 func (c *Call) Param(name string) string {
 	text := chi.URLParam(c.Request, name)
 	if c.Request.URL.RawPath == "" {
@@ -188,7 +188,7 @@ func (c *Call) Param(name string) string {
 	return text
 }
 
-// ID is a segment of the path that must be an id.
+// ID returns a segment of the path that must be an id, in lower case.
 func (c *Call) ID(name string) (string, error) {
 	text := c.Param(name)
 	if !id.Valid(text) {
@@ -197,10 +197,10 @@ func (c *Call) ID(name string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Query has the parameters of the query. What is not among an operation's own is ignored.
+// Query returns the parameters of the query. An operation ignores those that are not its own.
 func (c *Call) Query() url.Values { return c.query }
 
-// Page reads the cursor and the limit. With no limit given there is the default; 0 means all.
+// Page reads the cursor and the limit. Without a limit the default applies; 0 means all.
 func (c *Call) Page(deflt int) (page.Page, error) {
 	q := c.Query()
 	p := page.Page{Limit: deflt, After: strings.ToLower(q.Get("after")), Before: strings.ToLower(q.Get("before"))}
@@ -222,7 +222,7 @@ func (c *Call) Page(deflt int) (page.Page, error) {
 	return p, nil
 }
 
-// Idempotency is the request's key for an operation that sends emails in a mode.
+// Idempotency returns the request's idempotency key for an operation that sends emails in a mode.
 func (c *Call) Idempotency(scope, mode string, all ...emails.Send) (emails.Idempotency, error) {
 	if _, given := c.Request.Header["Idempotency-Key"]; !given {
 		return emails.Idempotency{}, nil

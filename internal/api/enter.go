@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// enter finds out who asks and whether they may ask now. Once the actor is known, w has it, and every answer tells
-// what is left of the rate. What the actor may do is not looked at.
+// enter authenticates the request and applies the rate limit. Once the actor is known, w has it, and every answer
+// states what is left of the rate. Scopes are not checked here.
 func (a *API) enter(w *recorder, r *http.Request) error {
 	if a.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
@@ -22,7 +22,7 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	if token == "" {
 		return fault.New(fault.NoCredential, "Authorization", "Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
-	// Behind a proxy, all clients may have one address: those whose key is known are not held up by those who guess.
+	// Behind a proxy, all clients may have one address: those with a known key are not held up by those that guess.
 	if a.guess.Over(peer(r), guessesPerSecond) && !a.Services.Teams.Knows(token) {
 		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
 	}
@@ -54,7 +54,7 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	return nil
 }
 
-// bearer is the request's token, or "" when it has none.
+// bearer returns the request's token, or "".
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -63,11 +63,11 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// slowBody is how long a body may take before its key is looked at again.
+// slowBody is how long a body may take before its key is checked again.
 const slowBody = time.Second
 
-// still refuses a request that takes long when its token was revoked, its team suspended or the scope taken away since
-// it entered. It costs a look into memory, which is emptied when any of that happens, and does not count as a request.
+// still refuses a slow request if its token was revoked, its team suspended or the scope removed since enter. It is
+// one look-up in memory, which is invalidated when any of that happens, and does not count as a request.
 func (a *API) still(w *recorder, r *http.Request, scope teams.Scope) error {
 	by, err := a.Services.Teams.Authenticate(r.Context(), bearer(r))
 	switch {
@@ -85,7 +85,7 @@ func suspended() error {
 	return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 }
 
-// missing answers for a path that no operation has. Who asks is told first whether they may ask.
+// missing answers for a path without an operation. An unauthenticated client gets the error of enter instead.
 func (a *API) missing(w *recorder, r *http.Request) {
 	if err := a.enter(w, r); err != nil {
 		a.fail(w, r, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// answers is the one table that turns a fault into a status and a name (API reference section 4.1). No name is invented:
-// strict clients know a closed set.
+// answers is the only table that maps a fault to a status and a name (API reference section 4.1). It uses only names
+// of the reference: strict clients know a closed set.
 var answers = map[fault.Kind]struct {
 	status int
 	name   string
@@ -48,13 +48,13 @@ type envelope struct {
 	Name       string `json:"name"`
 }
 
-// fail answers with an error. What caused a failure of ours goes into the log line of the request.
+// fail answers with an error. The cause of an internal failure goes into the log line of the request.
 func (a *API) fail(w *recorder, r *http.Request, err error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case ok:
 	case r.Context().Err() != nil:
-		// The client went away; nobody reads the answer.
+		// The client went away, so it does not receive the answer.
 		e = fault.New(fault.Unavailable, "", "The request was canceled.")
 	case errors.Is(err, context.DeadlineExceeded):
 		e = fault.New(fault.Unavailable, "", "The service took too long. Try again in a moment.").Because(err)

@@ -25,7 +25,7 @@ func eventToItem(e events.Entry) eventItem {
 	return w
 }
 
-// listEvents shows the whole timeline: it is bounded, so it has no pages.
+// listEvents lists the whole timeline: it is bounded, so it has no pages.
 func (a *API) listEvents(ctx context.Context, c *Call, _ none) (list[eventItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
@@ -57,7 +57,7 @@ func attemptToItem(t emails.Attempt) attemptItem {
 		dbTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, dbTime(t.NextAt)}
 }
 
-// listAttempts shows all tries: the retry schedule bounds them, so they have no pages.
+// listAttempts lists all delivery attempts: the retry schedule bounds them, so they have no pages.
 func (a *API) listAttempts(ctx context.Context, c *Call, _ none) (list[attemptItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 
 const (
 	heartbeat = 15 * time.Second // unless Options say otherwise
-	listenFor = 10 * time.Second // that a reader may take for what is sent at once
+	listenFor = 10 * time.Second // how long a reader may take to receive one write
 
-	listenScope = teams.WebhooksRead // an actor needs it to listen
+	listenScope = teams.WebhooksRead // the scope that an actor needs to listen
 )
 
 // Listen streams a team's events as server-sent events (HTML Living Standard, section 9.2): the id is that of the
-// webhook message, the event its type, and the data its payload. The parameter events chooses types. With
-// Last-Event-ID, a stream goes on where another was interrupted. An event named gap says that some may have been
+// webhook message, the event its type, and the data its payload. The parameter events selects types. With
+// Last-Event-ID, a stream goes on where another was interrupted. An event named gap means that some may have been
 // missed meanwhile.
 //
-// It is no operation like the others, because it does not end.
+// It is not an operation like the others, because it does not end.
 func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 	rec := w.(*recorder)
 	if err := a.enter(rec, r); err != nil {
@@ -37,7 +37,7 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 	a.listen(rec, r)
 }
 
-// listen streams the events of the team of the actor that entered.
+// listen streams the events of the authenticated actor's team.
 func (a *API) listen(rec *recorder, r *http.Request) {
 	tail, err := a.openTail(rec, r)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *API) listen(rec *recorder, r *http.Request) {
 	h := rec.Header()
 	h["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
 	h["Cache-Control"] = []string{"no-store"}
-	h["X-Accel-Buffering"] = []string{"no"} // proxies must pass on what comes at once
+	h["X-Accel-Buffering"] = []string{"no"} // proxies must not buffer the stream
 	first := ": watching\n\n"
 	if tail.Missed() {
 		first = "event: gap\ndata: {}\n\n"
@@ -60,7 +60,7 @@ func (a *API) listen(rec *recorder, r *http.Request) {
 	every := cmp.Or(a.Heartbeat, heartbeat)
 	for {
 		all, err := tail.Next(r.Context(), every)
-		// Whoever may no longer listen sees nothing more.
+		// An actor that may no longer listen receives nothing more.
 		if a.still(rec, r, listenScope) != nil {
 			return
 		}
@@ -107,10 +107,10 @@ func (a *API) openTail(w *recorder, r *http.Request) (*live.Tail, error) {
 	return a.Services.Live.Open(r.Context(), w.actor.TeamID, types, r.Header.Get("Last-Event-ID"))
 }
 
-// push writes a part of the stream at once. A reader that does not take it in time is cut off.
+// push writes a part of the stream at once. A reader that does not receive it in time is disconnected.
 func push(w http.ResponseWriter, text string) error {
 	rc := http.NewResponseController(w)
-	// A writer without deadlines, as in tests, is written to without.
+	// A writer without deadlines, as in tests, is used without one.
 	if err := rc.SetWriteDeadline(time.Now().Add(listenFor)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/requestlog"
 )
 
-// logsQuery narrows the list of logs; the public API has none of it.
+// logsQuery are the filters of the list of logs, which the public API does not have.
 var logsQuery = []string{"status", "method", "endpoint", "user_agent", "api_key_id", "from", "to"}
 
 // LogItem is a request in the list of logs.
@@ -34,10 +34,10 @@ type logWire struct {
 	ResponseBody verbatim `json:"response_body"`
 }
 
-// verbatim is JSON that is shown as it stands; empty it is null.
+// verbatim is JSON that is written unchanged; empty is null.
 type verbatim string
 
-// MarshalJSONTo writes the text, or null when it is not JSON after all.
+// MarshalJSONTo writes the text, or null if it is not valid JSON.
 func (v verbatim) MarshalJSONTo(e *jsontext.Encoder) error {
 	text := jsontext.Value(v)
 	if !text.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
@@ -89,13 +89,13 @@ func logFilter(q url.Values) (f requestlog.Filter, err error) {
 			return f, err
 		}
 		if dst.IsZero() {
-			*dst = dst.Add(time.Microsecond) // the zero time is no bound
+			*dst = dst.Add(time.Microsecond) // a zero time would mean no bound
 		}
 	}
 	return f, nil
 }
 
-// Logged reports whether a request belongs into the request log: those that read it, and open streams, do not.
+// Logged reports whether a request belongs in the request log: requests that read the log, and streams, do not.
 func (r RequestRecord) Logged() bool {
 	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
 }

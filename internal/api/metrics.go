@@ -16,7 +16,7 @@ import (
 
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id", "email_id", "broadcast_id"}
 
-// counted are the metrics that are counted, rates those that follow from them.
+// counted are the metrics that are counted, rates those computed from them.
 var (
 	counted = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient", "bounced_permanent",
 		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened", "unique_clicked"}
@@ -28,7 +28,7 @@ var (
 
 const (
 	maxPeriods = 10_000
-	slot       = 15 * time.Minute // in every zone, hours begin at a whole number of these since 1970
+	slot       = 15 * time.Minute // in every zone, hours begin at a multiple of this since 1970
 )
 
 type metricsOut struct {
@@ -79,7 +79,7 @@ func (a *API) getMetrics(ctx context.Context, c *Call, _ none) (metricsOut, erro
 func add(to map[string]int, n metrics.Count) {
 	switch n.Type {
 	case "sent":
-		to["sent"] += n.Recipients // as what happens to emails is counted by recipient
+		to["sent"] += n.Recipients // as the fates of emails are counted by recipient
 		return
 	case "opened", "clicked":
 		to["unique_"+n.Type] += n.Recipients
@@ -89,7 +89,7 @@ func add(to map[string]int, n metrics.Count) {
 	to[n.Type] += n.Events
 }
 
-// row is the metrics asked for, from what was counted.
+// row computes the requested metrics from the counts.
 func (in *metricsIn) row(n map[string]int) map[string]float64 {
 	row := map[string]float64{}
 	for _, m := range in.metrics {
@@ -105,7 +105,7 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 	return row
 }
 
-// data is the breakdown. Periods without events are filled in where periods are all that it is by.
+// data returns the breakdown. If it is by period only, periods without events are included.
 func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[string]any, error) {
 	type key struct{ period, domain, name, email, broadcast string }
 	rows := map[key]map[string]int{}
@@ -164,7 +164,7 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 // maxListed is how many different items a list parameter may have.
 const maxListed = 100
 
-// listed reads a list parameter: with commas, repeated, or both.
+// listed reads a list parameter: separated by commas, repeated, or both.
 func listed(q url.Values, name string) (all []string, err error) {
 	for _, v := range q[name] {
 		for x := range strings.SplitSeq(v, ",") {

@@ -21,7 +21,7 @@ import (
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// parameters describe what may stand in queries, by name; what is not here is text.
+// parameters describes the query parameters by name; any other is text.
 func parameters(name string) *huma.Param {
 	p := &huma.Param{Name: name, In: "query", Schema: &huma.Schema{Type: "string"}}
 	switch name {
@@ -55,7 +55,7 @@ func parameters(name string) *huma.Param {
 	return p
 }
 
-// headers are the request headers that an operation heeds.
+// headers returns the request headers that an operation uses.
 func headers(o *op) (list []*huma.Param) {
 	if o.path == "/emails" && o.method == http.MethodPost || o.path == "/emails/batch" {
 		list = append(list, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", MinLength: new(1), MaxLength: new(256)},
@@ -79,7 +79,7 @@ func (a *API) openAPI() *huma.OpenAPI {
 	for i := range a.ops {
 		o := &a.ops[i]
 		if o.tag == "" {
-			continue // aliases and what is not for clients
+			continue // aliases, and operations that are not for clients
 		}
 		if doc.Paths[o.path] == nil {
 			doc.Paths[o.path] = &huma.PathItem{}
@@ -135,8 +135,8 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 	return d
 }
 
-// loosen takes back what Huma says of types by default and is not so here: that unknown members are refused, and that our lists
-// may be null.
+// loosen removes what Huma assumes of types by default and is not so here: that unknown members are refused, and that
+// lists may be null.
 func loosen(s *huma.Schema) {
 	if s == nil {
 		return
@@ -153,8 +153,8 @@ func loosen(s *huma.Schema) {
 	}
 }
 
-// schemaName names types as the public knows them: emailWire is Email, sendEmailIn SendEmailRequest, and lists are named after
-// what they hold.
+// schemaName returns the public names of types: emailWire is Email, sendEmailIn SendEmailRequest, and lists are named
+// after their elements.
 func schemaName(t reflect.Type, hint string) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -191,7 +191,7 @@ func operationID(o op) string {
 	return strings.Join(words, "")
 }
 
-// document is the OpenAPI document, made once.
+// document makes the OpenAPI document; it runs once.
 func (a *API) document() []byte {
 	text, err := a.openAPI().MarshalJSON()
 	if err != nil {
@@ -218,7 +218,7 @@ type docsPage struct {
 	Ops     map[string][]docsOp
 }
 
-// docsHTML makes the page for people from the same operations, once.
+// docsHTML makes the documentation page from the same operations; it runs once.
 func (a *API) docsHTML() ([]byte, error) {
 	p := docsPage{Version: a.Version, Ops: map[string][]docsOp{}}
 	schemas := a.openAPI().Components.Schemas
@@ -246,7 +246,7 @@ func (a *API) docsHTML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Docs serves the page for people.
+// Docs serves the documentation page.
 func (a *API) Docs(w http.ResponseWriter, r *http.Request) {
 	page, err := a.docs()
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *API) Docs(w http.ResponseWriter, r *http.Request) {
 	w.Write(page)
 }
 
-// outline writes a schema as people read it: a line for each field.
+// outline returns a schema in a readable form: a line for each field.
 func outline(r huma.Registry, t reflect.Type) string {
 	var b strings.Builder
 	s := r.Schema(t, true, t.Name())

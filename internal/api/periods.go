@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Spans are the caller's, and may be of ten thousand years, which no time.Duration holds: periods are counted by the
-// calendar.
+// The client chooses the span, which may be of ten thousand years, more than a time.Duration holds: periods are
+// counted by the calendar.
 
-// period names the period that a time is in, in the zone asked for. Weeks begin on Monday.
+// period names the period that contains a time, in the requested zone. Weeks begin on Monday.
 func (in *metricsIn) period(t time.Time) string {
 	t = t.In(in.zone)
 	switch in.granularity {
@@ -22,13 +22,13 @@ func (in *metricsIn) period(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// bounds are the first moment of the span and the last, in the zone; ok is false when there is none in between.
+// bounds returns the first and the last moment of the span, in the zone; ok is false if the span is empty.
 func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }
 
-// countPeriods says how many periods the span has, in constant time. It may be one more, where a zone skips a day or
-// a part of an hour.
+// countPeriods returns the number of periods in the span, in constant time. It may be one too many, if a zone skips a
+// day or a part of an hour.
 func (in *metricsIn) countPeriods() int64 {
 	first, last, ok := in.bounds()
 	switch {
@@ -44,19 +44,19 @@ func (in *metricsIn) countPeriods() int64 {
 	return dayNumber(last) - dayNumber(first) + 1
 }
 
-// hour is when the hour of a time began, in seconds since 1970.
+// hour returns the beginning of the hour of a time, in seconds since 1970.
 func hour(t time.Time) int64 { return t.Unix() - int64(t.Minute()*60+t.Second()) }
 
-// dayNumber counts days of the calendar since 1 January 1970.
+// dayNumber returns the number of a calendar day, counted from 1 January 1970.
 func dayNumber(t time.Time) int64 {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
 }
 
-// monday is the number of the day on which the week of a time began.
+// monday returns the number of the day on which the week of a time began.
 func monday(t time.Time) int64 { return dayNumber(t) - int64(t.Weekday()+6)%7 }
 
-// periods are the names of all periods of the span, in order. An hour may come more than once.
+// periods yields the names of all periods of the span, in order. An hour may occur more than once.
 func (in *metricsIn) periods() iter.Seq[string] {
 	first, last, ok := in.bounds()
 	step, from, to := int64(1), dayNumber(first), dayNumber(last)
@@ -92,7 +92,7 @@ func (in *metricsIn) periods() iter.Seq[string] {
 	}
 }
 
-// has reports whether there is such a day in the zone: Samoa went from 29 to 31 December 2011.
+// has reports whether the day exists in the zone: Samoa went from 29 to 31 December 2011.
 func (in *metricsIn) has(day time.Time) bool {
 	y, m, d := day.Date()
 	return time.Date(y, m, d, 12, 0, 0, 0, in.zone).Day() == d

@@ -11,25 +11,25 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// What a body may take. Memory is taken for what comes, not for what is announced: nothing is counted up to
-// bodyIsLarge; who has sent that much gets memory for an eighth of the body, out of a pool of its own; who has sent
-// the eighth gets memory for all of it. So a request never holds memory of the pool that it waits for, and requests
-// cannot block each other. Bodies of medium size have a pool of their own. Teams share the pools, and a body must come
-// at a pace, or the request ends.
+// Limits of the memory for bodies. Memory is reserved for what has arrived, not for what is announced. Nothing is
+// counted below bodyIsLarge. A larger body first gets memory for an eighth of it, out of a pool of its own, and, when
+// the eighth has arrived, memory for all of it. So a request never holds memory of the pool that it waits for, and
+// requests cannot block each other. Bodies of medium size have a pool of their own. Teams share the pools, and a body
+// must arrive at a minimum rate, or the request ends.
 const (
-	bodyMax     = 64 << 20  // a message of 40 MB, its attachments in base64 once more, and some air
-	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, at once
-	bodiesGreed = 1         // of a team for them: what stays free is room for other teams' largest bodies
+	bodyMax     = 64 << 20  // a message of 40 MB, its attachments encoded in base64 again, and a margin
+	bodiesMax   = 768 << 20 // octets of memory for large bodies and what is made of them, in all
+	bodiesGreed = 1         // greed of a team for them: what stays free is enough for other teams' largest bodies
 	mediumsMax  = 128 << 20 // and for those of at most bodyIsMedium, which do not wait behind larger ones
-	bodyCost    = 3         // octets of memory for one of a body: as it came, decoded, and on its way to the database
-	begunMax    = 64 << 20  // and of those of which less than an eighth has come
+	bodyCost    = 3         // memory for one octet of a body: as it came, decoded, and on its way to the database
+	begunMax    = 64 << 20  // and for bodies of which less than an eighth has arrived
 	bodyIsLarge = 256 << 10 // smaller ones are not counted
 
 	bodyIsMedium = 2 << 20 // the largest that need not wait behind larger ones
-	bodyEighth   = 8       // the part of a body that has to come before memory is taken for all of it
+	bodyEighth   = 8       // the part of a body that must arrive before memory is reserved for all of it
 
-	bodyWait  = 10 * time.Second // for memory, before the client is asked to come again
-	bodyGrace = 15 * time.Second // for a body, and bodyPace on top of it for what has come
+	bodyWait  = 10 * time.Second // for memory, before the client is asked to try again
+	bodyGrace = 15 * time.Second // for a body, plus the time that bodyPace gives for what has arrived
 	bodyPace  = 256 << 10        // octets a second
 	bodyPause = 10 * time.Second // between two pieces
 )
@@ -50,7 +50,7 @@ func (a *API) read(w *recorder, r *http.Request) (body []byte, done func(), err 
 		n = a.BodyMax
 	}
 	if err = b.read(r.Context(), n); err == nil {
-		b.src.lift() // After an error the server reads on for a while, to find the next request, and must not do so for ever.
+		b.src.lift() // After an error the deadline stays, because the server reads on to find the next request.
 	}
 	return b.octets, b.release, a.brokenBody(err)
 }
@@ -59,13 +59,13 @@ func (a *API) read(w *recorder, r *http.Request) (body []byte, done func(), err 
 type incomingBody struct {
 	a      *API
 	team   string
-	known  bool // the length is
+	known  bool // the length is known
 	src    paced
 	octets []byte
 	free   func() // gives back its memory; nil when it has none
 }
 
-// read reads a body of n octets, or of at most so many when the length is not known.
+// read reads a body of n octets, or of at most n if the length is not known.
 func (b *incomingBody) read(ctx context.Context, n int64) error {
 	pool := b.a.bodies
 	if n <= bodyIsMedium {
@@ -90,7 +90,7 @@ func (b *incomingBody) read(ctx context.Context, n int64) error {
 	if b.known {
 		return nil
 	}
-	// As large as it may be: it must end here.
+	// The body has its largest size, so it must end here.
 	_, err := io.ReadFull(&b.src, make([]byte, 1))
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -98,7 +98,8 @@ func (b *incomingBody) read(ctx context.Context, n int64) error {
 	return err
 }
 
-// reserve takes memory for size octets in the place of what the body has. The client's clock stands still meanwhile.
+// reserve reserves memory for size octets in place of what the body has. Waiting for it does not count as the
+// client's time.
 func (b *incomingBody) reserve(ctx context.Context, pool *fair.Pool, size int64) error {
 	began := time.Now()
 	wait, cancel := context.WithTimeout(ctx, bodyWait)
@@ -145,8 +146,8 @@ func (b *incomingBody) fill(size int) error {
 	return nil
 }
 
-// paced is a body that must come at a pace: a client may pause, and may be slow, but neither for long. Where the
-// connection has no deadlines, as in tests, there is no pace.
+// paced is a body that must arrive at a minimum rate: a client may pause, and may be slow, but neither for long. If
+// the connection has no deadlines, as in tests, there is no minimum.
 type paced struct {
 	r     io.Reader
 	rc    *http.ResponseController
@@ -171,7 +172,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lift takes the deadline off, for what comes next on the connection.
+// lift removes the deadline, for the next request on the connection.
 func (p *paced) lift() { p.rc.SetReadDeadline(time.Time{}) }
 
 func (a *API) brokenBody(err error) error {

@@ -120,7 +120,7 @@ func (a *API) getReceived(ctx context.Context, c *Call, _ none) (receivedWire, e
 	return w, nil
 }
 
-// joined is a header as a map: what stands more than once is joined, in the order of the message.
+// joined returns a header as a map: values of a repeated field are joined, in the order of the message.
 func joined(header []message.Field) map[string]string {
 	values := map[string][]string{}
 	for _, f := range header {

@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// operations are all that the API can do, each with the scope that an actor needs for it. To retrieve one endpoint takes
-// webhooks:write, because it shows the signing secret. Those for clients that have no tag are aliases: other names that
-// clients use for an operation above them.
+// operations returns all operations of the API, each with the scope that an actor needs for it. To retrieve one
+// endpoint takes webhooks:write, because it shows the signing secret. Operations for clients that have no tag are
+// aliases: other names that clients use for an operation above them.
 func (a *API) operations() []op {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})

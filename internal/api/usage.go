@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// usageWire tells how much a team has used (API reference section 25). A limit that is null is none.
+// usageWire is a team's usage (API reference section 25). A limit of null means no limit.
 type usageWire struct {
 	Object      string  `json:"object"`
 	GeneratedAt isoTime `json:"generated_at"`
@@ -22,7 +22,7 @@ type usageWire struct {
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
 	RateLimit      rateUsage   `json:"rate_limit"`
-	// Beyond the reference: what else a team may want to know of its account.
+	// Additions to the reference: other facts about a team's account.
 	ManagedDomain *string `json:"managed_domain" doc:"Any address at this domain is received for the team; null when the operator has set none."`
 }
 
@@ -84,7 +84,7 @@ func (a *API) emailUsage(ctx context.Context, c *Call, from, to time.Time) (emai
 	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: isoTime(to)}, err
 }
 
-// rate is how many requests a second a team may make; 0 is any number.
+// rate returns how many requests a second a team may make; 0 is no limit.
 func (a *API) rate(by *teams.Actor) int {
 	if by.RateLimit != 0 {
 		return by.RateLimit

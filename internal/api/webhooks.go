@@ -163,7 +163,7 @@ func webhookAttemptToItem(t webhooks.Attempt) webhookAttemptItem {
 	return w
 }
 
-// history reads what the operations on events have in common: the endpoint, and the event when there is one.
+// history reads the parameters that the operations on events share: the endpoint, and the event if there is one.
 func (c *Call) history() (webhookID, eventID string, err error) {
 	if webhookID, err = c.ID("webhook_id"); err != nil {
 		return "", "", err
@@ -174,7 +174,7 @@ func (c *Call) history() (webhookID, eventID string, err error) {
 	return webhookID, eventID, err
 }
 
-// forward reads a page of a list whose ids are no UUIDs, and which goes one way only.
+// forward reads a page of a list whose ids are not UUIDs, and which can only be read forwards.
 func (c *Call) forward(prefix string) (page.Page, error) {
 	q := c.Query()
 	if q.Has("before") {

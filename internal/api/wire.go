@@ -28,13 +28,13 @@ func listOf[T, W any](items []T, more bool, wire func(T) W) list[W] {
 	return list[W]{"list", more, data}
 }
 
-// ref names a thing: what creating and changing answer.
+// ref identifies a thing; creating and changing operations answer with it.
 type ref struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
 }
 
-// gone names a thing that was deleted.
+// gone identifies a thing that was deleted.
 type gone struct {
 	Object  string `json:"object"`
 	ID      string `json:"id"`
@@ -44,7 +44,7 @@ type gone struct {
 // dbTime is a time in database style, 2023-10-06 23:47:56.678+00; the zero time is null.
 type dbTime time.Time
 
-// MarshalJSON trims zeros at the end of the fraction, as PostgreSQL's own text form does.
+// MarshalJSON omits zeros at the end of the fraction, like PostgreSQL's text form.
 func (t dbTime) MarshalJSON() ([]byte, error) {
 	if time.Time(t).IsZero() {
 		return []byte("null"), nil
@@ -60,7 +60,7 @@ func (dbTime) Schema(huma.Registry) *huma.Schema {
 // isoTime is a time in ISO 8601 UTC with milliseconds.
 type isoTime time.Time
 
-// MarshalJSON always writes three digits.
+// MarshalJSON always writes three digits of the fraction.
 func (t isoTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }
@@ -103,7 +103,7 @@ func (c *content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// plain reads any of the forms but a Buffer: one within another is none.
+// plain reads any of the forms except a Buffer: a Buffer cannot contain another.
 func (c *content) plain(d *jsontext.Decoder) error {
 	switch d.PeekKind() {
 	case 'n':
@@ -134,7 +134,7 @@ func badContent(d *jsontext.Decoder, what string) *fault.Error {
 	return fault.New(fault.BadAttachment, field, "The `%s` field %s.", field, what)
 }
 
-// decodeBase64 decodes a JSON string. What is decoded is all that it makes, unless the string has escapes.
+// decodeBase64 decodes a JSON string. It allocates only the result, unless the string has escapes.
 func (c *content) decodeBase64(quoted jsontext.Value) error {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
@@ -178,7 +178,7 @@ func (c *content) numbers(d *jsontext.Decoder) error {
 	for d.PeekKind() != ']' {
 		if d.PeekKind() != '0' {
 			var n float64
-			if err := json.UnmarshalDecode(d, &n); err != nil { // says what is wrong, but for null, which is 0
+			if err := json.UnmarshalDecode(d, &n); err != nil { // reports what is wrong, except for null, which is 0
 				return err
 			}
 			c.bytes = append(c.bytes, 0)
@@ -206,13 +206,13 @@ func (content) Schema(huma.Registry) *huma.Schema {
 		{Type: "array", Items: &huma.Schema{Type: "integer"}}, {Type: "object"}}}
 }
 
-// opt is a field of which absent, null and a value are three things.
+// opt is a field that distinguishes absent, null and a value.
 type opt[T any] struct {
 	given bool
 	value *T // nil for null
 }
 
-// UnmarshalJSONFrom is called only when the field is there.
+// UnmarshalJSONFrom is called only if the field is present.
 func (o *opt[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	o.given = true
 	return json.UnmarshalDecode(d, &o.value)
@@ -220,14 +220,14 @@ func (o *opt[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*opt[T]) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// Schema is the value's own.
+// Schema is that of the value, nullable.
 func (opt[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
 	s.Nullable = true
 	return &s
 }
 
-// orNull is a string that is null when empty.
+// orNull returns nil, which is null, for an empty string.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -235,7 +235,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// orEmpty is a list that is never null.
+// orEmpty returns an empty list for nil, so that it is never null.
 func orEmpty(l []string) []string {
 	if l == nil {
 		return []string{}

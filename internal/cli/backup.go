@@ -21,12 +21,12 @@ const backupUsage = "use: postrider backup FILE [--force] [--with-key]"
 
 const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; nothing that is sealed can be used without it\n"
 
-// backup copies the database and the blobs of an SQLite installation into one archive, which has the shape of data_dir,
-// beside a node that may be running.
+// backup copies the database and the blobs of an SQLite installation into one archive, which has the shape of
+// data_dir. A node may run meanwhile.
 //
-// The blobs are held before the database is copied as it is at one instant, so the archive has each blob that its rows
-// refer to, and perhaps some that came later, which are swept some time after a restore. Under its own name the archive
-// is whole and on disk.
+// The deletion of blobs is held off before the database is copied as of one instant, so the archive has each blob
+// that its rows refer to, and perhaps some later ones, which are swept some time after a restore. An archive under
+// its final name is whole and on disk.
 func backup(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("backup", flag.ContinueOnError)
 	force := flags.Bool("force", false, "replace FILE if it exists")
@@ -72,7 +72,7 @@ func backup(ctx context.Context, e *env, args []string) error {
 	return nil
 }
 
-// archive is a backup that is being written.
+// archive is a backup in progress.
 type archive struct {
 	to, key          string // the key is left out when it is ""
 	dbSize, blobSize int64
@@ -80,7 +80,7 @@ type archive struct {
 	tar              *tar.Writer
 }
 
-// write makes the archive under another name and gives it its own at the end.
+// write makes the archive under a temporary name and renames it at the end.
 func (b *archive) write(ctx context.Context, c config.Config, e *env) (err error) {
 	dir := filepath.Dir(b.to)
 	f, err := os.CreateTemp(dir, filepath.Base(b.to)+".partial-*") // mode 0600
@@ -110,7 +110,7 @@ func (b *archive) write(ctx context.Context, c config.Config, e *env) (err error
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// fill puts everything into the archive. snapshot is the name of a file that is there meanwhile.
+// fill adds everything to the archive. snapshot is the name of a temporary file.
 func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot string) (err error) {
 	d, err := openDB(ctx, c, newLogger(c, e.errOut))
 	if err != nil {
@@ -168,7 +168,7 @@ func (b *archive) database(ctx context.Context, d *db.DB, snapshot string) (err 
 	return err
 }
 
-// add puts a file into the archive, with its owner and its time. A file that does not exist leaves nothing behind.
+// add adds a file to the archive, with its owner and its time. A file that does not exist adds nothing.
 func (b *archive) add(from, name string) (int64, error) {
 	f, err := os.Open(from)
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *archive) add(from, name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // which keeps the fraction of the time
+	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // keeps the fraction of the time
 	if err := b.tar.WriteHeader(h); err != nil {
 		return 0, err
 	}

@@ -12,17 +12,18 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// benchKey is the key of the node that is measured; it lives as long as the measurement.
+// benchKey is the API key of the measured node.
 const benchKey = "re_bench_0123456789"
 
-// What bench tells the node that it measures, beside its flags.
+// Environment variables that bench sets for the measured node, besides its flags.
 const (
 	benchUnsigned = "POSTRIDER_BENCH_UNSIGNED"
 	benchLoopback = "POSTRIDER_BENCH_LOOPBACK" // direct delivery may reach this machine
 	benchProfile  = "POSTRIDER_BENCH_CPUPROFILE"
 )
 
-// bench measures a node of this very binary, in a process of its own, with the load and a counting SMTP sink beside it.
+// bench measures a node run by this same binary in a process of its own; the load and a counting SMTP sink run beside
+// it.
 func bench(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	b := &benchRun{env: e}
@@ -109,7 +110,8 @@ func (b *benchRun) run(ctx context.Context) error {
 	return b.drain(ctx)
 }
 
-// endToEnd times emails from the first POST until the outcome of the last is recorded, and returns the median rate.
+// endToEnd measures the time from the first POST until the outcome of the last email is recorded, and returns the
+// median rate.
 func (b *benchRun) endToEnd(ctx context.Context, n *benchNode) (float64, error) {
 	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm
 		return 0, err
@@ -135,7 +137,7 @@ func (b *benchRun) endToEnd(ctx context.Context, n *benchNode) (float64, error) 
 	return median(rates), nil
 }
 
-// halfLoad offers half of what the node can do and reports how long accepting takes.
+// halfLoad sends at half of the node's rate and reports how long accepting takes.
 func (b *benchRun) halfLoad(ctx context.Context, n *benchNode, rate float64) error {
 	l, err := b.load(ctx, n, int(rate*8), rate)
 	if err != nil {
@@ -145,7 +147,7 @@ func (b *benchRun) halfLoad(ctx context.Context, n *benchNode, rate float64) err
 	return n.idle(ctx)
 }
 
-// drain loads a backlog with delivery held, and times how fast it goes out, with some load beside it.
+// drain loads a backlog while delivery is held, and times its delivery, with some load beside it.
 func (b *benchRun) drain(ctx context.Context) error {
 	n, err := b.start(ctx, "--roles", "api")
 	if err != nil {

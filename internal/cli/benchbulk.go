@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bulkBatches is how many batches of 100 bulk emails wait.
+// bulkBatches is how many batches of 100 bulk emails are queued.
 const bulkBatches = 1000
 
-// bulk reports what single emails of a team see alone, and beside the team's own bulk mail to the same destination.
+// bulk reports the latencies of a team's single emails alone, and beside the team's own bulk mail to the same
+// destination.
 func (b *benchRun) bulk(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
@@ -25,7 +26,7 @@ func (b *benchRun) bulk(ctx context.Context) error {
 	})
 }
 
-// mailBulk hands bulk mail in, faster than it is delivered.
+// mailBulk submits bulk mail faster than it is delivered.
 func (h *hostileRun) mailBulk(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/render"
 )
 
-// enqueue times entering the recipients of one content, in this process: nothing is delivered.
+// enqueue times entering the recipients of one content, in this process; nothing is delivered.
 func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int) error {
 	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
 	n, err := newNode(ctx, c, slog.New(slog.DiscardHandler), measured{})

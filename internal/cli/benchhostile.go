@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// What the hostile team does, and how often the well-behaved one sends beside it.
+// The load of the hostile team, and the rate of the well-behaved one beside it.
 const (
 	silentHosts     = 40
 	silentDomains   = 200
@@ -30,10 +30,10 @@ const (
 	slowFetches     = 200
 	goodRate        = 20 // emails a second
 	goodFor         = 20 * time.Second
-	answerLimit     = 5 * time.Minute // for what is handed over or told last
+	answerLimit     = 5 * time.Minute // for the last hand-over or webhook
 )
 
-// goodEvents are those that webhooks are told of, one each for an email that arrives.
+// goodEvents are the events that webhooks receive, one of each for an email that arrives.
 var goodEvents = []string{"email.sent", "email.delivered"}
 
 // hostileRun measures one team beside another whose hosts and endpoints never answer.
@@ -49,12 +49,12 @@ type hostileRun struct {
 	mu      sync.Mutex
 	posted  map[string]time.Time // when an email to a recipient was due
 	arrived map[string]time.Duration
-	told    []time.Duration // of webhooks; nil for a team without
+	told    []time.Duration // latencies of webhooks; nil for a team without
 	more    chan struct{}
 }
 
-// hostile starts a node that delivers to hosts on loopback, and reports what a well-behaved team sees alone, and while
-// another team mails silent hosts, has silent webhook endpoints, and attaches files that never come.
+// hostile starts a node that delivers to hosts on loopback, and reports the latencies of a well-behaved team alone,
+// and while another team mails silent hosts, has silent webhook endpoints, and attaches files that never arrive.
 func (b *benchRun) hostile(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
@@ -81,8 +81,7 @@ func (b *benchRun) hostile(ctx context.Context) error {
 	})
 }
 
-// beside starts a node and a team, to be measured beside something. What it returns is stopped in any
-// case.
+// beside starts a node and a team, to be measured beside another load. stop must be called even after an error.
 func (b *benchRun) beside(ctx context.Context) (h *hostileRun, stop func(), err error) {
 	h = &hostileRun{benchRun: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
 		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
@@ -103,13 +102,13 @@ func (b *benchRun) beside(ctx context.Context) (h *hostileRun, stop func(), err 
 	return h, stop, nil
 }
 
-// phase is something that begins, and goes on while what follows is measured.
+// phase is a load that begins and goes on during the following measurements.
 type phase struct {
 	name  string
 	begin func(context.Context) error
 }
 
-// measure reports what the team sees in each phase.
+// measure reports the team's latencies in each phase.
 func (h *hostileRun) measure(ctx context.Context, phases []phase) error {
 	h.say("%-42s %22s %22s", "", "accept to hand-over", "event to webhook")
 	for _, p := range phases {
@@ -168,7 +167,7 @@ func (h *hostileRun) serveHosts() (stop func(), err error) {
 
 func silentHost(i int) string { return "127.0.1." + strconv.Itoa(1+i%silentHosts) }
 
-// acceptSilently takes connections and says nothing, until the listener is closed.
+// acceptSilently accepts connections and sends nothing, until the listener is closed.
 func acceptSilently(l net.Listener) {
 	var open []net.Conn
 	defer func() {
@@ -185,7 +184,7 @@ func acceptSilently(l net.Listener) {
 	}
 }
 
-// hostileZone answers for good.example, which the sink is the host of, and for the domains below silent.example.
+// hostileZone answers for good.example, whose host is the sink, and for the domains below silent.example.
 func hostileZone(q dns.Question) []dns.RR {
 	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
 	header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 3600}
@@ -289,8 +288,8 @@ func (h *hostileRun) attachSlowFiles(ctx context.Context) error {
 	return nil
 }
 
-// behave sends at a rate and reports how long each email took to be handed over, and each event to be told, from when
-// it was due. One email in ten has an attachment to be fetched.
+// behave sends at a rate and reports how long each email took to be handed over, and each event to reach the webhook,
+// measured from when the email was due. One email in ten has an attachment to be fetched.
 func (h *hostileRun) behave(ctx context.Context, name string) error {
 	count := int(goodFor.Seconds() * goodRate)
 	h.mu.Lock()
@@ -355,7 +354,7 @@ func quantiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %5.0f, p99 %5.0f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
 }
 
-// took notes that the good host has an email.
+// took records that the good host has received an email.
 func (h *hostileRun) took(to string) {
 	now := time.Now()
 	h.mu.Lock()

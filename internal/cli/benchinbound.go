@@ -26,8 +26,8 @@ const (
 	idleSessions = 500
 )
 
-// inbound measures how mail is taken: messages a second that are durable, what one great message costs in memory, and
-// what connections cost that do nothing.
+// inbound measures receiving: durable messages a second, the memory for one large message, and the cost of idle
+// connections.
 func (b *benchRun) inbound(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *benchRun) inbound(ctx context.Context) error {
 		load, by = smtpSource(path), "smtp-source"
 	}
 	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", Version, b.engine(), b.bytes, b.conns, by)
-	// First, while the node's heap has no room left over that would hide what they cost.
+	// This is measured first, while the node's heap has no free space that would hide the cost.
 	if err := b.idleConnections(ctx, n, mx, t); err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (b *benchRun) inbound(ctx context.Context) error {
 	return b.bigMessages(ctx, n, mx, t)
 }
 
-// serveDNS answers for the node that is measured, so that judging where mail comes from is part of the measurement and
-// the network is not. It returns what stops it.
+// serveDNS serves DNS to the measured node, so that authenticating the sender is part of the measurement and the
+// network is not. stop stops it.
 func (b *benchRun) serveDNS() (stop func(), err error) {
 	return b.answerDNS(func(q dns.Question) []dns.RR {
 		if q.Qtype != dns.TypeTXT || q.Name != "sender.example." {
@@ -90,7 +90,7 @@ func (b *benchRun) serveDNS() (stop func(), err error) {
 	})
 }
 
-// answerDNS serves the records that zone has for a question. It returns what stops it.
+// answerDNS serves the records that zone returns for a question. stop stops it.
 func (b *benchRun) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err error) {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *benchRun) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err
 	return func() { packets.Close(); <-done }, nil
 }
 
-// bigMessages reports the peak while messages of 30 MB arrive.
+// bigMessages reports the peak of memory while messages of 30 MB arrive.
 func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string, t smtpTraffic) error {
 	for _, together := range []int{1, 4} {
 		before := n.memoryMB("VmRSS")
@@ -127,10 +127,10 @@ func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string, t s
 	return nil
 }
 
-// idleConnections reports what sessions cost that have said EHLO and wait. They come from several addresses of this
+// idleConnections reports the cost of sessions that have sent EHLO and wait. They come from several addresses of this
 // machine, because one address may not have that many.
 func (b *benchRun) idleConnections(ctx context.Context, n *benchNode, mx string, t smtpTraffic) error {
-	// One message and one connection first: what is made once is not their cost.
+	// One message and one connection first: what is allocated once is not their cost.
 	if err := b.smtpLoad(ctx, mx, t, 1, 1, b.bytes); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func smtpSource(path string) func(ctx context.Context, mx string, sessions, mess
 	}
 }
 
-// smtpTraffic is what a load is about.
+// smtpTraffic describes the messages of a load.
 type smtpTraffic struct {
 	from, to string
 	auth     string // the credentials of AUTH PLAIN; empty for none
@@ -265,8 +265,8 @@ func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 	return err
 }
 
-// forgetPeak begins a new measurement of the most memory (proc_pid_clear_refs(5)).
+// forgetPeak resets the recorded peak of memory (proc_pid_clear_refs(5)).
 func (n *benchNode) forgetPeak() {
-	// Without the right to do so the peak is that of the whole run, which is more.
+	// Without permission the peak is that of the whole run, which is higher.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(n.pid)+"/clear_refs", []byte("5"), 0)
 }

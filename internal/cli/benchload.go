@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// loadResult is what a load generator saw.
+// loadResult is the result of a load generator.
 type loadResult struct {
 	rate     float64 // accepted a second
 	p50, p99 float64 // milliseconds
 	err      error
 }
 
-// load posts emails over kept connections: as fast as answers come, or with a rate offered, in which case latency counts
-// from the time at which a request was due.
+// load posts emails over kept connections: as fast as answers come, or at the given rate, in which case latency
+// counts from the time at which a request was due.
 func (b *benchRun) load(ctx context.Context, n *benchNode, count int, rate float64) (loadResult, error) {
 	body, err := json.Marshal(map[string]any{"from": "Acme <hello@bench.example>", "to": "user@example.net", "subject": "Receipt no. 1234567",
 		"html": b.html(), "tags": []map[string]string{{"name": "category", "value": "receipt"}}})

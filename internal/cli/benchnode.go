@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// benchNode is the process that is measured.
+// benchNode is the measured process.
 type benchNode struct {
 	cmd  *exec.Cmd
 	addr string
@@ -142,7 +142,7 @@ func (n *benchNode) callAs(ctx context.Context, key, method, path, body string) 
 	return text, answer.StatusCode, err
 }
 
-// idle waits until every email that was accepted has its outcome recorded.
+// idle waits until the outcome of every accepted email is recorded.
 func (n *benchNode) idle(ctx context.Context) error {
 	for {
 		text, _, err := n.call(ctx, http.MethodGet, "/dev/waiting", "")
@@ -156,7 +156,7 @@ func (n *benchNode) idle(ctx context.Context) error {
 		if waiting == 0 {
 			return nil
 		}
-		// A backlog is counted seldom: counting is work of the node too.
+		// A backlog is counted rarely, because counting is work for the node too.
 		if err := pause(ctx, min(10*time.Millisecond+time.Duration(waiting)*50*time.Microsecond, time.Second)); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// cpu is the processor time that the node has used.
+// cpu returns the processor time that the node has used.
 func (n *benchNode) cpu() time.Duration {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/stat")
 	if err != nil {
@@ -189,10 +189,10 @@ func (n *benchNode) cpu() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // the kernel counts in hundredths
 }
 
-// peakMB is the most memory that the node has had.
+// peakMB returns the peak of the node's memory.
 func (n *benchNode) peakMB() float64 { return n.memoryMB("VmHWM") }
 
-// memoryMB reads a line of proc_pid_status(5): VmRSS is what the node has, VmHWM the most that it has had.
+// memoryMB reads a line of proc_pid_status(5): VmRSS is the current memory of the node, VmHWM the peak.
 func (n *benchNode) memoryMB(kind string) float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/status")
 	if err != nil {

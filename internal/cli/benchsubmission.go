@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// submission measures how mail is handed in by SMTP: messages a second that are durable with delivery held, and end to end, signed
-// and delivered. Last it has one message of 30 MB handed in.
+// submission measures submission by SMTP: durable messages a second with delivery held, and end to end, signed and
+// delivered. Last it submits one message of 30 MB.
 func (b *benchRun) submission(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 // lookAgain is how long a change of the certificate's files may go unnoticed.
 const lookAgain = 10 * time.Second
 
-// certificates gives the operator's certificate to TLS listeners, anew when its files change. Without files it is one that
-// nobody signed: good enough against who only listens, which is all that hosts expect of one another.
+// certificates provides the operator's certificate to TLS listeners and reloads it when its files change. Without
+// files the certificate is self-signed: that protects against passive listeners, which is all that mail hosts expect
+// of one another.
 type certificates struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -48,7 +49,7 @@ func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*cer
 	return c, nil
 }
 
-// get returns the certificate, for a TLS configuration. One that cannot be read anew stays in use.
+// get returns the certificate, for a TLS configuration. If it cannot be reloaded, the old one stays in use.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +67,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.cert, nil
 }
 
-// modified is when the files changed last.
+// modified returns the time of the files' last change.
 func (c *certificates) modified() (last time.Time) {
 	for _, name := range []string{c.certFile, c.keyFile} {
 		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {
@@ -86,7 +87,7 @@ func (c *certificates) load() error {
 	return nil
 }
 
-// selfSigned makes a certificate for a host. It lives as long as the program.
+// selfSigned makes a certificate for a host. It lasts as long as the process.
 func selfSigned(hostname string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

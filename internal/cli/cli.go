@@ -1,8 +1,13 @@
-// Package cli is the commands. It alone reads flags, the environment and signals; it builds every part, runs them in
-// one group, and stops them.
+// Package cli implements the commands of the program.
 //
-// Nothing below it knows of configuration: each part is given the few values that concern it. A command returns an
-// error whose text says what to do; Main prints it.
+// # Invariants
+//
+// It alone reads flags, the environment and signals. It builds every part, runs them in one group, and stops them. No
+// package below it knows the configuration: each part is given the few values that concern it.
+//
+// # When it fails
+//
+// A command returns an error whose text says what to do; Main prints it and returns an exit code other than 0.
 package cli
 
 import (
@@ -18,8 +23,8 @@ import (
 	_ "time/tzdata" // zones must be known wherever the binary runs
 )
 
-// Version is the release that this program was built as: the tag of the source that it was built from, or a version
-// that names the commit; "dev" where the build knows neither, as with `go run`.
+// Version is the release that this program was built as: the tag of the source, or a version that names the commit;
+// "dev" if the build knows neither, as with `go run`.
 var Version = buildVersion(debug.ReadBuildInfo())
 
 func buildVersion(info *debug.BuildInfo, ok bool) string {
@@ -35,7 +40,7 @@ type command struct {
 	run           func(ctx context.Context, e *env, args []string) error
 }
 
-// env is what a command knows of the world.
+// env is the environment of a command.
 type env struct {
 	getenv      func(string) string
 	out, errOut io.Writer
@@ -62,8 +67,8 @@ func commands() []command {
 func Main(args []string, getenv func(string) string, out, errOut io.Writer) int {
 	e := &env{getenv: getenv, out: out, errOut: errOut}
 	if getenv("GOGC") == "" {
-		// The heap is small beside what passes through it: collecting it less often costs some 20 MB and spares
-		// some 5% of the processor.
+		// The heap is small compared with the data that passes through it: collecting it less often costs some 20 MB and
+		// saves some 5% of the processor.
 		debug.SetGCPercent(300)
 	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/keyring"
 )
 
-// devDefaults are the settings that development differs in.
+// devDefaults are the settings that differ in development.
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture", "rate_limit": "1000",
 	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn", "hostname": "localhost",
@@ -93,7 +93,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	return n.run(ctx, l)
 }
 
-// devKey returns the key of the last time, or makes one.
+// devKey returns the key of the last run, or makes one.
 func devKey(c config.Config) (string, error) {
 	path := filepath.Join(c.DataDir, "dev.key")
 	text, err := os.ReadFile(path)
@@ -110,7 +110,7 @@ func devKey(c config.Config) (string, error) {
 	return key, nil
 }
 
-// addVerified adds domains for the team of the key, verified without DNS, and returns their names as they are kept.
+// addVerified adds domains for the team of the key, verified without DNS, and returns their names as stored.
 func (n *node) addVerified(ctx context.Context, key string, names []string) (verified []string, err error) {
 	who, err := n.teams.Authenticate(ctx, key)
 	if err != nil {
@@ -126,7 +126,7 @@ func (n *node) addVerified(ctx context.Context, key string, names []string) (ver
 	return verified, nil
 }
 
-// domainsLine says which domains can be sent from, and how others come to be.
+// domainsLine says which domains can be sent from, and how to add others.
 func domainsLine(n *node, verified []string) string {
 	if !n.c.TrustDomains {
 		return "verified by DNS, as they are live"

@@ -23,12 +23,12 @@ const emailsUsage = `use one of
   postrider emails erase ADDRESS [--team TEAM] [--suppressions] [--dry-run]
 TEAM is an id or an exact name; names with spaces are given in quotes`
 
-// manageEmails is what the operator deletes of emails.
+// manageEmails runs the operator's commands that delete emails.
 func manageEmails(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "emails", emailsUsage, []verb{{"delete", 1, deleteEmail}, {"erase", 1, eraseAddress}}, args)
 }
 
-// openMail gives a command what it needs to delete emails with their files.
+// openMail opens what a command needs to delete emails with their files.
 func (n *node) openMail(ctx context.Context) (err error) {
 	if n.blobs, err = blob.Open(ctx, n.c.BlobURL); err != nil {
 		return fmt.Errorf("open blob_url: %w", err)
@@ -109,7 +109,7 @@ func eraseAddress(flags *flag.FlagSet) action {
 	}
 }
 
-// scope has one team, or with "" all that there are.
+// scope returns the scope of one team, or with "" of all teams.
 func (n *node) scope(ctx context.Context, team string) (s erasure.Scope, err error) {
 	if team != "" {
 		t, err := n.teams.Find(ctx, team)

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	forwardTime = 15 * time.Second // for one delivery, as the server gives endpoints
-	silence     = 45 * time.Second // after which a stream without a sign of life is dead
+	forwardTime = 15 * time.Second // for one delivery, as long as the server gives endpoints
+	silence     = 45 * time.Second // after which a stream that sent nothing counts as dead
 	lineMax     = 16 << 20         // of the stream
-	rememberMax = 10_000           // messages that are known to have been shown
+	rememberMax = 10_000           // messages that are remembered as shown
 	waitMax     = 10 * time.Second // between attempts to connect
 )
 
 const secretPrefix = "whsec_"
 
-// listener shows a team's events while they happen and passes them on as a webhook would.
+// listener shows a team's events as they happen and forwards them like a webhook.
 type listener struct {
 	e       *env
 	source  string // URL of the stream
@@ -43,7 +43,7 @@ type listener struct {
 	order []string // of seen
 }
 
-// listen is for the development of webhooks on a machine that the server does not reach.
+// listen supports the development of webhooks on a machine that the server cannot reach.
 func listen(ctx context.Context, e *env, args []string) error {
 	l, secret, err := newListener(e, args)
 	if err != nil {
@@ -114,12 +114,12 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 		client: &http.Client{Timeout: forwardTime, CheckRedirect: noRedirects}}, secret, nil
 }
 
-// refusal is an answer that would be the same the next time.
+// refusal is an answer of the server for which a retry is useless.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// stream reads one stream to its end, and reports whether it began.
+// stream reads one stream to its end, and reports whether it was connected.
 func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -152,7 +152,7 @@ func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	return true, l.events(ctx, answer.Body, func() { alive.Reset(silence) })
 }
 
-// ended prefers the reason for which a request was given up to what came of that.
+// ended returns the reason for which a request was canceled, if it was, rather than the resulting error.
 func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -160,7 +160,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// events reads server-sent events, of which each field is one line.
+// events reads server-sent events whose fields have one line each.
 func (l *listener) events(ctx context.Context, body io.Reader, alive func()) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, lineMax)
@@ -173,7 +173,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 		case lines.Text() == "":
 			if event != "" {
 				l.handle(ctx, id, event, data)
-				// The server's signs of life wait while an event is passed on.
+				// The server's heartbeats are not read while an event is forwarded.
 				alive()
 			}
 			id, event, data = "", "", ""
@@ -191,7 +191,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 	return errors.New("the server closed it")
 }
 
-// handle shows one event and passes it on. One that was shown already, before the stream was interrupted, is left out.
+// handle shows one event and forwards it. It skips one that was already shown before the stream was interrupted.
 func (l *listener) handle(ctx context.Context, id, event, data string) {
 	if event == "gap" {
 		fmt.Fprintln(l.e.out, "Some events may have been missed while there was no connection.")
@@ -206,7 +206,7 @@ func (l *listener) handle(ctx context.Context, id, event, data string) {
 	} else {
 		result := l.deliver(ctx, id, data)
 		if ctx.Err() != nil {
-			return // stopped in the middle: it was not delivered
+			return // interrupted: it was not delivered
 		}
 		fmt.Fprintf(l.e.out, "%s  %s\n", line, result)
 	}
@@ -218,7 +218,7 @@ func (l *listener) handle(ctx context.Context, id, event, data string) {
 	}
 }
 
-// deliver posts a payload as the server does to endpoints, once, and says what came of it.
+// deliver posts a payload once, as the server does to endpoints, and returns a description of the result.
 func (l *listener) deliver(ctx context.Context, id, data string) string {
 	start := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.forward, strings.NewReader(data))
@@ -233,6 +233,6 @@ func (l *listener) deliver(ctx context.Context, id, data string) string {
 		return "failed: " + err.Error()
 	}
 	defer answer.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be reused
 	return fmt.Sprintf("%s in %v", answer.Status, time.Since(start).Round(time.Millisecond))
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// onlyLoopback serves requests that were made to a name of this machine. What development shows needs no key, so the
-// name is all that keeps out a web page elsewhere whose own name was made to lead here (DNS rebinding).
+// onlyLoopback serves requests for a name of this machine only. The development pages need no key, so this check
+// alone keeps out other web pages whose names resolve to this machine (DNS rebinding).
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackName(r.Host) {
@@ -21,7 +21,7 @@ func onlyLoopback(h http.Handler) http.Handler {
 }
 
 // isLoopbackName reports whether a Host header, with or without a port, is an address of the loopback interface, or a
-// name that never leads elsewhere (RFC 6761 section 6.3).
+// name that always resolves to one (RFC 6761 section 6.3).
 func isLoopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -47,7 +47,7 @@ import (
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
-// node is one running Postrider: every part, built and joined.
+// node is one running Postrider, with all parts built and connected.
 type node struct {
 	c         config.Config
 	log       *slog.Logger
@@ -69,12 +69,12 @@ type node struct {
 	lock      *os.File
 	certs     *certificates
 	shares    *quota.Shares  // of the limits that nodes keep together
-	limits    *teams.Limiter // of all faces
-	ports     []mailPort     // opened, and served by run
+	limits    *teams.Limiter // shared by the API and submission
+	ports     []mailPort     // opened listeners, served by run
 	measured  measured
 }
 
-// measured is what differs in a node that is measured.
+// measured holds the differences of a node that bench measures.
 type measured struct {
 	unsigned bool // emails are not signed
 	loopback bool // direct delivery may reach this machine
@@ -89,7 +89,7 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// databaseURL names the database: by itself, the file in data_dir.
+// databaseURL returns the database: by default the file in data_dir.
 func databaseURL(c config.Config) string {
 	if c.DatabaseURL == "" {
 		return filepath.Join(c.DataDir, "postrider.db")
@@ -97,7 +97,7 @@ func databaseURL(c config.Config) string {
 	return string(c.DatabaseURL)
 }
 
-// openDB opens the database that the configuration names, for a command that may be beside a node.
+// openDB opens the configured database, for a command that may run beside a node.
 func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
 	return db.Open(ctx, db.Options{URL: databaseURL(c), Log: log, Beside: true})
 }
@@ -143,8 +143,8 @@ func newNode(ctx context.Context, c config.Config, log *slog.Logger, m measured)
 	return n, n.build(keys, dns)
 }
 
-// prepareFolder makes data_dir, and sees to it that nobody else can read what is in it. What others could read until
-// now is said: they may have.
+// prepareFolder makes data_dir, and ensures that nobody else can read its content. It logs what others could read
+// until now, because they may have.
 func prepareFolder(c config.Config, log *slog.Logger) error {
 	for _, name := range []string{"", "postrider.db", "secret.key", "dev.key", "lock"} {
 		path := filepath.Join(c.DataDir, name)
@@ -162,7 +162,7 @@ func prepareFolder(c config.Config, log *slog.Logger) error {
 	return nil
 }
 
-// checkOperator refuses a configuration by which mail for the operator would come to nobody.
+// checkOperator refuses a configuration in which mail for the operator would have no recipient.
 func (n *node) checkOperator(ctx context.Context) error {
 	if n.c.OperatorTeam == "" {
 		return nil
@@ -181,7 +181,7 @@ func openKeyring(c config.Config) (*keyring.Keyring, error) {
 	return keyring.LoadOrCreate(filepath.Join(c.DataDir, "secret.key"))
 }
 
-// lockFolder keeps a second node from an SQLite file: the job runner counts on being alone.
+// lockFolder keeps a second node from an SQLite file: the job runner relies on being the only one.
 func (n *node) lockFolder() error {
 	path := filepath.Join(n.c.DataDir, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -196,7 +196,7 @@ func (n *node) lockFolder() error {
 	return nil
 }
 
-// build joins the parts, from the ground up.
+// build connects the parts, lowest layer first.
 func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	c := n.c
 	dns := resolve.NewCached(asked, 50_000)
@@ -212,7 +212,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
 		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db,
-		n.queue, recorder, keys, asked, n.log) // Not the cache: who has installed a record does not wait until it forgets.
+		n.queue, recorder, keys, asked, n.log) // Uncached: a user who has just published a record need not wait.
 	n.shares = quota.New(n.db, n.runner.Node(), n.log, 0)
 	n.runner.OnNodes(n.shares.Live)
 	n.limits = &teams.Limiter{Shares: n.shares}
@@ -267,7 +267,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.ready, Observe: n.observe})
 	development := onlyLoopback(n.mux)
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets them as they are.
+		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets such paths unchanged.
 		for _, prefix := range []string{"/download/", "/shared"} {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				n.mux.ServeHTTP(w, r)
@@ -281,7 +281,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		rest.ServeHTTP(w, r)
 	})
 
-	// Jobs go first, so that nothing more is begun, and counters after the events that they count.
+	// Jobs go first, so that no more work begins, and counters after the events that they count.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
 		n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
@@ -311,13 +311,13 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	return nil
 }
 
-// keeps is for how long the installation keeps what teams have.
+// keeps returns for how long the installation keeps the data of teams.
 func keeps(c config.Config) teams.Retention {
 	return teams.Retention{Emails: c.EmailRetention, Bodies: c.BodyRetention, Received: c.ReceivedRetention,
 		Events: c.EventRetention}
 }
 
-// retention deletes what is older than that by a clock.
+// retention returns the service that deletes expired data, by the given clock.
 func (n *node) retention(now func() time.Time) *retention.Service {
 	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
 	emails := func(r teams.Retention) time.Duration { return r.Emails }
@@ -331,7 +331,7 @@ func (n *node) retention(now func() time.Time) *retention.Service {
 		retention.Rule{Name: "timelines", Kept: events, Step: n.emails.RemoveTimelines})
 }
 
-// observe puts an API request into the request log.
+// observe adds an API request to the request log.
 func (n *node) observe(ctx context.Context, r api.RequestRecord) {
 	if r.Logged() {
 		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method, Path: r.Path,
@@ -341,7 +341,7 @@ func (n *node) observe(ctx context.Context, r api.RequestRecord) {
 
 func (n *node) has(role string) bool { return slices.Contains(n.c.Roles, role) }
 
-// ready says whether this node can serve: its database answers and takes writes.
+// ready reports whether this node can serve: its database answers and accepts writes.
 func (n *node) ready(ctx context.Context) error {
 	if err := n.db.Ready(ctx); err != nil {
 		return errors.New("the database does not answer, or takes no writes")
@@ -361,7 +361,7 @@ func tlsMode(name string) smtpclient.TLSMode {
 	return smtpclient.TLSOpportunistic
 }
 
-// ownAddresses are this node's listeners, which nothing that users give may reach.
+// ownAddresses returns this node's HTTP listener, which no address given by a user may reach.
 func ownAddresses(c config.Config) []netip.AddrPort {
 	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
 	if err != nil || c.AllowLoopback {
@@ -370,7 +370,8 @@ func ownAddresses(c config.Config) []netip.AddrPort {
 	return []netip.AddrPort{addr.AddrPort()}
 }
 
-// run runs every part until ctx ends, and then stops them: first the listeners, then what claims work, then the rest.
+// run runs every part until ctx ends, and then stops them: first the listeners, then the parts that claim work, then
+// the rest.
 func (n *node) run(ctx context.Context, l net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.listenSubmission()); err != nil {
 		return err

@@ -22,7 +22,7 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8
 </table></body></html>
 `))
 
-// serveOutbox shows captured messages, to who develops on this machine.
+// serveOutbox serves the captured messages to a developer on this machine.
 func (n *node) serveOutbox() {
 	n.mux.HandleFunc("GET /dev/outbox", func(w http.ResponseWriter, r *http.Request) {
 		all, err := n.delivery.Outbox(r.Context())

@@ -16,7 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/receiving"
 )
 
-// newReceiving builds what takes mail, and shows what was taken: every node shows, those with the role receiving take.
+// newReceiving builds the service for received mail: every node shows it, and those with the role receiving accept
+// it.
 func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver) (*receiving.Service, error) {
 	c := n.c
 	p := receiving.Parts{DB: n.db, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails, Teams: n.teams, Log: n.log}
@@ -34,7 +35,7 @@ func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring, dn
 		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, Providers: c.FeedbackProviders, PublicURL: c.PublicURL}, p), nil
 }
 
-// ownHosts are the names of this installation's own hosts, at which its operator has addresses.
+// ownHosts returns the names of this installation's own hosts, at which its operator has addresses.
 func ownHosts(c config.Config) []string {
 	all := []string{c.Hostname, c.BounceHost, c.InboundHost}
 	for _, r := range c.Regions {
@@ -47,7 +48,7 @@ func ownHosts(c config.Config) []string {
 	return slices.Compact(all)
 }
 
-// publicHosts are ownHosts, and the host at which this installation is reached by HTTP.
+// publicHosts returns ownHosts and the host of the public URL.
 func publicHosts(c config.Config) []string {
 	all := ownHosts(c)
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
@@ -56,7 +57,7 @@ func publicHosts(c config.Config) []string {
 	return all
 }
 
-// listenInbound opens the port at which mail comes in, if this node has the role for it.
+// listenInbound opens the port for incoming mail, if this node has the role for it.
 func (n *node) listenInbound() error {
 	if !n.has("receiving") || n.port(portInbound) != "" {
 		return nil
@@ -65,8 +66,8 @@ func (n *node) listenInbound() error {
 		MaxConnections: n.c.SMTPInConnections, MaxPerAddr: n.c.SMTPInPerAddress}, n.receiving)
 }
 
-// listenInboundDev opens the port for development: the one that is asked for, or else the usual one, or else any, so
-// that several programs can run.
+// listenInboundDev opens the port for development: the requested one, or else the usual one, or else any, so that
+// several programs can run.
 func (n *node) listenInboundDev(addr string) error {
 	if addr != "" {
 		n.c.SMTPInListen = addr
@@ -79,8 +80,9 @@ func (n *node) listenInboundDev(addr string) error {
 	return err
 }
 
-// takenElsewhere are the MX hosts that delivery must not speak to because mail would come back here: none when this
-// node takes mail, so that what one customer writes to another goes the way of all mail. nil leaves it to delivery.
+// takenElsewhere returns the MX hosts that delivery must not connect to because mail would come back here. It returns
+// none if this node receives mail, so that mail from one customer to another takes the normal way; nil leaves the
+// choice to delivery.
 func (n *node) takenElsewhere() []string {
 	if n.has("receiving") {
 		return []string{}

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// load reads the configuration together with a command's own flags. Words that are neither flags nor their values are
-// refused: the flags behind them would not be read.
+// load reads the configuration together with a command's own flags. It refuses words that are neither flags nor their
+// values: package flag would ignore the flags after them.
 func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
 	flags.SetOutput(e.errOut)
 	c, err := config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
@@ -25,7 +25,7 @@ func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]strin
 	return c, err
 }
 
-// serve runs a node until it is told to stop.
+// serve runs a node until it is signalled to stop.
 func serve(ctx context.Context, e *env, args []string) error {
 	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), args, nil)
 	if err != nil {
@@ -74,8 +74,8 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	return err
 }
 
-// newCommandNode builds what a command beside a running node needs: SQLite takes a second process for a moment. The
-// node hears of what the command changes when this one is closed.
+// newCommandNode builds what a command beside a running node needs; SQLite allows a second process for a short time.
+// Closing it notifies the node of what the command has changed.
 func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error) {
 	n := &node{c: c, log: newLogger(c, e.errOut)}
 	err := prepareFolder(c, n.log)
@@ -96,7 +96,7 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 	return n, nil
 }
 
-// showJobs shows what waits and what gave up, and retries the latter.
+// showJobs shows the jobs that wait and those that gave up, and retries the latter.
 func showJobs(ctx context.Context, e *env, args []string) error {
 	retry := ""
 	if len(args) > 0 && args[0] == "retry" {

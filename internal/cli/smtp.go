@@ -23,15 +23,15 @@ const (
 	portSubmits = "smtp_submits"
 )
 
-// mailPort is an SMTP listener of a node that does not speak yet.
+// mailPort is an SMTP listener of a node that is not served yet.
 type mailPort struct {
 	name   string
 	l      net.Listener
 	server *smtpserver.Server
 }
 
-// listenSMTP opens an SMTP listener that run will serve. setting is where its address came from. The host name, TLS,
-// the trusted proxies and the grace are filled in here; the rest of c is the listener's own.
+// listenSMTP opens an SMTP listener that run will serve. setting names the setting with its address. The host name,
+// TLS, the trusted proxies and the grace period are set here; the rest of c is specific to the listener.
 func (n *node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error
 	if c.TLS, err = n.mailTLS(); err != nil {
@@ -47,7 +47,7 @@ func (n *node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smt
 	return nil
 }
 
-// listenSubmission opens the ports at which customers' programs hand in mail, if this node has the role for it.
+// listenSubmission opens the ports for submission, if this node has the role for it.
 func (n *node) listenSubmission() error {
 	c := n.c
 	if !n.has("submission") || n.port(portSubmit) != "" || n.port(portSubmits) != "" {
@@ -76,7 +76,7 @@ func (n *node) listenSubmission() error {
 	return n.listenSMTP(portSubmit, "smtp_submit_listen", c.SMTPSubmitListen, o, handler)
 }
 
-// listenSubmissionDev opens a port for development: the one that is asked for, or else the usual one, or else any.
+// listenSubmissionDev opens a port for development: the requested one, or else the usual one, or else any.
 func (n *node) listenSubmissionDev(addr string) error {
 	if addr != "" {
 		n.c.SMTPSubmitListen = addr
@@ -89,7 +89,7 @@ func (n *node) listenSubmissionDev(addr string) error {
 	return err
 }
 
-// port returns the address of an SMTP listener, "" when there is none of that name.
+// port returns the address of an SMTP listener, or "" if there is none of that name.
 func (n *node) port(name string) string {
 	i := slices.IndexFunc(n.ports, func(p mailPort) bool { return p.name == name })
 	if i < 0 {
@@ -98,14 +98,14 @@ func (n *node) port(name string) string {
 	return n.ports[i].l.Addr().String()
 }
 
-// serveSMTP speaks at every SMTP listener until ctx ends.
+// serveSMTP serves every SMTP listener until ctx ends.
 func (n *node) serveSMTP(ctx context.Context, g *errgroup.Group) {
 	for _, p := range n.ports {
 		g.Go(func() error { return p.server.Serve(ctx, p.l) })
 	}
 }
 
-// mailTLS is the TLS of SMTP listeners, with the operator's certificate or one that nobody signed.
+// mailTLS returns the TLS configuration of SMTP listeners, with the operator's certificate or a self-signed one.
 func (n *node) mailTLS() (*tls.Config, error) {
 	if n.certs == nil {
 		certs, err := newCertificates(n.c.TLSCertFile, n.c.TLSKeyFile, n.c.Hostname, n.log)

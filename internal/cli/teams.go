@@ -36,14 +36,14 @@ const keysUsage = `use one of
   postrider keys delete --team TEAM ID
 TEAM is an id or an exact name; names with spaces are given in quotes`
 
-// action is what a verb does, beside whatever node is running.
+// action executes a verb. A node may run meanwhile.
 type action = func(ctx context.Context, e *env, n *node, words []string) error
 
-// verb is a command of a command, such as create of teams.
+// verb is a subcommand, such as create of teams.
 type verb struct {
 	name  string
-	words int // that it takes besides flags
-	// define adds its flags and returns what it does once they are read.
+	words int // how many it takes besides flags
+	// define adds its flags and returns its action, which runs once they are parsed.
 	define func(flags *flag.FlagSet) action
 }
 
@@ -79,8 +79,8 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	return run(ctx, e, n, words)
 }
 
-// verbUsage prints how the verbs are used, and the flags that this one has of its own, which are those of the set now:
-// the settings that join them would bury them.
+// verbUsage returns a function that prints the usage of the verbs and the flags that are in the set now. These are
+// the verb's own; the settings that are added later would hide them.
 func verbUsage(flags *flag.FlagSet, usage string) func() {
 	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
 	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
@@ -94,8 +94,8 @@ func verbUsage(flags *flag.FlagSet, usage string) func() {
 
 var errWords = errors.New("wrong number of words")
 
-// loadWords reads words before or behind the flags. Flags behind a word that follows flags would be taken for words by
-// package flag: they are refused with everything else that is one too many.
+// loadWords reads words before or after the flags. Package flag takes flags after such a word for words: they are
+// refused as one word too many.
 func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		words, args = append(words, args[0]), args[1:]
@@ -112,7 +112,7 @@ func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config
 	return c, words, nil
 }
 
-// manageTeams is what the operator does with teams.
+// manageTeams runs the operator's commands for teams.
 func manageTeams(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "teams", teamsUsage, []verb{
 		{"create", 1, createTeam},
@@ -166,7 +166,7 @@ func limitTeam(flags *flag.FlagSet) action {
 	}
 }
 
-// retainTeam changes for how long a team's things are kept, and shows what holds for it.
+// retainTeam changes for how long a team's data is kept, and shows the result.
 func retainTeam(flags *flag.FlagSet) action {
 	type change struct {
 		given bool
@@ -211,7 +211,7 @@ func retainTeam(flags *flag.FlagSet) action {
 	}
 }
 
-// showRetention prints for how long a team's things are kept, and whose setting that is.
+// showRetention prints for how long a team's data is kept, and whose setting that is.
 func (n *node) showRetention(ctx context.Context, e *env, teamID string) error {
 	own, err := n.teams.Retention(ctx, teamID)
 	if err != nil {
@@ -243,7 +243,7 @@ func deleteTeam(flags *flag.FlagSet) action {
 	yes := flags.Bool("yes", false, "delete it, with all that belongs to it")
 	return func(ctx context.Context, e *env, n *node, words []string) error {
 		return n.withTeam(ctx, words[0], func(t teams.Team) error {
-			// Without it, mail for the operator would come to whichever team is the oldest then.
+			// Otherwise mail for the operator would go to the oldest remaining team.
 			operator, err := n.teams.Operator(ctx, n.c.OperatorTeam)
 			if err != nil && fault.KindOf(err) != fault.NotFound {
 				return err
@@ -288,7 +288,7 @@ func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
 	}
 }
 
-// manageKeys is what the operator does with API keys: the first one, and emergencies.
+// manageKeys runs the operator's commands for API keys: for the first key, and for emergencies.
 func manageKeys(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys}, {"delete", 1, deleteKey}}, args)
 }

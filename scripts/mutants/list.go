@@ -21,7 +21,7 @@ import (
 
 const gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0"
 
-// swaps are the kinds of gremlins that are used, with what each puts in the place of an operator.
+// swaps are the kinds of changes by gremlins that are used, each with the replacements of operators.
 var swaps = map[string]map[string]string{
 	"ARITHMETIC_BASE":         {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
 	"CONDITIONALS_BOUNDARY":   {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
@@ -34,7 +34,8 @@ var swaps = map[string]map[string]string{
 	"REMOVE_SELF_ASSIGNMENTS": {"+=": "=", "-=": "=", "*=": "=", "/=": "=", "|=": "=", "&=": "="},
 }
 
-// apart are packages that carry no mail, and whose tests see no mutants: they build programs of their own.
+// apart are packages without a part in carrying mail, and whose tests cannot run mutants: they build programs of
+// their own.
 var apart = []string{"internal/mail/linear", "internal/mail/smtpsink", "internal/mail/smtptest"}
 
 // mutant is a file of the program with one small change.
@@ -68,14 +69,14 @@ type span struct {
 	from, to int
 }
 
-// tree is the module in the working folder.
+// tree is the module in the working directory.
 type tree struct {
 	dir     string // for temporary files
 	near    bool
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // what nobody sees: the capacities of slices
+	unseen  []span          // pieces whose changes cannot be observed: the capacities of slices
 	equal   map[string]bool // by the name of the file and the lines before and after
 }
 
@@ -144,8 +145,8 @@ func (t *tree) list(patterns []string) error {
 	}
 }
 
-// operators has gremlins list what it would change. It is given a copy without tests: it would run them all for their
-// coverage, where ours are run for the packages of chosen mutants alone.
+// operators has gremlins list the operators that it would change. It gives gremlins a copy without tests, because
+// gremlins would run all tests for their coverage, which is needed only for the packages of chosen mutants.
 func (t *tree) operators() error {
 	bare := filepath.Join(t.dir, "bare")
 	for _, name := range []string{"go.mod", "go.sum", "internal"} {
@@ -209,7 +210,7 @@ func (t *tree) operators() error {
 			for _, l := range lines[:m.Line-1] {
 				at += len(l)
 			}
-			for _, size := range []int{8, 5, 2, 1} { // the longest operator that stands there
+			for _, size := range []int{8, 5, 2, 1} { // the longest operator at this place
 				old := string(text[at:min(at+size, len(text))])
 				if s := swaps[m.Type][old]; s != "" {
 					t.add(t.chosen[i], name, text, at, at+size, s, old+" becomes "+s)
@@ -221,7 +222,7 @@ func (t *tree) operators() error {
 	return nil
 }
 
-// statements adds what gremlins does not have: conditions that are no comparison, and what is returned.
+// statements adds what gremlins lacks: conditions that are not comparisons, and returned values.
 func (t *tree) statements(p *pkg, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -270,14 +271,14 @@ func (t *tree) statements(p *pkg, name string) error {
 	return nil
 }
 
-// isError reports whether an expression is an error by its looks: err, or one that is made there.
+// isError reports whether an expression looks like an error: err, or a call that makes one.
 func isError(e ast.Expr, source string) bool {
 	_, call := e.(*ast.CallExpr)
 	made := func(prefix string) bool { return strings.HasPrefix(source, prefix) }
 	return source == "err" || call && (made("fmt.Errorf(") || made("errors.New(") || made("fault."))
 }
 
-// add adds the mutant of a file whose octets from and to are replaced.
+// add adds the mutant of a file in which the octets between from and to are replaced.
 func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind string) {
 	m := &mutant{pkg: p, file: name, at: from, kind: kind, text: slices.Concat(text[:from], []byte(with), text[to:])}
 	begin := bytes.LastIndexByte(text[:from], '\n') + 1
@@ -290,8 +291,8 @@ func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind st
 	t.mutants = append(t.mutants, m)
 }
 
-// equals reads the mutants that change nothing. Each is an entry of four lines or more, with an empty line behind: the
-// file, the line before and after the change, and why it cannot be seen.
+// equals reads the list of mutants that change nothing. Each is an entry of four lines or more, ended by an empty
+// line: the file, the line before and after the change, and why it cannot be observed.
 func (t *tree) equals(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

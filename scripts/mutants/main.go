@@ -1,15 +1,15 @@
-// Mutants measures what the tests notice. It changes one small thing of the program at a time, runs the tests, and
-// reports each change that they let pass.
+// Mutants measures which changes the tests detect. It makes one small change to the program at a time, runs the
+// tests, and reports each change with which they pass.
 //
 //	make mutants N=100 SEED=1 PKG=./internal/jobs
 //
-// Gremlins lists the operators that can be changed, and list.go adds conditions and returns. Of all of these N are
-// chosen by SEED. The tree is never changed: each mutant is built with the go command's -overlay. A mutant that does not
-// compile does not count. Otherwise it is given to the tests of its package on SQLite, then on PostgreSQL, then to the
-// tests of each package that imports it, on SQLite, until one of them fails or runs out of time. A test that fails must
-// fail twice; one that fails without a change is left out.
+// Gremlins lists the operators that can be changed, and list.go adds conditions and returns. SEED chooses N of all of
+// these. The source tree is never changed: each mutant is built with the go command's -overlay. A mutant that does
+// not compile does not count. The tests of its package run on SQLite, then on PostgreSQL, then the tests of each
+// package that imports it, on SQLite, until one of them fails or times out. A failing test must fail twice; a test
+// that fails without a change is left out.
 //
-// Mutants that nobody could see from outside are listed in equal.txt, each with the reason, and are not tried.
+// Mutants that cannot be observed from outside are listed in equal.txt, each with the reason, and are not tried.
 package main
 
 import (
@@ -75,7 +75,7 @@ func main() {
 // tally counts the outcomes of a package's mutants.
 type tally [outcomes]int
 
-// tryAll tries mutants until n of them have compiled, and tells of each.
+// tryAll tries mutants until n of them have compiled, and reports each.
 func tryAll(t *tree, all []*mutant, n, side int) map[string]tally {
 	score := map[string]tally{}
 	var mu sync.Mutex

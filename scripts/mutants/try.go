@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// outcome is what became of a mutant.
+// outcome is the result for a mutant.
 type outcome int
 
 const (
@@ -31,14 +31,14 @@ func (o outcome) String() string {
 	return [...]string{"noticed", "timeout", "lived", "no test", "equal", "uncompiled"}[o]
 }
 
-// patience bounds the tests of a package. Those of the mutant's own get a minute, and impatience times what they took
-// without a change.
+// patience bounds the tests of a package. The tests of the mutant's own package get a minute, plus impatience times
+// their duration without a change.
 const (
 	patience   = 5 * time.Minute
 	impatience = 6
 )
 
-// try gives a mutant to the tests, and says which noticed it.
+// try runs the tests against a mutant, and returns which noticed it.
 func (t *tree) try(m *mutant) (o outcome, why string) {
 	if t.equal[fmt.Sprintf("%s\n- %s\n+ %s", m.file, m.before, m.after)] {
 		return equal, ""
@@ -77,8 +77,8 @@ func (t *tree) try(m *mutant) (o outcome, why string) {
 	return survived, ""
 }
 
-// notice runs the tests of a package against a mutant. One that fails must fail once more by itself: on a machine with
-// much else to do, some fail now and then. Such a test, and those that are left out, do not count.
+// notice runs the tests of a package against a mutant. A failing test must fail once more by itself: on a busy
+// machine some fail now and then. Such a test, and those that are left out, do not count.
 func (t *tree) notice(r run, out []string) (outcome, string) {
 	for {
 		o, name := t.test(r, out...)
@@ -96,7 +96,7 @@ func (t *tree) notice(r run, out []string) (outcome, string) {
 	}
 }
 
-// overlay writes the changed file, and returns the argument that puts it in the place of the other.
+// overlay writes the changed file, and returns the argument that substitutes it for the original.
 func (t *tree) overlay(m *mutant, dir string) string {
 	changed, list := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
 	real, err := filepath.Abs(m.file)
@@ -117,7 +117,7 @@ func (t *tree) overlay(m *mutant, dir string) string {
 
 var failed = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
 
-// run is what is run: the tests of a package, on one engine or with "" on both, with temporary files in dir.
+// run describes a test run: the tests of a package, on one engine or with "" on both, with temporary files in dir.
 type run struct {
 	pkg         *pkg
 	engine, dir string
@@ -125,7 +125,7 @@ type run struct {
 	args        []string // more for go test
 }
 
-// test runs tests, without those that are left out. They are lived when they pass; else it says which did not.
+// test runs tests, except those in out. The outcome is lived if they pass; otherwise name is the test that failed.
 func (t *tree) test(r run, out ...string) (o outcome, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.limit+2*time.Minute) // for the building
 	defer cancel()
@@ -153,15 +153,15 @@ func (t *tree) test(r run, out ...string) (o outcome, name string) {
 	return noticed, name
 }
 
-// block is a piece of a file, of which the tests run all or nothing.
+// block is a piece of a file that the tests execute as a whole or not at all.
 type block struct {
 	file                     string
 	line, col, toLine, toCol int
 	ran                      bool
 }
 
-// covered reports whether the tests of a mutant's package run through it. What is outside of functions always counts.
-// The first call for a package runs its tests unchanged.
+// covered reports whether the tests of a mutant's package execute it. Code outside of functions always counts. The
+// first call for a package runs its tests unchanged.
 func (t *tree) covered(m *mutant) bool {
 	m.pkg.once.Do(func() {
 		if err := t.measure(m.pkg); err != nil {
@@ -181,7 +181,7 @@ func (t *tree) covered(m *mutant) bool {
 	return outside
 }
 
-// measure runs a package's tests without a change, on SQLite, and leaves those out that fail.
+// measure runs a package's tests without a change, on SQLite, and leaves out those that fail.
 func (t *tree) measure(p *pkg) error {
 	dir, err := folder(t.dir)
 	if err != nil {
@@ -221,8 +221,8 @@ func (t *tree) measure(p *pkg) error {
 	return nil
 }
 
-// folder makes a folder for temporary files, which others may pass through: PostgreSQL runs as another user than root.
-// Its name is short, since that of a socket in it may have 107 octets.
+// folder makes a directory for temporary files that other users may enter: PostgreSQL runs as another user than root.
+// Its name is short, because that of a socket in it may have at most 107 octets.
 func folder(in string) (string, error) {
 	dir, err := os.MkdirTemp(in, "mutants")
 	if err != nil {
@@ -231,7 +231,7 @@ func folder(in string) (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// fatal ends the program, which cannot go on.
+// fatal ends the program.
 func (t *tree) fatal(err error) {
 	os.RemoveAll(t.dir)
 	log.Fatal(err)

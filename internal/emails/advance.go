@@ -8,14 +8,14 @@ import (
 	"github.com/postrider/postrider/internal/events"
 )
 
-// Recorded advances the states of emails and recipients: the recorder calls it for every event. Of several events of one
-// email or recipient only the one of the highest rank changes anything, so only that one is written.
+// Recorded advances the states of emails and recipients. The recorder calls it for every event. If all holds several
+// events of one email or recipient, only the one with the highest rank is written, because the others change nothing.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]
 		to, ok := stateOf[e.Type]
 		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled || e.Type == events.EmailCanceled {
-			continue // The first events are written with the email, and Cancel takes the state itself.
+			continue // Queued and scheduled are written with the email; Cancel sets its state itself.
 		}
 		if !outranked(all, i, rank[to], true) {
 			advanceRecipients(ctx, tx, e, to)
@@ -27,12 +27,12 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// outranked reports whether another event of the same email, and of the same recipient when that is asked, makes event i
-// needless.
+// outranked reports whether another event of the same email makes event i redundant. With sameRecipient, only events of
+// the same recipient are compared.
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]
-		to := stateOf[e.Type] // without one the rank is 0
+		to := stateOf[e.Type] // rank 0 if the event has no state
 		if to == Suppressed || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
 			continue
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Brief returns what is told of an email with its events. It reads what the transaction of r has written itself, so event
-// listeners may ask for an email that is being accepted.
+// Brief returns the summary of an email that its events carry. It sees the writes of r's own transaction, so event
+// listeners may call it for an email that is being accepted.
 func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
 	var row emailRow
 	var f fields
@@ -35,7 +35,7 @@ func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Em
 	return e.brief(headers), nil
 }
 
-// brief is what is told of the email with its events.
+// brief returns the summary of the email that its events carry.
 func (e *Email) brief(headers []message.Field) *events.Email {
 	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject, BroadcastID: e.BroadcastID,
 		TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}
@@ -48,7 +48,7 @@ func (e *Email) brief(headers []message.Field) *events.Email {
 	return b
 }
 
-// Brief is what is told of the email with the events of its delivery.
+// Brief returns the summary of the email that the events of its delivery carry.
 func (o *Outgoing) Brief() (*events.Email, error) {
 	e, err := o.row.email()
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *Outgoing) Brief() (*events.Email, error) {
 	return e.brief(headers), nil
 }
 
-// headers are the header fields that the email was given: those that it shares with others, filled in, and its own.
+// headers returns the header fields that the email was given: those of its shared content, filled in, and then its own.
 func (o *Outgoing) headers(e *Email) ([]message.Field, error) {
 	own, err := decodeList[message.Field](o.body.headers)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Digest is a hash of emails and of how they are to be accepted, for [Idempotency]. Two requests that ask for the
-// same have the same, whatever the order of their members and whatever else they say. It copies nothing, however
-// large they are.
+// Digest returns a hash of emails and of the mode in which they are to be accepted, for [Idempotency]. Two requests for
+// the same emails have the same digest, whatever the order of their JSON members and whatever unknown members they
+// have. It makes no copy of the contents, however large they are.
 func Digest(mode string, all ...Send) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -21,11 +21,11 @@ func Digest(mode string, all ...Send) string {
 	for i := range all {
 		w.send(&all[i])
 	}
-	w.Flush() // a hash takes everything
+	w.Flush() // writing to a hash never fails
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digester writes values so that different lists of them never give the same octets: each begins with its length.
+// digester writes values so that different lists of values never give the same octets: each is preceded by its length.
 type digester struct{ *bufio.Writer }
 
 func (w digester) number(n int) {

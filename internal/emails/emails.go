@@ -1,11 +1,11 @@
-// Package emails is the sent email: accepting it, its states, and what delivery needs to know of it.
+// Package emails accepts emails to be sent, keeps them and their states, and provides what delivery needs of them.
 //
 // # Invariants
 //
 // An email is accepted in one transaction that writes the email, its bodies and recipients, its first event, its
 // idempotency record, and the jobs that will deliver it, one for each destination domain. When Send returns without an
-// error, all of that is on disk. Nothing that was accepted is forgotten: an email ends as delivered, bounced, failed,
-// suppressed or canceled, and until then a job for it waits or is in hand.
+// error, all of that is on disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or
+// canceled, and until then there is a job for it.
 //
 // # States
 //
@@ -13,12 +13,22 @@
 //	    │            │         └──────────────┴──► bounced                              any ──► complained
 //	    └► canceled  └► failed, suppressed
 //
-// Each state has a rank, and a state gives way only to one of higher rank, so events may come in any order and twice.
-// An email's state is that of the recipient to whom most has happened; suppressed only when all its recipients are.
+// Each state has a rank, and a state is replaced only by one of a higher rank, so events may arrive in any order and
+// more than once. The state of an email is the highest-ranked state of its recipients, except that it becomes
+// suppressed only when all its recipients are.
+//
+// # When it fails
+//
+// A Send that fails has accepted nothing, and its idempotency key is free again. The exception is a database that is
+// lost during the commit: the error then says that the email may have been accepted. Attachments are stored before the
+// transaction; those that no email has are deleted by SweepFiles. The jobs of this package are retried without end when
+// the database or the file store fails; an email fails only for reasons of its own, such as an attachment that cannot
+// be fetched or a sender that may no longer send.
 //
 // # What it does not do
 //
-// It does not speak SMTP, compose or sign: delivery does. It fetches nothing before it has accepted.
+// It does not speak SMTP or sign: delivery does. It does not fetch attachments given by path before the email is
+// accepted.
 package emails
 
 import (
@@ -29,7 +39,7 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// State is an email's or a recipient's latest event, as the API shows it.
+// State is the latest event of an email or of a recipient, as the API shows it.
 type State string
 
 const (
@@ -47,14 +57,14 @@ const (
 	Complained State = "complained"
 )
 
-// rank orders states; a state gives way only to a higher one (API reference section 8.8).
+// rank orders the states: a state is replaced only by one of a higher rank (API reference section 8.8).
 var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delivered: 40, Opened: 50, Clicked: 60,
 	Bounced: 70, Failed: 70, Suppressed: 70, Canceled: 80, Complained: 90}
 
 // settled is the rank from which nothing more is sent to a recipient.
 var settled = rank[Delivered]
 
-// stateOf is the state that an event brings.
+// stateOf maps an event to the state that it leads to.
 var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.EmailQueued: Queued, events.EmailSent: Sent,
 	events.EmailDelayed: Delayed, events.EmailDelivered: Delivered, events.EmailOpened: Opened, events.EmailClicked: Clicked,
 	events.EmailBounced: Bounced, events.EmailFailed: Failed, events.EmailSuppressed: Suppressed,
@@ -66,20 +76,20 @@ const (
 	MaxBatch       = 100                     // emails in one request
 	MaxTags        = 75                      //
 	MaxTagLength   = 256                     // characters of a tag's name and of its value
-	MaxAttachments = 100                     // each is a file, and each with a path is fetched
-	MaxHeaders     = 100                     // custom ones
+	MaxAttachments = 100                     // each may become a file in the store, or a download
+	MaxHeaders     = 100                     // custom header fields
 	MaxSubject     = 998                     // octets
 	MaxAhead       = 30 * 24 * time.Hour     // of scheduled_at
-	maxPast        = time.Minute             // a time that has just gone by means now
+	maxPast        = time.Minute             // a scheduled_at at most this long ago means now
 	maxContentID   = 127                     // characters
 	maxFilename    = 255                     // octets
 	maxPath        = 2048                    // octets
 	maxHeaderSize  = 64 << 10                // octets of all custom headers
-	maxName        = 320                     // octets of a display form with its address, beyond which nobody shows it
+	maxName        = 320                     // octets of an address with its display name; longer ones are not shown
 	keyLifetime    = 24 * time.Hour          // of an idempotency key
 	shareDefault   = 48 * time.Hour          // also the longest
 	linkLifetime   = time.Hour               // of a download link
-	testDomains    = "example.com, test.com" // recipients there are a mistake
+	testDomains    = "example.com, test.com" // recipients there are refused
 )
 
 // Tag is a label that a caller gives an email.
@@ -88,7 +98,7 @@ type Tag struct {
 	Value string `json:"value"`
 }
 
-// Upload is an attachment as a caller gives it: exactly one of Content and Path.
+// Upload is an attachment as a caller gives it: with exactly one of Content and Path.
 type Upload struct {
 	Filename    string
 	ContentType string
@@ -98,7 +108,7 @@ type Upload struct {
 	Path        string
 }
 
-// Send is what a caller asks to be sent. Addresses are in the forms that people write.
+// Send is an email that a caller wants sent. Addresses may be bare or have a display name.
 type Send struct {
 	From        string
 	To          []string
@@ -113,10 +123,11 @@ type Send struct {
 	Tags        []Tag
 	ScheduledAt string
 	TopicID     string
-	TemplateID  string // id or alias; HasTemplate tells an empty one from none
+	TemplateID  string // id or alias; HasTemplate distinguishes an empty one from none
 	HasTemplate bool
 
-	// Broken is a rule that was found broken already when the request was read. The email is refused for it.
+	// Broken is the error of a rule that was already found broken while the request was decoded. The email is refused with
+	// it.
 	Broken error
 }
 
@@ -141,14 +152,14 @@ type Email struct {
 	ScheduledAt time.Time // zero when not scheduled
 	CreatedAt   time.Time
 
-	// Only where a single email is read.
+	// Set only for a single email, not in lists.
 	HTML   *string
 	Text   *string
 	bulk   bool
 	shared shared
 }
 
-// Recipient is one envelope address of an email and what became of it.
+// Recipient is one envelope address of an email, with its state.
 type Recipient struct {
 	Kind      string // to, cc or bcc
 	Address   string
@@ -164,7 +175,7 @@ type Attachment struct {
 	Filename    string
 	ContentType string
 	ContentID   string
-	Size        int64 // octets; 0 while its path is not fetched
+	Size        int64 // octets; 0 until its path is fetched
 	blobKey     string
 	path        string
 }
@@ -172,15 +183,15 @@ type Attachment struct {
 // Inline reports whether the attachment is shown within the HTML.
 func (a *Attachment) Inline() bool { return a.ContentID != "" }
 
-// Attempt is one try to deliver an email to a destination, with what was said.
+// Attempt is one try to deliver an email to a destination, with the SMTP conversation.
 type Attempt struct {
 	ID           string
 	TeamID       string
 	EmailID      string
 	Destination  string
 	Recipients   []string
-	Host         string // name and address spoken to; empty when none was reached
-	TLS          string // empty when in the clear
+	Host         string // name and address of the host; empty when none was reached
+	TLS          string // empty when the connection was not encrypted
 	Outcome      string // delivered, delayed, bounced, mixed or unknown
 	Reply        string
 	Conversation string

@@ -18,11 +18,11 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// MaxEnqueue is how many emails one call of Enqueue enters. They share a transaction, which holds up all other writes on
-// SQLite for as long as it takes: some tens of milliseconds.
+// MaxEnqueue is the largest number of emails that one call of Enqueue takes. They share a transaction, which on SQLite
+// blocks all other writes while it runs: some tens of milliseconds.
 const MaxEnqueue = 500
 
-// Mailing is what many emails have in common besides their content.
+// Mailing is what many emails have in common, including their content.
 type Mailing struct {
 	BroadcastID string
 	TemplateID  string
@@ -36,21 +36,21 @@ type Mailing struct {
 	bulk    bool
 }
 
-// To is one email of many: its recipient, and what stands in the placeholders of the content.
+// To is the recipient of one of many emails, and the values for the placeholders of the content.
 type To struct {
-	Address string // in a form that people write
+	Address string // with or without a display name
 	Values  render.Values
 }
 
-// Entered is what became of one of them.
+// Entered is the outcome for one recipient of Enqueue.
 type Entered struct {
 	ID  string // empty when it was refused
 	Err error  // why it was refused
 }
 
-// Mailing prepares emails of one content. It checks the content without values by the rules of an email, and that the
-// actor may send from its domain; what was checked may change, so a Mailing is for use within seconds. Emails of a bulk
-// mailing give way to others, as do those whose header makes them bulk mail.
+// Mailing prepares emails that share a content. It checks the content, filled without values, by the rules of an email,
+// and that the actor may send from its domain. Both may change later, so a Mailing should be used within seconds. With
+// bulk, or if the header marks them as bulk mail, the emails are delivered after others.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {
@@ -80,9 +80,9 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	return &Mailing{by: by, content: c, from: from, sender: d.from, bulk: bulk || isBulk(d.Headers)}, nil
 }
 
-// Enqueue enters an email for each recipient in the caller's transaction, at most MaxEnqueue of them, each with its
-// delivery job. What they share is not copied. It returns what became of each, in their order; the error is of the
-// transaction, which is to fail then. A suppressed recipient has an email in the state suppressed.
+// Enqueue writes an email and its delivery job for each recipient in the caller's transaction, at most MaxEnqueue of
+// them. What they share is not copied. It returns the outcome for each recipient, in the order of to. An error means
+// that the transaction must fail. A suppressed recipient gets an email in the state suppressed.
 func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) ([]Entered, error) {
 	if len(to) > MaxEnqueue {
 		return nil, fmt.Errorf("enter %d emails at once: the limit is %d", len(to), MaxEnqueue)
@@ -129,7 +129,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 	return entered, s.recorder.Record(ctx, tx, all...)
 }
 
-// recipientOf reads the address of one email.
+// recipientOf parses and checks the address of one email.
 func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
 	a, err := parseAddress("to", text, message.ParseAddress)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
 }
 
-// emailOf makes one email, with what it shares filled in where lists show it.
+// emailOf makes one email, with sender, reply-to and subject filled in, as lists show them.
 func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 	c, values := m.content, m.content.Used(to.Values)
 	for name, value := range values {
@@ -159,7 +159,7 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 		return nil, s.tooLarge(size)
 	}
 	if c.SameEnvelope() {
-		return e, nil // Mailing has checked it.
+		return e, nil // Mailing has checked the envelope.
 	}
 	d := &draft{Send: Send{From: e.From, ReplyTo: e.ReplyTo, Subject: e.Subject}}
 	if err := d.checkAddresses(nil); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/erasure"
 )
 
-// Kinds of what EraseAddress counts.
+// The counts that EraseAddress reports.
 const (
 	erasedEmails  = "sent emails to nobody else, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
@@ -20,10 +20,10 @@ const (
 	leftUncounted = "sent emails LEFT, too recent: run this again in a few minutes"
 )
 
-// EraseAddress erases what sent emails have of an address. An email to that address alone is deleted with all that is
-// its. Of one with other recipients the address is replaced among the recipients, in the subject, in the tags, in
-// events and in the conversations of attempts; its content is deleted if it names the address, or if its caller
-// composed it, because then its header may. Emails that are not settled are left, and counted.
+// EraseAddress erases an address from sent emails. An email to that address alone is deleted with everything that
+// belongs to it. In an email with other recipients, the address is replaced in the recipients, the subject, the tags,
+// the events and the conversations of attempts; its content is deleted if it contains the address, or if its caller
+// composed it, because its header may contain the address. Emails that are not settled are left, and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	err = erasure.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
@@ -87,7 +87,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed
 			return err
 		}
 	}
-	// All in one transaction: by its recipient the email is found again if this is interrupted.
+	// One transaction for all of it: if it is interrupted, the email is still found by its recipient.
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed
 	})
 }
 
-// without returns the stored recipients of an email with the placeholder in place of the address.
+// without returns the stored recipients of an email with the address replaced by the placeholder.
 func without(a erasure.Address, text string) (string, error) {
 	var to stored
 	if err := json.Unmarshal([]byte(text), &to); err != nil {
@@ -125,5 +125,5 @@ func without(a erasure.Address, text string) (string, error) {
 	return string(encoded), nil
 }
 
-// namesIt reports whether a text of several names the address.
+// namesIt reports whether one of the texts contains the address.
 func namesIt(a erasure.Address, texts ...string) bool { return slices.ContainsFunc(texts, a.In) }

@@ -14,33 +14,33 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 )
 
-// FetchKind is the kind of the jobs that fetch what was attached by path, and then hand the email to delivery. They are
-// apart from release jobs, so that scheduled emails do not wait for slow hosts.
+// FetchKind is the kind of the jobs that fetch the attachments given by path, and then hand the email to delivery. They
+// are separate from release jobs, so that scheduled emails do not wait for slow hosts.
 const FetchKind = "emails.fetch"
 
 const (
-	// fetchTries is how often a path is tried before the email fails, once nothing more of it can be had.
+	// fetchTries is the number of tries after which an email fails, unless the last try fetched a file.
 	fetchTries = 3
-	// fetchersMax is how many emails' attachments are fetched at once. Teams share them.
+	// fetchersMax is the number of emails whose attachments are fetched at once. Teams share them.
 	fetchersMax = 64
-	// fetchTime bounds one try of an email. What was fetched by then is kept for the next.
+	// fetchTime bounds one try for one email. The files that were fetched by then are kept for the next try.
 	fetchTime = 5 * time.Minute
-	// busyMax is how long an email waits for hosts that others fetch from.
+	// busyMax is how long an email waits while other emails are fetching from its hosts.
 	busyMax = 6 * time.Hour
-	// fetchMemory is how many octets of what is fetched may be on their way to the store: a bucket may hold all of a file
-	// in memory until it is there. A team may have as much as stays free.
+	// fetchMemory bounds the octets that are being fetched and stored at once: a bucket may hold a whole file in memory
+	// until it is stored. A team may have as much as stays free.
 	fetchMemory = 128 << 20
 )
 
-// fetchWaits are the waits between those tries.
+// fetchWaits are the pauses between the tries.
 var fetchWaits = [fetchTries - 1]time.Duration{10 * time.Second, time.Minute}
 
-// fetchJob is one that fetches for an email and then hands it over.
+// fetchJob is the job that fetches the attachments of an email and then hands it to delivery.
 func fetchJob(e *Email) jobs.New {
 	return jobs.New{Kind: FetchKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID}
 }
 
-// fetchAndRelease works a fetch job.
+// fetchAndRelease handles a fetch job.
 func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Queued {
@@ -55,7 +55,7 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	}
 	fetched, err := s.fetch(ctx, &e, files)
 	if _, ours := errors.AsType[*storeError](err); ours {
-		s.forget(ctx, fetched...) // a store without room would have even less with each try
+		s.forget(ctx, fetched...) // keep no files for later tries: a full store would fill further with each
 		return err
 	}
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 // unfetched reports whether the attachment's path is still to be fetched.
 func (a *Attachment) unfetched() bool { return a.path != "" && a.blobKey == "" }
 
-// fetch gets the attachments that were given by path and keeps them, so that later tries send the same. A path that
-// stands there twice is fetched once. It returns those of files that it fetched, also when another fails.
+// fetch downloads the attachments that were given by path and stores them, so that later tries send the same content. A
+// path that occurs twice is fetched once. It returns the attachments that it fetched, also when it fails.
 func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetched []*Attachment, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -108,7 +108,7 @@ func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetc
 	return fetched, nil
 }
 
-// fetchOne fetches an attachment into the store.
+// fetchOne downloads one attachment of at most limit octets into the store.
 func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) error {
 	f, err := s.guard.Fetch(ctx, a.TeamID, a.path, limit)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) erro
 	return s.storeFetched(ctx, a, f)
 }
 
-// copyFetched takes what the same path gave to another attachment.
+// copyFetched stores for a the content that the same path gave to another attachment.
 func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit int64) error {
 	if from.Size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", netguard.ErrTooLarge, from.Size, limit)
@@ -147,18 +147,18 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 		a.ContentType = from.ContentType
 	}
 	if err := s.storeFetched(ctx, a, r); err != nil {
-		return &storeError{err} // It is read from our store as well.
+		return &storeError{err} // It was read from our store too.
 	}
 	return nil
 }
 
-// storeError is a failure of our own store, which is not held against an email.
+// storeError is a failure of our own store, which does not count as a try of the email.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return "store it: " + e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// source notes why reading failed.
+// source remembers the error of reading, to distinguish it from one of storing.
 type source struct {
 	io.Reader
 	err error
@@ -186,8 +186,8 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 	return nil
 }
 
-// fetchAgain keeps what was fetched and retries an email whose paths could not all be, and fails it after the last try.
-// That others fetch from a host is not held against the email, and neither is a crash or a failure of ours.
+// fetchAgain stores what was fetched and schedules another try, or fails the email after the last one. A host that is
+// busy with other emails does not count as a try; nor does a crash or a failure of our own.
 func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
 		s.forget(ctx, fetched...)
@@ -215,7 +215,7 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// toFetch ends a release job and enters the one that fetches.
+// toFetch finishes a release job and enters the fetch job of its email.
 func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
@@ -230,7 +230,7 @@ func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	})
 }
 
-// queuedNow is the event of a scheduled email whose time has come.
+// queuedNow is the event of a scheduled email that becomes queued because its time has come.
 func queuedNow(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID, Type: events.EmailQueued}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// Idempotency is a caller's key for a request (API reference section 6). The zero value is none.
+// Idempotency is the idempotency key of a request (API reference section 6). The zero value means no key.
 type Idempotency struct {
 	Scope string // method and path: the same key may serve different operations
 	Key   string
 	Hash  string // of the payload in a canonical form
 }
 
-// answer is what a request led to, as it is replayed.
+// answer is the result of a request, as it is stored and replayed.
 type answer struct {
 	IDs    []string     `json:"ids"`
 	Errors []BatchError `json:"errors,omitempty"`
@@ -28,8 +28,9 @@ type answer struct {
 	key Idempotency
 }
 
-// maybe is the error of a request that may have been accepted, or may yet be. One with a key is repeated safely: the
-// key was stored with the email or is free, and while that is open whoever takes the key waits.
+// maybe returns the error of a request of which it is unknown whether it was accepted, or still will be. With a key it
+// can be repeated safely: the key either was stored with the email or is free, and until that is decided, a transaction
+// that inserts the same key waits.
 func (a *answer) maybe(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {
@@ -42,7 +43,7 @@ func (a *answer) maybe(err error) error {
 		Because(errors.Unwrap(err))
 }
 
-// running are the keys of requests that this node is carrying out. The table decides between nodes.
+// running holds the keys of the requests that this node is executing. Between nodes the table decides.
 type running struct {
 	mu sync.Mutex
 	m  map[string]bool
@@ -66,8 +67,8 @@ func (r *running) leave(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
-// once carries do out unless the key has an answer already. Only what was accepted is remembered, in the transaction
-// that accepts it; a request that failed frees its key.
+// once runs do unless the key already has an answer. Only accepted requests are stored, in the transaction that accepts
+// them; a request that failed leaves its key free.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
@@ -103,7 +104,7 @@ func deref(a *answer) answer {
 	return *a
 }
 
-// recall returns the answer that the key has, nil when it has none.
+// recall returns the stored answer of the key, nil if it has none.
 func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
 	var hash, response string
 	var created int64
@@ -125,7 +126,8 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	return &a, nil
 }
 
-// remember stores the answer for the key. A key taken meanwhile violates the index and undoes the transaction.
+// remember stores the answer for the key. If another request stored the key meanwhile, the index is violated and the
+// transaction is rolled back.
 func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *answer) error {
 	if a.key.Key == "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
-// downloadPurpose keeps a download token from serving anywhere else.
+// downloadPurpose makes a download token invalid for any other purpose.
 const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
@@ -34,14 +34,14 @@ func (s *Service) Attachment(ctx context.Context, teamID, emailID, attachmentID 
 	return getAttachment(ctx, s.d.Reader, teamID, emailID, attachmentID)
 }
 
-// DownloadURL is an address from which the attachment can be read without a key until it expires.
+// DownloadURL returns a URL from which the attachment can be downloaded without an API key until it expires.
 func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expires time.Time) {
 	expires = linkExpiry(now)
 	token := s.keys.Sign(downloadPurpose, expires, a.TeamID, a.EmailID, a.ID)
 	return s.c.PublicURL + "/download/" + token, expires
 }
 
-// Download opens the attachment that a token of DownloadURL stands for. Whoever asked closes the content.
+// Download opens the attachment that a token of DownloadURL names. The caller closes the content.
 func (s *Service) Download(ctx context.Context, token string) (Attachment, io.ReadCloser, error) {
 	parts, err := s.keys.Verify(downloadPurpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
@@ -62,7 +62,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	}
 	content, err := s.open(ctx, &a)
 	if isLost(err) {
-		// A file goes after its row: it may have been deleted since the row was read.
+		// A file is deleted after its row: the row may have been deleted since it was read.
 		if _, gone := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2]); gone != nil {
 			return a, nil, gone
 		}
@@ -72,8 +72,8 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unread is what becomes of an error by which content could not be read: a fault where trying again may help, and not
-// where the content is lost.
+// unread converts an error of reading content: to a fault of kind Unavailable where trying again may help. Lost
+// content, cancellation and other faults are returned unchanged.
 func unread(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err
@@ -81,8 +81,8 @@ func unread(ctx context.Context, err error) error {
 	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(err)
 }
 
-// standing fails when a team is no more. Links of a deleted team lead nowhere from its deletion on, also to what is not
-// taken away yet.
+// standing returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
+// to content that is not deleted yet.
 func (s *Service) standing(ctx context.Context, teamID string) error {
 	_, err := s.teams.Get(ctx, teamID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -91,16 +91,16 @@ func (s *Service) standing(ctx context.Context, teamID string) error {
 	return err
 }
 
-// shareClaims are what a shared link's token says.
+// shareClaims is the payload of a shared link's token.
 type shareClaims struct {
 	Team  string `json:"team"`
 	Email string `json:"email"`
 }
 
-// sharePurpose keeps a share token from serving anywhere else.
+// sharePurpose makes a share token invalid for any other purpose.
 const sharePurpose = "share"
 
-// Share returns an address under which anybody can read the email, for a time as ShareLifetime has it.
+// Share returns a URL at which anybody can read the email, for the time that ShareLifetime returns.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := ShareLifetime(expiresIn)
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
-// ShareLifetime is how long a shared link works, of sent and of received emails: a time such as "2 hours", at most 48
-// hours; "" is the longest.
+// ShareLifetime parses how long a shared link works, for sent and for received emails: a duration such as "2 hours", at
+// most 48 hours; "" means the longest.
 func ShareLifetime(expiresIn string) (time.Duration, error) {
 	if expiresIn == "" {
 		return shareDefault, nil
@@ -132,7 +132,7 @@ func ShareLifetime(expiresIn string) (time.Duration, error) {
 	return d, nil
 }
 
-// Shared returns the email that a shared link's token stands for, with its attachments.
+// Shared returns the email that a shared link's token names, with its attachments.
 func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
 	var c shareClaims
 	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// DeliveryKind is the kind of the jobs that delivery works: one email to one destination domain.
+// DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain.
 const DeliveryKind = "delivery"
 
 // Delivery is the payload of a delivery job.
@@ -27,19 +27,19 @@ type Delivery struct {
 	Domain  string `json:"domain"`
 	Only    bool   `json:"only,omitempty"` // the email has no other destination
 
-	// To are the recipients at the destination when the job was entered. In its first attempt they are all that is to be
-	// known, and the look-up of who is settled is spared.
+	// To are the recipients at the destination when the job was entered. In the job's first attempt none of them can be
+	// settled yet, so the look-up of their states is skipped.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 
-	// Size is how many octets of memory composing takes, as [Service.Size] has it; 0 when it is not known.
+	// Size is the memory in octets that composing takes, as [Service.Size] estimates it; 0 when it is not known.
 	Size int64 `json:"size,omitempty"`
 }
 
 func (d Delivery) encode() string {
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic("emails: a delivery cannot be encoded: " + err.Error()) // strings and numbers always can
+		panic("emails: a delivery cannot be encoded: " + err.Error()) // strings and numbers can always be encoded
 	}
 	return string(text)
 }
@@ -52,11 +52,11 @@ func DecodeDelivery(payload string) (d Delivery, err error) {
 	return d, nil
 }
 
-// bulkMark ends the lanes of bulk mail.
+// bulkMark is the suffix of the lanes of bulk mail.
 const bulkMark = "|bulk"
 
-// Lane is the lane of a team's mail to a destination; see [Destination]. Bulk mail has one of its own, which gives way to
-// the other, so that a password reset does not wait behind a newsletter.
+// Lane returns the lane of a team's mail to a destination; see [Destination]. Bulk mail has a lane of its own that
+// yields to the other, so that a password reset does not wait behind a newsletter.
 func Lane(domain, teamID string, bulk bool) string {
 	lane := domain + "|" + teamID
 	if bulk {
@@ -65,27 +65,28 @@ func Lane(domain, teamID string, bulk bool) string {
 	return lane
 }
 
-// LaneTurn is who has a turn where lanes wait for the same place: a team, for its bulk mail another time.
+// LaneTurn returns the key by which lanes take turns at a shared resource: the team, with a separate key for its bulk
+// mail.
 func LaneTurn(lane string) string {
 	_, turn, _ := strings.Cut(lane, "|")
 	return turn
 }
 
-// IsBulk says whether a lane is of bulk mail.
+// IsBulk reports whether a lane is for bulk mail.
 func IsBulk(lane string) bool { return strings.HasSuffix(lane, bulkMark) }
 
-// Destination is the domain that a lane leads to: all teams' lanes to it share its limits.
+// Destination returns the domain of a lane. The lanes of all teams to a domain share its limits.
 func Destination(lane string) string {
 	domain, _, _ := strings.Cut(lane, "|")
 	return domain
 }
 
-// LaneTeam is the team whose mail a lane is.
+// LaneTeam returns the team of a lane.
 func LaneTeam(lane string) string {
 	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
 }
 
-// Outgoing is what delivery needs of an email for one destination.
+// Outgoing is what delivery needs of an email to send it to one destination.
 type Outgoing struct {
 	ID          string
 	TeamID      string
@@ -105,14 +106,14 @@ type bodies struct {
 	html, text string
 	parts      int
 	headers    string
-	shared     *content.Compiled // nil when the email has its body of its own
+	shared     *content.Compiled // nil when the email has a body of its own
 }
 
-// ErrGone says that the email does not exist, or that its team was deleted, so there is nothing to deliver.
+// ErrGone means that there is nothing to deliver: the email does not exist, its content was deleted, or its team was
+// deleted.
 var ErrGone = errors.New("the email does not exist")
 
-// Outgoing loads an email for a destination. Bodies are read with it; the content of attachments when it
-// is composed.
+// Outgoing loads an email for a destination. It reads the bodies; the content of attachments is read by Compose.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
@@ -165,7 +166,7 @@ func (o *Outgoing) needsUTF8() bool {
 		slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
 }
 
-// Sift takes the addresses that the team has suppressed by now out of o.To, and returns the events to record of them.
+// Sift removes the addresses that the team has suppressed from o.To, and returns the events to record for them.
 func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
 	to, err := addresses(o.To)
 	if err != nil {
@@ -197,17 +198,17 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 	return skipped, nil
 }
 
-// memoryFor estimates how many octets composing an email takes in memory, its parts included: texts are encoded once
-// more, and an attachment is there as it is and in base64.
+// memoryFor estimates the memory in octets that composing an email takes: texts are held once more in encoded form, and
+// an attachment both as it is and in base64.
 func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(attachments) + 1024 }
 
-// memoryOfFiles is what of it the attachments take.
+// memoryOfFiles is the part of memoryFor that attachments take.
 func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
 
-// memoryForRaw is memoryFor of a message that its caller composed.
+// memoryForRaw is memoryFor for a message that its caller composed.
 func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
 
-// memory estimates how much of it composing a draft takes.
+// memory estimates the memory in octets that composing a draft takes.
 func (d *draft) memory() int64 {
 	var texts, files int64
 	for _, text := range []*string{d.HTML, d.Text} {
@@ -224,7 +225,7 @@ func (d *draft) memory() int64 {
 	return memoryFor(texts, files)
 }
 
-// Size estimates how many octets composing and sending an email takes in memory, without reading its content. It
+// Size estimates the memory in octets that composing and sending an email takes, without reading its content. It
 // returns ErrGone when there is no such email.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	z, err := sizeOf(ctx, s.d.Reader, emailID)
@@ -250,13 +251,13 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// Forget lets go of the content, once it is composed. The header fields stay, for [Outgoing.Brief].
+// Forget releases the content once it is composed. The header fields are kept for [Outgoing.Brief].
 func (o *Outgoing) Forget() {
 	o.body.html, o.body.text, o.attachments = "", "", nil
 }
 
-// MarkSent moves an email on to the state sent, within the transaction of an outcome. It reports whether it was this
-// one that did: of several destinations' outcomes only one is the first.
+// MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
+// if the email has several destinations, only the first outcome does.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID, string(Sent), rank[Sent])
 	if err != nil {
@@ -265,7 +266,7 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	return n > 0, nil
 }
 
-// Compose makes the message, without signatures. The same email gives the same bytes each time.
+// Compose returns the message without signatures. The same email gives the same octets each time.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.parts&isRaw != 0 {
 		return s.raw(ctx, o.TeamID, o.ID)

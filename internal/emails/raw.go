@@ -17,48 +17,47 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// A message that its caller composed is kept in a row. Of a large one only what we put before it is there, and the rest is
-// in the blob that the row names, submitted/<an id of its own>. The content of its attachments is not kept a second time:
-// their key is partMark with the file's number.
+// A message that its caller composed is stored in a row. For a large one, the row has only the fields that we prepend,
+// and the rest is in the blob that the row names, submitted/<an id of its own>. The content of its attachments is not
+// stored a second time: their key is partMark followed by the number of the file in the message.
 //
-// Large messages of before version 21 of the schema have no row: the blob is the whole message, submitted/<email>, and
-// its key stands before partMark.
+// Large messages from before version 21 of the schema have no row: the blob submitted/<email> is the whole message, and
+// its key precedes partMark.
 const (
 	rawPrefix = "submitted/"
 	partMark  = "#"
 	rawInRow  = 64 << 10 // octets of a message up to which it is kept in a row
-	// noID stands for the email's id in a message until there is one: it is as long.
+	// noID is a placeholder of the same length for the email's id in a message, until there is one.
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
-// Raw is a message that its caller has composed. It is sent as it is.
+// Raw is a message that its caller composed. It is sent as it is.
 type Raw struct {
-	// Send has what the message says of itself, for showing and for the rules. To, Cc and Attachments are those of
-	// the message; Bcc and the fields of templates and schedules are not used. Headers that could not be given over
-	// the API are left out.
+	// Send describes the message, for showing it and for checking the rules. To, Cc and Attachments are those of the
+	// message; Bcc and the fields of templates and schedules are not used. Headers that the API does not accept are left
+	// out.
 	Send
-	// Recipients are those of the envelope, who alone receive it. Who is in neither To nor Cc is shown as a hidden
-	// recipient.
+	// Recipients are the envelope's, and only they receive the message. Those in neither To nor Cc are shown as Bcc.
 	Recipients []message.Address
-	// Header are the fields of the message, each ended by CRLF, without those that must not be sent, such as Bcc.
+	// Header is the header section, each line ended by CRLF, without fields that must not be sent, such as Bcc.
 	Header []byte
-	// Body is the empty line after the header, and the rest.
+	// Body is the empty line after the header, and everything after it.
 	Body []byte
-	// MessageID is what the message has, with angle brackets; one is added when it is empty.
+	// MessageID is the message's own, with angle brackets; if it is empty, one is added.
 	MessageID string
-	// HasDate says that the message has a date; one is added otherwise.
+	// HasDate reports whether the message has a Date field; if not, one is added.
 	HasDate bool
-	// Trace says who took the message and how, as RFC 5321 section 4.4 has it: "by mx.example.com with ESMTPSA".
+	// Trace describes the submission as in RFC 5321 section 4.4: "by mx.example.com with ESMTPSA".
 	Trace string
-	// UTF8 says that the header is one of RFC 6532, which only hosts with SMTPUTF8 take.
+	// UTF8 reports that the header is in UTF-8 (RFC 6532), which only hosts with SMTPUTF8 accept.
 	UTF8 bool
 
-	at      time.Time // when it was taken
-	content []byte    // what is kept in a row: all of the message, or what was put before it
-	blobKey string    // of the rest, when it is large
+	at      time.Time // when it was accepted
+	content []byte    // what the row stores: the whole message, or only the prepended fields
+	blobKey string    // of the rest, if the message is large
 }
 
-// SendRaw accepts a message that its caller has composed, and returns the email's id. Its octets are on disk when it
+// SendRaw accepts a message that its caller composed, and returns the email's id. The message is on disk when it
 // returns.
 func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
@@ -74,8 +73,8 @@ func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idemp
 	return r.IDs[0], nil
 }
 
-// checkRaw applies the rules of one email as far as they concern a message that is composed already. A subject, a
-// text and recipients in the header may be missing: the message is whole without them.
+// checkRaw applies the rules of an email that concern a message that is already composed. The subject, the text and the
+// recipients in the header may be missing.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
 	d.HTML, d.Text = shown(d.HTML), shown(d.Text)
@@ -113,7 +112,7 @@ func (s *Service) checkRaw(in Raw) (*draft, error) {
 	return d, nil
 }
 
-// shown is a text as it can be stored.
+// shown returns a text without NUL characters, which cannot be stored.
 func shown(text *string) *string {
 	if text == nil || strings.IndexByte(*text, 0) < 0 {
 		return text
@@ -122,7 +121,7 @@ func shown(text *string) *string {
 	return &clean
 }
 
-// checkEnvelope makes the recipients those of the envelope, of the kind that the header says.
+// checkEnvelope replaces the draft's recipients by those of the envelope. Their kind is the one in the header, or bcc.
 func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	named := map[string]string{}
 	for _, r := range d.recipients {
@@ -158,7 +157,7 @@ func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	return nil
 }
 
-// keepHeaders leaves the fields that a caller could have given over the API, to be shown like those.
+// keepHeaders drops the fields that the API does not accept, so that the rest can be shown as if given over the API.
 func (d *draft) keepHeaders() {
 	var kept []message.Field
 	size := 0
@@ -172,8 +171,8 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// keepRaw puts a large message where it survives a crash, and returns the attachments. What a message lacks is made, but
-// for the email's id.
+// keepRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the fields
+// that the message lacks; the email's id in them is set later by name.
 func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.d.Now().UTC()
 	added := d.added(noID)
@@ -195,8 +194,8 @@ func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attac
 	return files, nil
 }
 
-// added is what is put before a composed message that becomes an email of that id: the trace, and the fields that the
-// message lacks.
+// added returns the fields that are prepended to a composed message for an email of that id: the trace, and the fields
+// that the message lacks.
 func (d *draft) added(emailID string) string {
 	date := d.raw.at.Format(time.RFC1123Z)
 	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
@@ -209,10 +208,10 @@ func (d *draft) added(emailID string) string {
 	return added
 }
 
-// name writes the email's id into a composed message, over another one.
+// name writes the email's id into the prepended fields, over noID or another id.
 func (d *draft) name(emailID string) { copy(d.raw.content, d.added(emailID)) }
 
-// messageID is the Message-ID of a draft that becomes an email of that id.
+// messageID returns the Message-ID of a draft for an email of that id.
 func (d *draft) messageID(emailID string) string {
 	if d.raw != nil && d.raw.MessageID != "" {
 		return d.raw.MessageID
@@ -220,7 +219,7 @@ func (d *draft) messageID(emailID string) string {
 	return "<" + emailID + "@" + d.from.Domain + ">"
 }
 
-// raw reads a message that its caller composed: what is in its row, and then the blob that the row names.
+// raw reads a message that its caller composed: its row, followed by the blob that the row names, if any.
 func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
 	text, key, err := messageInRow(ctx, s.d.Reader, teamID, emailID)
 	if err != nil || key == "" {

@@ -18,8 +18,8 @@ import (
 // ReleaseKind is the kind of the jobs that hand a scheduled email to delivery when its time has come.
 const ReleaseKind = "emails.release"
 
-// Kinds are how jobs of emails are worked. Their lanes are teams, who share the workers. Failures of ours end none of
-// them: an email that was accepted waits until the database and the store of files answer again.
+// Kinds returns the kinds of jobs of this package. Their lanes are teams, which share the workers. The jobs are retried
+// without end after failures of our own: an accepted email waits until the database and the file store work again.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
@@ -28,18 +28,18 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// releaseJob hands a scheduled email over at its time.
+// releaseJob is the job that releases a scheduled email at its time.
 func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 	return jobs.New{Kind: ReleaseKind, Lane: teamID, TeamID: teamID, Dedupe: emailID, Payload: emailID, RunAt: at}
 }
 
-// release checks again what may have changed since the email was accepted, and enters the delivery jobs, or the one
-// that fetches attachments before.
+// release checks again what may have changed since the email was accepted, and enters the delivery jobs, or first the
+// job that fetches attachments.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
-		team, err = s.teams.Get(ctx, e.TeamID) // Without its team the email is as good as gone.
+		team, err = s.teams.Get(ctx, e.TeamID) // If the team is gone, so is the email.
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.q.End(ctx, j)
@@ -67,11 +67,11 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	return s.handOver(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// handOver ends a job and enters the delivery jobs of its email. also is part of the same transaction, in which fetched
-// octets of attachments are entered.
+// handOver finishes a job and enters the delivery jobs of its email. also runs in the same transaction. fetched is the
+// size of the attachments, in octets, that also enters.
 func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
-	if err != nil && !errors.Is(err, ErrGone) { // then there is nothing to compose
+	if err != nil && !errors.Is(err, ErrGone) { // ErrGone: there is nothing to compose
 		return err
 	}
 	memory += memoryOfFiles(fetched)
@@ -101,8 +101,8 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 	})
 }
 
-// begin ends a job and moves a scheduled email on. It reports false for one that was canceled meanwhile, of which
-// nothing is sent, and for one that was rescheduled, whose job comes back at the new time.
+// begin finishes a job and advances a scheduled email to queued. It reports false if nothing is to be sent now: the
+// email was canceled meanwhile, or rescheduled, and then the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())
@@ -117,8 +117,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 	return true, nil
 }
 
-// wait has a job come back at its email's time, which nobody changes before that is on disk, or ends it when the email
-// is no longer scheduled.
+// wait reschedules a job to its email's time, which cannot be changed until the transaction commits. If the email is no
+// longer scheduled, it finishes the job.
 func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) error {
 	at, ok, err := lockSchedule(ctx, tx, e.TeamID, e.ID)
 	if err != nil {
@@ -132,10 +132,10 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 	return nil
 }
 
-// refused says why an email that waited may no longer be sent, or "" when it may.
+// refused returns the reason why a scheduled email may no longer be sent, or "" when it may.
 func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
-		return "", nil // It was checked when it was accepted, a moment ago.
+		return "", nil // It was checked a moment ago, when it was accepted.
 	}
 	active, err := s.teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	return "", nil
 }
 
-// fail ends an email that cannot be sent now, unless it need not be any more.
+// fail ends an email that cannot be sent, unless it was canceled or rescheduled meanwhile.
 func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)

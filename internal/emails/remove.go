@@ -12,20 +12,19 @@ import (
 	"github.com/postrider/postrider/internal/metrics"
 )
 
-// What is deleted of old emails goes in batches, each in a transaction of its own that takes some milliseconds. An
-// email is deleted whole or not at all; its files are deleted after the commit, and what an interruption leaves of
-// them is [Service.SweepFiles]'s. Emails that are not settled are left alone, however old they are: delivery needs
-// them.
+// Old emails are deleted in batches, each in a transaction of its own that takes some milliseconds. An email is deleted
+// whole or not at all. Its files are deleted after the commit; those left by an interruption are deleted by
+// [Service.SweepFiles]. Emails that are not settled are kept, however old they are: delivery needs them.
 //
-// An idempotency key lives no longer than the shortest time for which emails are kept, so none outlives its email.
+// An idempotency key lives no longer than the shortest retention of emails, so none outlives its email.
 
-// EraseTeam takes away the emails of a team with their files and events, and its idempotency keys.
+// EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := between(ctx, s.d.Reader, selectEmails, teamID, "", lastID)
 		if err == nil && len(some) > 0 {
 			for i := range some {
-				some[i].settled = true // as good as that: nothing of the team is sent any more
+				some[i].settled = true // counts as settled: nothing of a deleted team is sent any more
 			}
 			_, err = s.removeEmails(ctx, teamID, fill(some).ids, false)
 		}
@@ -46,15 +45,15 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// batch is what one transaction deletes.
+// batch is the set of emails that one transaction deletes.
 type batch struct {
 	ids  []string
 	left []string // not settled
-	last string   // up to where the batch goes, of what could be in it
-	more bool     // that there may be emails behind last
+	last string   // the last email considered for the batch
+	more bool     // there may be emails after last
 }
 
-// fill makes a batch of as many emails as one transaction takes.
+// fill returns a batch of as many emails as one transaction may delete.
 func fill(some []removable) (b batch) {
 	rows := 0
 	for i, e := range some {
@@ -73,7 +72,7 @@ func fill(some []removable) (b batch) {
 	return b
 }
 
-// next is the id behind which to go on after the batch, "" after the last.
+// next returns the id after which the next batch begins, "" if there is none.
 func (b *batch) next() string {
 	if b.more {
 		return b.last
@@ -81,9 +80,9 @@ func (b *batch) next() string {
 	return ""
 }
 
-// RemoveBefore deletes settled emails that were accepted before a time, with all that belongs to them: a batch of the
-// oldest behind the id after. What happened to them stays counted. It returns the id behind which to go on, "" at the
-// end.
+// RemoveBefore deletes settled emails that were accepted before a time, with everything that belongs to them: a batch
+// of the oldest with ids greater than after. Their events stay in the counters. It returns the id to pass as the next
+// after, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := between(ctx, s.d.Reader, selectEmails, teamID, after, id.First(before))
@@ -97,9 +96,10 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return b.next(), nil
 }
 
-// RemoveBodies deletes the content of settled emails that were accepted before a time, a batch of the oldest that have
-// theirs: texts, headers, attachments and the message of a caller who composed it. It returns "" at the end, and
-// otherwise what to call it with again. Emails that are not settled are noted for [Service.RemoveBodiesLeft].
+// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
+// messages that callers composed. Each call deletes a batch of the oldest that still have theirs. It returns "" at the
+// end, and otherwise the value to call it with again. Emails that are not settled are recorded for
+// [Service.RemoveBodiesLeft].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
 	until, err := bodiesUntil(ctx, s.d.Reader, teamID)
@@ -117,8 +117,8 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// RemoveBodiesLeft deletes the content of emails that were not settled when it was their turn and are by now, a batch
-// behind the id after. It returns the id behind which to go on, "" at the end.
+// RemoveBodiesLeft deletes the content of emails that were not settled when RemoveBodies passed them, and are now: a
+// batch with ids greater than after. It returns the id to pass as the next after, "" at the end.
 func (s *Service) RemoveBodiesLeft(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := between(ctx, s.d.Reader, selectLeft, teamID, after, id.First(before))
@@ -132,9 +132,9 @@ func (s *Service) RemoveBodiesLeft(ctx context.Context, teamID string, before ti
 	return b.next(), nil
 }
 
-// RemoveTimelines deletes the events and the attempts of settled emails to which nothing has happened since a time: a
-// batch of those with the oldest events behind the time after, in microseconds. The events of received emails go as
-// well. What happened stays counted. It returns the time behind which to go on, "" at the end.
+// RemoveTimelines deletes the events and the attempts of settled emails without an event since before: a batch of those
+// with the oldest events later than the time after, in microseconds. The events of received emails are deleted too. All
+// of them stay in the counters. It returns the time to pass as the next after, "" at the end.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -170,7 +170,7 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 		})
 	}
 	if len(gone) > 0 && b.last != some[len(some)-1].id {
-		upTo = after // what did not fit is found again, and what is gone is not
+		upTo = after // find again what did not fit; what was deleted is not found
 	}
 	return strconv.FormatInt(upTo, 10), err
 }
@@ -195,8 +195,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 	})
 }
 
-// removeEmails deletes emails and then their files. Where the team's counters stay, emails of which something is not
-// counted yet stay too. It returns those that are gone.
+// removeEmails deletes emails and then their files. With countersStay, emails with events that are not counted yet are
+// kept. It returns the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string
@@ -219,7 +219,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	return gone, s.deleteFiles(ctx, files)
 }
 
-// removeContents deletes the content of settled emails. also is part of the same transaction.
+// removeContents deletes the content of settled emails. also runs in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// Reported is an email as whoever reads a bounce or a complaint needs it.
+// Reported is what the handling of bounces and complaints needs of an email.
 type Reported struct {
 	ID, TeamID, DomainID, BroadcastID string
 	MessageID                         string
@@ -21,12 +21,12 @@ type Reported struct {
 // Destined is an envelope address with its destination.
 type Destined struct{ Address, Domain string }
 
-// Reported returns the email of a report, whatever team's it is; a fault of kind NotFound when there is none.
+// Reported returns the email that a report is about, of any team, or a fault of kind NotFound when there is none.
 func (s *Service) Reported(ctx context.Context, emailID string) (Reported, error) {
 	return reported(ctx, s.d.Reader, emailID)
 }
 
-// TeamsOf returns the teams of those of the emails that are one of the teams', by the email's id.
+// TeamsOf returns the team of each of the emails that belongs to one of the teams, by the email's id.
 func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[string]string, error) {
 	if len(teamIDs) == 0 || len(emailIDs) == 0 {
 		return nil, nil
@@ -34,8 +34,8 @@ func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[
 	return teamsOf(ctx, s.d.Reader, teamIDs, emailIDs)
 }
 
-// FromMessageID returns the id of the email that has this Message-ID, if it is of the form of ours: whether there is
-// such an email is another question.
+// FromMessageID returns the email id in a Message-ID of the form that this package makes. It does not check that there
+// is such an email.
 func FromMessageID(messageID string) (emailID string, ok bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(messageID), "<"), "@")
 	if !ok || !id.Valid(local) {
@@ -44,11 +44,11 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 	return strings.ToLower(local), true
 }
 
-// Before is what the recipients of one email were told of until now.
+// Before holds the types of the events that were recorded before, by the recipient of one email.
 type Before map[string][]events.Type
 
-// First reports whether an event of this type is the first of its type for a recipient, and counts it. It is false
-// for an address that is no recipient.
+// First reports whether an event of this type would be the first of its type for a recipient, and adds it. It is false
+// for an address that is not a recipient.
 func (b Before) First(address string, t events.Type) bool {
 	types, known := b[address]
 	if !known || slices.Contains(types, t) {
@@ -58,8 +58,9 @@ func (b Before) First(address string, t events.Type) bool {
 	return true
 }
 
-// ToldBefore returns what was recorded of recipients of an email, within the transaction that is about to record
-// more; another transaction that asks for one of them waits for the end of this one.
+// ToldBefore returns the types of the events recorded so far for some recipients of an email. It is called in the
+// transaction that is about to record more: another transaction that calls it for one of them waits until this one
+// ends.
 func ToldBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {
@@ -71,7 +72,7 @@ func ToldBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresse
 	return before, nil
 }
 
-// References returns the Message-IDs that a sent email refers to, the closest first.
+// References returns the Message-IDs that a sent email refers to, the nearest first.
 func (s *Service) References(ctx context.Context, teamID, emailID string) (all []string, err error) {
 	header, err := headersOf(ctx, s.d.Reader, teamID, emailID)
 	for _, name := range []string{"In-Reply-To", "References"} {

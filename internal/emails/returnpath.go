@@ -10,14 +10,14 @@ import (
 	"github.com/postrider/postrider/internal/keyring"
 )
 
-// A return path is made for each message and destination (VERP), so that a bounce that comes back later says of which
-// email it is, and proves that its sender has seen what was sent to the destination. Its local part is "b-" and 42
-// characters of base32 in lower case: the email's id (16 octets), a hint of the destination (2), and a tag (8) that
-// nobody else can make. Hosts may change the case; it does not matter. The hint is keyed too: nobody can choose a
-// domain that has the hint of another.
+// A return path is made for each message and destination (VERP), so that a later bounce identifies its email and proves
+// that its sender has seen what was sent to the destination. Its local part is "b-" and 42 characters of base32 in
+// lower case: the email's id (16 octets), a hint of the destination (2), and a tag (8) that cannot be made without the
+// key. Hosts may change the case. The hint is keyed too, so that nobody can choose a domain that has the hint of
+// another.
 //
-// The proof of [FeedbackField] has the same form. It is a token of its own, because who is forwarded a message sees
-// its fields and not its return path: what is known to more people shall prove less.
+// The token in [FeedbackField] has the same form but is a different one. A person to whom a message is forwarded sees
+// its fields, but not its return path, so the token in the fields must prove less.
 const (
 	returnPathPrefix  = "b-"
 	returnPathPurpose = "return-path"
@@ -29,9 +29,9 @@ const (
 	tokenSize         = 16 + hintSize + tagSize
 )
 
-// FeedbackField is the name of the field that each message is sent with. A complaint about the message proves by
-// quoting it that whoever complains has the message as it was sent to that destination. No DKIM signature covers it:
-// it differs from one destination to the next, and its tag needs no protection.
+// FeedbackField is the name of a field that is added to each message. A complaint that quotes it proves that the sender
+// of the complaint has the message as it was sent to that destination. The field is not covered by a DKIM signature: it
+// differs between destinations, and its tag protects it.
 const FeedbackField = "X-Postrider-Feedback"
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -41,13 +41,13 @@ var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	token := proof(keys, returnPathPurpose, emailID, destination)
 	if token == "" {
-		return "bounces" // No id of ours is like that; such a bounce is one of nobody's.
+		return "bounces" // No email of ours has such an id; a bounce to this address belongs to no email.
 	}
 	return returnPathPrefix + token
 }
 
-// ParseReturnPath returns the id of the email whose return path has this local part. It reports false for whatever
-// was not made here.
+// ParseReturnPath returns the id of the email whose return path has this local part. It reports false for anything that
+// ReturnPath did not make with these keys.
 func ParseReturnPath(keys *keyring.Keyring, local string) (emailID string, ok bool) {
 	return parseProof(keys, returnPathPurpose, returnPathPrefix, local)
 }
@@ -58,12 +58,12 @@ func Feedback(keys *keyring.Keyring, emailID, destination string) string {
 }
 
 // ParseFeedback returns the id of the email that was sent with this value of [FeedbackField]. It reports false for
-// whatever was not made here.
+// anything that Feedback did not make with these keys.
 func ParseFeedback(keys *keyring.Keyring, value string) (emailID string, ok bool) {
 	return parseProof(keys, feedbackPurpose, feedbackPrefix, value)
 }
 
-// proof is empty for what is no id.
+// proof returns the token of an email and a destination, "" if emailID is not a UUID.
 func proof(keys *keyring.Keyring, purpose, emailID, destination string) string {
 	u, err := uuid.Parse(emailID)
 	if err != nil {
@@ -82,7 +82,7 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 		return "", false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has loose bits; encoding again shows them.
+	// The last character has unused bits; encoding again detects other values of them.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false
 	}

@@ -27,14 +27,14 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// Config is what of the configuration concerns emails.
+// Config is the part of the configuration that concerns emails.
 type Config struct {
 	MaxSize            int64    // octets of a whole message, attachments encoded
 	TestDomainsRefused []string // recipients there are refused
-	PublicURL          string   // that links to downloads and shared emails begin with, without a slash at the end
+	PublicURL          string   // prefix of links to downloads and shared emails, without a slash at the end
 }
 
-// Service has the verbs of emails.
+// Service implements the operations on emails.
 type Service struct {
 	c            Config
 	d            *db.DB
@@ -52,7 +52,7 @@ type Service struct {
 	log          *slog.Logger
 }
 
-// Parts are the rooms that emails stand on.
+// Parts are the dependencies of a Service.
 type Parts struct {
 	DB           *db.DB
 	Queue        *jobs.Queue
@@ -83,7 +83,7 @@ func New(c Config, p Parts) *Service {
 		running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
-// Send accepts one email and returns its id. Whether the actor has the scope to send is for the caller to ask.
+// Send accepts one email and returns its id. The caller checks that the actor has the scope to send.
 func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.check(in, s.d.Now(), false)
@@ -101,17 +101,17 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempot
 // Batch is the outcome of a batch.
 type Batch struct {
 	IDs    []string
-	Errors []BatchError // of a permissive batch: the emails that were not accepted
+	Errors []BatchError // the emails of a permissive batch that were refused
 }
 
-// BatchError says what is wrong with one email of a batch.
+// BatchError is the reason why one email of a batch was refused.
 type BatchError struct {
 	Index   int    `json:"index"`
 	Message string `json:"message"`
 }
 
 // SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
-// permissive one those are accepted that keep the rules.
+// permissive batch, the emails that break no rule are accepted.
 func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, permissive bool, key Idempotency,
 ) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
@@ -128,7 +128,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			case err == nil:
 				drafts = append(drafts, d)
 			case fault.Ours(err):
-				return err // it says nothing of the email
+				return err // our own failure, not the email's
 			case ok && permissive:
 				a.Errors = append(a.Errors, BatchError{i, e.Message})
 			case ok:
@@ -140,7 +140,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
 }
 
-// BadBatchSize refuses a batch of n emails.
+// BadBatchSize returns the error for a batch of n emails.
 func BadBatchSize(n int) error {
 	return fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, n)
 }
@@ -161,7 +161,8 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
 }
 
-// mayWriteTo refuses recipients whom a sender that is for trying things out does not write to.
+// mayWriteTo refuses recipients other than the team's owner and sandbox addresses if the sender is a sandbox domain
+// that is restricted to them.
 func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
 	to []recipient) error {
 	if !from.Sandbox || !from.OwnerOnly {
@@ -180,7 +181,7 @@ func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Se
 	return nil
 }
 
-// accept writes drafts that keep all rules in one transaction.
+// accept writes drafts that break no rule, in one transaction.
 func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a *answer) error {
 	senders := make([]domains.Sender, len(drafts))
 	var addresses []string
@@ -203,11 +204,12 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			return err
 		}
 	}
-	// When this fails, what was stored stays for the sweep: whether a commit came through may not be known.
+	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
 	err = s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
 		for i, d := range drafts {
-			// Not before: whoever polls the list may have seen the id of an email that was accepted meanwhile.
+			// The id is made here: with an earlier one, a client that polls the list could miss the email, having already seen
+			// the id of an email accepted meanwhile.
 			d.id = id.At(tx.Now())
 			if err := s.write(ctx, tx, by, d, senders[i], files[i], blocked); err != nil {
 				return err
@@ -222,7 +224,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	return err
 }
 
-// keep puts the content of attachments where it survives a crash, before the email that needs it is accepted.
+// keep stores the content of attachments durably, before the email that needs it is accepted.
 func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
 	if d.raw != nil {
 		return s.keepRaw(ctx, teamID, d)
@@ -255,7 +257,7 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 	return kept, nil
 }
 
-// forget removes content that no row will name. What it misses is swept away later.
+// forget deletes content that no row refers to. What it fails to delete is deleted by the sweep.
 func (s *Service) forget(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
@@ -264,7 +266,7 @@ func (s *Service) forget(ctx context.Context, list ...*Attachment) {
 	}
 }
 
-// write enters one email with all that belongs to it.
+// write inserts one email with everything that belongs to it.
 func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft, from domains.Sender, files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
 	e := Email{ID: d.id, TeamID: by.TeamID, Actor: by.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
@@ -300,8 +302,8 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// dispatch enters a job for each destination of the recipients that are not suppressed, and returns the events of
-// those that are. Memory is what composing takes; see [Delivery].
+// dispatch enters a job for each destination of the recipients that are not suppressed, and returns the events of those
+// that are. memory is the estimate for composing, in octets; see [Delivery].
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
 	var destinations []string
@@ -323,7 +325,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	return skipped
 }
 
-// skip is the event of a recipient who is not mailed, because of an entry of the suppression list.
+// skip returns the event of a recipient that is not mailed because of an entry of the suppression list.
 func skip(e *Email, to string, b suppressions.Suppression) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
@@ -356,7 +358,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email
 	return listEmails(ctx, s.d.Reader, teamID, p)
 }
 
-// Recipients returns what became of each envelope address of an email.
+// Recipients returns the envelope addresses of an email with their states.
 func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
 	return listRecipients(ctx, s.d.Reader, teamID, emailID)
 }
@@ -371,7 +373,7 @@ func (s *Service) Attempts(ctx context.Context, teamID, emailID string) ([]Attem
 	return listAttempts(ctx, s.d.Reader, teamID, emailID)
 }
 
-// Reschedule gives a scheduled email another time.
+// Reschedule changes the time of a scheduled email.
 func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) error {
 	if when == "" {
 		return fault.MissingField("scheduled_at")
@@ -393,14 +395,14 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		}
 		moved, err := s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
 		if err == nil && !moved {
-			// A worker that has the job sees that the time is another one, and should there be no job, here it is.
+			// A worker that has claimed the job sees the new time. If there is no job at all, this enters one.
 			s.q.Insert(ctx, tx, releaseJob(teamID, emailID, at))
 		}
 		return err
 	})
 }
 
-// Cancel ends a scheduled email for good.
+// Cancel ends a scheduled email permanently.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)
@@ -417,7 +419,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	})
 }
 
-// notScheduled says why an email cannot be changed: it is not there, or it is past that.
+// notScheduled returns why an email cannot be changed: it does not exist, or it is no longer scheduled.
 func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, what string) error {
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err != nil {
@@ -426,12 +428,12 @@ func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, 
 	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
 }
 
-// WaitingFrom reports whether emails of the team from its domain wait for their time.
+// WaitingFrom reports whether the team has scheduled emails from the domain.
 func (s *Service) WaitingFrom(ctx context.Context, teamID, domainID string) (bool, error) {
 	return anyScheduled(ctx, s.d.Reader, teamID, domainID)
 }
 
-// Sweep removes idempotency keys whose time is over. It is run now and then.
+// Sweep deletes expired idempotency keys. It is called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at < $1`, tx.Now().Add(-keyLifetime).UnixMicro())
@@ -439,7 +441,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	})
 }
 
-// addresses parses what was accepted before; it cannot fail but for a damaged row.
+// addresses parses stored addresses. They were checked when they were accepted, so it fails only for a damaged row.
 func addresses(list []string) ([]message.Address, error) {
 	all := make([]message.Address, 0, len(list))
 	for _, text := range list {
@@ -452,7 +454,7 @@ func addresses(list []string) ([]message.Address, error) {
 	return all, nil
 }
 
-// linkExpiry is when a link made now stops working, in whole milliseconds as the API shows it.
+// linkExpiry returns when a link that is made now expires, in whole milliseconds as the API shows it.
 func linkExpiry(now time.Time) time.Time {
 	return now.Add(linkLifetime).UTC().Truncate(time.Millisecond)
 }

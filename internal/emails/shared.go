@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/render"
 )
 
-// shared is the content that an email shares with others, and what stands in its placeholders. The zero value is an email
-// with a body of its own.
+// shared refers to the content that an email shares with others, and has the values of its placeholders. The zero value
+// is for an email with a body of its own.
 type shared struct {
 	contentID string
 	values    render.Values
@@ -37,7 +37,7 @@ func (s *shared) decode(text string) error {
 	return json.Unmarshal([]byte(text), &s.values)
 }
 
-// fill gives an email the bodies that its content has for it. An email whose content was deleted has none.
+// fill sets the bodies of an email from its shared content. They stay empty if that was deleted.
 func (s *Service) fill(ctx context.Context, e *Email) error {
 	c, err := s.content(ctx, e.TeamID, &e.shared)
 	if c == nil || err != nil {
@@ -47,7 +47,7 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	return nil
 }
 
-// content returns what an email shares with others; nil when it shares nothing, or when that is deleted.
+// content returns the content that an email shares with others, nil if it shares none or it was deleted.
 func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
 	if sh.contentID == "" {
 		return nil, nil

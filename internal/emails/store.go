@@ -23,13 +23,13 @@ const (
 	gaveHTML = 1 << iota // bits of email_bodies.parts
 	gaveText
 	hasFiles
-	isRaw      // the message is kept as its caller composed it
-	isBlob     // in a blob, but for what was put before it
+	isRaw      // the message is stored as its caller composed it
+	isBlob     // in a blob, except the prepended fields
 	needsUTF8  // and only hosts with SMTPUTF8 take it
 	markedBulk // it is bulk mail
 )
 
-// stored is what is kept as JSON: it is read whole and never queried.
+// stored is the JSON in the recipients column: it is read whole and never queried.
 type stored struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`
@@ -37,7 +37,7 @@ type stored struct {
 	ReplyTo []string `json:"reply_to,omitempty"`
 }
 
-// insertRow enters an email's row of the table emails.
+// insertRow inserts an email's row into the table emails.
 func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	to, err := json.Marshal(stored{e.To, e.Cc, e.Bcc, e.ReplyTo})
 	if err != nil {
@@ -66,7 +66,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
-// insertEmail enters an email with a body of its own.
+// insertEmail inserts an email that has a body of its own.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := encodeList(d.Headers)
 	if err != nil {
@@ -107,7 +107,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	return nil
 }
 
-// encodeList is the JSON of a list, or nothing when it is empty.
+// encodeList returns the JSON of a list, "" when it is empty.
 func encodeList[T any](list []T) (string, error) {
 	if len(list) == 0 {
 		return "", nil
@@ -127,7 +127,7 @@ func decodeList[T any](text string) (list []T, err error) {
 const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients, e.tags,
 	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
 
-// emailRow is where a row of emailColumns is scanned to.
+// emailRow is the destination of scanning emailColumns.
 type emailRow struct {
 	Email
 	to, tags           string
@@ -155,7 +155,7 @@ func (r *emailRow) email() (Email, error) {
 	return e, nil
 }
 
-// getEmail returns an email with the body that it has of its own. Without one, and without a content that it shares, its
+// getEmail returns an email with the body of its own, if it has one. If it has neither that nor a shared content, its
 // content was deleted.
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	var html, text string
@@ -169,13 +169,13 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 	return e, err
 }
 
-// readEmail returns an email without its body, which neither engine reads for it.
+// readEmail returns an email without its body, which neither engine reads for this query.
 func readEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	e, _, err := selectEmail(ctx, r, teamID, emailID, `0`, new(int))
 	return e, err
 }
 
-// selectEmail reads an email, and some columns more.
+// selectEmail reads an email and additional columns.
 func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns string, dest ...any) (Email, int, error) {
 	var row emailRow
 	var variables string
@@ -200,7 +200,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	return e, parts, nil
 }
 
-// exists is a NotFound fault when the team has no such email.
+// exists returns a NotFound fault when the team has no such email.
 func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	var one int
 	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, emailID, teamID).Scan(&one)
@@ -236,7 +236,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 	})
 }
 
-// pending returns the envelope addresses of an email, of one destination or with "" of all, that are not settled.
+// pending returns the envelope addresses of an email that are not settled, of one destination, or of all if domain is
+// "".
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT kind, address FROM email_recipients
 		WHERE email_id = $1 AND rank < $2 AND (domain = $3 OR CAST($3 AS TEXT) = '') ORDER BY position`, emailID, settled, domain)
@@ -250,15 +251,15 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 	})
 }
 
-// setSchedule moves a scheduled email; false says that it is not there or not scheduled.
+// setSchedule changes the time of a scheduled email. It reports false if there is none.
 func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string, at interface{ UnixMicro() int64 }) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`,
 		emailID, teamID, at.UnixMicro())
 	return n > 0, err
 }
 
-// lockSchedule returns when a scheduled email is due, and has those who change that wait for this transaction. ok is
-// false for an email that is not there or not scheduled.
+// lockSchedule returns when a scheduled email is due, and blocks changes to that until the transaction ends. ok is
+// false if the email does not exist or is not scheduled.
 func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'
@@ -272,7 +273,7 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 	return db.Time(us), true, nil
 }
 
-// takeScheduled moves an email out of the state scheduled, one whose time comes until then. Of Cancel and the release
+// takeScheduled advances an email out of the state scheduled if its time is not after until. Of Cancel and the release
 // at its time only one succeeds; the other gets nil.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
@@ -286,7 +287,7 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	return &e, err
 }
 
-// sizes is how large the content of an email is, in octets.
+// sizes are the sizes of the content of an email, in octets.
 type sizes struct {
 	teamID             string
 	shared             shared
@@ -294,8 +295,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf asks for sizes alone: neither engine reads the texts for it. It is for delivery, which knows no team but the
-// job's.
+// sizeOf reads the sizes only: neither engine reads the texts for this query. It takes no team, because delivery calls
+// it and knows only the job's.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.content_id, e.variables, COALESCE(b.parts, 0),
@@ -310,7 +311,7 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 	return z, err
 }
 
-// anyScheduled goes through what waits in the team's lane, which is all of the team's that can be scheduled.
+// anyScheduled reads the release jobs in the team's lane, which are those of all its scheduled emails.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
 		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,
@@ -354,8 +355,8 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 	return a, nil
 }
 
-// messageInRow reads what of a message that its caller composed is in a row, and the key of the blob with the rest; ""
-// when there is none.
+// messageInRow reads the part of a caller's composed message that is in a row, and the key of the blob with the rest,
+// "" when there is none.
 func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
 	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID, teamID).
 		Scan(&text, &blobKey)
@@ -368,8 +369,8 @@ func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (tex
 	return text, blobKey, nil
 }
 
-// usedBlobs returns those of the keys of blobs that an email has, whatever team's: the sweep asks it. Messages
-// without a row are known by their email, which is the name in their key.
+// usedBlobs returns those of the keys that an email of any team refers to. The sweep calls it. For messages without a
+// row, the name in the key is the id of their email.
 func usedBlobs(ctx context.Context, r db.Reader, keys, names []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE blob_key = ANY($1) AND blob_key <> ''
 		UNION ALL SELECT blob_key FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''
@@ -382,7 +383,7 @@ func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
 		a.EmailID, a.ID, a.blobKey, a.Size, a.ContentType)
 }
 
-// RecordAttempt enters a try to deliver, in the transaction that records its outcome.
+// RecordAttempt inserts an attempt, in the transaction that records its outcome.
 func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	to, err := json.Marshal(a.Recipients)
 	if err != nil {
@@ -397,7 +398,7 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	return nil
 }
 
-// attemptsMax bounds what is read of one email's attempts; the retry schedule keeps them fewer.
+// attemptsMax bounds how many attempts of one email are read; the retry schedule keeps them fewer.
 const attemptsMax = 500
 
 func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attempt, error) {
@@ -417,10 +418,10 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]A
 	})
 }
 
-// Unsure is the outcome of an attempt of which the host did not say whether it took the message.
+// Unsure is the outcome of an attempt in which the host did not say whether it accepted the message.
 const Unsure = "unknown"
 
-// UnsureAttempts counts the attempts at a destination whose outcome is Unsure.
+// UnsureAttempts counts the attempts at a destination that ended as Unsure.
 func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM email_attempts WHERE email_id = $1 AND team_id = $2 AND destination = $3 AND outcome = $4`,
 		emailID, teamID, destination, Unsure).Scan(&n)
@@ -430,8 +431,8 @@ func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destinati
 	return n, nil
 }
 
-// reported reads an email and its recipients for a report about it. It names no team: the signed return path, or the
-// Message-ID, is all that a report has, and the email says whose it is.
+// reported reads an email and its recipients for a report about it. It takes no team: a report has only the signed
+// return path or the Message-ID, and the email determines the team.
 func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error) {
 	e := Reported{ID: emailID}
 	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, message_id FROM emails WHERE id = $1`, emailID).
@@ -466,7 +467,8 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 	return found, nil
 }
 
-// headersOf returns the header fields that an email was given: those that it shares with others, filled in, and its own.
+// headersOf returns the header fields that an email was given: those of its shared content, filled in, and then its
+// own.
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`, emailID,
@@ -480,13 +482,13 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return f.decode()
 }
 
-// fieldColumns are what fields is read from, of an email e and fieldTables.
+// fieldColumns are the columns from which fields is scanned, for an email e joined with fieldTables.
 const (
 	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
 	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
 )
 
-// fields is the stored header fields of an email.
+// fields are the stored header fields of an email.
 type fields struct{ shared, variables, own string }
 
 func (f *fields) dest() []any { return []any{&f.shared, &f.variables, &f.own} }
@@ -511,8 +513,8 @@ func (f *fields) decode() ([]message.Field, error) {
 	return append(all, own...), nil
 }
 
-// lockRecipients makes other transactions that report on one of the addresses wait for this one. It returns those
-// that are recipients.
+// lockRecipients blocks other transactions that report on one of the addresses until this one ends. It returns the
+// addresses that are recipients.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address = ANY($3)
 		RETURNING address`, emailID, teamID, addresses)
@@ -526,10 +528,10 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 	return known, err
 }
 
-// The team is compared in a way that keeps SQLite from reading all events of the team by their index of times.
+// The expression on team_id keeps SQLite from choosing the index of the team's events by time.
 const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND recipient = ANY($3)`
 
-// read adds what was recorded of each recipient.
+// read adds the types of the events recorded for each recipient.
 func (b Before) read(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {

@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/erasure"
 )
 
-// addressed is an email that has an address among its recipients.
+// addressed is an email with an erased address among its recipients.
 type addressed struct {
 	id, teamID string
-	others     int // recipients
+	others     int // recipients with other addresses
 	settled    bool
 }
 
@@ -24,7 +24,7 @@ var selectAddressed = `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email
 		LOWER(address) = $1) r
 	ORDER BY r.email_id`
 
-// emailsTo returns the emails between two ids, of all teams, that have an address among their recipients.
+// emailsTo returns the emails of all teams with ids in (after, upTo] that have an address among their recipients.
 func emailsTo(ctx context.Context, r db.Reader, address, after, upTo string) ([]addressed, error) {
 	rows, err := r.Query(ctx, selectAddressed, address, after, upTo)
 	return db.Collect(rows, err, func(r db.Row) (e addressed, err error) {
@@ -33,8 +33,8 @@ func emailsTo(ctx context.Context, r db.Reader, address, after, upTo string) ([]
 	})
 }
 
-// contentNames reports whether the content of an email may name an address. Of what its caller composed it says so. Of
-// a content that it shares with others only its variables are its own.
+// contentNames reports whether the content of an email may contain an address. It is always true for a message that its
+// caller composed. Of a shared content, only the email's variables are searched.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var parts int
@@ -50,7 +50,7 @@ func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID s
 	return parts&isRaw != 0 || namesIt(a, variables, html, text, headers), nil
 }
 
-// replaceInEmail replaces an address in what an email says of itself.
+// replaceInEmail replaces an address in the recipients, the subject and the tags of an email.
 func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, emailID string) error {
 	var recipients, subject, tags string
 	err := tx.QueryRow(ctx, `SELECT recipients, subject, tags FROM emails WHERE id = $1 AND team_id = $2`, emailID,
@@ -71,7 +71,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 	return nil
 }
 
-// replaceInRows replaces an address in some columns of what an email has in a table.
+// replaceInRows replaces an address in some columns of an email's rows in a table.
 func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, table, key string,
 	columns []string) error {
 	rows, err := tx.Query(ctx, `SELECT `+key+`, `+strings.Join(columns, ", ")+` FROM `+table+` WHERE email_id = $1`,
@@ -103,7 +103,7 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
-// replaceRecipient puts the placeholder in the place of a recipient of the envelope.
+// replaceRecipient replaces an envelope recipient by the placeholder.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) {
 	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND LOWER(address) = $2`,
 		emailID,

@@ -11,29 +11,28 @@ import (
 )
 
 const (
-	eraseRows    = 500     // of a team that one transaction deletes
-	removeEmails = 100     // emails that one transaction deletes at most
-	removeRows   = 500     // and rows of theirs, unless a single email has more
+	eraseRows    = 500     // rows of a team that one transaction deletes
+	removeEmails = 100     // the most emails that one transaction deletes
+	removeRows   = 500     // and the most rows of theirs, unless a single email has more
 	pageSize     = 8 << 10 // octets of content that count as a row
-	lastID       = "g"     // behind all ids
+	lastID       = "g"     // sorts after all ids
 )
 
-// The tables of an email, of which it is the first column of the key: what its content is in, what happened to it, and
-// the rest.
+// The tables whose key begins with the id of an email: for its content, for what happened to it, and the rest.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled is the condition that nothing more is sent to any recipient of the email that a column names. It counts,
-// because for EXISTS PostgreSQL may go through all recipients that there are at once.
+// isSettled is the condition that nothing more is sent to any recipient of the email whose id is in column. It counts,
+// because for EXISTS PostgreSQL may scan the recipients of all emails at once.
 func isSettled(column string) string {
 	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
 		settled)
 }
 
-// contentRows counts the rows of the email's content. Neither engine reads the content for it.
+// contentRows is an expression that counts the rows of the email's content. Neither engine reads the content for it.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
@@ -42,7 +41,7 @@ func contentRows(column string) string {
 			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, pageSize)
 }
 
-// timelineRows counts the rows of what happened to the email.
+// timelineRows is an expression that counts the rows of the email's events and attempts.
 func timelineRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
 		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
@@ -56,7 +55,7 @@ var (
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
 	selectLeft = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
 		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
-	// selectTimelines finds the emails of some events to which nothing has happened since a time.
+	// selectTimelines finds the emails of some events that have no event since a time.
 	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
 		FROM (SELECT DISTINCT e.email_id FROM email_events e
 			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
@@ -68,7 +67,7 @@ var (
 type removable struct {
 	id      string
 	settled bool
-	rows    int // that are deleted with it
+	rows    int // rows that are deleted with it
 }
 
 // between returns some of a team's emails between two ids, oldest first, by one of the queries above.
@@ -82,8 +81,8 @@ func scanRemovable(r db.Row) (e removable, err error) {
 	return e, err
 }
 
-// eventsUpTo is the time of the last of some of a team's events behind a time and before another, 0 when there are
-// none.
+// eventsUpTo returns the time of the last event in the next portion of a team's events between the times after and
+// before, 0 when there are none.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
@@ -91,14 +90,13 @@ func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before i
 	return at, err
 }
 
-// timelinesBetween returns the emails of the events behind a time, up to another, to which nothing has happened since
-// before.
+// timelinesBetween returns the emails of the events later than after, up to upTo, that have no event since before.
 func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
 	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
 	return db.Collect(rows, err, scanRemovable)
 }
 
-// bodiesUntil is the last of a team's emails up to which bodies are deleted, "" when none are.
+// bodiesUntil returns the last of a team's emails up to which bodies were deleted, "" when none were.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
 	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -107,7 +105,7 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 	return emailID, err
 }
 
-// setBodiesUntil moves bodiesUntil on, and enters the emails up to there whose bodies stay for now.
+// setBodiesUntil advances bodiesUntil, and records the emails up to there whose bodies are kept for now.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
 		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
@@ -121,7 +119,7 @@ func deleteLeft(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string
 	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, emailIDs)
 }
 
-// filesOf are the keys of what emails have in blobs.
+// filesOf returns the keys of the blobs of emails.
 func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, emailIDs)
 	keys, err := db.Collect(rows, err, scanText)
@@ -144,26 +142,26 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
-// deleteOfEmails is the statement that deletes what some emails have in a table. It compares the team as
+// deleteOfEmails is the statement that deletes the rows of some emails from a table. It compares the team as
 // selectBefore does.
 func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
 }
 
-// deleteIn deletes what some emails have in some tables.
+// deleteIn deletes the rows of some emails from some tables.
 func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, emailIDs []string) {
 	for _, table := range tables {
 		tx.Queue(ctx, deleteOfEmails(table), teamID, emailIDs)
 	}
 }
 
-// deleteShare takes from some emails the content that they share with others, and their variables.
+// deleteShare removes the reference to shared content, and the variables, from some emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2) AND content_id <> ''`,
 		teamID, emailIDs)
 }
 
-// oldestWithContent is the oldest email of a team that may still have its content, "" when there is none.
+// oldestWithContent returns the oldest email of a team that may still have its content, "" when there is none.
 func oldestWithContent(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
 	until, err := bodiesUntil(ctx, r, teamID)
 	if err != nil {
@@ -180,7 +178,7 @@ func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
 }
 
-// deleteLooseEvents deletes some of a team's events whose emails are gone, oldest first.
+// deleteLooseEvents deletes some of a team's events whose emails were deleted, oldest first.
 func deleteLooseEvents(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM email_events WHERE team_id = $1 AND created_at <= (SELECT MAX(created_at) FROM
 		(SELECT created_at FROM email_events WHERE team_id = $1 ORDER BY created_at LIMIT $2) x)`, teamID, eraseRows)
@@ -192,7 +190,7 @@ func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		teamID, eraseRows)
 }
 
-// deleteSomeLeft deletes what is noted of a team's bodies.
+// deleteSomeLeft deletes the records of how far a team's bodies were deleted.
 func deleteSomeLeft(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
 	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// filePrefix is where the content of attachments is kept: attachments/<an id of its own>, and before version 21 of
-	// the schema attachments/<email>/<attachment>. Whose it is stands in the rows alone.
+	// filePrefix is the prefix of the keys of attachments: attachments/<an id of its own>, and before version 21 of the
+	// schema attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
 	filePrefix = "attachments/"
-	// Content is stored before the email that has it is accepted, and deleted after the email, so a crash in between
-	// leaves content of no email. It is looked for once it is older than any request.
+	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
+	// without an email. The sweep looks for it once it is older than any request can be.
 	strayAfter = time.Hour
 )
 
-// newFileKey is a key that was never used: what is written under it can be swept away without harm to what is written
-// later.
+// newFileKey returns a key that was never used. The sweep may delete what is stored under an old key without touching
+// what is stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles removes messages and the content of attachments that no email has, because the program was killed before
-// the email was accepted, or after it was deleted. It is run now and then.
+// SweepFiles deletes messages and the content of attachments that no email has, because the program was killed before
+// the email was accepted or after it was deleted. It is called periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.d.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {
@@ -41,7 +41,7 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 	return nil
 }
 
-// SweepContents deletes the contents that nobody keeps and no email refers to. It is run now and then.
+// SweepContents deletes the contents that are not kept and that no email refers to. It is called periodically.
 func (s *Service) SweepContents(ctx context.Context) error {
 	for after := ""; ; {
 		teams, err := s.contents.TeamsWithUnused(ctx, after)

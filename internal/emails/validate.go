@@ -11,13 +11,13 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
-// draft is a Send that keeps every rule that can be checked without looking anything up.
+// draft is a Send that has passed every check that needs no look-up.
 type draft struct {
 	Send
-	id         string // of the email, which is made in the transaction that enters it
+	id         string // of the email; made in the transaction that inserts it
 	from       message.Address
 	recipients []recipient // of the envelope, each address once
-	at         time.Time   // zero: now
+	at         time.Time   // zero means now
 	raw        *Raw        // nil when the message is yet to be composed
 }
 
@@ -26,7 +26,7 @@ type recipient struct {
 	message.Address
 }
 
-// check applies the rules of one email (API reference section 8). The first rule broken is reported.
+// check applies the rules of one email (API reference section 8). It reports the first rule that is broken.
 func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 	if in.Broken != nil {
 		return nil, in.Broken
@@ -166,7 +166,7 @@ func (d *draft) checkHeaders() error {
 		if size += len(h.Name) + len(h.Value) + 4; size > maxHeaderSize {
 			return fault.Invalidf("headers", "The `headers` field is larger than %d octets in all.", maxHeaderSize)
 		}
-		// Ours is the one that the API reports and that bounces are matched by.
+		// We set Message-ID ourselves: the API reports it, and bounces are matched by it.
 		if !strings.EqualFold(h.Name, "Message-ID") {
 			kept = append(kept, h)
 		}
@@ -216,7 +216,7 @@ func (d *draft) checkAttachments() error {
 		case len(a.Path) > maxPath:
 			return fault.New(fault.BadAttachment, field+".path", "The `path` of an attachment is too long (`%s`).", field)
 		}
-		// What composing would refuse later is refused now, by the same function.
+		// The function that composing uses checks it now, so that composing does not refuse it later.
 		if err := (&message.Attachment{ContentType: a.ContentType}).Check(); err != nil || notPrintable(a.ContentType) {
 			return fault.New(fault.BadAttachment, field+".content_type", "The `content_type` of an attachment must be a media type "+
 				"such as application/pdf (`%s`).", field).Because(err)
@@ -231,7 +231,7 @@ func (d *draft) checkAttachments() error {
 	return nil
 }
 
-// checkFiles bounds attachments: each may become a file of its own, or a look elsewhere.
+// checkFiles bounds the number of attachments: each may become a file in the store, or a download.
 func checkFiles(n int) error {
 	if n > MaxAttachments {
 		return fault.Invalidf("attachments", "The `attachments` field has %d files; the limit is %d. Send an archive of them instead.",
@@ -244,7 +244,7 @@ func notPrintable(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
-// size estimates the composed message: base64 with its line ends makes 78 octets of 57.
+// size estimates the size of the composed message: base64 with line ends turns 57 octets into 78.
 func (d *draft) size() int64 {
 	n := int64(2048)
 	for _, t := range []*string{d.HTML, d.Text} {
@@ -266,7 +266,7 @@ func (d *draft) checkSchedule(now time.Time) (err error) {
 	return err
 }
 
-// scheduledAt reads a time to send at. One that has just gone by means now, which is the zero time.
+// scheduledAt parses a time to send at. A time at most maxPast ago means now, for which it returns the zero time.
 func scheduledAt(text string, now time.Time) (time.Time, error) {
 	at, err := schedule.Parse(text, now)
 	if err != nil {

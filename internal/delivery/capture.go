@@ -20,10 +20,10 @@ import (
 
 const (
 	captured    = "captured/"
-	capturedMax = 1000 // messages kept
+	capturedMax = 1000 // messages that are kept
 )
 
-// Captured is a message that would have been sent.
+// Captured is a message that the capture transport stored instead of sending.
 type Captured struct {
 	ID      string    `json:"id"`
 	EmailID string    `json:"email_id"`
@@ -34,16 +34,16 @@ type Captured struct {
 	At      time.Time `json:"at"`
 }
 
-// outbox keeps captured messages as two blobs each: the message as it would have gone over the wire, and its envelope,
-// which is written last and makes it visible.
+// outbox stores captured messages as two blobs each: the message as it would have been sent, and its envelope. The
+// envelope is written last and makes the message visible.
 type outbox struct {
 	blobs *blob.Store
 
 	mu   sync.Mutex
-	kept []string // ids, oldest first; nil until it is known what there is
+	kept []string // ids, oldest first; nil until the stored ones are listed
 }
 
-// keep stores a message instead of sending it. It counts as delivered.
+// keep stores a message instead of sending it. Its recipients count as delivered.
 func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)
 	c := Captured{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw), At: time.Now().UTC()}
@@ -64,7 +64,7 @@ func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.En
 	return outcome{host: "outbox", answers: repeat(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"}, nil
 }
 
-// prune notes a new message and removes the oldest beyond capturedMax.
+// prune adds a new message to kept and deletes the oldest beyond capturedMax.
 func (b *outbox) prune(ctx context.Context, newest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *outbox) prune(ctx context.Context, newest string) error {
 	return nil
 }
 
-// ids lists what is kept, oldest first: ids sort by time.
+// ids lists the stored messages, oldest first: ids sort by time.
 func (b *outbox) ids(ctx context.Context) ([]string, error) {
 	ids := []string{}
 	err := b.blobs.List(ctx, captured, func(f blob.Info) error {
@@ -115,7 +115,7 @@ func (b *outbox) envelope(ctx context.Context, captureID string) (c Captured, er
 	return c, nil
 }
 
-// Outbox lists captured messages, newest first, at most 1,000.
+// Outbox returns the captured messages, newest first, at most 1,000.
 func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
 	ids, err := s.outbox.ids(ctx)
 	if err != nil {
@@ -133,7 +133,8 @@ func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
 	return all, nil
 }
 
-// CapturedMessage opens a captured message as it would have been sent, or returns blob.ErrNotFound. Whoever asked closes it.
+// CapturedMessage opens a captured message as it would have been sent, or returns blob.ErrNotFound. The caller closes
+// it.
 func (s *Service) CapturedMessage(ctx context.Context, captureID string) (io.ReadCloser, error) {
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound

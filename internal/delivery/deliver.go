@@ -17,31 +17,31 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// Reasons of the event failed.
+// Reasons of the event email.failed.
 const (
-	reasonNoDomain = "domain_not_verified" // it was deleted since
-	reasonInvalid  = "invalid_message"     // no message can be made of it
+	reasonNoDomain = "domain_not_verified" // the domain was deleted since the email was accepted
+	reasonInvalid  = "invalid_message"     // the email cannot be composed or signed
 )
 
-// try is one attempt at one job.
+// try is one attempt of one job.
 type try struct {
 	job     jobs.Job
 	d       emails.Delivery
 	o       *emails.Outgoing
-	started time.Time // when talking began
+	started time.Time // when the conversation began
 
-	looked  time.Time      // at the suppressions; zero for not yet
-	skipped []events.Event // of recipients that were suppressed since, to be recorded with the outcome
+	looked  time.Time      // when the suppressions were last looked up; zero for never
+	skipped []events.Event // of recipients that were suppressed since, recorded with the outcome
 }
 
-// deliver works one job.
+// deliver handles one job.
 func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	d, err := emails.DecodeDelivery(j.Payload)
 	if err != nil {
 		return err
 	}
 	d.First = j.Attempt == 1
-	// Room for the email is taken before any of it is read.
+	// Memory for the email is acquired before any of it is read.
 	size := d.Size
 	if size == 0 {
 		size, err = s.p.Emails.Size(ctx, d.EmailID)
@@ -102,7 +102,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	return s.hand(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
-// room waits until a team may have so much memory, and returns how much it took.
+// room waits until a team may use size octets of memory, and returns how much it acquired.
 func (s *Service) room(ctx context.Context, team string, size int64) (int64, error) {
 	size = min(size, memory)
 	if err := s.memory.Acquire(ctx, team, size); err != nil {
@@ -111,7 +111,7 @@ func (s *Service) room(ctx context.Context, team string, size int64) (int64, err
 	return size, nil
 }
 
-// keep gives back what composing a message took beyond the message, where it matters, and returns what is left.
+// keep releases the memory that only composing needed, if it is at least 1 MiB, and returns what remains acquired.
 func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
 	left := int64(0)
 	for _, part := range msg {
@@ -124,7 +124,7 @@ func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
 	return left
 }
 
-// way finds the hosts of a try. ok is false when none can be asked at present; then the outcome says why.
+// way finds the hosts of a try. ok is false when no host can be tried now; out then has the reason.
 func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
 	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
@@ -140,10 +140,10 @@ func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out ou
 	return out, !silent, nil
 }
 
-// errLate says that a job waited so long for its turn that its lease might end in the middle of a conversation.
+// errLate means that a job waited so long for its turn that its lease might end during a conversation.
 var errLate = errors.New("no connection came free in time")
 
-// hand gives a message to the transport and records what came of it.
+// hand gives a message to the transport and records the outcome.
 func (s *Service) hand(ctx context.Context, t *try, r *route, destination string, from domains.Signing, msg [][]byte) error {
 	host := from.ReturnPathHost
 	if host == "" {
@@ -178,7 +178,7 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 			return context.Cause(ctx)
 		}
 	}
-	if len(t.o.To) == 0 { // suppressed while it waited, and settled
+	if len(t.o.To) == 0 { // they were suppressed meanwhile, and the job is finished
 		return nil
 	}
 	took := time.Since(t.started)
@@ -187,10 +187,11 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 	return err
 }
 
-// seated is talk with all that a conversation needs: a seat, of which every team has its share, and then a place at
-// the destination, for which teams have turns. Nobody who has a place waits for anything but the host, so that no
-// team holds another up at a destination because of what it does elsewhere. While a message is signed, or waits for
-// the disk or for others' news of a host, the connections are for others to use.
+// seated calls talk with what a conversation needs: first a seat, of which every team has its share, and then a place
+// at the destination, where teams take turns. A message that has a place waits for nothing but the host, so a team
+// never blocks another at a destination because of what it does elsewhere. While a message is being signed, or waits
+// for the disk or for another connection's result at a host, other messages can use the seat and the place. A news that
+// is not nil has the meaning that it has for talk.
 func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope, msg [][]byte) (
 	news <-chan struct{}, err error) {
 	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
@@ -223,9 +224,9 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 	return news, err
 }
 
-// prepare composes and signs. Both are work for the processor, so only so many do it at once, and fewer sign: the
-// rest of the program must not wait behind signatures. Teams have turns at both, as one's messages may be a thousand
-// times as large as another's.
+// prepare composes and signs. Both use the processor, so the number of each at once is limited, and fewer sign, so that
+// the rest of the program is not slowed down. Teams take turns at both, because the messages of one may be a thousand
+// times as large as those of another.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Enter(ctx, turn); err != nil {
@@ -257,8 +258,8 @@ func (s *Service) sign(ctx context.Context, turn string, body []byte, from domai
 	return dkim.Sign(body, time.Now(), from.Signers...)
 }
 
-// fail ends an email that cannot be delivered at all, for a reason of ours. Recipients at other destinations have jobs
-// and outcomes of their own.
+// fail ends an email that cannot be delivered for a reason on our side. Recipients at other destinations have jobs and
+// outcomes of their own.
 func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, t.job)

@@ -1,47 +1,46 @@
-// Package delivery brings emails to the hosts of their recipients.
+// Package delivery delivers emails to the mail hosts of their recipients, to a relay, or to a local outbox.
 //
-// # One job
+// A job is one email to one destination domain, with all its recipients there that are not settled. It goes through
+// plan, talk and judge. plan finds the addresses to try. talk speaks SMTP and returns an answer for each recipient.
+// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job, stores
+// the conversation, and records the events.
 //
-// A job is one email to one destination domain, with all its recipients there who are not settled. It goes plan ->
-// talk -> judge: plan finds the addresses to try, talk speaks SMTP and comes back with an answer for each recipient,
-// judge, which is pure, says what each answer means. Then one transaction ends or reschedules the job, keeps the
-// conversation, and records the events. No transaction is open while the network is used, and what a host answers is
-// data, not an error.
+// # Invariants
 //
-// # Guarantees
+// Every accepted email is delivered at least once or ends with an event that says why not. A second copy is sent only
+// after a crash between a host's final 250 and our commit, or after a host may have accepted the message and its answer
+// did not arrive. The outcome of such an attempt is "unknown", and it is tried again, from the second time on only
+// hours later. The Message-ID and all other octets except the signatures stay the same, so that receivers can recognize
+// copies.
 //
-// At least once, never zero. A second copy comes only from a crash between a host's final 250 and our commit, or from a
-// host that may have taken the message and whose answer did not arrive: that attempt's outcome is "unknown", and it is
-// tried again, after the second time only hours later. The Message-ID and every other byte but the signatures stay the
-// same, so a receiver can tell.
+// No transaction is open while the network is used. The answer of a host is data, never an error.
 //
-// # Failure
-//
-// Temporary refusals, and hosts that cannot be reached, are tried again by the schedule; after its last wait the
-// email bounces as transient, which suppresses nobody. Only refusals that are the recipient's own and will last
-// suppress; those for our address, reputation, content or size never do. A host that asks for less gets less: its
-// lane is paused and narrowed (shaper), and widens again slowly. An address that does not answer is remembered for
-// all destinations that lead to it, and left alone for longer each time (hosts). A failure of the database is an
-// error of the job and comes back by the job's own schedule; it is never a bounce.
-//
-// A destination, and an address however many destinations lead to it, is given one connection of a team at first, and
-// earns more by answering promptly (flow). What hangs keeps what it holds, as giving up after the final dot would
-// send a copy, and gets no more; places are kept for destinations that answer (jobs.Share).
-//
-// # Teams
-//
-// No team's mail waits for what another team's hosts do. Teams share memory and seats, which are connections, as
-// package fair says, and have turns at composing, signing, and at a destination. A job takes them in that order and
-// holds nothing that another team may wait for while it waits for its own team's share: a destination's place comes
-// last. Bulk mail has lanes and turns of its own (emails.Lane, jobs.Kind.Bulk): it never takes all of what its team may
+// No team's mail waits for the hosts of another team. Teams share memory and seats (connections), as package fair
+// describes, and take turns at composing, at signing, and at a destination. A job acquires them in that order, and
+// while it waits for its own team's share it holds nothing that another team may need: the place at a destination comes
+// last. Bulk mail has lanes and turns of its own (emails.Lane, jobs.Kind.Bulk) and never uses all that its team may
 // have, so that the team's other mail does not wait behind it.
+//
+// # When it fails
+//
+// Temporary refusals, and hosts that cannot be reached, are retried by the schedule. After its last wait the email
+// bounces as transient, which suppresses nobody. Only permanent refusals that concern the recipient suppress an
+// address; those for our address, reputation, content or size never do. A destination that asks for less mail is paused
+// and gets fewer connections (shaper), which are restored slowly. An address that does not answer is remembered for all
+// destinations that lead to it, and left alone for longer each time (hosts). A failure of the database is an error of
+// the job and retried by the job's own schedule; it is never a bounce.
+//
+// A destination gets one connection of each team at first, and more as it answers promptly (flow); likewise an address,
+// however many destinations lead to it. Conversations that hang keep their connections, because giving up after the
+// final dot would send a copy, but get no more; some connections are reserved for destinations that answer
+// (jobs.Share).
 //
 // # What it does not do
 //
-// It does not decide who may send, but for the suppressions, at which it looks again before each try that does not
-// follow acceptance within seconds. It does not read what comes back by mail. Several nodes keep the limits of
-// connections and of the rate together, by shares (package quota); what a host asked one of them to do less of, or how
-// it answers, each finds out for itself. MTA-STS and DANE are not looked up.
+// It does not decide who may send. It checks the suppressions again, before each try that does not follow acceptance
+// within seconds. It does not read bounces that arrive by mail. Several nodes divide the limits of connections and of
+// the rate (package quota); but each node finds out for itself which hosts asked for less mail, and how they answer.
+// MTA-STS and DANE are not supported.
 package delivery
 
 import (
@@ -67,39 +66,39 @@ import (
 	"github.com/postrider/postrider/internal/quota"
 )
 
-// Transports, by which mail leaves.
+// The transports.
 const (
 	Direct  = "direct"  // to the recipients' hosts
 	Relay   = "relay"   // through one smarthost
-	Capture = "capture" // kept and shown, never sent
+	Capture = "capture" // stored in an outbox, never sent
 )
 
-// Config is what of the configuration concerns delivery.
+// Config is the part of the configuration that concerns delivery.
 type Config struct {
 	Transport     string
-	Hostname      string // in EHLO, and of return paths where the domain has none
+	Hostname      string // in EHLO, and in return paths if the domain has no host for them
 	RelayAddr     string // host:port
 	RelayUsername string
 	RelayPassword string
 	RelayTLS      smtpclient.TLSMode
 
 	SMTPPort       int      // of direct delivery; 0 is 25
-	OwnHosts       []string // names of MX hosts that lead back here; nil is Hostname
-	SandboxDomains []string // of the test addresses
+	OwnHosts       []string // names of MX hosts that lead back to this server; nil means Hostname
+	SandboxDomains []string // of test addresses
 	AllowPrivate   bool     // direct delivery may reach addresses that are not public; for tests
 
 	Schedule           []time.Duration // waits between tries; nil is twelve over 48 hours
 	Workers            int             // messages composed and signed at once
-	Signers            int             // of these, signed at once: a signature must not starve what accepts mail
-	Unsigned           bool            // for measurements alone: what all but the signature costs
+	Signers            int             // of these, signed at once; fewer, so that accepting mail is not slowed down
+	Unsigned           bool            // for measurements only: skips the signatures
 	LaneConnections    int             // to one destination
 	LaneRate           float64         // messages a second to one destination; 0 is no limit
 	MaxConnections     int             // to all destinations, idle ones included; 0 is 500
-	ConnectionMessages int             // over one connection; 0 is 1,000
+	ConnectionMessages int             // messages over one connection; 0 is 1,000
 
-	RootCAs  *x509.CertPool // that verify hosts; nil is the system's
+	RootCAs  *x509.CertPool // to verify hosts; nil means the system's
 	Timeouts smtpclient.Timeouts
-	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil is a net.Dialer
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means a net.Dialer
 }
 
 // defaultSchedule spreads the tries over 48 hours.
@@ -107,24 +106,24 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is how many octets of messages may be in hand at once. One that is larger by itself goes alone. A team may
-	// have as much as stays free, which is room enough for another's largest email.
+	// memory is how many octets of messages may be in memory at once. A message larger than that is sent alone. A team may
+	// use as much as stays free, which leaves enough for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
-	// lease is for the waits before a conversation and the conversation: a job that has begun to talk should never
-	// lose it.
+	// lease covers the waits before a conversation and the conversation itself: a job that talks to a host must not lose
+	// its lease.
 	lease = 30 * time.Minute
 	// talkMax is longer than the longest wait in a conversation, the ten minutes for the answer to a message.
 	talkMax = 13 * time.Minute
-	// planMax bounds the look-ups for one try.
+	// planMax bounds the DNS look-ups of one try.
 	planMax = 2 * time.Minute
-	// ahead is how many jobs of a fast destination are in hand for each connection: while one message is on its way,
-	// others are composed and signed, and outcomes are written. A destination that is not fast gets one each, so that
-	// what waits for it holds little memory.
+	// ahead is how many jobs of a fast destination are claimed for each connection: while one message is being sent,
+	// others are composed and signed, and outcomes are written. A destination that is not fast gets one for each, so that
+	// its waiting messages use little memory.
 	ahead = 4
 )
 
-// Parts are the rooms that delivery stands on.
+// Parts are the dependencies of a Service.
 type Parts struct {
 	DB       *db.DB
 	Queue    *jobs.Queue
@@ -133,16 +132,16 @@ type Parts struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store   // of the capture transport
-	Shares   *quota.Shares // of the limits that nodes keep together; nil is all of them
+	Blobs    *blob.Store   // for the capture transport
+	Shares   *quota.Shares // of the limits that nodes divide; nil gives this node all of them
 
-	// Grown is called when more jobs of a group may be in hand than before, because this node's share of a limit grew.
+	// Grown is called when more jobs of a group may be claimed than before, because this node's share of a limit grew.
 	Grown func(group string)
 
 	Log *slog.Logger
 }
 
-// Service delivers.
+// Service delivers emails.
 type Service struct {
 	c         Config
 	p         Parts
@@ -156,7 +155,7 @@ type Service struct {
 	signing   *fair.Turns
 	hurried   time.Duration
 	trusted   time.Duration
-	ipv6      atomic.Int64 // when IPv6 was last looked for, in seconds, negative when there was none
+	ipv6      atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
 }
 
 // New returns the service.
@@ -193,7 +192,7 @@ func New(c Config, p Parts) *Service {
 	known.keepTo(p.Shares, connections)
 	shape.keepTo(p.Shares, p.Grown)
 	if c.Transport == Relay {
-		known.silentMax = silentFor // All mail waits for the relay, and no other host is any better.
+		known.silentMax = silentFor // All mail waits for the relay: there is no other host to try meanwhile.
 	}
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
@@ -201,18 +200,18 @@ func New(c Config, p Parts) *Service {
 		signing: fair.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
 }
 
-// Kind is how delivery jobs are worked. All lanes to one destination share its limits; through a relay there is only
+// Kind returns how delivery jobs are handled. All lanes to one destination share its limits; with a relay there is only
 // one destination, the relay.
 func (s *Service) Kind() jobs.Kind {
-	// Jobs in hand mostly wait for a host, which costs next to nothing: were they few, a handful of hosts that stall
-	// would hold up all others.
+	// Jobs in progress mostly wait for a host, which costs next to nothing. If there were few, a handful of stalling hosts
+	// would block all other mail.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers, ahead*s.c.LaneConnections),
 		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
-// errorSchedule is for failures of ours in a row, such as those of the database: some fifty hours, as long as any
-// delivery, until an operator has to look.
+// errorSchedule has the waits after consecutive failures of our own, such as those of the database: some fifty hours in
+// all, as long as any delivery. After that an operator must act.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {
@@ -221,7 +220,7 @@ func errorSchedule() []time.Duration {
 	return all
 }
 
-// group is the destination whose limits a lane shares.
+// group returns the destination whose limits a lane shares.
 func (s *Service) group(lane string) string {
 	domain := emails.Destination(lane)
 	switch {
@@ -242,12 +241,13 @@ func (s *Service) limit(group string) (int, time.Time) {
 	return s.shape.limit(group, time.Now())
 }
 
-// asksNobody reports whether mail for a group comes to its end without any host.
+// asksNobody reports whether mail for a group is settled without contacting a host.
 func (s *Service) asksNobody(group string) bool {
 	return s.c.Transport == Capture || s.isSandbox(group)
 }
 
-// share says how much of a destination's mail a team may have in hand. Where no host is asked nothing can stall.
+// share returns how much of a destination's mail a team may have in progress. Where no host is contacted nothing can
+// stall, so there is no limit beyond the connections.
 func (s *Service) share(group, team string) jobs.Share {
 	if s.asksNobody(group) {
 		return jobs.Share{Most: ahead * s.c.LaneConnections}
@@ -255,7 +255,7 @@ func (s *Service) share(group, team string) jobs.Share {
 	return s.shape.share(group, team, time.Now())
 }
 
-// Run closes idle connections until ctx ends, and then all that are idle.
+// Run closes connections that are idle for too long until ctx ends, and then all idle ones.
 func (s *Service) Run(ctx context.Context) error {
 	s.pool.run(ctx)
 	return nil

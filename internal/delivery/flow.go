@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// stallAfter is how long no message may be answered before nothing more is sent the same way while others hang there.
-	// It is longer than most content filters take.
+	// stallAfter is the time without an answer to any message after which no more messages are sent the same way while
+	// some are still waiting. It is longer than most content filters take.
 	stallAfter = 30 * time.Second
-	// slowMax is how many conversations there may be at a time where answers come, and take longer than that.
+	// slowMax is the limit of conversations at once where answers arrive, but take longer than stallAfter.
 	slowMax = 4
 )
 
-// flow is how the mail of one team gets on with one destination, or with one address. There is one conversation at a
-// time at first; each prompt answer allows another, so that twenty take five round trips. What hangs takes all but one
-// away, and while it hangs nothing is added: so hosts that stall hold as many connections as they have earned, however
-// much mail there is for them.
+// flow limits the conversations of one team with one destination, or with one address. It starts with one at a time.
+// Each prompt answer allows one more, so that twenty take five round trips. A conversation that hangs reduces the limit
+// to one, and nothing is added while it hangs. So hosts that stall hold only as many connections as they have earned,
+// however much mail there is for them.
 type flow struct {
-	window   int       // conversations that there may be at a time, where more than one has been earned
+	window   int       // conversations that are allowed at once; 0 until one has ended, see places
 	talking  int       // conversations
-	since    time.Time // the last answer, or when the first of those that talk began
+	since    time.Time // the last answer, or when the first of the current conversations began
 	answered time.Time // the last prompt answer
 	stuck    bool      // the last conversation took long
 }
 
-// places is how many conversations there may be at a time.
+// places returns how many conversations are allowed at once.
 func (f *flow) places() int { return max(f.window, 1) }
 
-// stalls reports whether those that talk wait in vain.
+// stalls reports whether the current conversations have waited too long for an answer.
 func (f *flow) stalls(now time.Time, patience time.Duration) bool {
 	return f.talking > 0 && now.Sub(f.since) >= patience
 }
@@ -51,23 +51,23 @@ func (f *flow) begin(now time.Time) {
 	f.talking++
 }
 
-// hearing is what a host said in a conversation.
+// hearing is the kind of answer that a conversation had.
 type hearing uint8
 
 const (
-	untried    hearing = iota // it was not asked, or not for as long as it may take
-	unanswered                // nothing that decides about a message
-	heard                     // yes, no, or later
+	untried    hearing = iota // the host was not asked, or not given the time that it may take
+	unanswered                // no answer that decides about a message
+	heard                     // accepted, refused or deferred
 )
 
-// end takes in a conversation. full is how many there may be at most.
+// end records the end of a conversation. full is the limit of conversations at once.
 func (f *flow) end(what hearing, took, patience time.Duration, full int, now time.Time) {
 	f.talking--
 	quick := took < patience
 	switch {
 	case what == untried:
 		return
-	case what == unanswered && quick: // a connection that breaks is no stall
+	case what == unanswered && quick: // a broken connection is not a stall
 		f.window /= 2
 		return
 	case what == unanswered:

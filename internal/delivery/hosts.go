@@ -11,95 +11,93 @@ import (
 )
 
 const (
-	silentFor = 20 * time.Second // that an address is left alone after its first failure; it doubles with each
+	silentFor = 20 * time.Second // that an address is left alone after a first failure; doubled with each
 	silentMax = 10 * time.Minute
-	deadFor   = 5 * time.Minute  // that an address stands behind others after it was left alone
-	goodFor   = 10 * time.Minute // that an address that answered is trusted to answer again
-	plainFor  = time.Hour        // that a host's broken TLS is remembered
+	deadFor   = 5 * time.Minute  // how long after that it is tried only after others
+	goodFor   = 10 * time.Minute // how long an address that answered is expected to answer again
+	plainFor  = time.Hour        // how long a host's broken TLS is remembered
 	hostsKept = 10_000
-	// dialsMax is how many connections may be on their way to an address that answered lately. To one that did not,
-	// or that nobody has asked, it is one: the others wait for what comes of it, and hold no connection meanwhile.
+	// dialsMax is how many connections may be being opened at once to an address that answered recently. To any other
+	// address it is one: further messages wait for its result, and hold no connection meanwhile.
 	dialsMax = 8
 )
 
-// hosts remembers which addresses answer. It is shared by all destinations that lead to an address, however many names
-// they have for it. What one team's messages meet after the greeting is remembered for that team alone, because it may
-// be about the team.
+// hosts remembers which addresses answer. An address is shared by all destinations that lead to it, whatever names they
+// use for it. Failures after the greeting are remembered for one team only, because they may be about the team.
 //
-// An address is left alone for no longer than it has been failing, so one that comes back is found after at most as
-// much time again.
+// An address is left alone for no longer than it has been failing, so the recovery of a host is noticed after at most
+// as much time again.
 //
-// Limits hold for the address that is dialled, however many destinations lead to it: a team has as many conversations
-// with it as its flow allows, and all of them together have as many as a destination may, but for one of each team. Of
-// these, this node has its share.
+// Limits apply to the address that is dialed, however many destinations lead to it. A team has as many conversations
+// with it as its flow allows. All teams together have as many as one destination may have, except that each team may
+// have one. This node uses its share of these.
 type hosts struct {
 	silent, silentMax time.Duration
 	patience          time.Duration // stallAfter
-	full              int           // conversations with an address
+	full              int           // limit of conversations with an address
 	shares            *quota.Shares // nil when this node has the limits to itself
-	pool              *pool         // of the connections that count against them
+	pool              *pool         // its connections count against the limits
 
 	mu    sync.Mutex
 	known map[string]*host
 	lines map[pair]*line
-	plain map[string]time.Time // addresses whose TLS handshake fails, and until when that is believed
+	plain map[string]time.Time // addresses whose TLS handshake fails, and until when that is remembered
 }
 
-// host is what is known of one address.
+// host is what is known about one address.
 type host struct {
 	failure
 	reached time.Time     // when it last greeted
-	dialing int           // connections on their way
-	news    chan struct{} // closed when the next of them arrives or fails; nil when nobody waits
-	talking int           // conversations
+	dialing int           // connections that are being opened
+	news    chan struct{} // closed when the next of them opens or fails; nil when nothing waits
+	talking int           // conversations in progress
 	share   int           // conversations that this node may have
-	waiting []waiter      // for one of these to end, the longest first
-	awaking bool          // a timer is set to look whether they wait in vain
+	waiting []waiter      // for a conversation to end, the longest first
+	awaking bool          // a timer is set to check whether they wait for stalled conversations
 }
 
-// pair is an address and a team whose messages go there.
+// pair is an address and a team.
 type pair struct{ addr, team string }
 
-// line is how a team's messages get on with an address after the greeting.
+// line is the state of a team's conversations with an address after the greeting.
 type line struct {
 	failure
 	flow
 }
 
-// waiter is a message that waits for its team's turn at an address.
+// waiter is a message that waits for its turn at an address.
 type waiter struct {
 	line *line
-	turn chan struct{} // closed when it should ask again
+	turn chan struct{} // closed when it should call begin again
 }
 
-// failure is why an address does not answer, since when, and how often.
+// failure records why, since when and how often an address has failed.
 type failure struct {
 	times int // 0 for none
 	at    time.Time
-	until time.Time // when it is tried again
+	until time.Time // when it may be tried again
 	why   answer
 }
 
-// newHosts remembers nothing yet. full is how many conversations there may be with an address.
+// newHosts returns hosts without entries. full is the limit of conversations with an address.
 func newHosts(full int) *hosts {
 	return &hosts{silent: silentFor, silentMax: silentMax, patience: stallAfter, full: full, known: map[string]*host{},
 		lines: map[pair]*line{}, plain: map[string]time.Time{}}
 }
 
-// keepTo has this node keep to its shares of the limits, with the connections of a pool. It is called before anything
-// else.
+// keepTo limits this node to its shares of the limits. p is the pool whose connections count. It must be called before
+// any other method.
 func (h *hosts) keepTo(shares *quota.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	shares.Keep(addressShares, quota.Places{Use: h.use, Changed: h.changed, Busy: h.busy})
 }
 
-// prepare says that there is mail for an address, so that this node's share is known when it is to be dialled.
+// prepare requests this node's share of the connections to an address, so that it is known when the address is dialed.
 func (h *hosts) prepare(addr string) {
 	h.shares.Places(quota.Key{Kind: addressShares, Name: addr}, h.full)
 }
 
-// use says how many connections to an address this node could use, and how many there are, those included that nobody
-// uses.
+// use returns how many connections to an address this node could use, and how many it has, including unused ones.
 func (h *hosts) use(addr string) (want, held int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,8 +117,8 @@ func (h *hosts) use(addr string) (want, held int) {
 	return min(want, h.full), one.talking + held
 }
 
-// changed takes in that this node's share of the connections to an address is another. Kept connections beyond it are
-// closed, because the share of another node is now the larger.
+// changed records this node's new share of the connections to an address. Kept connections beyond it are closed,
+// because another node may now use that part of the limit.
 func (h *hosts) changed(addr string, n int) {
 	h.mu.Lock()
 	talking := 0
@@ -132,8 +130,8 @@ func (h *hosts) changed(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// makeRoom ends kept connections that, with another one, would be more than this node's share: those with another kind
-// of TLS than the message needs.
+// makeRoom closes kept connections to an address that, together with a new one, would exceed this node's share. They
+// have another TLS mode than the message needs.
 func (h *hosts) makeRoom(addr string) {
 	h.mu.Lock()
 	one := h.known[addr]
@@ -146,7 +144,7 @@ func (h *hosts) makeRoom(addr string) {
 	h.pool.trim(addr, n)
 }
 
-// busy lists the addresses to which there are connections.
+// busy returns the addresses to which there are connections.
 func (h *hosts) busy() []string {
 	all := h.pool.addresses()
 	h.mu.Lock()
@@ -159,10 +157,10 @@ func (h *hosts) busy() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// failed reports whether the last failure is still held against an address.
+// failed reports whether the last failure still counts against an address.
 func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= deadFor }
 
-// again takes in another failure. Those of connections that were under way when the first was seen count once.
+// again records another failure. Failures of connections that began before the first failure was known count as one.
 func (f *failure) again(why answer, first, most time.Duration, now time.Time) {
 	if !f.failed(now) {
 		f.times = 0
@@ -176,14 +174,14 @@ func (f *failure) again(why answer, first, most time.Duration, now time.Time) {
 	f.times++
 }
 
-// of returns what is known of an address, a new entry if nothing is.
+// of returns the entry of an address, and makes one if there is none.
 func (h *hosts) of(addr string, now time.Time) *host {
 	one := h.known[addr]
 	if one == nil {
 		if len(h.known) >= hostsKept {
 			n := 0
 			for a, old := range h.known {
-				// Those that are left alone are worth most, yet half of them go too, or there would be no bound.
+				// Entries of failing addresses are the most useful, yet half of them are deleted too, to keep the bound.
 				if n++; old.unused() && (n%2 == 0 || !now.Before(old.until)) {
 					delete(h.known, a)
 				}
@@ -197,7 +195,7 @@ func (h *hosts) of(addr string, now time.Time) *host {
 
 func (one *host) unused() bool { return one.dialing == 0 && one.talking == 0 && len(one.waiting) == 0 }
 
-// failed reports whether an address failed lately, so that others are tried before it.
+// failed reports whether an address failed recently, so that others are tried before it.
 func (h *hosts) failed(addr string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +203,7 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	return one != nil && one.failed(now)
 }
 
-// silence returns why an address is left alone at present, for all or for the messages of a team.
+// silence returns the failure for which an address is left alone now, either by all or by one team.
 func (h *hosts) silence(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,9 +216,9 @@ func (h *hosts) silence(addr, team string, now time.Time) (failure, bool) {
 	return failure{}, false
 }
 
-// claim asks for leave to dial an address. Who may dial says so with arrived, once. When others find out at present
-// whether the address answers, news is closed when they know more; f is the failure because of which it is not worth
-// to wait for them.
+// claim requests permission to dial an address. A caller that may dial must call arrived once. If other connections are
+// finding out whether the address answers, news is closed when they know. Otherwise f is the failure because of which
+// the address should not be waited for.
 func (h *hosts) claim(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,16 +243,16 @@ func (h *hosts) claim(addr string, now time.Time) (may bool, news <-chan struct{
 	return false, one.news, failure{}
 }
 
-// What came of a connection.
+// arrival is the result of opening a connection.
 type arrival uint8
 
 const (
-	unheard  arrival = iota // given up for a reason that is not the address's
-	answered                // it greeted, or refused in words
-	silent                  // it did not
+	unheard  arrival = iota // given up for a reason that does not concern the address
+	answered                // it greeted us, or refused with a reply
+	silent                  // it did not answer
 )
 
-// arrived says what came of a claim. why is the answer of who did not get through.
+// arrived records the result of a claim. why is the answer for recipients if the connection was not opened.
 func (h *hosts) arrived(addr string, what arrival, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -272,7 +270,7 @@ func (h *hosts) arrived(addr string, what arrival, why answer, now time.Time) {
 	}
 }
 
-// line returns what is known of a team's messages to an address, a new entry if nothing is.
+// line returns the entry of a team's conversations with an address, and makes one if there is none.
 func (h *hosts) line(addr, team string, now time.Time) *line {
 	k := pair{addr, team}
 	l := h.lines[k]
@@ -291,22 +289,22 @@ func (h *hosts) line(addr, team string, now time.Time) *line {
 	return l
 }
 
-// stalled takes in that an address did not answer to a message of a team in time.
+// stalled records that an address did not answer a team's message in time.
 func (h *hosts) stalled(addr, team string, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.line(addr, team, now).again(why, h.silent, h.silentMax, now)
 }
 
-// moved takes in that an address answered to a message of a team.
+// moved records that an address answered a team's message.
 func (h *hosts) moved(addr, team string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.line(addr, team, now).failure = failure{}
 }
 
-// begin asks for leave to talk to an address. Who may talk says with end what came of it. Who may not yet asks again
-// when news is closed; f is the failure because of which it is not worth to wait.
+// begin requests permission to talk to an address. A caller that may talk must call end. One that may not calls begin
+// again when news is closed; if news is nil, f is the failure because of which the address should not be waited for.
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -327,7 +325,7 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	return false, w.turn, failure{}
 }
 
-// end says what came of a conversation that began.
+// end records the end of a conversation that begin permitted.
 func (h *hosts) end(addr, team string, what hearing, took time.Duration, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -337,7 +335,8 @@ func (h *hosts) end(addr, team string, what hearing, took time.Duration, now tim
 	h.wake(one, now)
 }
 
-// wake lets those ask again who may talk now, in the order in which they came, and those who wait in vain.
+// wake wakes the waiters that may talk now, in the order in which they came, and those that wait for stalled
+// conversations.
 func (h *hosts) wake(one *host, now time.Time) {
 	free, woken := one.share-one.talking, map[*line]int{}
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
@@ -354,7 +353,7 @@ func (h *hosts) wake(one *host, now time.Time) {
 	})
 }
 
-// awake sees to it that those who wait at an address do not wait for ever for one that stalls.
+// awake makes sure that waiters do not wait forever for conversations that stall.
 func (h *hosts) awake(one *host) {
 	if one.awaking || len(one.waiting) == 0 {
 		return
@@ -369,7 +368,7 @@ func (h *hosts) awake(one *host) {
 	})
 }
 
-// plainOnly reports whether a host's TLS handshake failed lately.
+// plainOnly reports whether a host's TLS handshake failed recently.
 func (h *hosts) plainOnly(addr string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

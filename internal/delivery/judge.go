@@ -10,17 +10,17 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// answer is what decided about one recipient in one try. A failure of ours to get an answer is one, too: a reply that
-// is marked Local.
+// answer is the reply that decides about one recipient in one try. If we failed to get one, it is a reply of our own,
+// marked Local.
 type answer struct {
 	stage   smtpclient.Stage
 	reply   smtpclient.Reply
-	unknown bool // the host may have taken the message and did not say so
+	unknown bool // the host may have accepted the message without saying so
 
-	sandbox simulation // what a test address acts out
+	sandbox simulation // the outcome that a test address simulates
 }
 
-// state is what a verdict makes of a recipient.
+// state is the state of a recipient after a verdict.
 type state uint8
 
 const (
@@ -30,23 +30,23 @@ const (
 	suppressed // only test addresses: others are never tried
 )
 
-// verdict is what follows from an answer.
+// verdict is the consequence of an answer.
 type verdict struct {
 	state    state
-	until    time.Time      // of delayed: the next try
-	bounce   *events.Bounce // of bounced
-	fault    report.Fault   // of delayed and bounced
-	throttle bool           // the host asks for less
-	hint     time.Duration  // for how long, when it says so
-	complain bool           // of delivered: a test address that then complains
-	soft     bool           // refused for now before it knew the recipient: it may be about us
+	until    time.Time      // if delayed: the next try
+	bounce   *events.Bounce // if bounced
+	fault    report.Fault   // if delayed or bounced
+	throttle bool           // the host asks for less mail
+	hint     time.Duration  // the time that the host asks us to wait, 0 if none
+	complain bool           // if delivered: a test address that then complains
+	soft     bool           // temporarily refused before the recipient was named: it may concern us
 }
 
-// bounds of what a host may ask us to wait.
+// hintMax bounds how long a host may make us wait.
 const hintMax = 4 * time.Hour
 
-// judge says what follows from an answer. wait is the schedule's wait before the next try; exhausted says that there is
-// none. It is pure.
+// judge returns the consequence of an answer. wait is the schedule's wait before the next try; exhausted means that
+// there is none. It is a pure function.
 func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict {
 	if a.sandbox != "" {
 		return a.sandbox.verdict(a.reply)
@@ -59,7 +59,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	v := verdict{fault: c.Fault, state: bounced}
 	early := a.stage == smtpclient.StageConnect || a.stage == smtpclient.StageGreeting || a.stage == smtpclient.StageHello ||
 		a.stage == smtpclient.StageTLS || a.stage == smtpclient.StageAuth
-	// A host that will not even hear who writes to whom has refused us, for the time being, and not the recipient.
+	// A refusal before the envelope concerns us, not the recipient, and it is treated as temporary.
 	if !r.Permanent() || a.unknown || early && !r.Local {
 		v.hint = waitHint(r.Text)
 		v.state = delayed
@@ -78,7 +78,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	return v
 }
 
-// classify says what sort of refusal a reply is, by what had been said when it came.
+// classify returns the class of a refusal. stage is the command that it answers.
 func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	scope := report.ScopeSession
 	switch stage {
@@ -92,8 +92,8 @@ func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	return report.Refusal{Code: r.Code, Enhanced: r.Enhanced, Text: r.Text, Scope: scope, Local: r.Local}.Class()
 }
 
-// waitHint reads how long a host asks to wait, as in "try again in 5 minutes" or "retry after 300 seconds"; 0 when it
-// does not say. The result is bounded by a day.
+// waitHint parses how long a host asks to wait, as in "try again in 5 minutes" or "retry after 300 seconds". It returns
+// 0 if the text does not say, and at most a day.
 func waitHint(text string) time.Duration {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

@@ -18,7 +18,7 @@ import (
 
 // hop is one address to try.
 type hop struct {
-	name string // of the host, for TLS
+	name string // of the host, to verify its certificate
 	addr string // with port
 	pref uint16
 	mode smtpclient.TLSMode
@@ -26,17 +26,17 @@ type hop struct {
 
 func (h hop) key() poolKey { return poolKey{h.addr, h.mode} }
 
-// String is the host as an attempt shows it.
+// String returns the host as an attempt shows it.
 func (h hop) String() string { return h.name + " [" + hostOf(h.addr) + "]" }
 
-// Definite reasons why a domain cannot be delivered to, besides those of resolve.
+// Permanent reasons why a domain cannot be delivered to, besides those of resolve.
 var (
 	errOurselves = errors.New("the domain's mail host is this server, which does not take its mail: it would loop")
 	errPrivate   = errors.New("the domain's mail hosts have no public address")
 )
 
 const (
-	maxHops    = 8 // addresses that one attempt tries
+	maxHops    = 8 // addresses that one attempt tries at most
 	maxPerHost = 4 // of one host
 )
 
@@ -73,7 +73,7 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 		s.prefer(hops)
 		return hops[:min(len(hops), maxHops)], nil
 	case last != nil && !errors.Is(last, resolve.ErrNotFound):
-		return nil, last // One host's address could not be asked for: nothing is definite yet.
+		return nil, last // The addresses of a host could not be looked up, so nothing is definite yet.
 	case private:
 		return nil, errPrivate
 	case last != nil:
@@ -82,7 +82,7 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	return nil, errOurselves
 }
 
-// beforeUs leaves out this server, and the hosts that are preferred less than it: they would send the mail back to it.
+// beforeUs drops this server and the hosts that are preferred less: they would send the mail back to it.
 func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	for _, h := range all {
 		if slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) }) {
@@ -92,8 +92,8 @@ func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	return all
 }
 
-// usable are a host's addresses that may be dialled, in the order in which to try them: IPv6 first where there is a
-// route to it.
+// usable returns the addresses of a host that may be dialed, in the order in which to try them: IPv6 first if there is
+// a route to it.
 func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	all := make([]netip.Addr, 0, len(addrs))
 	six := false
@@ -122,8 +122,8 @@ func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	return all
 }
 
-// hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket asks the kernel
-// and sends nothing. The answer is kept for a minute.
+// hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket makes the kernel
+// look up a route and sends nothing. The answer is kept for a minute.
 func (s *Service) hasIPv6(now time.Time) bool {
 	at := now.Unix()
 	if known := s.ipv6.Load(); known != 0 && at-max(known, -known) < 60 {
@@ -139,8 +139,8 @@ func (s *Service) hasIPv6(now time.Time) bool {
 	return true
 }
 
-// prefer puts addresses that failed lately behind the others, and among equals those to which a connection is open
-// first.
+// prefer moves addresses that failed recently behind the others, and among equals, those with an open connection to the
+// front.
 func (s *Service) prefer(hops []hop) {
 	if len(hops) < 2 {
 		return
@@ -160,7 +160,7 @@ func (s *Service) prefer(hops []hop) {
 	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.addr], rank[b.addr]) })
 }
 
-// mode is how a connection is to be secured.
+// mode returns how a connection is to be secured. tls is the sending domain's setting.
 func (s *Service) mode(tls string) smtpclient.TLSMode {
 	enforced := tls == domains.Enforced
 	if s.c.Transport != Relay {
@@ -170,11 +170,11 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		return smtpclient.TLSOpportunistic
 	}
 	switch s.c.RelayTLS {
-	case smtpclient.TLSNone: // The operator has written it, and between two programs of one machine it is theirs to say.
+	case smtpclient.TLSNone: // The operator configured it, and may decide so for two programs on one machine.
 		if enforced && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}
-	case smtpclient.TLSOpportunistic: // A password is told only to who has proved to be the relay, or is on this machine.
+	case smtpclient.TLSOpportunistic: // A password is sent only to a relay with a verified certificate or on this machine.
 		if enforced || s.c.RelayUsername != "" && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}
@@ -188,7 +188,7 @@ func onThisMachine(addr string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// hostOf is an address without its port.
+// hostOf returns an address without its port.
 func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

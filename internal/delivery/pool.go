@@ -10,10 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// idleMax is how long a connection is kept without a message. Hosts like to see them go; a busy lane never comes near.
+// idleMax is how long a connection is kept without a message. Hosts prefer idle connections closed; those of a busy
+// lane are never idle that long.
 const idleMax = 15 * time.Second
 
-// poolKey is what a kept connection may serve.
+// poolKey determines which messages a kept connection may serve.
 type poolKey struct {
 	addr string
 	mode smtpclient.TLSMode
@@ -23,13 +24,13 @@ type poolKey struct {
 type link struct {
 	*smtpclient.Conn
 	key     poolKey
-	opening string // what was said before the first message
+	opening string // the transcript before the first message
 	since   time.Time
-	socket  *socket // nil is not counted
+	socket  *socket // nil if the pool does not count it
 }
 
-// conversation is what was said about the last message. Over a kept connection the opening is left out: it stands
-// with the first.
+// conversation returns the transcript of the last message. For a kept connection it leaves out the opening, which is
+// shown with the first message.
 func (l *link) conversation(host, tls string, kept bool) string {
 	all := l.Transcript()
 	rest, ok := strings.CutPrefix(all, l.opening)
@@ -42,12 +43,12 @@ func (l *link) conversation(host, tls string, kept bool) string {
 	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
 }
 
-// pool keeps connections for the messages that follow, and bounds how many there are to all destinations. How many
-// there are to one destination is the shaper's to say.
+// pool keeps connections for later messages, and bounds their number to all destinations. The shaper bounds their
+// number to one destination.
 //
-// Who talks has a seat, and uses at most one connection at a time. Seats are shared by teams. A connection that is kept
-// belongs to nobody: whoever needs a new one closes the oldest of those when there are too many in all. As there are
-// no more seats than connections, that always makes room at once.
+// A message in delivery has a seat and uses at most one connection at a time. Teams share the seats. Kept connections
+// belong to no team: when a new connection would exceed the limit, the oldest kept one is closed. There are no more
+// seats than connections, so that is always possible at once.
 type pool struct {
 	limit    int // connections
 	messages int // over one connection
@@ -55,8 +56,8 @@ type pool struct {
 
 	mu     sync.Mutex
 	idle   map[poolKey][]*link // the first are the oldest; never an empty list
-	open   int                 // connections, those that are kept included
-	ending map[string]int      // connections that were ended and are not closed yet, by address
+	open   int                 // connections, including kept ones
+	ending map[string]int      // connections that were ended but are not closed yet, by address
 }
 
 func newPool(limit, messages int) *pool {
@@ -64,14 +65,14 @@ func newPool(limit, messages int) *pool {
 		ending: map[string]int{}}
 }
 
-// has reports whether a connection is kept.
+// has reports whether a connection is kept for k.
 func (p *pool) has(k poolKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle[k]) > 0
 }
 
-// get returns a kept connection, the one used last, or nil.
+// get returns the most recently used kept connection, or nil.
 func (p *pool) get(k poolKey) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +89,7 @@ func (p *pool) get(k poolKey) *link {
 	return l
 }
 
-// dial opens a new connection.
+// dial opens a new connection and counts it, closing the oldest kept one if there are too many.
 func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, err error) {
 	p.mu.Lock()
 	p.open++
@@ -112,7 +113,7 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, 
 	return &link{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
-// put keeps a connection for the next message, or ends it.
+// put keeps a connection for the next message, or ends it if it is not usable or has carried enough messages.
 func (p *pool) put(l *link) {
 	if !l.Usable() || l.Messages() >= p.messages {
 		p.end(l)
@@ -136,7 +137,7 @@ func (p *pool) closed() {
 	p.open--
 }
 
-// takeOldest takes out the connection that has been idle longest, or returns nil.
+// takeOldest removes and returns the connection that has been idle longest, or nil.
 func (p *pool) takeOldest() *link {
 	var oldest *link
 	for _, all := range p.idle {
@@ -155,7 +156,7 @@ func (p *pool) takeOldest() *link {
 	return oldest
 }
 
-// run ends connections that were idle for too long, and all that are idle at the end.
+// run ends connections that are idle for too long until ctx ends, and then all idle ones.
 func (p *pool) run(ctx context.Context) {
 	tick := time.NewTicker(idleMax / 3)
 	defer tick.Stop()

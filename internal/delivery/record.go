@@ -10,17 +10,17 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// outcome is what an attempt came back with.
+// outcome is the result of an attempt.
 type outcome struct {
-	host         string // name and address spoken to
+	host         string // name and address of the host
 	tls          string
 	conversation string
 	answers      []answer // one for each recipient
-	withheld     error    // why the end of the message was not sent although the host waited for it
+	withheld     error    // why the end of the message was not sent although the host was waiting for it
 	heard        hearing
 }
 
-// record judges an outcome and, in one transaction, ends or reschedules the job and records what became of each
+// record judges an outcome. In one transaction it finishes or reschedules the job and records the result for each
 // recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
@@ -48,9 +48,10 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	})
 }
 
-// next is the wait before a job's next try, and whether there is none. The tries alone do not say that a schedule is
-// over: hosts that were left alone count as tried, so its time must have passed, too. An email that could only seldom
-// be tried ends when half as much time again has passed.
+// next returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries does not
+// decide that alone, because a try counts even if its hosts were left alone: at least three quarters of the schedule's
+// time must have passed. A job that is tried rarely ends when one and a half times the schedule's time, and an hour,
+// have passed.
 func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
@@ -61,7 +62,7 @@ func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Durati
 	return schedule[min(j.Tries, len(schedule)-1)], exhausted
 }
 
-// attempt is the attempt as it is kept.
+// attempt returns the attempt as it is stored.
 func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
 	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
 		TLS: out.tls, Conversation: bounded(out.conversation, conversationMax), StartedAt: t.started, Duration: now.Sub(t.started)}
@@ -96,13 +97,13 @@ func (v *verdict) name() string {
 	return "bounced"
 }
 
-// Sizes of what is kept of an attempt, in octets.
+// Sizes of what is stored of an attempt, in octets.
 const (
 	conversationMax = 16 << 10
 	replyMax        = 1000
 )
 
-// bounded leaves out the middle of a text that is too long: how it began and how it ended says most.
+// bounded cuts the middle out of a text that is longer than limit: its beginning and its end are the most useful.
 func bounded(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -119,15 +120,15 @@ func bounded(s string, limit int) string {
 	return s[:head] + mark + s[tail:]
 }
 
-// events are what the verdicts say happened. The event sent is recorded once for the email, with its first outcome,
-// at the time when talking began.
+// events returns the events of the verdicts. The event email.sent is recorded once for the email, with its first
+// outcome, at the time when the conversation began.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
 	}
-	// An email that goes nowhere else and was queued when its job began has no event of delivery yet: the job's fence
-	// keeps others from recording one. Otherwise the database decides who is first.
+	// An email that has no other destination and was queued when its job began has no event of delivery yet: the job's
+	// fence keeps other workers from recording one. In all other cases the database decides which outcome is the first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
 		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// simulation is what a test address acts out (API reference section 28). No host is asked, and nothing is left behind in
-// suppressions or reputation.
+// simulation is the outcome that a test address simulates (API reference section 28). No host is contacted, and
+// suppressions and reputation are not affected.
 type simulation string
 
 const (
@@ -17,13 +17,13 @@ const (
 	actBounced    simulation = "bounced"
 	actComplained simulation = "complained"
 	actSuppressed simulation = "suppressed"
-	actUnknown    simulation = "unknown" // no address that is known to act out anything
+	actUnknown    simulation = "unknown" // an address that simulates nothing known
 )
 
 // isSandbox reports whether the domain's addresses are test addresses.
 func (s *Service) isSandbox(domain string) bool { return slices.Contains(s.c.SandboxDomains, domain) }
 
-// simulate returns the outcome that test addresses act out.
+// simulate returns the outcome that test addresses simulate.
 func simulate(to []string) outcome {
 	out := outcome{host: "test addresses", answers: make([]answer, len(to)),
 		conversation: "* a test address: its outcome is acted out here, and no host is asked\n"}

@@ -14,27 +14,28 @@ import (
 const (
 	pauseMin = 30 * time.Second
 	pauseMax = 15 * time.Minute
-	// troubled is how much a host must put off, one after the other, before its lane is paused. What it puts off for our
-	// sake counts twice; one message that it is unsure of is no sign of anything.
+	// troubled is the sum of strikes, with no delivery in between, at which a destination is paused. A refusal that asks
+	// for less mail counts 2, another temporary refusal that may concern us counts 1, so a single refusal never pauses it,
+	// unless it says how long to wait.
 	troubled   = 3
 	shapesKept = 50_000
-	flowsKept  = 1000 // of one destination
-	// quick is how fast a destination must be for jobs to be kept in hand for it beyond its connections.
+	flowsKept  = 1000 // for one destination
+	// quick is the longest time of a conversation for a destination to have more jobs claimed than connections.
 	quick = 200 * time.Millisecond
-	// shareWait is when jobs ask again for a destination to which other nodes have all connections.
+	// shareWait is the wait before asking again for a destination whose connections all belong to other nodes.
 	shareWait = time.Second
 )
 
-// Kinds of limits that the nodes keep together.
+// Kinds of limits that the nodes divide.
 const (
 	connectionShares = "connections" // to a destination
 	rateShares       = "rate"        // to a destination
 	addressShares    = "address"     // connections to an address
 )
 
-// shaper says how many connections a destination gets, and how fast. A host that asks for less gets half as many and a
-// pause that grows; what it takes afterwards gives them back, slowly. Of the limits that the nodes keep together it
-// gives this node's share.
+// shaper decides how many connections a destination gets and how many messages a second. A destination that asks for
+// less gets half as many connections and a pause, which doubles each time. Later deliveries restore the connections
+// slowly. Of the limits that the nodes divide, it gives out this node's share.
 type shaper struct {
 	connections int
 	rate        float64       // messages a second; 0 is no limit
@@ -46,34 +47,34 @@ type shaper struct {
 	shapes map[string]*shape
 }
 
-// shape is one destination's.
+// shape is the state of one destination.
 type shape struct {
-	allowed int         // connections that the host has room for, as far as this node knows
+	allowed int         // connections that the host accepts, as far as this node knows
 	share   int         // connections that this node may have
-	unknown bool        // the share will be known soon
-	places  *fair.Turns // the fewer of both, shared by teams
+	unknown bool        // the share is not known yet, but will be soon
+	places  *fair.Turns // the smaller of allowed and share, in turns of teams
 	entered int         // jobs that have a place or wait for one
 
 	flows map[string]*flow // by team
 
-	quick    bool // the last conversation was
-	strikes  int  // in a row
+	quick    bool // the last conversation was quick
+	strikes  int  // the sum since the last delivery
 	pause    time.Duration
 	until    time.Time // of the pause
-	taken    int       // messages since a connection was last given back
-	rate     float64   // this node's share of it
+	taken    int       // deliveries since a connection was last restored
+	rate     float64   // this node's share of the rate
 	tokens   float64   // of the rate
 	filledAt time.Time
-	begun    int       // messages in this second
-	second   time.Time // when it began
+	begun    int       // messages begun in this second
+	second   time.Time // when this second began
 }
 
 func newShaper(connections int, rate float64) *shaper {
 	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
-// keepTo has this node keep to its shares of the limits. It is called before anything else. grown is called when the
-// share of a destination is larger than before.
+// keepTo limits this node to its shares of the limits. It must be called before any other method. grown is called when
+// the share of a destination has grown.
 func (s *shaper) keepTo(shares *quota.Shares, grown func(destination string)) {
 	s.shares, s.grown = shares, grown
 	shares.Keep(connectionShares, quota.Places{Use: s.use, Changed: s.changed, Busy: s.busy})
@@ -92,7 +93,7 @@ func (s *shaper) of(destination string) *shape {
 	return h
 }
 
-// ask brings a destination's share of the connections up to date, and says that mail for it is there.
+// ask updates a destination's share of the connections, and reports to shares that there is mail for it.
 func (s *shaper) ask(destination string) *shape {
 	h := s.of(destination)
 	n, known := s.shares.Places(quota.Key{Kind: connectionShares, Name: destination}, s.connections)
@@ -101,7 +102,7 @@ func (s *shaper) ask(destination string) *shape {
 	return h
 }
 
-// use says how many connections to a destination this node could use, and how many there are.
+// use returns how many connections to a destination this node could use, and how many it has.
 func (s *shaper) use(destination string) (want, held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *shaper) use(destination string) (want, held int) {
 	return min(want, h.allowed), h.places.Busy()
 }
 
-// changed takes in that this node's share of the connections to a destination is another.
+// changed records this node's new share of the connections to a destination.
 func (s *shaper) changed(destination string, n int) {
 	s.mu.Lock()
 	h := s.shapes[destination]
@@ -131,7 +132,7 @@ func (s *shaper) changed(destination string, n int) {
 	}
 }
 
-// busy lists the destinations to which there are connections.
+// busy returns the destinations to which there are connections.
 func (s *shaper) busy() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +144,8 @@ func (s *shaper) busy() (all []string) {
 	return all
 }
 
-// forget drops what is known of destinations that are not busy: all that is of no use any more, and every other of the
-// rest, or there would be no bound, and each new destination would cost a walk over all.
+// forget deletes entries of destinations that are not busy: all those without a current pause, and every other one of
+// the rest. Otherwise there would be no bound, and each new destination would cost a walk over all.
 func (s *shaper) forget(now time.Time) {
 	n := 0
 	for d, old := range s.shapes {
@@ -154,7 +155,7 @@ func (s *shaper) forget(now time.Time) {
 	}
 }
 
-// limit says how many jobs of a destination may be in hand, and when to ask again if that is for a time.
+// limit returns how many jobs of a destination may be in progress, and when to ask again if that limit is temporary.
 func (s *shaper) limit(destination string, now time.Time) (n int, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,16 +166,16 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	switch n = h.connections(); {
 	case n == 0 && !h.unknown:
 		return 0, now.Add(shareWait)
-	case n == 0: // its share will be known before the message is ready
+	case n == 0: // the share will be known before the message is ready
 		n = 1
 	case h.quick:
 		n *= ahead
-	case h.share < h.allowed: // one that waits shows that this node could use more
+	case h.share < h.allowed: // a job that waits shows that this node could use more
 		n++
 	}
 	if s.rate > 0 {
 		s.fill(destination, h, now)
-		// Jobs that are claimed and have not entered are not known here; the caller counts them as in hand.
+		// Jobs that are claimed but have not entered are not known here; the caller counts them as in progress.
 		if may := h.entered + max(int(h.tokens), 0); may < n {
 			s.rateShare(destination, s.rate) // it could use all of it
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
@@ -193,7 +194,8 @@ func (s *shaper) rateShare(destination string, want float64) float64 {
 	return s.shares.Rate(quota.Key{Kind: rateShares, Name: destination}, s.rate, want)
 }
 
-// share says how many jobs of a team for a destination may be in hand, and whether they come to an end soon.
+// share returns how many of a team's jobs for a destination may be in progress, and whether they are likely to end
+// soon.
 func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +214,8 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
 
-// fill adds the tokens that the rate has brought since the last time; at most those of a second, which is what there is
-// at first. There may be one in any case: the first message does not wait.
+// fill adds the tokens for the time since the last call, up to those of one second, which is also the initial number.
+// It is at least one, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.begun, h.second = 0, now
@@ -227,11 +229,11 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// kept is how many of a destination's connections are kept for whoever has none: the messages of others may stall there,
-// each for as long as the host likes.
+// kept returns how many of a destination's connections are reserved for teams that have none. Without it, the messages
+// of one team could occupy all, each for as long as the host likes.
 func kept(connections int) int {
 	if connections < 4 {
-		return 0 // it would cost too much
+		return 0 // reserving one would cost too much
 	}
 	return 1
 }
@@ -245,8 +247,8 @@ type place struct {
 	since time.Time
 }
 
-// enter waits for a connection's place. Teams have turns, and so have the bulk mail of a team and the rest of it, which
-// turn tells apart.
+// enter waits for a place at a destination. Teams take turns, and so do the bulk mail and the other mail of a team:
+// turn is a key for each.
 func (s *shaper) enter(ctx context.Context, destination, team, turn string) (place, error) {
 	s.mu.Lock()
 	h := s.ask(destination)
@@ -267,8 +269,8 @@ func (s *shaper) enter(ctx context.Context, destination, team, turn string) (pla
 	return place{s, h, team, turn, now}, nil
 }
 
-// leave gives the place back, and says what was heard. used says whether a message came out of it: otherwise it does
-// not count against the rate.
+// leave gives the place back and reports the kind of answer. used means that a message was sent; otherwise the place
+// does not count against the rate.
 func (p place) leave(used bool, what hearing) {
 	now := time.Now()
 	p.h.places.Leave(p.turn)
@@ -281,7 +283,7 @@ func (p place) leave(used bool, what hearing) {
 	}
 }
 
-// flow returns how a team's mail gets on with the destination.
+// flow returns the flow of a team's mail to the destination.
 func (h *shape) flow(team string) *flow {
 	f := h.flows[team]
 	if f == nil {
@@ -294,16 +296,16 @@ func (h *shape) flow(team string) *flow {
 	return f
 }
 
-// connections is how many there may be.
+// connections returns how many connections are allowed.
 func (h *shape) connections() int { return min(h.allowed, h.share) }
 
-// allow changes how many connections the host has room for.
+// allow sets how many connections the host accepts.
 func (h *shape) allow(n int) {
 	h.allowed = n
 	h.places.SetLimit(h.connections(), kept(h.connections()))
 }
 
-// divide changes how many connections this node may have.
+// divide sets this node's share of the connections.
 func (h *shape) divide(n int) {
 	if n == h.share {
 		return
@@ -312,7 +314,7 @@ func (h *shape) divide(n int) {
 	h.places.SetLimit(h.connections(), kept(h.connections()))
 }
 
-// heard takes in how a destination answered.
+// heard records the verdicts of a conversation with a destination.
 func (s *shaper) heard(destination string, verdicts []verdict, took time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,8 +339,8 @@ func (s *shaper) heard(destination string, verdicts []verdict, took time.Duratio
 	}
 }
 
-// recover takes in a message that the host took: the pause is forgotten at once, and a connection comes back for each
-// round of messages over those that are left.
+// recover records a delivery. It ends the sequence of strikes, and restores one connection after every two deliveries
+// for each connection that is allowed.
 func (h *shape) recover(full int) {
 	h.strikes, h.pause = 0, 0
 	if h.allowed >= full {
@@ -350,10 +352,10 @@ func (h *shape) recover(full int) {
 	}
 }
 
-// strike takes in that the host put a message off for our sake, or for one of its own.
+// strike records a temporary refusal that may concern us, with the weight described at troubled.
 func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if now.Before(h.until) {
-		return // an answer to what was under way when the pause began
+		return // an answer to a message sent before the pause began
 	}
 	if h.strikes += weight; h.strikes < troubled && hint == 0 {
 		return

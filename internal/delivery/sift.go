@@ -7,16 +7,17 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// trusted is for how long a look at the suppressions counts, that at acceptance among them. What comes up within it is
-// what a sender cannot tell from what came up while the message was on its way.
+// trusted is how long a look-up of the suppressions counts, including the one at acceptance. To a sender, a suppression
+// within that time looks the same as one while the message was being sent.
 const trusted = 30 * time.Second
 
-// sift leaves out the recipients that were suppressed since the last look, unless that was a moment ago: by hand, by
-// the bounce of another email, or by a complaint. It is asked before a message is made, and again before the talk, as
-// there may be minutes between them. It reports false when nobody is left; then the job has ended.
+// sift removes the recipients that were suppressed since the last look-up, by hand, by the bounce of another email, or
+// by a complaint. It does nothing if that look-up is recent. It is called before a message is composed and again before
+// it is sent, as minutes may pass between them. It reports false when no recipient is left; then it has finished the
+// job.
 func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
 	now := s.p.DB.Now()
-	if age := now.Sub(t.looked); age >= 0 && age < s.trusted { // the time of another node's clock may be to come
+	if age := now.Sub(t.looked); age >= 0 && age < s.trusted { // a time from another node's clock may be in the future
 		return true, nil
 	}
 	skipped, err := s.p.Emails.Sift(ctx, t.o)

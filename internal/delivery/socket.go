@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// socket is a connection that the pool counts until it is closed. A connection that was ended says QUIT and waits for
-// the answer, and all that time it is one of those that the host counts.
+// socket is a connection that the pool counts until it is closed. An ended connection sends QUIT and waits for the
+// answer; during that time the host still counts it.
 type socket struct {
 	net.Conn
 	pool          *pool
@@ -27,14 +27,14 @@ func (s *socket) Close() error {
 	return err
 }
 
-// leave counts a connection that was ended as closed.
+// leave stops counting an ended connection, because it was closed.
 func (p *pool) leave(addr string) {
 	if p.ending[addr]--; p.ending[addr] == 0 {
 		delete(p.ending, addr)
 	}
 }
 
-// ends counts a connection as one that was ended.
+// ends counts a connection as ended.
 func (p *pool) ends(s *socket) {
 	if s == nil {
 		return
@@ -47,7 +47,7 @@ func (p *pool) ends(s *socket) {
 	}
 }
 
-// dialer returns a function that dials, and sets got to what came of it.
+// dialer returns a function that dials and sets got to the new socket.
 func (s *Service) dialer(addr string, got **socket) func(context.Context, string, string) (net.Conn, error) {
 	dial := s.c.Dial
 	if dial == nil {
@@ -63,11 +63,11 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 	}
 }
 
-// modes are all that a pooled connection may have.
+// modes are the TLS modes that a pooled connection may have.
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
 	smtpclient.TLSImplicit}
 
-// unused is how many connections to an address nobody uses: they are kept, or have been ended and are not closed yet.
+// unused returns how many connections to an address carry no message: they are kept, or ended and not closed yet.
 func (p *pool) unused(addr string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *pool) unused(addr string) int {
 	return n
 }
 
-// addresses are those to which nobody uses a connection that there is.
+// addresses returns the addresses to which there are connections that carry no message.
 func (p *pool) addresses() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *pool) addresses() map[string]bool {
 	return all
 }
 
-// trim ends kept connections to an address beyond a number.
+// trim ends the oldest kept connections to an address beyond n.
 func (p *pool) trim(addr string, n int) {
 	var ended []*link
 	p.mu.Lock()

@@ -12,19 +12,19 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// route is a message's way through the hosts of its destination.
+// route is the sequence of hosts that a message tries at its destination.
 type route struct {
 	team   string
 	hops   []hop
-	next   int             // of hops
-	before strings.Builder // what earlier hosts said
-	out    outcome         // of the last
+	next   int             // index into hops
+	before strings.Builder // the conversations with earlier hosts
+	out    outcome         // of the last host
 }
 
-// talk tries the hosts of a route until one has heard the message. It returns an error only when ctx ended before
-// anything came of it, or when the job turned out not to be ours before the message was whole. When news is not nil,
-// others find out whether the next host answers: talk is to be called again once that is closed, and holds nothing
-// meanwhile.
+// talk tries the hosts of a route until one has been given the recipients. It returns an error only if ctx ended before
+// there was an outcome, or if the job turned out to belong to another worker before the message was complete. If news
+// is not nil, other connections are finding out whether the next host answers: the caller waits until it is closed, and
+// then calls talk again. Meanwhile talk holds nothing.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
 	defer cancel()
@@ -53,7 +53,7 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, m
 	return nil, nil
 }
 
-// silence returns the outcome of a route whose hosts are all left alone at present, so that no message need be made.
+// silence returns the outcome of a route whose hosts are all left alone now, so that no message need be composed.
 func (s *Service) silence(r *route, recipients int) (out outcome, ok bool) {
 	now := time.Now()
 	for _, h := range r.hops {
@@ -73,8 +73,8 @@ func leftAlone(h hop, f failure, recipients int, now time.Time) outcome {
 		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h, int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
-// say sends the message over a kept connection to one address, or over a new one. again says that this host did not
-// hear who is written to, so that the next host may be asked; news is as in talk.
+// say sends the message to one address, over a kept connection or a new one. again reports that this host was not given
+// the recipients, so that the next host may be tried; news is as in talk.
 func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
 	began := time.Now()
@@ -120,7 +120,7 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 			return out, nil, false
 		}
 		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
-			continue // The host had closed the kept connection; it heard nothing of this message.
+			continue // The host had closed the kept connection and read nothing of this message.
 		}
 		e, again := out.broken(err, env, result)
 		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) || errors.Is(e, jobs.ErrUnsure)) {
@@ -138,17 +138,17 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 	}
 }
 
-// stopped reports whether it was us who ended a conversation. A host that makes it last until talkMax is no such case.
+// stopped reports whether we canceled the conversation. Reaching talkMax does not count.
 func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// judgeHearing says what was heard in a conversation that broke off.
+// judgeHearing sets the kind of answer of a conversation that broke off.
 func (o *outcome) judgeHearing(e *smtpclient.Error) {
 	if o.heard = unanswered; e.Reply != nil {
 		o.heard = heard
 	}
 }
 
-// open opens a connection to an address that was claimed. Without one, the outcome is whole.
+// open opens a connection to an address that claim permitted. If it fails, out is complete.
 func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.Envelope) (l *link, out outcome, again bool) {
 	what, why := unheard, answer{}
 	defer func() { s.hosts.arrived(h.addr, what, why, time.Now()) }()
@@ -168,7 +168,7 @@ func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.E
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = silent
-	case e.Timeout(): // A handshake, which is as the team demands it.
+	case e.Timeout(): // The TLS handshake, whose mode the team chose.
 		what = answered
 		s.hosts.stalled(h.addr, team, why, time.Now())
 	default:
@@ -177,7 +177,7 @@ func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.E
 	return nil, out, again
 }
 
-// send is Send. A connection whose sending panics is closed, and none that is lost counts as open.
+// send calls Send of the connection. If that panics, the connection is closed, so that it is not counted forever.
 func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope, msg [][]byte) (r smtpclient.Result, err error) {
 	done := false
 	defer func() {
@@ -190,7 +190,7 @@ func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope, ms
 	return r, err
 }
 
-// decided is the answer that the result has for recipient i.
+// decided returns the answer for recipient i.
 func decided(r smtpclient.Result, i int) answer {
 	a := answer{stage: smtpclient.StageFinal, reply: r.Recipient(i)}
 	switch {
@@ -200,15 +200,15 @@ func decided(r smtpclient.Result, i int) answer {
 		a.stage = smtpclient.StageRcpt
 	case r.Data.Code != 354:
 		a.stage = smtpclient.StageData
-		if r.Data.Code == 0 { // The host took recipients and never got to answer DATA.
+		if r.Data.Code == 0 { // The host accepted recipients but never answered DATA.
 			a.reply = local(451, "4.4.2", "the host did not answer to the message")
 		}
 	}
 	return a
 }
 
-// broken fills in the answers of a conversation that broke off or never began. Refusals of recipients that came before
-// the break stand. It reports whether the next host may be asked.
+// broken sets the answers of a conversation that broke off or never began. Refusals of recipients before the break are
+// kept. It reports whether the next host may be tried.
 func (o *outcome) broken(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {
@@ -235,7 +235,7 @@ func (o *outcome) broken(err error, env smtpclient.Envelope, r smtpclient.Result
 	return e, false
 }
 
-// interrupted is the answer that an error stands for.
+// interrupted returns the answer that stands for an error.
 func interrupted(e *smtpclient.Error) answer {
 	a := answer{stage: e.Stage, unknown: e.Sent}
 	switch why := e.Error(); {
@@ -259,7 +259,7 @@ func interrupted(e *smtpclient.Error) answer {
 	return a
 }
 
-// unplanned is the answer when there is no host to ask.
+// unplanned returns the answer when there is no host to try.
 func unplanned(err error) answer {
 	a := answer{stage: smtpclient.StageConnect}
 	switch {
@@ -277,7 +277,7 @@ func unplanned(err error) answer {
 	return a
 }
 
-// local is a reply that we give in a host's stead.
+// local returns a reply of our own in place of a host's.
 func local(code int, enhanced, text string) smtpclient.Reply {
 	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: bounded(strings.ToValidUTF8(text, "?"), replyMax/2), Local: true}
 }
@@ -290,14 +290,13 @@ func repeat(a answer, n int) []answer {
 	return all
 }
 
-// hurried is how long a team that holds much of all connections waits for a greeting.
+// hurried is how long a team that holds more than an eighth of all connections waits for a greeting.
 const hurried = 30 * time.Second
 
-// dial opens a connection. Where encryption is only a bonus and the handshake fails, a plain one must do.
+// dial opens a connection. In opportunistic mode it falls back to an unencrypted one if the TLS handshake fails.
 //
-// A host that has not greeted yet may be slow on purpose, to find out who cannot wait, so a team has patience while it
-// has few connections. One that has many waits for silent hosts at the cost of its other mail. What it opened is counted
-// as soon as the pool has it.
+// Some hosts delay the greeting on purpose, to detect senders that cannot wait, so a team with few connections waits
+// long. A team with many would wait for silent hosts at the cost of its other mail. counted is set to the new socket.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, Timeouts: s.c.Timeouts,
 		Dial: s.dialer(h.addr, counted), TranscriptLimit: conversationMax}

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// unsureTries is how many tries of an email may end without the host's word about a message that it has read. One is
-	// an accident. After two it is likely that the host takes the message each time, and that every try is a copy.
+	// unsureTries is how many tries of an email may end without an answer to a message that the host has read in full.
+	// Once may be an accident. After two it is likely that the host accepts the message each time, and every try is a
+	// copy.
 	unsureTries = 2
-	// unsureMin is the wait after that many, and it doubles with each further one: a host that was restarted, or
-	// overloaded for an hour, gets over it, and one that is broken is found by its people within a day. With the
-	// usual schedule an email makes at most 7 copies in three days so, where it would make 13.
+	// unsureMin is the wait after that many tries; it doubles with each further one. A host that was restarted, or
+	// overloaded for an hour, has recovered by then, and a broken one is noticed by its operators within a day. With the
+	// default schedule an email makes at most 7 copies in three days, instead of 13.
 	unsureMin = 4 * time.Hour
 	unsureMax = 24 * time.Hour
 )
 
-// unsureWait is the least wait after so many tries of which nobody knows what came.
+// unsureWait returns the least wait after that many tries with an unknown outcome.
 func unsureWait(times int) time.Duration {
 	if times < unsureTries {
 		return 0
@@ -28,8 +29,8 @@ func unsureWait(times int) time.Duration {
 	return min(unsureMin<<min(times-unsureTries, 10), unsureMax)
 }
 
-// hold returns how long an email is held back after an outcome, because its host may have taken the message before. The
-// conversation then says so.
+// hold returns how long an email must wait after an outcome because its host may already have accepted the message. It
+// then adds a note to the conversation.
 func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration {
 	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
 		return 0

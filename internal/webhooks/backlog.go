@@ -11,32 +11,33 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// What waits for an endpoint, and for all endpoints of a team, has a bound: otherwise endpoints that answer slowly or
-// never fill the disk. Beyond it an endpoint is full: new messages of it are recorded as failed, so that its history
-// has them and [Service.Recover] brings them back; the team is told; and once a quarter has been worked off it takes
-// messages again.
+// The number of messages that wait for an endpoint, and for all endpoints of a team, is bounded, because endpoints that
+// answer slowly or never would otherwise fill the disk. An endpoint at its bound is full: its new messages are recorded
+// as failed, so that they are in its history and [Service.Recover] can deliver them, and the team is notified. When a
+// quarter of the backlog is gone, it accepts messages again.
 //
-// What waits is counted in jobs, each of which has up to perJob messages of one chain, by the index of lanes and
-// never in a transaction that others wait for: whoever enters a good part of the bound has a job measure, which goes
-// on as long as an endpoint is full. So the bound is passed by what comes until then.
+// The backlog is counted in jobs, each of which has up to perJob messages of one chain. It is counted by the index of
+// lanes, and never in a transaction that others wait for: when a node has entered an eighth of the bound, it enters a
+// job that measures, and that repeats as long as an endpoint is full. The bound is exceeded by what is entered until
+// then.
 const (
 	endpointMax   = 100_000
 	teamMax       = 500_000
-	measurePart   = 8 // a part of the bound that is entered between two measurements
+	measurePart   = 8 // the part of the bound that is entered between two measurements
 	measureEvery  = 5 * time.Second
 	backlogKind   = "webhook.backlog"
-	tellTeam      = time.Hour      // between two notices to a team
-	tellEndpoint  = 24 * time.Hour // and about the same endpoint
+	tellTeam      = time.Hour      // between two notices to one team
+	tellEndpoint  = 24 * time.Hour // and between two about the same endpoint
 	namedInNotice = 10
 )
 
-// entered counts jobs by team since the last measurement that this node asked for.
+// entered counts the jobs of each team since this node last requested a measurement.
 type entered struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-// add counts n jobs of a transaction, once it is on disk, and reports whether it is time to measure.
+// add counts n jobs of a transaction when it commits, and reports whether step is reached and a measurement is due.
 func (c *entered) add(tx *db.Tx, teamID string, n, step int) bool {
 	c.mu.Lock()
 	due := c.n[teamID]+n >= step
@@ -56,7 +57,7 @@ func (c *entered) add(tx *db.Tx, teamID string, n, step int) bool {
 	return due
 }
 
-// insert enters the jobs of an outbox, and has what waits measured when that has become a good deal.
+// insert enters the jobs of an outbox, and a job that measures the backlog if that is due.
 func (s *Service) insert(ctx context.Context, tx *db.Tx, o *outbox) {
 	step := max(1, min(s.c.EndpointMax, s.c.TeamMax)/measurePart)
 	for team, n := range o.insert(ctx, tx, s.p.Queue) {
@@ -66,13 +67,13 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, o *outbox) {
 	}
 }
 
-// backlogs has the jobs that measure what waits.
+// backlogs returns the kind of the jobs that measure backlogs.
 func (s *Service) backlogs() jobs.Kind {
 	return jobs.Kind{Name: backlogKind, Handle: s.measure, Workers: 4, PerLane: 1, Lease: lease,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
-// measure finds out which endpoints of a team are full. It comes back while one is.
+// measure determines which endpoints of a team are full. It repeats as long as one is.
 func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	all, err := teamEndpoints(ctx, s.p.DB.Reader, j.TeamID)
 	if err != nil {
@@ -112,9 +113,8 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// overfull says which endpoints are full: those for which as many jobs wait as may for one, and, when as many wait as
-// may for a team, those that have at least an equal share of them. An endpoint that was full stays so until a quarter
-// has gone.
+// overfull returns the endpoints that are full: those with endpointMax waiting jobs, and, if a team has teamMax, those
+// with at least an equal share of them. An endpoint that was full stays full until a quarter of the jobs is gone.
 func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
 	less := func(n int, yes bool) int {
 		if yes {
@@ -139,7 +139,7 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 	return now
 }
 
-// tellFull tells the team of its endpoints that are full: once a day of each, and once an hour at most.
+// tellFull notifies the team of its full endpoints: once a day about each, and at most once an hour.
 func (s *Service) tellFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	untold := false

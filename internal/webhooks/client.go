@@ -15,16 +15,16 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 )
 
-// perAddress is how many connections one team's deliveries have to one address at the same time, whatever the names
-// and ports of its endpoints: many endpoints that lead to a stranger's machine must not make this node a flood. A
-// connection carries one request at a time.
+// perAddress is the limit of connections that one team's deliveries have to one address at once, whatever the names and
+// ports of its endpoints. It keeps many endpoints that lead to somebody else's machine from flooding it. A connection
+// carries one request at a time.
 const perAddress = 64
 
-// errCrowded says that a team has all the connections to an address that it may have.
+// errCrowded means that a team has the maximum number of connections to an address.
 var errCrowded = errors.New("the team has as many connections to the address of the endpoint as it may have")
 
-// newClient returns the client of all attempts. It speaks HTTP/1.1: over a shared HTTP/2 connection one that has died
-// would hold up every message of its endpoint.
+// newClient returns the client for all attempts. It speaks HTTP/1.1: over HTTP/2, one dead connection would block all
+// messages of its endpoint.
 func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 	c := &connections{guard: guard, all: map[place]map[*connection]bool{}}
 	return &http.Client{
@@ -36,14 +36,14 @@ func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 			MaxIdleConns:           1000,
 			MaxIdleConnsPerHost:    perEndpoint,
 			IdleConnTimeout:        30 * time.Second,
-			DisableCompression:     true, // what is kept is what was sent
+			DisableCompression:     true, // what is stored is what was sent
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// connections has those that are open, by team and address. One counts for the team whose attempt dialled it until it
-// is closed, whoever uses it after that.
+// connections holds the open connections by team and address. A connection counts for the team whose attempt dialed it
+// until it is closed, even if another team uses it later.
 type connections struct {
 	guard *netguard.Guard
 
@@ -51,24 +51,24 @@ type connections struct {
 	all map[place]map[*connection]bool
 }
 
-// place is where a team's connections are counted.
+// place is the team and the address that a connection counts for.
 type place struct {
 	team string
 	to   netip.Addr
 }
 
-// connection is one that is open or about to be.
+// connection is an open connection, or one that is being opened.
 type connection struct {
 	net.Conn
 	c    *connections
 	at   place
-	used bool // by a request, now or before
-	uses int  // requests that have it: 0 while it idles, and 2 for a moment when the next one is quick
+	used bool // whether a request has ever used it
+	uses int  // requests that use it: 0 when idle, and briefly 2 if the next one is quick
 }
 
 type teamKey struct{}
 
-// forTeam says for which team a request is made, and follows the use of its connection.
+// forTeam returns a context for a request of a team, which tracks the use of its connection.
 func forTeam(ctx context.Context, teamID string) context.Context {
 	var conn *connection
 	return httptrace.WithClientTrace(context.WithValue(ctx, teamKey{}, teamID), &httptrace.ClientTrace{
@@ -89,8 +89,8 @@ func forTeam(ctx context.Context, teamID string) context.Context {
 	})
 }
 
-// dial connects, unless the team has all its connections to the address in use. The addresses of one name may be
-// tried at the same time.
+// dial connects, unless the team uses its maximum number of connections to the address. The addresses of one name may
+// be tried at the same time.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	team, _ := ctx.Value(teamKey{}).(string)
 	var mu sync.Mutex
@@ -132,7 +132,7 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	return made, nil
 }
 
-// enter counts a connection before it is made. One that idles makes room for it.
+// enter counts a connection before it is opened. If the team has too many, it closes an idle one.
 func (c *connections) enter(x *connection) bool {
 	c.mu.Lock()
 	here := c.all[x.at]
@@ -157,7 +157,7 @@ func (c *connections) enter(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		idle.Conn.Close() // a request that is about to use it finds that out before it writes, and takes another
+		idle.Conn.Close() // a request about to use it notices before it writes, and uses another
 	}
 	return true
 }
@@ -178,7 +178,7 @@ func (x *connection) use(n int) {
 	x.uses += n
 }
 
-// Close closes the connection and gives its place back.
+// Close closes the connection and stops counting it.
 func (x *connection) Close() error {
 	defer x.c.leave(x)
 	return x.Conn.Close()

@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	perEndpoint = 32              // attempts at one endpoint at the same time
+	perEndpoint = 32              // attempts at one endpoint at once
 	lease       = 5 * time.Minute // of a job
-	handTime    = 2 * time.Minute // after which a job with more to do gives its worker back
+	handTime    = 2 * time.Minute // after which a job with more messages returns its worker
 	holdTime    = 200 * time.Millisecond
 )
 
-// Kinds are the kinds of jobs that the package works: deliveries, recoveries, events that many endpoints are told,
-// and the measuring of what waits.
+// Kinds returns the kinds of jobs of this package: deliveries, recoveries, fan-outs to many endpoints, and measurements
+// of backlogs.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.deliveries(), s.recoveries(), s.fanouts(), s.backlogs()}
 }
 
-// deliveries has the jobs that deliver. Teams share the workers, and an endpoint gets as many of them as its answers
-// deserve; see [health]. Errors of ours never end a delivery: only its own schedule does.
+// deliveries returns the kind of the jobs that deliver. Teams share the workers, and an endpoint gets as many as its
+// answers allow; see [health]. Errors of our own never end a delivery: only its own schedule does.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint, Owner: laneTeam,
 		Limit: s.health.limit, Lease: lease, Schedule: []time.Duration{30 * time.Second}, Endless: true}
 }
 
-// lane is the lane of the deliveries to an endpoint.
+// lane returns the lane of the deliveries to an endpoint.
 func lane(teamID, endpointID string) string { return teamID + "|" + endpointID }
 
-// laneTeam is the team of a lane. A lane that was entered by a release before has the endpoint alone, which then
-// stands for its team.
+// laneTeam returns the team of a lane. A lane from an older release has only the endpoint, which is then used in place
+// of the team.
 func laneTeam(lane string) string {
 	team, _, _ := strings.Cut(lane, "|")
 	return team
 }
 
-// laneEndpoint is the endpoint of a lane.
+// laneEndpoint returns the endpoint of a lane.
 func laneEndpoint(lane string) string { return lane[strings.LastIndexByte(lane, '|')+1:] }
 
 // handle delivers the messages of a job, in order, until one must wait.
@@ -88,8 +88,8 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// hold gives a job back while a message before its own is not settled: until that one's next try, or for a moment
-// when it is in hand.
+// hold reschedules a job while an earlier message of its chain is not settled: until that message's next try, or
+// briefly if it is being tried now.
 func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
@@ -101,8 +101,7 @@ func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
 	})
 }
 
-// giveBack has a job tried again soon, without an attempt: too many of the team's requests are at the endpoint's
-// address.
+// giveBack reschedules a job without an attempt, because the team has too many requests at the endpoint's address.
 func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	wait := jobs.Jitter(s.health.crowded(laneEndpoint(j.Lane)))
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
@@ -111,8 +110,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop ends a job of an endpoint that is deleted or disabled: what is open has failed. However it answered before,
-// the rest of its jobs need not wait for it.
+// drop finishes a job of an endpoint that is deleted or disabled; its open messages fail. It forgets the endpoint's
+// health, so that the rest of its jobs are dropped without waiting.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -124,7 +123,7 @@ func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	})
 }
 
-// openMessage is a delivery that is to be made, with what is sent.
+// openMessage is a delivery to be attempted, with its payload.
 type openMessage struct {
 	ID      string
 	Tries   int // before this one
@@ -132,8 +131,8 @@ type openMessage struct {
 	open    bool
 }
 
-// try posts a message. The answer is judged for the message, of which this is the nth try by a schedule, and noted for
-// the endpoint.
+// try posts a message. It judges the answer as that of the nth try of a schedule, and records it in the endpoint's
+// health.
 func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration, nth int) (answer,
 	verdict, error) {
 	a, err := s.post(ctx, e, messageID, payload)
@@ -145,7 +144,7 @@ func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload strin
 	return a, v, nil
 }
 
-// attempt makes one try and records it. It reports whether the job goes on to its next message.
+// attempt makes one try and records it. It reports whether the job may go on to its next message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage, last bool) (on bool, err error) {
 	if err := j.Sure(ctx); err != nil {
 		return false, err
@@ -177,8 +176,8 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	})
 }
 
-// post makes the request. What comes of it is an answer; an error says that no request was made ([errCrowded]), or
-// that the node is stopping, so that nothing is known.
+// post makes the request. Its result is in the answer. An error means that no request was made ([errCrowded]), or that
+// the node is stopping and the result is unknown.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = s.p.DB.Now()
 	keys := make([][]byte, 1, 2)
@@ -219,8 +218,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads an answer's body and returns as much of it as is kept. What follows is read too, within limits,
-// because only then can the connection be used again.
+// beginning reads the body of an answer and returns the part that is stored. It also reads what follows, within limits,
+// because otherwise the connection could not be reused.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {
@@ -242,12 +241,12 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// kept is text as a database takes it.
+// kept returns text without what databases reject: invalid UTF-8 and NUL characters.
 func kept(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }
 
-// explain says in short why there was no answer. The URL, which the text of an error has before it, may bear a secret.
+// explain returns a short reason why there was no answer. It leaves out the URL, which may contain a secret.
 func explain(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {

@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/erasure"
 )
 
-// EraseAddress replaces an address in the messages that name it, and in what endpoints answered to them. A message that
-// is still to be delivered, or is replayed, is delivered as it is then: it is signed when it is sent. No message is
-// deleted, so that each keeps its place among those of its chain.
+// EraseAddress replaces an address in the messages that contain it and in the answers to them. A message that is still
+// to be delivered, or is replayed, is delivered with the replacement: it is signed when it is sent. No message is
+// deleted, so that each keeps its place in its chain.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	err = erasure.Walk(ctx, d.Reader, "webhook_messages WHERE TRUE", "id", nil, func(after, upTo string) error {
@@ -43,10 +43,10 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// naming is a message that names an address.
+// naming is a message that contains an address.
 type naming struct{ id, teamID, payload string }
 
-// messagesNaming returns the messages of all teams between two ids that name an address.
+// messagesNaming returns the messages of all teams between two ids that contain an address.
 func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, after, upTo string) (some []naming,
 	err error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id, payload FROM webhook_messages WHERE id > $1 AND id <= $2
@@ -61,7 +61,7 @@ func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, after, 
 	return some, err
 }
 
-// endpointIDs returns the endpoints of a team, deleted ones too.
+// endpointIDs returns the ids of a team's endpoints, including deleted ones.
 func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM webhooks WHERE team_id = $1`, teamID)
 	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
@@ -70,7 +70,7 @@ func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]string, err
 	})
 }
 
-// replaceIn replaces an address in a message, in the answers to it, and where it is the chain of its deliveries.
+// replaceIn replaces an address in a message, in the answers to it, and in the chain of its deliveries.
 func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *naming, endpoints []string) error {
 	rows, err := tx.Query(ctx, `SELECT webhook_id, id, response, error FROM webhook_attempts WHERE webhook_id = ANY($1)
 		AND message_id = $2`,

@@ -13,36 +13,36 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// An event that up to directMax endpoints want is entered for them in the transaction that records it. For more, that
-// transaction would hold up everybody else's: it enters the message alone and a job, which enters the deliveries bit
-// by bit. So it is with what many events that are recorded together come to, such as those of all recipients of an
-// email.
+// The deliveries of an event to up to directMax endpoints are entered in the transaction that records the event. With
+// more, that transaction would block all others, so it enters only the message and a job, which enters the deliveries
+// in steps. The same is done when many events that are recorded together have many deliveries, such as those of all
+// recipients of an email.
 //
-// What the job has done stands in the message's row among the fanouts, and each step advances it in the transaction
-// that enters deliveries. So a crash at any moment neither misses an endpoint nor tells it twice. While the row has
-// not come to an endpoint, later messages of the chain wait there ([openMessages]).
+// A row in webhook_fanouts records how far the job is. Each step advances it in the transaction that enters deliveries,
+// so that a crash neither skips an endpoint nor enters a delivery twice. Until the row has passed an endpoint, later
+// messages of the chain wait there ([openMessages]).
 const (
 	directMax   = 10
 	directAll   = 60 // deliveries of all events that are recorded together
-	directFew   = 4  // for so few endpoints, a fan-out would write as much
+	directFew   = 4  // for so few endpoints, a fan-out would write no less
 	fanoutStep  = 50 // endpoints looked at in one transaction
 	fanoutKind  = "webhook.fanout"
 	fanoutTries = 10_000
 )
 
-// fanout is a message that is still to be entered for endpoints after one.
+// fanout is a message that is still to be entered for the endpoints after one.
 type fanout struct {
 	entry
 	after string
 }
 
-// fanoutJob is the payload of its job.
+// fanoutJob is the payload of a fan-out job.
 type fanoutJob struct {
 	Message string `json:"message"`
 	Chain   string `json:"chain"`
 }
 
-// enterFanout has a message entered for all its endpoints by a job of its own.
+// enterFanout enters a job that enters a message for all its endpoints.
 func (s *Service) enterFanout(ctx context.Context, tx *db.Tx, m *entry) error {
 	payload, err := json.Marshal(fanoutJob{m.ID, m.chain})
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Service) enterFanout(ctx context.Context, tx *db.Tx, m *entry) error {
 	return nil
 }
 
-// fanouts has the jobs that enter messages for many endpoints: one of a team at a time, so that its writes never
-// queue up.
+// fanouts returns the kind of the fan-out jobs. They run one at a time for each team, so that their writes do not queue
+// up.
 func (s *Service) fanouts() jobs.Kind {
 	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
 		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}
@@ -80,7 +80,7 @@ func (s *Service) fanOut(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// fanOutStep enters the message for the next endpoints. With the last of them it ends the job.
+// fanOutStep enters the message for the next endpoints. After the last of them it finishes the job.
 func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanoutJob) (done bool, err error) {
 	f, err := getFanout(ctx, tx.Reader, j.TeamID, p.Chain, p.Message)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 	return false, nil
 }
 
-// wanting returns the endpoints that are to be told of events of a type.
+// wanting returns the endpoints that want events of a type.
 func wanting(all []*Endpoint, t events.Type) (some []*Endpoint) {
 	for _, x := range all {
 		if x.wants(t) {

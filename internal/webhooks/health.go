@@ -10,47 +10,47 @@ import (
 )
 
 const (
-	firstAttempts = 4           // at the same time, at an endpoint of which nothing is known yet
-	quick         = time.Second // an endpoint that answers within that gets perEndpoint attempts at the same time
-	slowAttempts  = 2           // at the slowest
-	failingRow    = 3           // failures in a row after which an endpoint gets fewer attempts, or rests if it is silent
-	failingLanes  = 2           // attempts that it gets then
-	restPart      = 3           // the first rest of a silent endpoint is this part of the time that an attempt has
+	firstAttempts = 4           // at once, at an endpoint about which nothing is known yet
+	quick         = time.Second // an endpoint that answers within that gets perEndpoint attempts at once
+	slowAttempts  = 2           // at the slowest endpoint
+	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or rests if it is silent
+	failingLanes  = 2           // attempts that it then gets at once
+	restPart      = 3           // the first rest of a silent endpoint, as a fraction of an attempt's timeout
 	restMax       = 5 * time.Minute
-	crowdedFirst  = time.Second // the same for one whose address has too many requests
+	crowdedFirst  = time.Second // the first rest of an endpoint whose address has too many requests
 	crowdedMax    = 16 * time.Second
-	healthMax     = 100_000 // endpoints remembered
-	warnAfter     = 5       // the team is warned after a fifth of the time after which the endpoint is disabled
+	healthMax     = 100_000 // endpoints that are remembered
+	warnAfter     = 5       // the team is warned after this fraction of Config.DisableAfter
 )
 
-// health says how many attempts may run at an endpoint on this node, so that endpoints that are dead or slow hold few
-// workers:
+// health limits how many attempts may run at an endpoint on this node, so that endpoints that are dead or slow occupy
+// few workers:
 //
-//   - few until it has answered;
-//   - while it answers, as many as there can be in a second, within bounds;
+//   - a few until it has answered;
+//   - while it answers, as many as it can answer in a second, within bounds;
 //   - two when it fails;
-//   - none for a while when it does not answer in time again and again, then one, and so on with rests that grow, until it answers.
-//     What waits for it meanwhile is not tried and loses nothing of its schedule.
+//   - none for a while when it repeatedly does not answer in time, then one, and so on with rests that grow, until
+//     it answers. Messages that wait meanwhile are not tried, and their schedules do not advance.
 //
-// It starts anew with the process.
+// It is kept in memory only and starts empty with the process.
 type health struct {
-	timeout time.Duration // of an attempt
+	timeout time.Duration // timeout of an attempt
 
 	mu  sync.Mutex
 	all map[string]*condition
 }
 
-// condition is what is known of an endpoint.
+// condition is what is known about an endpoint.
 type condition struct {
-	mean     time.Duration // of how long attempts take, the last ones above all
-	failures int           // in a row
-	silent   int           // of these, in a row, those without an answer in time
-	rest     time.Duration // the last one, 0 while it answers
-	crowd    time.Duration // the last rest for crowding, 0 since it got through
-	until    time.Time     // of a rest
+	mean     time.Duration // how long attempts take, weighted toward the latest
+	failures int           // consecutive
+	silent   int           // of these, the latest consecutive ones without an answer in time
+	rest     time.Duration // the latest, 0 while the endpoint answers
+	crowd    time.Duration // the latest rest for too many connections, 0 after an attempt was made
+	until    time.Time     // end of the current rest
 }
 
-// limit says how many attempts may run at an endpoint, and when to ask again if that is none.
+// limit returns how many attempts may run at an endpoint, and when to ask again if the limit is 0.
 func (h *health) limit(endpointID string) (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *health) of(endpointID string) *condition {
 	return c
 }
 
-// note takes in what came of an attempt.
+// note records the result of an attempt.
 func (h *health) note(endpointID string, success bool, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,13 +100,14 @@ func (h *health) note(endpointID string, success bool, a answer) {
 		return
 	}
 	now := time.Now()
-	if c.silent++; c.silent >= failingRow && !now.Before(c.until) { // those that began before the rest do not make it longer
+	if c.silent++; c.silent >= failingRow && !now.Before(c.until) { // attempts that began before the rest do not extend it
 		c.rest = min(max(2*c.rest, h.timeout/restPart), restMax)
 		c.until = now.Add(c.rest)
 	}
 }
 
-// crowded notes that an attempt could not be made for want of connections, and says how long the endpoint rests for it.
+// crowded records that an attempt could not be made for lack of connections, and returns how long the endpoint rests
+// for it.
 func (h *health) crowded(endpointID string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,13 +125,14 @@ func (h *health) forget(endpointID string) {
 	delete(h.all, endpointID)
 }
 
-// judged records what an attempt says about its endpoint: since when it fails, and whether that is the end of it.
+// judged records what an attempt means for its endpoint: since when it has been failing, and whether to warn the team
+// or to disable it.
 func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) error {
 	now := tx.Now()
 	switch {
 	case v.state == Success:
-		// Not at every success of an endpoint that sometimes fails: that would be a write each time. Before it is disabled,
-		// its deliveries are asked.
+		// This is not done at every success of an endpoint that sometimes fails, because each would be a write. Before an
+		// endpoint is disabled, its deliveries are checked.
 		if !e.FailingSince.IsZero() && (e.warned || now.Sub(e.FailingSince) > time.Minute) {
 			markWorking(ctx, tx, e)
 		}
@@ -138,8 +140,8 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	case v.gone:
 		return s.disable(ctx, tx, e, "The endpoint answered 410 Gone.")
 	case e.FailingSince.IsZero():
-		// What is remembered need not know at once: the mark stays as it is when it is made again, and to read a
-		// thousand endpoints anew because each of them began to fail would cost more.
+		// The remembered endpoints are not invalidated: setting the mark again has no effect, and reading a thousand
+		// endpoints again because each of them began to fail would cost more.
 		markFailing(ctx, tx, e)
 		return nil
 	}

@@ -17,37 +17,37 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-// State is how far a message has come at one endpoint.
+// State is the state of a message at one endpoint.
 type State string
 
 const (
 	Pending    State = "pending"    // not tried yet
 	Attempting State = "attempting" // failed, and will be tried again
 	Success    State = "success"
-	Failed     State = "failed" // for good, unless it is replayed or recovered
+	Failed     State = "failed" // permanently, unless it is replayed or recovered
 )
 
-// Message is an event at an endpoint.
+// Message is the message of an event, at one endpoint.
 type Message struct {
 	ID        string // msg_...
 	Type      events.Type
 	CreatedAt time.Time
 	State     State
 	NextAt    time.Time // of the next try while attempting; zero otherwise
-	Payload   string    // JSON; only where one message is asked for
+	Payload   string    // JSON; only set when a single message is read
 }
 
 // Attempt is one try to deliver a message.
 type Attempt struct {
 	ID        string // atmpt_...
-	Code      int    // of the answer; 0 when there was none
+	Code      int    // of the answer; 0 if there was none
 	Response  string // the beginning of the answer's body, at most 1 KB
-	Error     string // why it failed; empty when it did not
+	Error     string // why it failed; empty if it succeeded
 	StartedAt time.Time
 	Duration  time.Duration
 }
 
-// Messages returns a page of what an endpoint was told, newest first; state "" is all.
+// Messages returns a page of an endpoint's messages, newest first. State "" means all states.
 func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state State, p page.Page) ([]Message, bool, error) {
 	switch state {
 	case "", Pending, Attempting, Success, Failed:
@@ -68,7 +68,7 @@ func (s *Service) Message(ctx context.Context, teamID, endpointID, messageID str
 	return getMessage(ctx, s.p.DB.Reader, teamID, endpointID, messageID)
 }
 
-// Attempts returns a page of the tries to deliver a message, newest first.
+// Attempts returns a page of the attempts at a message, newest first.
 func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID string, p page.Page) ([]Attempt, bool, error) {
 	if _, err := s.Message(ctx, teamID, endpointID, messageID); err != nil {
 		return nil, false, err
@@ -91,12 +91,12 @@ const (
 	AttemptPrefix = attemptPrefix
 )
 
-// replayMark stands before the message in the payload of a job that replays it.
+// replayMark is the prefix of the payload of a replay job; the id of the message follows.
 const replayMark = "replay:"
 
-// Replay makes one more attempt at a message, whatever became of it: the same id and bytes, signed anew. It runs
-// beside the schedule and does not change it, but for one thing: when it succeeds, nothing is left to be tried. While
-// one waits or is made, another would be the same.
+// Replay makes one more attempt at a message, whatever its state: the same id and payload, signed anew. It is
+// independent of the schedule and does not change it, except that after a success nothing more is tried. While a replay
+// of the message waits or runs, another Replay has no effect.
 func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -125,7 +125,7 @@ func mustBeEnabled(e *Endpoint) error {
 	return nil
 }
 
-// replayOne makes the attempt. When the endpoint was disabled meanwhile, there is none.
+// replayOne makes the attempt of a replay job. It makes none if the endpoint was disabled meanwhile.
 func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) error {
 	endpoint := laneEndpoint(j.Lane)
 	e, err := s.known.one(ctx, j.TeamID, endpoint)
@@ -164,8 +164,8 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	})
 }
 
-// follow has the messages that waited for a replayed one delivered now. The jobs that they wait in are due only when
-// the next try of the one before them would have been, and will find nothing left to do.
+// follow enters a job for the messages that waited for a replayed one. The jobs that have them are due only when the
+// replayed message's next try would have been, and will then find nothing left to do.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
@@ -175,7 +175,7 @@ func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
 	return nil
 }
 
-// RecoverKind is the kind of the jobs that bring back what failed.
+// RecoverKind is the kind of the jobs that deliver failed messages again.
 const RecoverKind = "webhook.recover"
 
 // recovery is the payload of such a job: messages of an endpoint between two ids.
@@ -185,8 +185,8 @@ type recovery struct {
 	To       string `json:"to"`
 }
 
-// Recover has everything that failed at an endpoint since a time delivered again, oldest first, with the whole
-// schedule before it. What the retention has taken is gone.
+// Recover delivers every message again that failed at an endpoint since a time, oldest first, each with the whole
+// schedule. Messages older than the retention are gone.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
 	case since.IsZero():
@@ -206,10 +206,10 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 	})
 }
 
-// firstAt is an id that is not after any message of a time, and after all of those before it.
+// firstAt returns an id that sorts after all messages from before t, and not after any message of t.
 func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
-// recoveries has the jobs of [Service.Recover]: one of a team at a time.
+// recoveries returns the kind of the jobs of [Service.Recover]. They run one at a time for each team.
 func (s *Service) recoveries() jobs.Kind {
 	return jobs.Kind{Name: RecoverKind, Handle: s.recoverSome, Workers: 4, PerLane: 1, Lease: 15 * time.Minute,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
@@ -217,14 +217,14 @@ func (s *Service) recoveries() jobs.Kind {
 
 const (
 	batch          = 100             // rows in one transaction of a recovery or of the sweep
-	recoverStretch = 5_000           // messages before a recovery lets the next of its team go on
-	recoverWait    = 2 * time.Second // when enough waits for the endpoint already
+	recoverStretch = 5_000           // messages after which a recovery lets the team's next one run
+	recoverWait    = 2 * time.Second // when enough jobs wait for the endpoint already
 	sweepStretch   = 50              // transactions at one endpoint before the others have their turn
 )
 
-// recoverSome goes through some of the failed messages, a batch to a transaction, and leaves the rest to another job.
-// A crash begins anew with what has still failed. It fills up half of what may wait for the endpoint: new messages
-// need room, too.
+// recoverSome reopens some of the failed messages, one batch in a transaction, and leaves the rest to another job.
+// After a crash it continues with those that are still failed. It uses at most half of the backlog allowed for the
+// endpoint, to leave room for new messages.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -256,8 +256,8 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// recoverBatch reopens some failed messages, at most left. It ends the job with the last of them, or leaves what
-// follows to a new one: the payload of a job says where it begins.
+// recoverBatch reopens at most left failed messages. After the last of them it finishes the job; otherwise it replaces
+// the job by one that begins after them, as its payload says.
 func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery, left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -274,7 +274,7 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 	for _, m := range all {
 		reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
 		out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
-		r.From = m.ID + "0" // just after it
+		r.From = m.ID + "0" // sorts directly after it
 	}
 	s.insert(ctx, tx, &out)
 	switch {
@@ -297,7 +297,7 @@ func (s *Service) enterRecovery(ctx context.Context, tx *db.Tx, teamID string, r
 	return nil
 }
 
-// Sweep removes messages and attempts that are older than the retention, and all of deleted endpoints. It works in
+// Sweep deletes messages and attempts older than the retention, and everything of deleted endpoints. It works in
 // batches, each in a transaction of its own.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := firstAt(time.Now().Add(-s.c.Retention))
@@ -310,8 +310,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepRound removes some rows of each endpoint, and some messages, so that nobody waits for the end of one that has
-// millions. It reports whether there may be more.
+// sweepRound deletes some rows of each endpoint, and some messages, so that no endpoint waits while another with
+// millions is swept. It reports whether there may be more.
 func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
@@ -321,7 +321,7 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 		for _, e := range all {
 			cut := before
 			if e.Status == deleted {
-				cut = messagePrefix + "g" // after all
+				cut = messagePrefix + "g" // sorts after all ids
 			}
 			left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) })
 			if err != nil {
@@ -341,7 +341,7 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 	return more || left, nil
 }
 
-// repeat works until nothing is left, for a stretch. It reports whether there may be more.
+// repeat calls do until it deletes nothing, at most sweepStretch times. It reports whether there may be more.
 func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) (more bool, err error) {
 	for range sweepStretch {
 		var n int64

@@ -7,30 +7,31 @@ import (
 	"time"
 )
 
-// answer is what an attempt came back with.
+// answer is the result of an attempt.
 type answer struct {
-	code       int    // 0 when there was no answer
-	body       string // bounded
-	retryAfter string // the header, as it came
-	err        string // why there was no answer, or why it was not read to its end; "" when it was
-	late       bool   // there was no whole answer in time
+	code       int    // HTTP status; 0 if there was no answer
+	body       string // the stored part
+	retryAfter string // the header field as it was received
+	err        string // why there was no answer, or why its body was not read to the end; "" otherwise
+	late       bool   // the answer was not complete in time
 	at         time.Time
 	took       time.Duration
 }
 
-// verdict is what follows from an answer.
+// verdict is the consequence of an answer.
 type verdict struct {
 	state  State
-	wait   time.Duration // until the next try, while attempting
-	gone   bool          // the endpoint says that it never wants to be called again
-	reason string        // why it failed, "" when it did not
+	wait   time.Duration // until the next try, if attempting
+	gone   bool          // the endpoint says that it never wants another request
+	reason string        // why it failed, "" if it did not
 }
 
-// judge decides what follows from the answer to a message's try number tries of its schedule, 1 for the first.
+// judge returns the consequence of the answer to try number tries of a message's schedule, 1 for the first.
 //
-// Any 2xx is success, however its body ends: the head says that the receiver has it. 410 Gone is the end of the
-// message and the endpoint. All else is tried again by the schedule. Retry-After can make that later, never sooner,
-// and at most by the longest wait of the schedule: a receiver may ask for a rest, not for a message to be forgotten.
+// Any 2xx status is a success, even if reading the body fails: the status says that the receiver has the message. 410
+// Gone ends the message and the endpoint. Everything else is tried again by the schedule. Retry-After can delay the
+// next try, but not bring it forward, and at most by the longest wait of the schedule: a receiver may ask for a pause,
+// but not for a message to be dropped.
 func judge(a answer, schedule []time.Duration, tries int) verdict {
 	switch {
 	case a.code/100 == 2:
@@ -61,7 +62,7 @@ func judge(a answer, schedule []time.Duration, tries int) verdict {
 	return v
 }
 
-// retryAfter reads the header, which has seconds or a date (RFC 9110 section 10.2.3).
+// retryAfter parses the field, which has seconds or a date (RFC 9110 section 10.2.3).
 func retryAfter(text string, now time.Time) (time.Duration, bool) {
 	if text == "" {
 		return 0, false

@@ -11,26 +11,26 @@ import (
 
 const (
 	hintTopic   = "webhooks"
-	knownShared = 2 * time.Second // how long another node's change may go unnoticed when its hint is lost
-	knownAlone  = time.Minute     // where no other node can change anything
-	knownMax    = 20_000          // teams remembered
+	knownShared = 2 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	knownAlone  = time.Minute     // when no other node can change anything
+	knownMax    = 20_000          // teams that are remembered
 )
 
-// known remembers the endpoints of teams, so that an event of a team without any costs a look-up in memory.
+// known caches the endpoints of teams, so that an event of a team without any costs a look-up in memory.
 //
-// What a transaction reads is remembered only once that transaction is on disk, and only if no endpoint of the team
-// changed since before it read: otherwise a change could be overwritten by what was true before it.
+// What a transaction reads is cached only after it commits, and only if no endpoint of the team changed since before it
+// read. Otherwise a change could be overwritten by an older state.
 type known struct {
 	d   *db.DB
 	ttl time.Duration
 
 	mu    sync.Mutex
-	epoch [256]int // by a hash of the team
+	epoch [256]int // indexed by bucket of the team
 	teams map[string]remembered
 }
 
 type remembered struct {
-	endpoints []*Endpoint // not changed once here
+	endpoints []*Endpoint // must not be modified
 	until     time.Time
 }
 
@@ -47,13 +47,13 @@ func (k *known) start(d *db.DB) {
 	})
 }
 
-// changed makes every node read a team's endpoints again, once the transaction is on disk. On this node that is before
-// Update returns.
+// changed makes all nodes read a team's endpoints again after the transaction commits. On this node that takes effect
+// before Update returns.
 func (k *known) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
-// bucket is the place of a team's epoch. Teams that share one only read more often.
+// bucket returns the index of a team's epoch. Teams that share one are only read more often.
 func bucket(teamID string) byte {
 	h := fnv.New32a()
 	h.Write([]byte(teamID))
@@ -92,7 +92,7 @@ func (k *known) during(ctx context.Context, tx *db.Tx, teamID string) ([]*Endpoi
 	return endpoints, err
 }
 
-// one returns an endpoint, or nil when it is deleted.
+// one returns an endpoint, or nil if it is deleted.
 func (k *known) one(ctx context.Context, teamID, endpointID string) (*Endpoint, error) {
 	endpoints, epoch, ok := k.look(teamID)
 	if !ok {

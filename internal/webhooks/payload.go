@@ -24,18 +24,18 @@ type envelope struct {
 	Data      any         `json:"data"`
 }
 
-// isoTime is written in ISO 8601 UTC with milliseconds.
+// isoTime is encoded in ISO 8601 UTC with milliseconds.
 type isoTime time.Time
 
-// MarshalJSON always writes three digits.
+// MarshalJSON always writes three digits of a second.
 func (t isoTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-// offsetTime is written with microseconds and the offset +00:00, as the times of email records are.
+// offsetTime is encoded with microseconds and the offset +00:00, like the times of email records.
 type offsetTime time.Time
 
-// MarshalJSON always writes six digits.
+// MarshalJSON always writes six digits of a second.
 func (t offsetTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000000+00:00"`), nil
 }
@@ -45,7 +45,7 @@ type header struct {
 	Value string `json:"value"`
 }
 
-// emailData is the data of email events (webhook reference 2). What an email does not have is left out.
+// emailData is the data of email events (webhook reference 2). Fields that an email does not have are omitted.
 type emailData struct {
 	EmailID     string             `json:"email_id"`
 	MessageID   string             `json:"message_id"`
@@ -140,14 +140,15 @@ type suppressionData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
-// writer makes the payloads of the events that one transaction records; an email that several are about is read once.
+// writer makes the payloads of the events that one transaction records. It reads an email that several events concern
+// only once.
 type writer struct {
 	s      *Service
 	emails map[string]*events.Email
 }
 
-// payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. An empty body
-// says that what the event is about is gone.
+// payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. An empty
+// body means that the subject of the event is gone.
 func (w *writer) payload(ctx context.Context, tx *db.Tx, e *events.Event) (body, chain string, err error) {
 	var data any
 	if e.EmailID != "" {
@@ -176,7 +177,7 @@ func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*events
 	}
 	b, err := read()
 	if fault.KindOf(err) == fault.NotFound {
-		return nil, nil // Removed by its retention: nobody could look up what the message is about.
+		return nil, nil // Removed by its retention: the subject of the message could not be looked up.
 	}
 	if err != nil {
 		return nil, err
@@ -218,7 +219,7 @@ func emailToData(b *events.Email, e *events.Event) emailData {
 	return d
 }
 
-// other is the data of what is not about a sent email, and what it is about.
+// other returns the data of an event that does not concern a sent email, and the chain of its subject.
 func (w *writer) other(e *events.Event) (data any, chain string) {
 	switch d := e.Data.(type) {
 	case *events.Received:
@@ -258,7 +259,7 @@ func (w *writer) domainToData(d *domains.Domain) domainData {
 	for _, r := range w.s.p.Domains.Records(d) {
 		kind := r.Kind
 		if kind == "Receiving" {
-			kind = "Receiving MX" // The API and webhooks have two words for it (API reference section 10).
+			kind = "Receiving MX" // The API and webhooks use different words (API reference section 10).
 		}
 		data.Records = append(data.Records, record{kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
 	}
@@ -272,7 +273,7 @@ func onOff(b bool) string {
 	return "disabled"
 }
 
-// orNull is a string that is null when empty.
+// orNull returns nil for a blank string, so that it is encoded as null.
 func orNull(text string) *string {
 	if strings.TrimSpace(text) == "" {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// Kind is the kind of the jobs that deliver. Its lane is the team and the endpoint; its payload the messages of one
-// chain, in order.
+// Kind is the kind of the jobs that deliver. The lane has the team and the endpoint; the payload has the messages of
+// one chain, in order.
 const Kind = "webhook"
 
-// perJob is how many messages one job delivers at most: each may take the whole timeout.
+// perJob is the limit of messages that one job delivers: each may take the whole timeout.
 const perJob = 8
 
-// messagePrefix and attemptPrefix stand before ids that are seen outside.
+// messagePrefix and attemptPrefix precede ids that users see.
 const (
 	messagePrefix = "msg_"
 	attemptPrefix = "atmpt_"
@@ -26,7 +26,7 @@ const (
 
 func messageID(eventID string) string { return messagePrefix + strings.ReplaceAll(eventID, "-", "") }
 
-// entry is a message that some endpoints are told.
+// entry is a message to be delivered to some endpoints.
 type entry struct {
 	ID      string
 	TeamID  string
@@ -36,9 +36,9 @@ type entry struct {
 	at      time.Time
 }
 
-// outbox gathers, by endpoint and chain, what one transaction has to tell.
+// outbox collects the messages that one transaction enters, by endpoint and chain.
 type outbox struct {
-	keys  []outboxKey // in the order in which they came
+	keys  []outboxKey // in the order in which they were added
 	lists map[outboxKey][]string
 }
 
@@ -54,7 +54,7 @@ func (o *outbox) add(k outboxKey, messageID string) {
 	o.lists[k] = append(o.lists[k], messageID)
 }
 
-// enter enters the delivery of a message to an endpoint. At one that is full it has failed.
+// enter enters the delivery of a message to an endpoint. If the endpoint is full, the delivery is failed at once.
 func (o *outbox) enter(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	if !x.FullSince.IsZero() {
 		insertDelivery(ctx, tx, x.ID, m, Failed)
@@ -64,8 +64,8 @@ func (o *outbox) enter(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
 }
 
-// insert enters the jobs and says how many of each team. Messages of a chain that come together go in one job: they
-// would only wait for each other.
+// insert enters the jobs and returns their number for each team. Messages of one chain share jobs, because they would
+// have to wait for each other anyway.
 func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {
@@ -77,8 +77,8 @@ func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[strin
 	return n
 }
 
-// Recorded enters a message for each event that an endpoint wants. The recorder calls it for every event, so for teams
-// without endpoints it does nothing but look into memory.
+// Recorded enters a message for each event that an endpoint wants. The recorder calls it for every event; for teams
+// without endpoints it costs only a look-up in memory.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var endpoints []*Endpoint
 	var team string
@@ -88,7 +88,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	for i := range all {
 		e := &all[i]
 		if e.Type == events.EmailQueued || e.Type == events.EmailCanceled {
-			continue // for the timeline alone
+			continue // recorded for the timeline only
 		}
 		if team != e.TeamID {
 			var err error

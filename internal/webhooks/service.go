@@ -18,7 +18,8 @@ const (
 	secretPrefix = "whsec_"
 )
 
-// Service has the verbs of webhooks. Register it as a listener of the recorder, and its kinds with the runner.
+// Service implements the operations on webhooks. Register it as a listener of the recorder, and its kinds with the
+// runner.
 type Service struct {
 	c      Config
 	p      Parts
@@ -54,7 +55,7 @@ func New(c Config, p Parts) *Service {
 	return s
 }
 
-// newSecret makes a secret as it is shown and as it is kept.
+// newSecret makes a secret, as it is shown and as it is stored.
 func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err error) {
 	key := make([]byte, secretSize)
 	rand.Read(key)
@@ -64,7 +65,7 @@ func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err
 	return secretPrefix + base64.StdEncoding.EncodeToString(key), sealed, nil
 }
 
-// Create adds an endpoint. It is the only answer, beside [Service.Get], that has the secret.
+// Create adds an endpoint. Only its result and that of [Service.Get] contain the secret.
 func (s *Service) Create(ctx context.Context, teamID, url string, names []string) (Endpoint, error) {
 	if url == "" {
 		return Endpoint{}, fault.MissingField("endpoint")
@@ -109,7 +110,7 @@ func (s *Service) Get(ctx context.Context, teamID, endpointID string) (Endpoint,
 	return e, err
 }
 
-// open unseals a secret of the endpoint.
+// open decrypts a secret of the endpoint.
 func (s *Service) open(e *Endpoint, sealed []byte) ([]byte, error) {
 	key, err := s.p.Keys.Open(sealPurpose, sealed, []byte(e.ID))
 	if err != nil {
@@ -123,14 +124,14 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Endpo
 	return listEndpoints(ctx, s.p.DB.Reader, teamID, p)
 }
 
-// Change is what of an endpoint changes; nil leaves a field as it is.
+// Change is a change of an endpoint; nil leaves a field unchanged.
 type Change struct {
 	URL    *string
 	Events []string
 	Status *string
 }
 
-// Update changes an endpoint. One that is enabled again starts with a clean record.
+// Update changes an endpoint. Enabling one clears its record of failures.
 func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Change) error {
 	var url string
 	var err error
@@ -175,7 +176,7 @@ func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Chang
 	})
 }
 
-// Delete takes an endpoint away; what waits for it is not delivered.
+// Delete deletes an endpoint. The messages that wait for it are not delivered.
 func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -190,7 +191,8 @@ func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	})
 }
 
-// Rotate gives an endpoint a new secret and returns it. For 24 hours the one before signs too; one before that no more.
+// Rotate gives an endpoint a new secret and returns it. For 24 hours messages are also signed with the previous one,
+// but not with those before.
 func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret string, err error) {
 	secret, sealed, err := s.newSecret(endpointID)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sign sets the headers by which a receiver knows that a message is ours and fresh: those of Standard Webhooks, and the same
-// under the names that Svix gave them. There is one signature for each key.
+// sign sets the header fields by which a receiver verifies that a message is ours and recent: those of Standard
+// Webhooks, and the same under the names that Svix uses. There is one signature for each key.
 func sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := ""

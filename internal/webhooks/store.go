@@ -69,8 +69,8 @@ func getEndpoint(ctx context.Context, r db.Reader, teamID, endpointID string) (E
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, endpointID, teamID)))
 }
 
-// lockEndpoint reads an endpoint that the transaction changes. The update that changes nothing takes the row's lock on
-// PostgreSQL, so that of two changes the second sees the first.
+// lockEndpoint reads an endpoint that the transaction will change. The update changes nothing, but takes the row's lock
+// on PostgreSQL, so that of two transactions the second sees the changes of the first.
 func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (Endpoint, error) {
 	return oneEndpoint(scanEndpoint(tx.QueryRow(ctx, `UPDATE webhooks SET status = status
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted' RETURNING `+endpointColumns, endpointID, teamID)))
@@ -103,7 +103,7 @@ func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint
 	return all, nil
 }
 
-// endpointsAfter returns at most limit endpoints of a team after one, in the order of their ids.
+// endpointsAfter returns at most limit endpoints of a team with ids greater than after, by id.
 func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		teamID, after, limit)
@@ -119,10 +119,10 @@ func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limi
 
 const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 GROUP BY lane`
 
-// waitingJobs counts the jobs that wait for each endpoint of a team, by the index of lanes alone.
+// waitingJobs counts the jobs that wait for each endpoint of a team, using only the index of lanes.
 func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]int, error) {
 	waiting := map[string]int{}
-	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g is after all hexadecimal digits
+	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g follows all hex digits
 	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 		var name string
 		var n int
@@ -154,7 +154,7 @@ func markFullTold(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, tx.Now().UnixMicro())
 }
 
-// markFailing notes when an endpoint began to fail; one that is noted already stays.
+// markFailing records when an endpoint began to fail, unless that is recorded already.
 func markFailing(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = $3 WHERE id = $1 AND team_id = $2 AND failing_since = 0`,
 		e.ID, e.TeamID, tx.Now().UnixMicro())
@@ -164,8 +164,8 @@ func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = 0, warned = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, false)
 }
 
-// failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not say so: it
-// is kept lazily.
+// failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not show that,
+// because it is not cleared at every success.
 func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries
@@ -177,7 +177,8 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	return n == 0, nil
 }
 
-// warn notes that the team is told of a failing endpoint. It reports whether it was this transaction that noted it.
+// warn records that the team is warned of a failing endpoint. It reports whether this transaction was the first to do
+// so.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID, true)
 	if err != nil {
@@ -186,7 +187,7 @@ func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	return n > 0, nil
 }
 
-// disable takes an endpoint out of use for failing. It reports whether it was this transaction that did.
+// disable disables an endpoint because it fails. It reports whether this transaction was the first to do so.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
 		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())

@@ -8,14 +8,14 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-const eraseRows = 500 // in one transaction
+const eraseRows = 500 // deleted in one transaction
 
-// EraseTeam takes away the endpoints of a team and all that they were told. They count as deleted first, so that
-// nothing more is told.
+// EraseTeam deletes the endpoints of a team with their messages and attempts. It marks them as deleted first, so that
+// no more messages are entered.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.eraseEndpoints(ctx, teamID)
 	if err == nil {
-		// No index finds the messages of a team: all are gone through once, in steps.
+		// No index finds the messages of a team, so the whole table is read once, in steps.
 		err = s.p.DB.WalkIDs(ctx, "webhook_messages", func(tx *db.Tx, after, upTo string) error {
 			_, err := tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo, teamID)
 			return err

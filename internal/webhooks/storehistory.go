@@ -19,7 +19,7 @@ func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
 		m.ID, m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
 }
 
-// insertDelivery enters a delivery that is pending, or failed without an attempt.
+// insertDelivery inserts a delivery that is pending, or failed without an attempt.
 func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry, state State) {
 	finished := int64(0)
 	if state == Failed {
@@ -34,7 +34,7 @@ func insertFanout(ctx context.Context, tx *db.Tx, m *entry) {
 		m.TeamID, m.chain, m.ID, string(m.Type), m.at.UnixMicro())
 }
 
-// getFanout returns how far the fan-out of a message has come, or nil when it is done.
+// getFanout returns the progress of a message's fan-out, or nil if it is complete.
 func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string) (*fanout, error) {
 	f := fanout{entry: entry{ID: messageID, TeamID: teamID, chain: chain}}
 	var kind string
@@ -48,8 +48,8 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	return &f, err
 }
 
-// advanceFanout notes the last endpoint for which a message is entered. When another attempt of the job did
-// meanwhile, the transaction fails.
+// advanceFanout records the last endpoint for which a message was entered. The transaction fails if another attempt of
+// the job did so meanwhile.
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j), `UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
 		AND after = $4`, f.TeamID, f.chain, f.ID, f.after, last)
@@ -64,10 +64,10 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 	return fmt.Errorf("enter %s for endpoints, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns those of a job's messages that are open, in order. held is when an earlier message of their
-// chain is tried next, 0 when that is now or it is still to be entered for the endpoint, and -1 when there is none.
-// Whether a message is open is asked here and not in the SQL: PostgreSQL would take the index of open ones for the
-// best way to it, and walk through a whole backlog.
+// openMessages returns those of a job's messages that are open, in order. held is the time of the next try of an
+// earlier message of their chain; 0 if that is being tried now, or still has to be entered for the endpoint; and -1 if
+// there is no such message. Whether a message is open is checked here and not in the SQL: PostgreSQL would choose the
+// index of open messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
 			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')),
@@ -87,7 +87,7 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, i
 	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
 }
 
-// openAfter returns at most limit messages of the chain of a message that are open, in order.
+// openAfter returns at most limit open messages after one, in the same chain, in order.
 func openAfter(ctx context.Context, r db.Reader, d *settled, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
@@ -103,7 +103,7 @@ func openAfter(ctx context.Context, r db.Reader, d *settled, limit int) ([]strin
 	return all, nil
 }
 
-// settled is what an attempt makes of a delivery.
+// settled is the state of a delivery after an attempt.
 type settled struct {
 	TeamID, EndpointID, MessageID string
 	State                         State
@@ -111,7 +111,7 @@ type settled struct {
 	NextAt                        time.Time
 }
 
-// saveDelivery records an attempt of the schedule. What a replay has delivered meanwhile stays a success.
+// saveDelivery records an attempt of the schedule. A delivery that a replay completed meanwhile stays a success.
 func saveDelivery(ctx context.Context, tx *db.Tx, d *settled) {
 	finished := int64(0)
 	if d.State == Success || d.State == Failed {
@@ -146,7 +146,7 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason 
 		a.at.UnixMicro(), a.took.Microseconds())
 }
 
-// trimAttempts removes the oldest attempts at a message beyond those that are kept.
+// trimAttempts deletes the oldest attempts at a message beyond attemptsMax.
 func trimAttempts(ctx context.Context, tx *db.Tx, d *settled) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
@@ -155,7 +155,7 @@ func trimAttempts(ctx context.Context, tx *db.Tx, d *settled) {
 
 type failedMessage struct{ ID, chain string }
 
-// failedMessages returns at most limit messages of a recovery, oldest first.
+// failedMessages returns at most limit failed messages of a recovery, oldest first.
 func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery, limit int) ([]failedMessage, error) {
 	rows, err := r.Query(ctx, `SELECT message_id, chain FROM webhook_deliveries
 		WHERE webhook_id = $1 AND team_id = $2 AND status = 'failed' AND message_id >= $3 AND message_id < $4
@@ -171,7 +171,7 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
 		Args: []any{endpointID, teamID}}
 	if state != "" {
-		q.Text += ` AND d.status = '` + string(state) + `'` // one of four words; as a literal it finds the index of failures
+		q.Text += ` AND d.status = '` + string(state) + `'` // one of four constants; a literal can use the index of failures
 	}
 	return page.Query(ctx, r, q, p, func(r db.Row) (Message, error) { return scanMessage(r) })
 }
@@ -210,7 +210,7 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 		})
 }
 
-// allEndpoints returns endpoints of all teams, deleted ones too, in the order of their ids.
+// allEndpoints returns endpoints of all teams, including deleted ones, by id.
 func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 	all, err := db.Collect(rows, err, scanEndpoint)
@@ -220,9 +220,8 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 	return all, nil
 }
 
-// sweepEndpoint removes some of what an endpoint was told before a message, and says how much. Of a deleted endpoint
-// that has had nothing left for an hour it removes the endpoint: by then every node knows that there is nothing to be
-// told.
+// sweepEndpoint deletes some rows of an endpoint's messages before an id, and returns their number. It deletes a
+// deleted endpoint itself once it has had no rows left for an hour: by then no node enters messages for it.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
 		gone, err := tx.Exec(ctx, sweepOf(table), e.ID, e.TeamID, before, limit)
@@ -238,14 +237,14 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 	return n, nil
 }
 
-// sweepOf is the statement that removes rows of an endpoint's oldest messages. It goes through what it removes and nothing
-// else, by the range of messages that the limit comes to.
+// sweepOf returns the statement that deletes rows of an endpoint's oldest messages. It reads only the rows that it
+// deletes, by the range of message ids that the limit determines.
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table + ` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (
 		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
 }
 
-// sweepMessages removes some messages of all teams that are before an id, and says how many.
+// sweepMessages deletes some messages of all teams before an id, and returns their number.
 func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1 ORDER BY id LIMIT $2)`,
 		before, limit)

@@ -1,38 +1,39 @@
-// Package webhooks tells teams' own servers what happens: it keeps their endpoints, and delivers each event to those
-// that asked for it, signed by the Standard Webhooks scheme.
-//
-// # Life of a message
+// Package webhooks delivers events to the HTTP endpoints of teams. It stores the endpoints, and sends each event to
+// those that want it, signed as Standard Webhooks specifies.
 //
 //	event ──Recorded──► message, a delivery and a job for each endpoint ──prepare, post, judge──► success
 //	                                                     ▲                                │
 //	                                                     └────── the schedule ◄── failure ┴► failed, after the last try
 //
-// [Service.Recorded] hears of events in the transaction that records them, makes the payload, and enters it once with
-// one delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So an event that
-// happened is told, whatever dies in between, and nothing is told that did not happen. A message has one id at all
-// endpoints, and one text: the bytes that were stored are signed and sent at every attempt.
+// [Service.Recorded] is called in the transaction that records events. It makes the payload and enters it once, with
+// one delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So a message exists if
+// and only if its event was recorded, whatever crashes in between. A message has the same id and payload at all
+// endpoints: the stored octets are signed and sent in every attempt.
 //
 // # Invariants
 //
-// Delivery is at least once: a crash between a receiver's answer and our commit sends a message again, with the same
-// id. Messages of one email (or domain, contact, suppressed address) reach an endpoint in the order in which they
-// were recorded: a later one waits until those before it have succeeded or failed for good. Other messages of the
-// endpoint go on meanwhile, and endpoints never wait for each other: each is a lane of its own, and one that fails or
-// is slow is given few workers (health.go). Teams share the workers, as package fair says, and each has a bound on
-// its connections to one address (client.go) and on what waits (backlog.go).
+// Every message is delivered at least once or fails after its schedule. A crash between a receiver's answer and our
+// commit sends it again with the same id. Messages of one email (or domain, contact, suppressed address) reach an
+// endpoint in the order in which they were recorded: a later one waits until those before it have succeeded or failed
+// permanently. Other messages of the endpoint do not wait for them, and endpoints never wait for each other: each is a
+// lane of its own, and one that fails or is slow gets few workers (health.go). Teams share the workers, as package fair
+// describes, and each team has limits for its connections to one address (client.go) and for its backlog (backlog.go).
 //
-// No transaction is open while the network is used. What a receiver answers is data, and [judge] alone decides what
-// follows from it. Addresses are judged by netguard when they are dialled; redirects are not followed; an answer is
-// read for 15 seconds and up to 64 KB, whatever it sends, and its first KB is kept.
+// No transaction is open while the network is used. The answer of a receiver is data, and [judge] alone decides what
+// follows from it. netguard checks addresses when they are dialed, and redirects are not followed. An attempt takes at
+// most 15 seconds and reads about 64 KB of the answer; the first KB of it is stored, or 256 octets after a success.
 //
-// # What can go wrong
+// # When it fails
 //
-// An endpoint that answers 410, or that only fails for long (Config.DisableAfter), is disabled, and the team is told.
-// What waits for a disabled endpoint fails when it comes due, and what is new for one that is full fails at once;
-// [Service.Recover] brings back what failed. A change that another node made to an endpoint is noticed here by a
-// hint, or within seconds when the hint is lost; on the node that made it, it counts before the change is answered.
+// An endpoint that answers 410, or that fails at every attempt for a long time (Config.DisableAfter), is disabled, and
+// the team is notified. Messages that wait for a disabled endpoint fail when they are due, and new messages for a full
+// one fail at once; [Service.Recover] delivers failed messages again. Another node notices a change of an endpoint by a
+// hint, or within seconds if the hint is lost; on the node that made it, the change takes effect before the request is
+// answered. Errors of our own, such as a database that does not answer, do not use up a message's schedule.
 //
-// The package records no events itself and sends no email: notices go to Parts.Notify.
+// # What it does not do
+//
+// It records no events itself and sends no email: notices go to Parts.Notify.
 package webhooks
 
 import (
@@ -54,27 +55,27 @@ import (
 
 // Limits of webhooks.
 const (
-	timeout      = 15 * time.Second // of an attempt, from the look-up of the name to the last byte of the answer
-	failureMax   = 1 << 10          // octets kept of the answer to an attempt that failed
-	successMax   = 256              // and to one that did not
-	readMax      = 64 << 10         // octets read after those
-	attemptsMax  = 100              // attempts at a message that are kept, when replays make them many
-	rotationTime = 24 * time.Hour   // for which the secret before signs too
+	timeout      = 15 * time.Second // of an attempt, from the look-up of the name to the last octet of the answer
+	failureMax   = 1 << 10          // octets that are stored of the answer to a failed attempt
+	successMax   = 256              // and to a successful one
+	readMax      = 64 << 10         // octets that are read after those
+	attemptsMax  = 100              // attempts at a message that are stored; replays can make many
+	rotationTime = 24 * time.Hour   // during which the previous secret signs too
 	secretSize   = 32               // octets
 	maxPerTeam   = 1000             // endpoints
 	maxEvents    = 100              // entries in a request's list, before repetitions are dropped
 )
 
-// Status says whether an endpoint is told anything.
+// Status is whether an endpoint receives messages.
 type Status string
 
 const (
 	Enabled  Status = "enabled"
 	Disabled Status = "disabled"
-	deleted  Status = "deleted" // until the sweep has removed what belongs to it
+	deleted  Status = "deleted" // until the sweep has deleted its rows
 )
 
-// Types returns the events that an endpoint may ask for (API reference section 19.1).
+// Types returns the events that an endpoint may select (API reference section 19.1).
 func Types() []events.Type {
 	return []events.Type{events.EmailSent, events.EmailScheduled, events.EmailDelivered, events.EmailDelayed, events.EmailComplained,
 		events.EmailBounced, events.EmailOpened, events.EmailClicked, events.EmailReceived, events.EmailFailed, events.EmailSuppressed,
@@ -82,27 +83,27 @@ func Types() []events.Type {
 		events.DomainDeleted, events.SuppressionAdded, events.SuppressionRemoved}
 }
 
-// Endpoint is a URL that a team is told at.
+// Endpoint is a URL to which a team's events are sent.
 type Endpoint struct {
 	ID             string
 	TeamID         string
 	URL            string
-	Events         []events.Type // nil for all
+	Events         []events.Type // nil means all
 	Status         Status
-	Secret         string // whsec_ and base64; only where one endpoint is asked for
+	Secret         string // whsec_ and base64; only set when a single endpoint is read
 	DisabledReason string // empty unless it was disabled for failing
 	DisabledAt     time.Time
-	FailingSince   time.Time // zero while it works; a success clears it
-	FullSince      time.Time // zero while new messages are taken; see backlog.go
+	FailingSince   time.Time // zero while it works; cleared lazily, see judged
+	FullSince      time.Time // zero if new messages are accepted; see backlog.go
 	CreatedAt      time.Time
 
 	sealed, sealedOld []byte
 	oldUntil          time.Time
 	warned            bool
-	fullTold          time.Time // when the team was told last that it is full
+	fullTold          time.Time // when the team was last notified that it is full
 }
 
-// wants reports whether the endpoint is to be told of events of a type.
+// wants reports whether the endpoint wants events of a type.
 func (e *Endpoint) wants(t events.Type) bool {
 	types := e.Events
 	if types == nil {
@@ -111,20 +112,20 @@ func (e *Endpoint) wants(t events.Type) bool {
 	return e.Status == Enabled && slices.Contains(types, t)
 }
 
-// Config is what of the configuration concerns webhooks.
+// Config is the part of the configuration that concerns webhooks.
 type Config struct {
-	Schedule     []time.Duration // waits after failures; after the last the message has failed
-	DisableAfter time.Duration   // of nothing but failures
+	Schedule     []time.Duration // waits after failures; a message has failed after the last
+	DisableAfter time.Duration   // duration of nothing but failures
 	Retention    time.Duration   // of messages and attempts
-	AllowHTTP    bool            // for development: endpoints need no TLS
+	AllowHTTP    bool            // for development: endpoints do not need TLS
 	UserAgent    string
-	Workers      int           // attempts at the same time; 0 means 1,024
+	Workers      int           // attempts at once; 0 means 1,024
 	EndpointMax  int           // jobs that wait for one endpoint, roughly; 0 means 100,000
-	TeamMax      int           // and for all of a team; 0 means 500,000
-	Timeout      time.Duration // of an attempt, from the look-up of the name to the last byte of the answer; 0 means 15 seconds
+	TeamMax      int           // and for all endpoints of a team; 0 means 500,000
+	Timeout      time.Duration // of an attempt; 0 means 15 seconds
 }
 
-// Parts are what the service is made of.
+// Parts are the dependencies of a Service.
 type Parts struct {
 	DB      *db.DB
 	Queue   *jobs.Queue
@@ -133,12 +134,12 @@ type Parts struct {
 	Domains *domains.Service
 	Log     *slog.Logger
 
-	// Notify tells a team that an endpoint of its fails or was disabled. It runs in the transaction that says so, and
-	// must only write rows. Nil logs it.
+	// Notify notifies a team that an endpoint fails or was disabled. It runs in the transaction that records that, and
+	// must only write rows. If it is nil, the notice is logged.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
-// checkURL returns an endpoint's URL as it is kept.
+// checkURL returns an endpoint's URL as it is stored.
 func (s *Service) checkURL(text string) (string, error) {
 	u, err := s.p.Guard.CheckURL(text)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *Service) checkURL(text string) (string, error) {
 	return u.String(), nil
 }
 
-// checkEvents returns the types that names stand for, each once.
+// checkEvents returns the types of the names, without duplicates.
 func checkEvents(names []string) ([]events.Type, error) {
 	if len(names) == 0 || len(names) > maxEvents {
 		return nil, fault.Invalidf("events", "The `events` field must have 1 to %d event types.", maxEvents)

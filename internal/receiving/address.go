@@ -16,17 +16,17 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// place is where a message for a recipient goes: to a team, or to who reads reports.
+// place is the destination of a recipient: a team, or the handling of reports.
 type place struct {
 	address  string
 	teamID   string
 	domainID string
-	report   *emails.Reported // of a return path, the email that was sent with it
-	local    string           // of a return path
-	feedback bool             // complaints come here
+	report   *emails.Reported // if a return path: the email that was sent with it
+	local    string           // if a return path: its local part
+	feedback bool             // it is an address for complaints
 }
 
-// distinct leaves out recipients that were named before. A return path is the same at each of the hosts.
+// distinct removes repeated recipients. A return path is the same at all hosts.
 func distinct(to []place) (all []place) {
 	for _, p := range to {
 		if !slices.ContainsFunc(all, func(o place) bool {
@@ -40,7 +40,7 @@ func distinct(to []place) (all []place) {
 
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ManagedHost is the host below the managed domain at which all mail is the team's; empty when there is no managed
+// ManagedHost returns the host below the managed domain at which all mail is the team's, "" if there is no managed
 // domain. Its label is the team's id in base32, so it never changes and needs no table.
 func (s *Service) ManagedHost(teamID string) string {
 	u, err := uuid.Parse(teamID)
@@ -58,14 +58,14 @@ func teamOfLabel(label string) (teamID string, ok bool) {
 	return uuid.UUID(b).String(), true
 }
 
-// Refusals of recipients.
+// The refusals of recipients.
 var (
 	badRecipient = smtpserver.Refuse(553, "5.1.3", "This is not an address")
 	notOurs      = smtpserver.Refuse(550, "5.7.1", "Relaying denied: this host takes no mail for that domain")
 	unknown      = smtpserver.Refuse(550, "5.1.1", "No such mailbox here")
 )
 
-// find says where mail for an address goes. A *smtpserver.Refusal says that it goes nowhere.
+// find returns the place of an address. The error is a *smtpserver.Refusal if there is none.
 func (s *Service) find(ctx context.Context, to string) (place, error) {
 	local, host, err := split(to)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Service) find(ctx context.Context, to string) (place, error) {
 		p.feedback = true
 		return s.operators(ctx, p)
 	}
-	// The signature proves that the address was made here, whatever the host that stands behind it.
+	// The signature proves that we made the address, at whatever host.
 	if id, ok := emails.ParseReturnPath(s.p.Keys, local); ok {
 		return s.returned(ctx, p, id, local)
 	}
@@ -106,7 +106,7 @@ func (s *Service) find(ctx context.Context, to string) (place, error) {
 	return p, notOurs
 }
 
-// split parts an address at its last @. The host is empty for the bare postmaster (RFC 5321 section 4.5.1).
+// split splits an address at its last @. The host is empty for the bare postmaster (RFC 5321 section 4.5.1).
 func split(to string) (local, host string, err error) {
 	if len(to) > 320 || !utf8.ValidString(to) || strings.ContainsFunc(to, unicode.IsControl) {
 		return "", "", badRecipient
@@ -149,7 +149,7 @@ func (s *Service) managed(ctx context.Context, p place, label string) (place, er
 	return p, nil
 }
 
-// operators gives the operator's mail to the team that the configuration names, or else to the oldest.
+// operators sets the place to the team that gets the operator's mail: the configured one, or else the oldest.
 func (s *Service) operators(ctx context.Context, p place) (place, error) {
 	team, err := s.p.Teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Service) operators(ctx context.Context, p place) (place, error) {
 	return p, nil
 }
 
-// missing is the refusal of an address that names what does not exist.
+// missing turns a NotFound fault into the refusal unknown; other errors are returned unchanged.
 func missing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return unknown

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/report"
 )
 
-// bounce is the data of the event that a failure is.
+// bounce returns the data of the event for a failed recipient.
 func bounce(to *report.Recipient) *events.Bounce {
 	one := *to
 	one.Diagnostic = bounded(to.Diagnostic, 2000)

@@ -9,7 +9,7 @@ import (
 )
 
 // EraseAddress deletes the received emails that come from an address, by their From or their return path. Emails from
-// others that name it are whole as they came in, and stay.
+// others that contain the address are kept unchanged.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// withImages is HTML with its inline images in it, see writeWithImages.
+// withImages returns HTML with its inline images embedded, see writeWithImages.
 func withImages(html string, files []message.File) string {
 	var b strings.Builder
 	writeWithImages(&b, html, files) // never fails: a Builder does not
 	return b.String()
 }
 
-// writeWithImages writes HTML with the files that it names by cid: URLs (RFC 2392) in it as data URIs. Names of no file
-// stay, and all that would make it grow by more than inlineMax: one image may be named any number of times. It takes no
-// memory in proportion to what it writes. Its errors are those of w.
+// writeWithImages writes HTML in which cid: URLs (RFC 2392) of files are replaced by data URIs. URLs of unknown files
+// are kept, and so are those that would make the HTML grow by more than inlineMax, because an image may be referred to
+// any number of times. The memory used does not depend on the size of what it writes. Its errors are those of w.
 func writeWithImages(w io.Writer, html string, files []message.File) error {
 	byID := map[string]*message.File{}
 	for i := range files {
@@ -56,7 +56,7 @@ func writeWithImages(w io.Writer, html string, files []message.File) error {
 	}
 }
 
-// writeDataURI writes a file as a data URI (RFC 2397) of n octets.
+// writeDataURI writes a file as a data URI (RFC 2397) and returns its length in octets.
 func writeDataURI(w io.Writer, f *message.File) (n int, err error) {
 	head := "data:" + mediaType(f.ContentType) + ";base64,"
 	if _, err := io.WriteString(w, head); err != nil {
@@ -69,7 +69,7 @@ func writeDataURI(w io.Writer, f *message.File) (n int, err error) {
 	return len(head) + base64.StdEncoding.EncodedLen(len(f.Content)), encoder.Close()
 }
 
-// cutCID parts a text before the next "cid:", in any case, that does not stand within a word.
+// cutCID cuts a text around the next "cid:", in any case, that is not part of a longer word.
 func cutCID(html string) (before, rest string, found bool) {
 	for from := 0; ; {
 		i := strings.IndexByte(html[from:], ':')
@@ -98,7 +98,7 @@ func lookUp(byID map[string]*message.File, ref string) *message.File {
 	return nil
 }
 
-// mediaType is a type as it may stand in an attribute: the message chose it.
+// mediaType returns a type that is safe within an attribute. The sender chose t.
 func mediaType(t string) string {
 	if t == "" || strings.ContainsFunc(t, func(r rune) bool {
 		return !(r < 0x80 && isWord(byte(r))) && !strings.ContainsRune("/+.", r)

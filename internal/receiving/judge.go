@@ -14,15 +14,15 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Spam is what the content filter found.
+// Spam is the result of the content filter.
 type Spam struct {
 	Action     string              `json:"action"`               // accept or quarantine
 	Quarantine string              `json:"quarantine,omitempty"` // the filter's reason
-	Fields     map[string][]string `json:"fields,omitempty"`     // header fields that it would add, by name in lower case
+	Fields     map[string][]string `json:"fields,omitempty"`     // fields that it would add, by lower-case name
 }
 
-// judge refuses what goes in a circle, and asks those who judge by origin and by content. What is only for return paths is not
-// judged: the signature lets it in, and a bounce with spam in it is a bounce.
+// judge refuses messages that loop, and then checks their origin and asks the content filter. Messages that are only
+// for return paths are neither checked nor filtered: the signature is enough, and a bounce may quote spam.
 func (s *Service) judge(ctx context.Context, m *incoming) error {
 	if hops(m.parsed) > hopsMax {
 		return smtpserver.Refuse(554, "5.4.6", "The message has passed through too many hosts: it goes in a circle")
@@ -53,8 +53,8 @@ func hops(p *message.Parsed) (n int) {
 	return n
 }
 
-// consult does what the content filter wants. Recipients that it refuses for themselves are left out without a word: it is too late
-// to tell the client of one alone.
+// consult applies the verdict of the content filter. Recipients that the filter refuses are dropped silently: after the
+// data, the client cannot be notified about single recipients. If the filter fails, the verdict is the configured one.
 func (s *Service) consult(ctx context.Context, m *incoming) error {
 	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom, Raw: bytes.NewReader(m.body()),
 		Size: int64(len(m.body()))}
@@ -90,14 +90,14 @@ func (s *Service) consult(ctx context.Context, m *incoming) error {
 	return nil
 }
 
-// refusal is the answer that a filter asks for, or the one given here when it leaves the words to us.
+// refusal returns the reply that a filter asks for. Where the filter leaves something out, the arguments are used.
 func refusal(v milter.Verdict, code int, enhanced, text string) error {
 	if v.Code/100 == code/100 {
 		code = v.Code
 	}
 	if v.Text != "" {
 		text = v.Text
-		// A status code at its beginning takes the place of ours.
+		// An enhanced status code at the beginning of the text replaces ours.
 		if first, rest, _ := strings.Cut(text, " "); strings.HasPrefix(first, fmt.Sprint(code/100)+".") && strings.Count(first, ".") == 2 {
 			enhanced, text = first, rest
 		}

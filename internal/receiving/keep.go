@@ -14,17 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Bounds of what a row shows of a message. Whoever needs more has the raw message.
+// Bounds of what a row stores of a message. The rest is in the raw message.
 const (
 	subjectMax    = 4 << 10 // octets
 	messageIDMax  = 998     // octets
 	addressesMax  = 1000    // of each field
 	filesMax      = 1000
 	filenameMax   = 1024 // octets
-	referencesMax = 20   // of a message that are looked for
+	referencesMax = 20   // message ids of one message that are looked up
 )
 
-// store writes a received email for each team, and what reports tell. It reports whether any row needs the raw message.
+// store writes a received email for each team, and the events that reports lead to. It reports whether any row needs
+// the raw message.
 func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error) {
 	told, rest, err := s.told(ctx, m)
 	if err != nil {
@@ -41,7 +42,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 		var all []events.Event
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
-			// Not before: whoever polls the list may have seen the id of an email that was taken meanwhile.
+			// The id is made here: with an earlier one, a client that polls the list could miss the email, having already seen
+			// the id of an email received meanwhile.
 			e.ID, e.CreatedAt = id.At(tx.Now()), tx.Now()
 			e.ThreadID = cmp.Or(e.ThreadID, e.ID)
 			if err := insertEmail(ctx, tx, &e, m); err != nil {
@@ -69,8 +71,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 	})
 }
 
-// drafts are the received emails that a message becomes, one for each team that it is for, without their ids. One that
-// begins a conversation has no thread yet.
+// drafts returns the received emails that a message becomes, one for each team, without their ids. An email that begins
+// a conversation has no thread yet.
 func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email, error) {
 	var all []Email
 	var teamIDs []string
@@ -94,7 +96,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 	return all, err
 }
 
-// draft is the received email without what differs from team to team.
+// draft returns the received email without the fields that differ between teams.
 func (m *incoming) draft() Email {
 	p := m.parsed
 	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
@@ -130,10 +132,10 @@ func receivedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
 }
 
-// threads are the conversations of each team that a message belongs to: that of an email of the team that it refers to,
-// received or sent, and of several the one referred to most closely. A team for which it begins one has none. A message
-// that comes in the same instant as the one that it answers may begin one too: the look-up is not part of the
-// transaction, where it would hold up all others.
+// threads returns the conversation that a message belongs to, by team: that of the email that it refers to, received or
+// sent, and among several the one referred to most closely. A team for which the message begins a conversation has no
+// entry. A message that arrives at the same moment as the one that it answers may begin one too: the look-up is not
+// part of the transaction, where it would block others.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
 		return nil, nil
@@ -148,7 +150,7 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
-	// Of sent emails the oldest counts: it began the conversation, and none of the later ones has a thread of its own.
+	// Of sent emails the oldest counts: it began the conversation, and the later ones have no thread of their own.
 	var sent []string
 	for _, ref := range slices.Backward(refs) {
 		if emailID, ok := emails.FromMessageID(ref); ok {
@@ -164,7 +166,7 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 	return found, err
 }
 
-// SentThread is the conversation that a sent email of the team belongs to.
+// SentThread returns the conversation that a sent email of the team belongs to.
 func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (string, error) {
 	refs, err := s.p.Emails.References(ctx, teamID, emailID)
 	if err != nil {
@@ -174,8 +176,8 @@ func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (strin
 	return cmp.Or(threads[teamID], emailID), err
 }
 
-// references are the messages that a message refers to, the closest first. Of more than are looked for the closest
-// count, and the one that began the conversation (RFC 5322 section 3.6.4).
+// references returns the ids of the messages that a message refers to, the nearest first. If there are too many, it
+// keeps the nearest, and the one that began the conversation (RFC 5322 section 3.6.4).
 func references(inReplyTo, refs []string) []string {
 	var all []string
 	add := func(ref string, most int) {

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// errNoMemory says that there was no memory for a large message in time.
+// errNoMemory means that there was no memory for a large message in time.
 var errNoMemory = errors.New("too many large messages are in memory")
 
-// load reads a blob of a known size once there is memory for working on it, which whoever asked gives back. owner is
-// for whom: a network or a team, of which none can use up all the memory. It fails with errNoMemory when there is none
-// after patience, with the cause of ctx when that ends first, and else with what the blob store said. None of these is
-// an answer: who takes mail makes SMTP replies of them, and who reads it faults (see unread).
+// load reads a blob of a known size once there is memory for working on it. The caller releases that memory. owner is
+// the network or the team that it counts for; none of them can use all of it. load fails with errNoMemory after
+// patience, with the cause of ctx if that ends first, or with the error of the blob store. Callers must convert these
+// errors: to SMTP replies when receiving, and to faults when reading (see unread).
 func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
 	[]byte, *reserved, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)
@@ -36,14 +36,14 @@ func (s *Service) load(ctx context.Context, key string, size int64, owner string
 	return raw, m, nil
 }
 
-// reserved is memory that somebody has. Nil is none.
+// reserved is memory that was acquired. A nil *reserved holds none.
 type reserved struct {
 	s      *Service
 	owner  string
 	octets int64
 }
 
-// shrink gives back what is more than n octets.
+// shrink releases what exceeds n octets.
 func (m *reserved) shrink(n int64) {
 	if m != nil && n < m.octets {
 		m.s.memory.Release(m.owner, m.octets-n)
@@ -51,11 +51,11 @@ func (m *reserved) shrink(n int64) {
 	}
 }
 
-// held is content that takes memory until it is closed.
+// held is content that occupies memory until it is closed.
 type held struct {
 	io.Reader
 	memory *reserved
 }
 
-// Close gives the memory back.
+// Close releases the memory.
 func (h held) Close() error { h.memory.shrink(0); return nil }

@@ -1,33 +1,34 @@
-// Package receiving takes mail that comes in: for customers' domains, and what comes back to return paths.
+// Package receiving accepts and stores incoming mail: mail for the domains of teams, and bounces and complaints about
+// sent emails.
 //
-// # What is taken
-//
-// A recipient is taken when it is (a) at a verified receiving domain, whatever the local part, (b) the return path of
-// an email that was sent here, which is signed, (c) below the managed domain, where each team has a name, or (d) an
-// address of the operator: postmaster and abuse at the node's own hosts, and the addresses for complaints. Everything
-// else is refused; nothing is ever relayed, and nothing that was taken is bounced.
+// A recipient is accepted if it is (a) at a verified receiving domain, whatever the local part, (b) the return path of
+// an email that was sent by this installation, which is signed, (c) at a team's host below the managed domain, or (d)
+// an address of the operator: postmaster and abuse at the node's own hosts, and the addresses for complaints. All
+// others are refused.
 //
 // # Invariants
 //
-// When Data returns without an error, each team that the message is for has it on disk, with its event, in one
-// transaction. A large raw message is a blob that is durable before that transaction; a small one is a row of it, so
-// that one commit pays for many. A message that cannot be read as mail is taken and kept like any other: reading
-// decides only what is shown of it. What a received email has beyond the columns of lists is read out of its raw
-// message each time.
+// Nothing is relayed, and nothing that was accepted is bounced.
 //
-// A report at a return path becomes an event of the email that the signature names, once for each recipient and type,
-// and of recipients at the one destination that was written to with this return path. Replies and automatic answers
-// there are taken and dropped. A complaint at an address for complaints becomes one if it quotes such a proof, or
-// comes signed from a provider whom the operator lists; any other is a received email of the operator, and suppresses
-// nobody.
+// When Data returns without an error, each team that the message is for has it on disk, with its event, written in one
+// transaction. The exception is what the content filter discards. A large raw message is a blob that is durable before
+// the transaction; a small one is a row in it, so that one commit serves many. A message that cannot be parsed is
+// accepted and stored like any other: parsing only determines what is shown of it. What is shown beyond the columns of
+// lists is read from the raw message each time.
+//
+// A report at a return path becomes an event of the email that the signature identifies, once for each recipient and
+// type, and only for recipients at the destination that the return path was made for. Replies and automatic answers
+// there are accepted and dropped. A message at an address for complaints becomes a complaint if it quotes a signed
+// return path or feedback field of an email, or is itself signed by a provider that the operator lists. Any other is
+// stored as a received email of the operator, and suppresses nobody.
 //
 // # When it fails
 //
-// Without space the client is told 452 and with any other trouble of ours 451, and tries again; nothing of the
-// message is kept then but perhaps a blob that no row names, which [Service.Sweep] removes.
+// If there is no space the client gets a 452 reply, and a 451 for any other failure of our own, and tries again.
+// Nothing of the message is stored then, except perhaps a blob that no row refers to, which [Service.Sweep] deletes.
 //
-// Who reads a large message while there is no memory for it, or while the store of blobs is away, gets a fault of the
-// kind Unavailable within seconds; a raw message that is lost is a failure of ours, and is logged.
+// Reading a large message fails within seconds with a fault of kind Unavailable if there is no memory for it, or if the
+// blob store does not answer. A raw message that is lost is an internal error, and is logged.
 //
 // # What it does not do
 //
@@ -53,36 +54,36 @@ import (
 )
 
 const (
-	inRow         = 64 << 10         // octets of a raw message up to which it is kept in a row
-	memoryDefault = 256 << 20        // octets that large messages may take at the same time
-	memoryFactor  = 3                // what reading a message takes, as a multiple of its size
-	takeWait      = time.Minute      // for memory, before a client is asked to send a large message again
-	readWait      = 10 * time.Second // and before one is asked to come back for it
+	inRow         = 64 << 10         // octets of a raw message up to which it is stored in a row
+	memoryDefault = 256 << 20        // octets that large messages may occupy at once
+	memoryFactor  = 3                // memory for reading a message, as a multiple of its size
+	takeWait      = time.Minute      // for memory, before a client must send a large message again later
+	readWait      = 10 * time.Second // for memory, before a read of a large message fails
 	recipientsMax = 100              // RFC 5321 section 4.5.3.1.8
-	hopsMax       = 100              // Received fields, RFC 5321 section 6.3
+	hopsMax       = 100              // Received fields; RFC 5321 section 6.3
 	linkLifetime  = time.Hour        // of a download link
 	inlineMax     = 25 << 20         // octets of data URIs in one answer
-	authorMax     = 1 << 10          // octets of a name that a shared email shows
-	judgeWait     = 20 * time.Second // for where a message comes from to be looked into
+	authorMax     = 1 << 10          // octets of a name in a shared email
+	judgeWait     = 20 * time.Second // bounds the checks of a message's origin
 )
 
-// Config is what of the configuration concerns receiving.
+// Config is the part of the configuration that concerns receiving.
 type Config struct {
-	Hostname      string   // what this node calls itself in trace fields
-	Hosts         []string // the node's own hosts, at which the operator has addresses; hosts of return paths among them
-	ManagedDomain string   // empty when teams have no names of their own
-	OperatorTeam  string   // id of the team that gets the operator's mail; empty is the oldest team
-	Feedback      []string // addresses at which complaints arrive
-	Providers     []string // domains and addresses whose signed complaints are believed without a proof of ours
-	PublicURL     string   // that download links begin with
-	Memory        int64    // octets that large messages may take at the same time; 0 is a default
+	Hostname      string   // name of this node in trace fields
+	Hosts         []string // the node's own hosts, at which the operator has addresses; includes hosts of return paths
+	ManagedDomain string   // empty if teams have no hosts of their own
+	OperatorTeam  string   // id of the team that gets the operator's mail; empty means the oldest team
+	Feedback      []string // addresses for complaints
+	Providers     []string // domains and addresses whose signed complaints are accepted without a proof of ours
+	PublicURL     string   // prefix of download links
+	Memory        int64    // octets that large messages may occupy at once; 0 means a default
 
-	// TakeWait and ReadWait are how long a large message waits for memory when it comes in and when it is asked for; 0
-	// is a minute, and 10 seconds.
+	// TakeWait and ReadWait are how long a large message waits for memory, when it is received and when it is read. 0
+	// means a minute, and 10 seconds.
 	TakeWait, ReadWait time.Duration
 }
 
-// Parts are the rooms that receiving stands on.
+// Parts are the dependencies of a Service.
 type Parts struct {
 	DB       *db.DB
 	Recorder *events.Recorder
@@ -91,16 +92,16 @@ type Parts struct {
 	Domains  *domains.Service
 	Emails   *emails.Service
 	Teams    *teams.Service
-	Auth     authres.Checker // nil: not evaluated
-	Milter   *milter.Client  // nil: no content filter is asked
+	Auth     authres.Checker // nil: origins are not checked
+	Milter   *milter.Client  // nil: there is no content filter
 	Log      *slog.Logger
 }
 
-// Service takes mail and shows what was taken. It is a smtpserver.Handler.
+// Service accepts incoming mail and shows it. It is a smtpserver.Handler.
 type Service struct {
 	c      Config
 	p      Parts
-	memory *fair.Pool // octets, shared among the networks that hand in and the teams that read
+	memory *fair.Pool // octets, shared by the networks that send and the teams that read
 }
 
 // New returns the service.
@@ -129,22 +130,22 @@ type Email struct {
 	Files          []File
 	Origin         Origin
 	Authentication *authres.Results // nil when not evaluated
-	Spam           *Spam            // nil when no filter was asked
+	Spam           *Spam            // nil if there was no filter
 	Size           int64
 	CreatedAt      time.Time
 
 	blobKey string
 }
 
-// Origin says from where a message came.
+// Origin describes where a message came from.
 type Origin struct {
 	MailFrom string `json:"mail_from"` // empty for the null return path
 	Hello    string `json:"hello"`
 	Addr     string `json:"addr"`
-	TLS      string `json:"tls,omitempty"` // version; empty when in the clear
+	TLS      string `json:"tls,omitempty"` // version; empty if the connection was not encrypted
 }
 
-// File is an attachment without its content. What the message did not say is empty.
+// File is an attachment without its content. Fields that the message does not specify are empty.
 type File struct {
 	ID          string `json:"id"`
 	Filename    string `json:"filename,omitempty"`
@@ -154,8 +155,8 @@ type File struct {
 	Size        int64  `json:"size"`
 }
 
-// Content is what of a received email is read out of its raw message. Whoever asked closes it when nothing of it is
-// needed any more: until then it takes memory that others wait for.
+// Content is the part of a received email that is read from its raw message. The caller must close it when nothing of
+// it is used any more: until then it occupies memory that others wait for.
 type Content struct {
 	HTML    *string // nil when it has none
 	Text    *string
@@ -165,5 +166,5 @@ type Content struct {
 	memory *reserved
 }
 
-// Close gives the content's memory back.
+// Close releases the content's memory.
 func (c *Content) Close() { c.memory.shrink(0) }

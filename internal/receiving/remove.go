@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/metrics"
 )
 
-// EraseTeam takes away what a team received.
+// EraseTeam deletes the received emails of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := storedBetween(ctx, s.p.DB.Reader, teamID, "", lastID)
@@ -28,8 +28,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveBefore deletes received emails that came in before a time: the oldest of those behind the id after, as many as
-// one short transaction takes. Their events stay counted. It returns the id behind which to go on, "" at the end.
+// RemoveBefore deletes received emails that came in before a time: the oldest with ids greater than after, as many as
+// one short transaction can delete. Their events stay in the counters. It returns the id to pass as the next after, ""
+// at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))
@@ -43,8 +44,8 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// Delete deletes one received email with all that belongs to it, but what its event added to the counters. It fails
-// with a fault of kind Unavailable for the few minutes in which that is not counted yet.
+// Delete deletes one received email with everything that belongs to it, except its part of the counters. It fails with
+// a fault of kind Unavailable during the few minutes until its event is counted.
 func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -61,9 +62,9 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	return nil
 }
 
-// remove deletes emails of a team in one transaction, and then their blobs, but for those that another team's email
-// needs; what an interruption leaves of them is the sweep's. Where the team's counters stay, emails whose events are
-// not counted yet stay too. It returns the ids of those that are gone.
+// remove deletes emails of a team in one transaction, and then their blobs, except those that another team's email
+// uses. Blobs that an interruption leaves are deleted by the sweep. With countersStay, emails whose events are not
+// counted yet are kept. It returns the ids of the deleted emails.
 func (s *Service) remove(ctx context.Context, teamID string, some []stored, countersStay bool) (gone []string,
 	err error) {
 	var keys []string

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/report"
 )
 
-// outcome is what a report says of one recipient of an email.
+// outcome is the statement of a report about one recipient of an email.
 type outcome struct {
 	email   *emails.Reported
 	address string
@@ -21,7 +21,7 @@ type outcome struct {
 	data    any
 }
 
-// reported are the emails that outcomes are of.
+// reported returns the emails of the outcomes, each once.
 func reported(all []outcome) (list []*emails.Reported) {
 	for _, o := range all {
 		if !slices.ContainsFunc(list, func(e *emails.Reported) bool { return e.ID == o.email.ID }) {
@@ -31,7 +31,7 @@ func reported(all []outcome) (list []*emails.Reported) {
 	return list
 }
 
-// addressesIn are the recipients of one of the emails.
+// addressesIn returns the recipients of one of the emails, each once.
 func addressesIn(all []outcome, emailID string) (list []string) {
 	for _, o := range all {
 		if o.email.ID == emailID && !slices.Contains(list, o.address) {
@@ -41,8 +41,8 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// told reads what a message reports, if it came where reports come. rest are the places at which it is a received
-// email: what comes to an address for complaints and is none of ours is for the operator.
+// told returns what a message reports, if it came to a return path or an address for complaints. rest are the places at
+// which it is a received email; a message to an address for complaints that reports nothing is one of the operator's.
 func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []place, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
@@ -77,14 +77,14 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 	return all, rest, nil
 }
 
-// readReport reads a message as a report. Should our reading ever fail on one, it is none.
+// readReport parses a message as a report. If parsing panics, it is not a report.
 func (s *Service) readReport(m *incoming, read func() report.Report) (r report.Report) {
 	s.guard(m.id, func() { r = read() })
 	return r
 }
 
-// atReturnPath is what a message to an email's return path says of the email's recipients at the destination that it
-// was sent to with this return path: who knows it has seen what was sent there, and may not speak for the others.
+// atReturnPath returns the outcomes in a message to an email's return path. They concern only the recipients at the
+// destination that the return path was made for: its sender has seen only what was sent there.
 func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
 	case report.Complaint:
@@ -93,7 +93,7 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 	default:
 		return nil
 	}
-	// Who is called by another name may be the only one there, unless the report names that one too.
+	// A recipient with an unknown name is taken to be the only one there, unless the report also names that one.
 	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool { return named(near, to.Original, to.Final) != "" })
 	strangers, stranger := 0, ""
 	for i := range r.Recipients {
@@ -115,10 +115,10 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 		case report.Delayed:
 			o.typ = events.EmailDelayed
 		default:
-			continue // delivered, relayed, expanded: nothing that was not taken for granted
+			continue // delivered, relayed, expanded: nothing that changes a state
 		}
 		if slices.ContainsFunc(all, func(x outcome) bool { return x.address == address && x.typ == o.typ }) {
-			continue // The first word counts; the others need not be read.
+			continue // The first statement counts.
 		}
 		if o.typ == events.EmailBounced {
 			o.data = bounce(to)
@@ -132,7 +132,7 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 	return all
 }
 
-// destined are the recipients at the destination whose return path this is.
+// destined returns the recipients at the destination that the return path was made for.
 func (s *Service) destined(p place) (near []string) {
 	for _, to := range p.report.To {
 		if emails.ReturnPath(s.p.Keys, p.report.ID, to.Domain) == p.local {
@@ -142,8 +142,8 @@ func (s *Service) destined(p place) (near []string) {
 	return near
 }
 
-// match finds a recipient of those that a report can speak of by what the report calls it; when only one can be meant
-// it is that one, whatever it is called.
+// match returns the recipient that has one of the names. If near has only one recipient, it is that one, whatever the
+// names.
 func match(near []string, names ...string) string {
 	if address := named(near, names...); address != "" || len(near) != 1 {
 		return address
@@ -151,7 +151,7 @@ func match(near []string, names ...string) string {
 	return near[0]
 }
 
-// named finds a recipient by name alone.
+// named returns the recipient that has one of the names, "" if there is none.
 func named(near []string, names ...string) string {
 	for _, name := range names {
 		i := slices.IndexFunc(near, func(address string) bool { return strings.EqualFold(address, name) })
@@ -162,9 +162,9 @@ func named(near []string, names ...string) string {
 	return ""
 }
 
-// complaint is what an abuse report says of those recipients of an email whom it can speak of. Reports that a message
-// is no spam, or about how it was authenticated, say nothing of the recipient's will. Whom the message was written to
-// does not count: another of its recipients may be who complains.
+// complaint returns the outcome of an abuse report about one of the recipients near. Reports that a message is not
+// spam, or about its authentication, are no complaints. The message's To field does not count: another recipient may
+// have complained.
 func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
 	if !r.Complains() {
 		return nil
@@ -180,13 +180,13 @@ func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
 	return []outcome{{e, address, events.EmailComplained, &events.Complaint{}}}
 }
 
-// atFeedback is what a message to an address for complaints says of an email, if it proves that it may. Whoever was in
-// a conversation knows Message-IDs, so these prove nothing. Two things do:
+// atFeedback returns the outcomes in a message to an address for complaints, if it proves that it may report them.
+// Message-IDs prove nothing, because every participant of a conversation knows them. Two things do:
 //
-//   - the return path, or the value of [emails.FeedbackField], that the email was sent with to a destination. Both are
-//     signed, and who quotes one has seen what was sent there: the report can speak of the recipients at that
-//     destination, and of no others;
-//   - that it is signed by a provider whom the operator lists: such a report can speak of all recipients.
+//   - the return path, or the value of [emails.FeedbackField], that the email was sent with to a destination. Both
+//     are signed, and only somebody who has seen what was sent there can quote them. The report may concern the
+//     recipients at that destination, and no others;
+//   - a signature of a provider that the operator lists. Such a report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil
@@ -215,8 +215,8 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	return complaint(&e, all, r), nil
 }
 
-// proved returns the email that a return path or a proof for complaints is of, and the recipients at its destination.
-// The email is nil when the text is neither.
+// proved returns the email that a return path or a feedback token was made for, and the recipients at its destination.
+// The email is nil if the text is neither.
 func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, near []string, err error) {
 	made := emails.ReturnPath
 	emailID, ok := emails.ParseReturnPath(s.p.Keys, text)
@@ -242,7 +242,7 @@ func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, 
 	return &found, near, nil
 }
 
-// fromProvider reports whether a message comes from a provider whom the operator lists: its one author is at the
+// fromProvider reports whether a message comes from a provider that the operator lists: its only author is at the
 // listed domain, or is the listed address, and that domain signed it.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
@@ -257,11 +257,11 @@ func (s *Service) fromProvider(m *incoming) bool {
 	})
 }
 
-// proof is how a return path, or a proof for complaints, may stand in a text, in any case: 42 characters of base32.
+// proof matches the local part of a return path or a feedback token in a text, in any case: 42 characters of base32.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quoted are the texts that may be proofs of ours, in lower case: of the header of the message that a report is about,
-// and as they stand at the report's beginning. The signature tells which are.
+// quoted returns the texts that may be return paths or feedback tokens, in lower case: from the header of the message
+// that a report is about, and from the beginning of the report. Verifying their signatures is left to the caller.
 func quoted(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {

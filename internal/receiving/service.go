@@ -17,30 +17,30 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-// Purposes keep tokens of one sort of link from serving as another.
+// The purposes make a token of one kind of link invalid for another.
 const (
 	filePurpose = "received-file"
 	rawPurpose  = "received-raw"
-	// sharePurpose is not that of sent emails: the two are apart although their links look alike.
+	// sharePurpose differs from that of sent emails, whose links look the same.
 	sharePurpose = "share-received"
 )
 
-// rawPrefix is where large raw messages are kept.
+// rawPrefix is the prefix of the keys of large raw messages.
 const rawPrefix = "received/"
 
 // Forms of the HTML of a received email.
 const (
-	DataURI = "data_uri" // inline images are in it
-	CID     = "cid"      // it names them, as it was sent
+	DataURI = "data_uri" // inline images are embedded
+	CID     = "cid"      // inline images are referred to, as they were sent
 )
 
-// List returns a page of the team's received emails, newest first; threadID "" is all.
+// List returns a page of the team's received emails, newest first. threadID "" means all conversations.
 func (s *Service) List(ctx context.Context, teamID, threadID string, p page.Page) ([]Email, bool, error) {
 	return listEmails(ctx, s.p.DB.Reader, teamID, threadID, p)
 }
 
-// Get returns a received email with its content, which whoever asked closes. format says what becomes of inline images
-// in the HTML: DataURI or CID.
+// Get returns a received email with its content, which the caller closes. format is the form of inline images in the
+// HTML: DataURI or CID.
 func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Email, Content, error) {
 	if format != DataURI && format != CID {
 		return Email{}, Content{}, fault.Invalidf("html_format", "The `html_format` parameter must be `data_uri` or `cid`.")
@@ -58,7 +58,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 	return e, content, nil
 }
 
-// content is what is shown of the message of that id.
+// content returns what is shown of a message. id is for the log.
 func (s *Service) content(id string, p *message.Parsed, format string) Content {
 	c := Content{Header: p.Header, Defects: p.Defects}
 	if !s.guard(id, func() { c.HTML, c.Text = texts(p, format) }) {
@@ -67,7 +67,7 @@ func (s *Service) content(id string, p *message.Parsed, format string) Content {
 	return c
 }
 
-// texts makes the texts of a message: nil for one that it does not have.
+// texts returns the texts of a message, nil for one that it does not have.
 func texts(p *message.Parsed, format string) (html, text *string) {
 	if p.HasText {
 		text = new(p.Text())
@@ -81,7 +81,7 @@ func texts(p *message.Parsed, format string) (html, text *string) {
 	return html, text
 }
 
-// raw reads the raw message of an email whole. Whoever asked gives its memory back.
+// raw reads the whole raw message of an email. The caller releases its memory.
 func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserved, err error) {
 	if e.blobKey == "" {
 		raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
@@ -91,8 +91,8 @@ func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserv
 	return raw, memory, s.unread(ctx, e, err)
 }
 
-// unread is what becomes of an error by which a raw message could not be read: a fault where trying again may help. A
-// message that is not there goes with its email when a team is deleted; if the email is there, it is lost.
+// unread converts an error of reading a raw message: to a fault of kind Unavailable where trying again may help. If the
+// message is missing and so is the email, it was deleted with its team; if the email is there, the message is lost.
 func (s *Service) unread(ctx context.Context, e *Email, err error) error {
 	switch {
 	case err == nil:
@@ -113,7 +113,7 @@ func (s *Service) unread(ctx context.Context, e *Email, err error) error {
 	return fault.New(fault.Unavailable, "", "The stored email cannot be read at present. Try again in a moment.").Because(err)
 }
 
-// Files returns a page of an email's attachments, in their order in the message. Ids are made in that order too.
+// Files returns a page of an email's attachments, in the order of the message, which is also the order of their ids.
 func (s *Service) Files(ctx context.Context, teamID, emailID string, p page.Page) ([]File, bool, error) {
 	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -149,24 +149,24 @@ func (s *Service) File(ctx context.Context, teamID, emailID, fileID string) (Fil
 	return e.Files[i], nil
 }
 
-// FileURL is an address from which an attachment can be read without a key until it expires.
+// FileURL returns a URL from which an attachment can be downloaded without an API key until it expires.
 func (s *Service) FileURL(teamID, emailID, fileID string, now time.Time) (link string, expires time.Time) {
 	expires = linkExpiry(now)
 	return s.c.PublicURL + "/download/received/" + s.p.Keys.Sign(filePurpose, expires, teamID, emailID, fileID), expires
 }
 
-// RawURL is an address from which the raw message can be read without a key until it expires.
+// RawURL returns a URL from which the raw message can be downloaded without an API key until it expires.
 func (s *Service) RawURL(teamID, emailID string, now time.Time) (link string, expires time.Time) {
 	expires = linkExpiry(now)
 	return s.c.PublicURL + "/download/raw/" + s.p.Keys.Sign(rawPurpose, expires, teamID, emailID), expires
 }
 
-// linkExpiry is when a link made now stops working, in whole milliseconds as the API shows it.
+// linkExpiry returns when a link that is made now expires, in whole milliseconds as the API shows it.
 func linkExpiry(now time.Time) time.Time {
 	return now.Add(linkLifetime).UTC().Truncate(time.Millisecond)
 }
 
-// Download is what a link leads to. Whoever asked closes Body.
+// Download is the content of a link. The caller closes Body.
 type Download struct {
 	Filename    string
 	ContentType string
@@ -174,7 +174,7 @@ type Download struct {
 	Body        io.ReadCloser
 }
 
-// OpenFile opens the attachment that a token of FileURL stands for.
+// OpenFile opens the attachment that a token of FileURL names.
 func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) {
 	parts, err := s.verify(ctx, filePurpose, token, 3)
 	if err != nil {
@@ -199,11 +199,11 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	}
 	f := e.Files[i]
 	content := files[i].Content
-	memory.shrink(e.Size) // The content is no larger, or is part of the message; whoever has the link may take it slowly.
+	memory.shrink(e.Size) // The content is at most that large, or part of the message; the client may be slow.
 	return Download{f.Filename, f.ContentType, int64(len(content)), held{bytes.NewReader(content), memory}}, nil
 }
 
-// OpenRaw opens the raw message that a token of RawURL stands for.
+// OpenRaw opens the raw message that a token of RawURL names.
 func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
 	parts, err := s.verify(ctx, rawPurpose, token, 2)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]s
 	return parts, s.standing(ctx, parts[0])
 }
 
-// standing fails when a team is no more. Links of a deleted team lead nowhere from its deletion on, also to what is not
-// taken away yet.
+// standing returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
+// to content that is not deleted yet.
 func (s *Service) standing(ctx context.Context, teamID string) error {
 	_, err := s.p.Teams.Get(ctx, teamID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -244,7 +244,8 @@ func (s *Service) standing(ctx context.Context, teamID string) error {
 	return err
 }
 
-// Sweep removes blobs of messages that were not taken in the end, or were deleted, after a day. It is run now and then.
+// Sweep deletes blobs older than a day that no row refers to: their messages were refused in the end, or deleted. It is
+// called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.p.Blobs.Sweep(ctx, rawPrefix, s.p.DB.Now().Add(-24*time.Hour), func(ctx context.Context,
 		keys []string) ([]string, error) {

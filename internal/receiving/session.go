@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Open begins a conversation. Nobody is turned away before a recipient is named.
+// Open begins a session. No client is refused before it names a recipient.
 func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
 	o := Origin{Hello: bounded(p.Hello, 255)}
 	if p.Addr.IsValid() {
@@ -26,7 +26,7 @@ func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session
 	return &session{s: s, peer: p, origin: o}, nil
 }
 
-// session is one client's conversation.
+// session is the SMTP session of one client.
 type session struct {
 	s      *Service
 	peer   smtpserver.Peer
@@ -35,7 +35,7 @@ type session struct {
 	to     []place
 }
 
-// Auth refuses: whoever sends mail to our customers needs no password.
+// Auth refuses authentication: nobody needs it to send mail to our domains.
 func (c *session) Auth(context.Context, string, string) error {
 	return smtpserver.Refuse(503, "5.5.1", "No authentication here: this port takes mail for its own domains only")
 }
@@ -47,7 +47,7 @@ func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions)
 	return nil
 }
 
-// Rcpt adds a recipient if its mail is taken here.
+// Rcpt adds a recipient if its mail is accepted here.
 func (c *session) Rcpt(ctx context.Context, to string) error {
 	if len(c.to) >= recipientsMax {
 		return smtpserver.Refuse(452, "4.5.3", "Too many recipients; send the rest in another message")
@@ -60,14 +60,14 @@ func (c *session) Rcpt(ctx context.Context, to string) error {
 	return nil
 }
 
-// Reset forgets the message begun.
+// Reset discards the current message.
 func (c *session) Reset() { c.origin.MailFrom, c.size, c.to = "", 0, nil }
 
-// Close ends the conversation.
+// Close ends the session.
 func (c *session) Close() {}
 
-// Data takes the message and returns the id of its first email, by which the client's logs lead to it. It is durable when
-// there is no error.
+// Data accepts the message and returns the id of its first email, so that it can be found from the client's logs. The
+// message is durable if there is no error.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinct(c.to), declared: c.size,
 		at: time.Now()}
@@ -86,8 +86,8 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return "", err
 }
 
-// trace is the field that a host which takes a message puts before it (RFC 5321 section 4.4), and the return path.
-// The client chose some of what it says, so it is made to fit on its line.
+// trace returns the Return-Path and Received fields that are prepended to a message (RFC 5321 section 4.4). The client
+// chose parts of them, so these are made safe for a header line.
 func (s *Service) trace(m *incoming) string {
 	protocol := "ESMTP"
 	if m.origin.TLS != "" {
@@ -103,8 +103,8 @@ func (s *Service) trace(m *incoming) string {
 	return b.String()
 }
 
-// traceLength returns the length of what trace put before a message, 0 if that is not there. The line before the date
-// is the first that ends with a semicolon: words of the client's stand in lines with others after them.
+// traceLength returns the length of the trace of a stored message, 0 if it has none. The line before the date is the
+// first that ends with a semicolon: texts that the client chose are followed by others on their lines.
 func traceLength(raw []byte) int {
 	if !bytes.HasPrefix(raw, []byte("Return-Path: <")) {
 		return 0

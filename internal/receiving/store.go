@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-// recipients is what is kept of the header's addresses as JSON.
+// recipients are the addresses of the header as stored in JSON.
 type recipients struct {
 	To      []string `json:"to,omitempty"`
 	Cc      []string `json:"cc,omitempty"`
@@ -92,8 +92,8 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 	return raw, nil
 }
 
-// threadsOf returns the threads of those received emails of the teams that have one of the Message-IDs, by team and
-// Message-ID. Anybody can send emails with the same Message-ID: the first counts, and the others are not read.
+// threadsOf returns the threads of the teams' received emails that have one of the Message-IDs, by team and Message-ID.
+// Anybody can send emails with the same Message-ID: only the first is read, and counts.
 func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
 	rows, err := r.Query(ctx, `WITH own (team_id) AS (SELECT UNNEST(CAST($1 AS TEXT[]))),
 		refs (message_id) AS (SELECT UNNEST(CAST($2 AS TEXT[])))
@@ -113,7 +113,7 @@ func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (
 	return found, err
 }
 
-// usedBlobs returns those of the keys that an email has, whatever team's: blobs are shared among teams.
+// usedBlobs returns those of the keys that an email of any team refers to: teams share blobs.
 func usedBlobs(ctx context.Context, r db.Reader, keys []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT blob_key FROM received_emails WHERE blob_key = ANY($1) AND blob_key <> ''`,
 		keys)

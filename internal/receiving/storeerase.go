@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	removeEmails = 100 // that one transaction deletes at most
-	lastID       = "g" // behind all ids
+	removeEmails = 100 // the most emails that one transaction deletes
+	lastID       = "g" // sorts after all ids
 )
 
-// stored is where a received email is.
+// stored is the location of a received email.
 type stored struct{ id, blobKey string }
 
 // storedBetween returns some of a team's received emails between two ids, oldest first.
@@ -25,8 +25,8 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 	})
 }
 
-// deleteReceived deletes received emails with their raw messages and events. An event is found by its email: the team
-// is compared in a way that keeps SQLite from going through all events of the team.
+// deleteReceived deletes received emails with their raw messages and events. Events are found by their email: the
+// expression on team_id keeps SQLite from scanning all events of the team.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, ids)
 	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, ids)

@@ -17,20 +17,20 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// incoming is a message on its way in.
+// incoming is a message that is being received.
 type incoming struct {
-	id       string   // of the message on its way: in its trace, in the log, and for the content filter
-	emailIDs []string // of what it became
+	id       string   // of the message itself: in its trace, in the log, and for the content filter
+	emailIDs []string // of the emails that it became
 	origin   Origin
 	client   netip.AddrPort
 	network  netip.Addr // the client's
 	to       []place
-	declared int64 // size by the client's word; 0 when it said nothing
+	declared int64 // size that the client declared; 0 if it declared none
 	at       time.Time
-	trace    string // what is put before it
+	trace    string // fields that are prepended
 
-	raw     []byte // whole, trace first
-	blobKey string // where raw lies too, when it is large
+	raw     []byte // the whole message, trace first
+	blobKey string // where raw is stored too, if it is large
 	memory  *reserved
 
 	parsed *message.Parsed
@@ -38,10 +38,10 @@ type incoming struct {
 	spam   *Spam
 }
 
-// body is the message as the client sent it.
+// body returns the message as the client sent it.
 func (m *incoming) body() []byte { return m.raw[len(m.trace):] }
 
-// take reads a message, judges it, and stores what comes of it.
+// take reads a message, judges it, and stores the result.
 func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 	defer func() { m.memory.shrink(0) }()
 	if err := s.read(ctx, m, r); err != nil {
@@ -54,7 +54,7 @@ func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 	}
 	kept, err := s.store(ctx, m)
 	if err != nil {
-		return err // Whether the commit came through may be unknown, so the blob stays; the sweep finds out.
+		return err // The commit may have succeeded, so the blob stays; the sweep deletes it if not.
 	}
 	if !kept {
 		s.drop(ctx, m.blobKey)
@@ -64,8 +64,8 @@ func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 	return nil
 }
 
-// read reads the message whole. What is larger than a row takes goes to a blob as it comes, so that slow clients hold
-// no memory; it is read back once there is memory for it.
+// read reads the whole message. If it is too large for a row it is written to a blob as it arrives, so that slow
+// clients occupy no memory, and read back once there is memory for it.
 func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	size := 16 << 10
 	if m.declared > 0 {
@@ -97,7 +97,7 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	return err
 }
 
-// drop removes a blob that no row names, if there is one. If that fails the sweep does it.
+// drop deletes a blob that no row refers to, if there is one. If that fails, the sweep will do it.
 func (s *Service) drop(ctx context.Context, key string) {
 	if key == "" {
 		return
@@ -107,10 +107,10 @@ func (s *Service) drop(ctx context.Context, key string) {
 	}
 }
 
-// unreadable is the defect of a message on which our reading fails.
+// unreadable is the defect of a message that our parser fails on.
 const unreadable = "The message could not be read."
 
-// parse reads a message. Should our reading ever fail on one, it is kept all the same, with nothing known of it.
+// parse parses a message. If that panics, the message is stored all the same, with nothing known about it.
 func (s *Service) parse(id string, raw []byte) (p *message.Parsed) {
 	if !s.guard(id, func() { p = message.Parse(raw) }) {
 		p = &message.Parsed{Defects: []string{unreadable}}
@@ -118,9 +118,9 @@ func (s *Service) parse(id string, raw []byte) (p *message.Parsed) {
 	return p
 }
 
-// parseStored reads a message as it is stored, with the trace before it. That is read apart: behind its fields, a
-// message whose header begins with what is no field would be another one than when it came, with other attachments
-// than in its row.
+// parseStored parses a message as it is stored, after its trace. The trace is parsed separately: if the header of the
+// message begins with a line that is no field, parsing both together would give another result than when it was
+// received, with other attachments than in its row.
 func (s *Service) parseStored(id string, raw []byte) *message.Parsed {
 	n := traceLength(raw)
 	p := s.parse(id, raw[n:])
@@ -128,7 +128,7 @@ func (s *Service) parseStored(id string, raw []byte) *message.Parsed {
 	return p
 }
 
-// guard reports whether read, which reads the message of that id, came to its end: a panic in it is logged.
+// guard calls read, which parses the message of that id, and reports whether it returned. It logs a panic.
 func (s *Service) guard(id string, read func()) (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -141,7 +141,7 @@ func (s *Service) guard(id string, read func()) (ok bool) {
 
 func tlsName(version uint16) string { return tls.VersionName(version) }
 
-// bounded is a text of a stranger's as it may be stored: valid UTF-8 without NUL, and not longer than n octets.
+// bounded returns an untrusted text as it may be stored: valid UTF-8 without NUL, and at most n octets long.
 func bounded(text string, n int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 	if len(text) > n {
@@ -150,7 +150,7 @@ func bounded(text string, n int) string {
 	return text
 }
 
-// oneWord is a text of a stranger's as it may stand in a header field.
+// oneWord returns an untrusted text as it may be used in a header field.
 func oneWord(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || r == '(' || r == ')' || r == '<' || r == '>' {

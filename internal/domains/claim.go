@@ -24,41 +24,41 @@ import (
 //	   │                  └──► blocked ──► completed, or failed
 //	   └─ expired         (pending again when the proof is gone)
 //
-// A claim that is superseded by another of its team, or whose placeholder is deleted, is over at once.
+// A claim ends at once if its team replaces it with another (superseded), or if its placeholder is deleted (canceled).
 type ClaimStatus string
 
 const (
 	ClaimPending    ClaimStatus = "pending"
-	ClaimVerified   ClaimStatus = "verified" // the proof is there, and the domain is about to change hands
+	ClaimVerified   ClaimStatus = "verified" // the proof was found, and the domain is about to be transferred
 	ClaimCompleted  ClaimStatus = "completed"
-	ClaimBlocked    ClaimStatus = "blocked" // the proof is there, and BlockedReason says what it waits for
+	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; BlockedReason says what the claim waits for
 	ClaimExpired    ClaimStatus = "expired"
 	ClaimSuperseded ClaimStatus = "superseded"
 	ClaimCanceled   ClaimStatus = "canceled"
-	ClaimFailed     ClaimStatus = "failed" // FailureReason says why
+	ClaimFailed     ClaimStatus = "failed" // see FailureReason
 )
 
-// Why a claim is blocked.
+// Reasons why a claim is blocked.
 const (
-	blockedGrace     = "grace_period"             // the owner was told, and has time to object
-	blockedActivity  = "recent_owner_activity"    // the owner goes on sending
-	blockedScheduled = "pending_scheduled_emails" // emails of the owner wait for their time
+	blockedGrace     = "grace_period"             // the owner was notified, and has time to object
+	blockedActivity  = "recent_owner_activity"    // the owner keeps sending
+	blockedScheduled = "pending_scheduled_emails" // the owner has scheduled emails
 )
 
 const (
 	claimLife     = 7 * 24 * time.Hour
 	claimGrace    = 72 * time.Hour      // from the proof until an owner who uses the domain loses it
 	claimReminder = 24 * time.Hour      // before the end of that
-	claimMax      = 30 * 24 * time.Hour // from the proof; what is blocked then has failed
-	claimQuiet    = 24 * time.Hour      // without an email sent, until an owner counts as not active
-	claimNews     = 7 * 24 * time.Hour  // an owner hears of one unproven claim in that time
+	claimMax      = 30 * 24 * time.Hour // from the proof; a claim that is still blocked then fails
+	claimQuiet    = 24 * time.Hour      // without a sent email, after which an owner counts as inactive
+	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim in that time
 	claimPrefix   = "postrider-domain-verification="
-	legacyPrefix  = "resend-domain-verification=" // which owners who followed other documents may have installed
-	claimBlocked  = 10 * time.Minute              // between looks at a claim that is blocked
+	legacyPrefix  = "resend-domain-verification=" // for owners who followed other documentation
+	claimBlocked  = 10 * time.Minute              // between checks of a blocked claim
 	claimAtOnce   = time.Second                   // from the proof to the transfer
 )
 
-// Claim takes over a domain that another team has registered, by proof of who rules its DNS.
+// Claim is a request to take over a domain that another team has registered, by a proof of control of its DNS.
 type Claim struct {
 	ID            string
 	TeamID        string
@@ -67,18 +67,18 @@ type Claim struct {
 	Region        string
 	Token         string
 	Status        ClaimStatus
-	BlockedReason string // empty when not blocked
-	FailureReason string // empty when not failed
+	BlockedReason string // empty if not blocked
+	FailureReason string // empty if not failed
 	ProvenAt      time.Time
-	WarnedAt      time.Time // when the owner was told of the proof, which begins the grace period
-	RemindedAt    time.Time // when the owner was told that a day is left
+	WarnedAt      time.Time // when the owner was notified of the proof; begins the grace period
+	RemindedAt    time.Time // when the owner was notified that a day is left
 	CreatedAt     time.Time
-	ExpiresAt     time.Time // unless proven
+	ExpiresAt     time.Time // unless it is proven
 	request       string
-	askedAt       time.Time // to be verified; it is kept with the placeholder
+	askedAt       time.Time // when verification was requested; stored with the placeholder
 }
 
-// RecordValue is the TXT value that proves the claim.
+// RecordValue returns the TXT value that proves the claim.
 func (c *Claim) RecordValue() string { return claimPrefix + c.Token }
 
 // provenBy reports whether one of the TXT records proves the claim.
@@ -94,14 +94,15 @@ func (c *Claim) open() bool {
 	return c.Status == ClaimPending || c.Status == ClaimVerified || c.Status == ClaimBlocked
 }
 
-// use is how the present owner uses a domain that is claimed.
+// use describes how the present owner uses a claimed domain.
 type use struct {
-	inUse     bool // mail may leave from it or comes in
-	scheduled bool // emails wait for their time
-	active    bool // an email was sent lately
+	inUse     bool // the domain may send or receive
+	scheduled bool // it has scheduled emails
+	active    bool // an email was sent recently
 }
 
-// judgeClaim is the claim after a look for its proof, and when to look again; 0 is never. It is pure.
+// judgeClaim returns the claim after a look-up of its proof, and when to look it up again; 0 means never. It is a pure
+// function.
 func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""
@@ -113,13 +114,13 @@ func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.D
 	case !c.ProvenAt.IsZero() && now.Sub(c.ProvenAt) > claimMax:
 		c.Status, c.FailureReason = ClaimFailed, failure(reason)
 		return c, 0
-	case proof == unknown: // name servers that fail neither end a claim nor further it
+	case proof == unknown: // failing name servers neither end nor advance a claim
 		c.BlockedReason = reason
 		return c, claimAgain(c, now)
 	case proof == absent:
 		c.Status = ClaimPending
 		if !c.RemindedAt.IsZero() && !now.Before(c.handedOverAt()) {
-			c.RemindedAt = time.Time{} // The end that was told of has not come; another is told of anew.
+			c.RemindedAt = time.Time{} // The announced transfer did not happen; the next one is announced again.
 		}
 		return c, claimAgain(c, now)
 	case c.ProvenAt.IsZero():
@@ -151,7 +152,7 @@ func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.D
 	return c, claimBlocked
 }
 
-// handedOverAt is when an owner who was told loses the domain: no sooner than a day after the reminder.
+// handedOverAt returns when an owner who was notified loses the domain: at least a day after the reminder.
 func (c *Claim) handedOverAt() time.Time {
 	at := c.WarnedAt.Add(claimGrace)
 	if again := c.RemindedAt.Add(claimReminder); again.After(at) {
@@ -160,7 +161,7 @@ func (c *Claim) handedOverAt() time.Time {
 	return at
 }
 
-// failure is why a claim that was proven has come to nothing, by what it last waited for.
+// failure returns why a proven claim failed, by what it last waited for.
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
@@ -173,7 +174,7 @@ func failure(blocked string) string {
 	return "The proof could not be confirmed within 30 days. See to it that the TXT record is found, and claim the domain again."
 }
 
-// claimAgain is when the proof of a claim is looked for again.
+// claimAgain returns the time until the proof is looked up again.
 func claimAgain(c Claim, now time.Time) time.Duration {
 	if now.Sub(c.CreatedAt) < time.Hour || now.Sub(c.askedAt) < time.Hour {
 		return 30 * time.Second
@@ -181,8 +182,8 @@ func claimAgain(c Claim, now time.Time) time.Duration {
 	return 15 * time.Minute
 }
 
-// Claim begins to take over a domain. A repetition of an open claim returns that one and false; another for the same
-// name supersedes it.
+// Claim begins to take over a domain. Repeating the request of an open claim returns that one and false; another
+// request for the same name supersedes it.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
 	d, err := s.plan(teamID, n)
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		c = Claim{ID: id.New(), TeamID: teamID, DomainID: d.ID, Name: d.Name, Region: d.Region, Token: hex.EncodeToString(token),
 			Status: ClaimPending, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(claimLife), request: string(request)}
 		created = true
-		// Whoever may claim can do so again and again: the owner hears of it once a week, until there is a proof.
+		// A team may claim as often as it likes, so the owner is notified only once a week until there is a proof.
 		lately, err := claimedSince(ctx, tx.Reader, d.Name, tx.Now().Add(-claimNews))
 		if err != nil {
 			return err
@@ -226,7 +227,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 			return err
 		}
 		insertClaim(ctx, tx, &c)
-		// A claim that nobody verifies ends too.
+		// This job ends the claim if its team never requests verification.
 		j := lookUpJob(teamID, d.ID)
 		j.RunAt = c.ExpiresAt
 		s.q.Insert(ctx, tx, j)
@@ -238,15 +239,15 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	return c, created, err
 }
 
-// mayClaim refuses a claim that cannot be made. It returns the owner's domain, the team's open claims for the name, and
-// which of them asks for the same.
+// mayClaim returns an error for a claim that is not allowed. Otherwise it returns the owner's domain, the team's open
+// claims for the name, and the one among them with the same request, if any.
 func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (owner Domain, open []Claim, same *Claim,
 	err error) {
 	owner, err = domainOwned(ctx, r, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return owner, nil, nil, err
 	}
-	// What the owner's domain has is given up with it.
+	// Names of the owner's domain do not count: they are released with it.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return owner, nil, nil, err
 	}
@@ -270,12 +271,12 @@ func orZero(c *Claim) Claim {
 	return *c
 }
 
-// GetClaim returns the latest claim that the domain stands for, or stood for when it was canceled or superseded.
+// GetClaim returns the latest claim of the domain's placeholder, even if it was canceled or superseded.
 func (s *Service) GetClaim(ctx context.Context, teamID, domainID string) (Claim, error) {
 	return claimOf(ctx, s.d.Reader, teamID, domainID)
 }
 
-// VerifyClaim starts to look for the proof and returns at once.
+// VerifyClaim schedules a look-up of the proof and returns at once.
 func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c Claim, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if c, err = claimOf(ctx, tx.Reader, teamID, domainID); err != nil {
@@ -293,8 +294,8 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// askAgain has the proof of a placeholder's claim looked for now, and often for an hour: a look that is in hand may have
-// come before the record.
+// askAgain schedules look-ups of the proof of a placeholder's claim, now and frequently for an hour, because a look-up
+// that is in progress may have preceded the record.
 func (s *Service) askAgain(ctx context.Context, tx *db.Tx, d *Domain) error {
 	d.VerifySince = tx.Now()
 	if err := saveDomain(ctx, tx, d); err != nil {
@@ -303,7 +304,7 @@ func (s *Service) askAgain(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return s.checkNow(ctx, tx, d)
 }
 
-// lookUpProof asks DNS for the proof of a claim.
+// lookUpProof looks up the proof of a claim in DNS.
 func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 	if s.c.TrustDomains {
 		return present
@@ -314,10 +315,10 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 	return judged(err, func() bool { return c.provenBy(texts, s.c.LegacyAliases) })
 }
 
-// useOf says how the owner uses the domain.
+// useOf returns how the owner uses the domain.
 func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
-		return u, nil // What is scheduled from it could not be sent.
+		return u, nil // Its scheduled emails could not be sent.
 	}
 	if u.scheduled, err = s.PendingScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
@@ -328,8 +329,8 @@ func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
 	return u, nil
 }
 
-// verifyClaim looks for the proof. With it the domain changes hands, unless its owner is to be given time or goes on
-// using it.
+// verifyClaim looks up the proof. If it is found the domain is transferred, unless its owner has time left to object or
+// still uses it.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	c, err := claimOf(ctx, s.d.Reader, d.TeamID, d.ID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -351,7 +352,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		// Everything may have changed while others were asked.
+		// Everything may have changed during the look-ups.
 		for _, one := range []string{d.ID, asked.ID} {
 			if err := lockDomain(ctx, tx, one); err != nil {
 				return err
@@ -404,8 +405,8 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	})
 }
 
-// handOver gives the placeholder the name. It has keys of its own, so the records must be installed anew. Where that is
-// not possible it changes nothing and says why.
+// handOver gives the name to the placeholder. The placeholder has keys of its own, so the records must be installed
+// anew. If the transfer is not possible, handOver changes nothing and returns why.
 func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
 	d, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 	if err != nil {
@@ -432,7 +433,7 @@ func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 	return "", s.recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})...)
 }
 
-// What owners are told, with the domain and a time; and with the value of the proof once there is one.
+// The notices to owners. Their arguments are the domain and a time, and the value of the proof once there is one.
 const (
 	toldOfClaim = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only if it " +
 		"proves that it rules the domain's DNS, by a record there, until %s. If your team uses the domain, it is told when that " +
@@ -444,7 +445,7 @@ const (
 		"domain, delete this TXT record of it before:\n\n  %s\n"
 )
 
-// tellOwner tells the owner of a step of a claim that concerns it: the proof, and a day before the end.
+// tellOwner notifies the owner of a step of a claim: the proof, and a day before the transfer.
 func (s *Service) tellOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
 	subject, text := "", ""
 	switch {
@@ -459,5 +460,5 @@ func (s *Service) tellOwner(ctx context.Context, tx *db.Tx, teamID string, befor
 		fmt.Sprintf(text, after.Name, day(after.handedOverAt()), after.RecordValue()))
 }
 
-// day is a time as it stands in an email.
+// day formats a time for an email.
 func day(t time.Time) string { return t.UTC().Format("Monday, 2 January 2006, 15:04 UTC") }

@@ -1,44 +1,53 @@
-// Package domains is the domains that teams send from and receive at: their DNS records, whether those are there, and
-// the keys that sign for them.
+// Package domains manages the domains that teams send from and receive at: their DNS records, the verification of
+// these, and the keys that sign for them.
 //
 // # States
 //
-// Each record is looked up for itself. It goes from not_started over pending to verified, or to failed when it was not
-// found for 72 hours. These begin for each record when it is first looked for, or when its owner asks: one that a
-// capability needs that is enabled later begins later. A verified record that disappears is a temporary_failure for up
-// to 72 hours, in which the domain goes on sending, and then failed. The records of a capability are a group; the
-// domain's status says how its groups stand. [judge] decides all of that and is pure; looking up happens in a job,
-// outside any transaction, and an answer that could not be had changes nothing.
+// Each record is verified separately. It goes from not_started over pending to verified, or to failed if it is not
+// found for 72 hours. This time begins for each record when it is first looked up, or when its owner requests
+// verification; so a record of a capability that is enabled later begins later. A verified record that disappears is a
+// temporary_failure for up to 72 hours, during which the domain still works, and then failed. The records of a
+// capability are a group; the domain's status is derived from the states of its groups. [judge], a pure function,
+// decides all of this.
 //
 // # Proof
 //
-// Of all records only that of the domain's own DKIM key has a value that no other team was given, so it alone shows
-// that the team rules the domain's DNS. Every capability needs it: sending, receiving and tracking. The others say that
-// mail and links are led here, and many names are that are not the team's: the hosts of others' return paths, domains
-// whose owners have left.
+// Of the required records only the domain's own DKIM key has a value that no other team was given, so it alone proves
+// control of the domain's DNS. Every capability needs it: sending, receiving and tracking. The other records only lead
+// mail and links here, and are also found at names that are not the team's: the hosts of other teams' return paths, or
+// domains whose owners have left.
 //
 // # Names
 //
-// A domain's name belongs to one team, by a unique index, from when it is added; a claim holds a placeholder until it
-// is proven. The other names follow from it: the host of its return paths and that of its tracked links. Once the
-// domain is proved, each name at which its records are found is entered for its team, again by a unique index, and then
+// The name of a domain belongs to one team from when it is added, by a unique index; a claim has a placeholder until it
+// is completed. A domain has other names too: the host of its return paths and that of its tracked links. Once the
+// domain is proved, each name at which its records are found is registered for its team, again by a unique index, and
+// then
 //
-//   - no other team adds a domain at or below such a host, and a record that is found there for another team's domain
-//     does not count;
-//   - no other team chooses a return path or a tracking subdomain that comes to stand there.
+//   - no other team may add a domain at or below such a host, and a record that is found there for another team's
+//     domain does not count;
+//   - no other team may choose a return path or a tracking subdomain with that name.
 //
-// What is not proved keeps nobody from anything but its own name, which can be claimed: else adding example.com with
-// some label would lock out who owns the domain at that label. Domains above and below another team's are fine, because
-// each has its own proof. Nobody adds the operator's hosts, and nothing at or below the managed domain or a sandbox
-// domain.
+// A domain that is not proved reserves only its own name, which can be claimed. Otherwise adding example.com with some
+// label would lock out the owner of the domain at that label. Teams may have domains above and below each other's,
+// because each needs its own proof. No team may add the operator's hosts, or names at or below the managed domain or a
+// sandbox domain.
 //
 // # Invariants
 //
-// Private keys are sealed in the database and opened only for signing. They are made when nothing is left to refuse,
-// and outside any transaction. What a sender or delivery asks of a domain is remembered for a second or so, and dropped
-// at once when it changes, on all nodes.
+// Private keys are encrypted in the database and decrypted only for signing. They are generated last, after all checks,
+// and outside any transaction. No transaction is open while DNS is queried.
 //
-// The package sends nothing, and what it finds in DNS is data, never an error.
+// # When it fails
+//
+// A DNS query without an answer changes nothing; in particular it does not fail a record. Look-ups are retried without
+// end after errors of our own. Each node caches what accepting emails and receiving need of a domain for a second, and
+// what delivery needs of it for 30 seconds. A change drops both on all nodes at once by a hint; if the hint is lost, a
+// node uses the old state for that long.
+//
+// # What it does not do
+//
+// It sends no email: notices to owners go to Service.Notify.
 package domains
 
 import (
@@ -61,24 +70,24 @@ const (
 	Pending           Status = "pending"
 	Verified          Status = "verified"
 	Failed            Status = "failed"
-	TemporaryFailure  Status = "temporary_failure" // of records only
+	TemporaryFailure  Status = "temporary_failure" // only of records
 	PartiallyVerified Status = "partially_verified"
 	PartiallyFailed   Status = "partially_failed"
 )
 
-// patience is how long a record may be missing before it counts as failed (API reference section 10.3).
+// patience is how long a record may be missing before it fails (API reference section 10.3).
 const patience = 72 * time.Hour
 
-// TLS says how mail from the domain is secured on its way.
+// TLS is how mail from the domain is secured in transit.
 const (
-	Opportunistic = "opportunistic" // STARTTLS where offered
-	Enforced      = "enforced"      // a verified certificate, or not sent
+	Opportunistic = "opportunistic" // STARTTLS if the host offers it
+	Enforced      = "enforced"      // only to hosts with a verified certificate
 )
 
-// regions that the API knows; the configuration says which hosts a region means.
+// regions are those that the API accepts; the configuration maps them to hosts.
 var regions = []string{"us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"}
 
-// system is the team of the sandbox domains.
+// system is the team that has the sandbox domains.
 const system = "system"
 
 // Domain is a domain of a team.
@@ -87,8 +96,8 @@ type Domain struct {
 	TeamID            string
 	Name              string // ASCII, lower case
 	Region            string
-	ReturnPath        string // label below the domain
-	TrackingSubdomain string // empty when none
+	ReturnPath        string // a label below the domain
+	TrackingSubdomain string // empty if there is none
 	OldTracking       []string
 	TLS               string
 	OpenTracking      bool
@@ -110,18 +119,18 @@ type keyRow struct {
 	record string
 }
 
-// check is what is known of one record.
+// check is the state of one record.
 type check struct {
 	Status Status `json:"status"`
-	// Since is when it began to be pending or to be missing, in microseconds. 0 is what rows of before have: it was not
-	// looked for since, or is pending since Domain.VerifySince.
+	// Since is when the record began to be pending or missing, in Unix microseconds. In rows of older releases it is 0:
+	// the record was not looked up since, or is pending since Domain.VerifySince.
 	Since int64 `json:"since,omitempty"`
 }
 
-// Record is a DNS record that the domain's owner installs.
+// Record is a DNS record that the domain's owner must install.
 type Record struct {
-	Key      string // what it is to us: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
-	Kind     string // as the API labels it: SPF, DKIM, Receiving, Tracking, TrackingCAA
+	Key      string // our name for it: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
+	Kind     string // the API's name: SPF, DKIM, Receiving, Tracking, TrackingCAA
 	Name     string // relative to the registrable domain, or full, as the API shows it
 	FQDN     string
 	Type     string
@@ -130,23 +139,23 @@ type Record struct {
 	Status   Status
 }
 
-// Region is the hosts that a region's label means.
+// Region has the hosts of one region.
 type Region struct{ BounceHost, InboundHost, SPFInclude, TrackingHost string }
 
-// Config is what of the configuration concerns domains.
+// Config is the part of the configuration that concerns domains.
 type Config struct {
 	Default         Region
 	Regions         map[string]Region
 	Selector        string // of the RSA key
 	SelectorEd25519 string
 	CAAIssuer       string
-	Hosts           []string // the operator's own hosts, beside those of the regions
-	ManagedDomain   string   // below which each team has a name; empty when there is none
+	Hosts           []string // the operator's own hosts, besides those of the regions
+	ManagedDomain   string   // each team has a host below it; empty if there is none
 	SandboxDomains  []string
-	SandboxSend     bool // anyone may be written to from a sandbox domain
-	TrustDomains    bool // whatever DNS is asked for is found, without asking it
-	LegacyAliases   bool // a claim is proven by the older prefix of its value too
-	UnprovedMax     int  // domains of a team that are not verified, claims among them; 0 means 1,000
+	SandboxSend     bool // sandbox domains may send to anybody
+	TrustDomains    bool // every record counts as found, without a DNS query
+	LegacyAliases   bool // claims may also be proven with the older prefix
+	UnprovedMax     int  // unverified domains of a team, including claims; 0 means 1,000
 }
 
 func (c *Config) region(label string) Region {
@@ -177,8 +186,8 @@ type Signing struct {
 	TLS            string
 }
 
-// Records are the records of the domain, with what is known of each. CAA stands among them only where it was
-// found to be needed.
+// Records returns the records of the domain with their states. CAA is included only if a look-up found that it is
+// needed.
 func (c *Config) Records(d *Domain) []Record {
 	r := c.region(d.Region)
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
@@ -225,28 +234,29 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
-// proof is the record of the RSA key. Only this team was given its value, so whoever installs it rules the domain's DNS
-// and gives the domain to this team. The values of all other records are the same for all teams and prove nothing.
+// proof is the record of the RSA key. Only this team was given its value, so it proves control of the domain's DNS and
+// that the domain is meant for this team. The values of the other required records are the same for all teams and prove
+// nothing.
 const proof = "dkim"
 
-// unproved stands among the checks of a domain that received mail before the proof was asked for, until it is proved or
-// 72 hours have passed.
+// unproved is a check of domains that received mail before the proof was required. It is kept until the domain is
+// proved or 72 hours have passed.
 const unproved = "unproved"
 
-// proved reports whether the proof is there, or has gone missing lately.
+// proved reports whether the proof was found, or has been missing only for a short time.
 func (d *Domain) proved() bool {
 	s := d.checks[proof].Status
 	return s == Verified || s == TemporaryFailure
 }
 
-// excused reports whether the domain may receive without the proof for now.
+// excused reports whether the domain may still receive without the proof.
 func (d *Domain) excused() bool {
 	return !d.proved() && d.checks[unproved].Status == TemporaryFailure
 }
 
 func (d *Domain) returnPathHost() string { return d.ReturnPath + "." + d.Name }
 
-// TrackingHost is the host of tracked links, empty while its record is not verified.
+// TrackingHost returns the host of tracked links, "" unless its record is verified.
 func (d *Domain) TrackingHost() string {
 	if d.TrackingSubdomain == "" || d.checks["tracking"].Status != Verified || !d.proved() {
 		return ""
@@ -254,8 +264,7 @@ func (d *Domain) TrackingHost() string {
 	return d.TrackingSubdomain + "." + d.Name
 }
 
-// groups are the records that a capability needs. Ed25519 is offered beside RSA and tracking is an extra: neither holds
-// up a domain.
+// groups returns the records that each capability needs. Ed25519 and tracking are optional, so neither delays a domain.
 func (d *Domain) groups() [][]string {
 	var all [][]string
 	if d.Sending {
@@ -276,11 +285,11 @@ func (d *Domain) forReceiving() []string {
 	return []string{"receiving", proof}
 }
 
-// MaySend reports whether mail may leave from the domain: its sending records are verified, or have gone missing
-// lately.
+// MaySend reports whether the domain may send: its sending records are verified, or have been missing only for a short
+// time.
 func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
 
-// MayReceive reports whether all mail for the domain is its team's, by the records of receiving.
+// MayReceive reports whether the domain's team receives all mail for it, according to its receiving records.
 func (d *Domain) MayReceive() bool { return d.Receiving && d.groupStatus(d.forReceiving()) == Verified }
 
 func (d *Domain) groupStatus(keys []string) Status {
@@ -306,7 +315,7 @@ func (d *Domain) groupStatus(keys []string) Status {
 	return Pending
 }
 
-// overall is the domain's status by those of its groups.
+// overall derives the domain's status from those of its groups.
 func (d *Domain) overall() Status {
 	count := map[Status]int{}
 	groups := d.groups()
@@ -328,12 +337,12 @@ func (d *Domain) overall() Status {
 	return NotStarted
 }
 
-// refusedNames are hosts of mailboxes: nobody who sends through us owns them.
+// refusedNames are mailbox providers, which no team can own.
 var refusedNames = []string{"gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "msn.com", "yahoo.com",
 	"ymail.com", "icloud.com", "me.com", "mac.com", "aol.com", "gmx.de", "gmx.net", "gmx.com", "web.de", "mail.ru", "yandex.ru",
 	"proton.me", "protonmail.com", "qq.com", "163.com", "126.com", "zoho.com", "fastmail.com", "hey.com"}
 
-// checkName returns a domain name in the form in which it is kept.
+// checkName returns a domain name as it is stored.
 func (c *Config) checkName(name string) (string, error) {
 	if name == "" {
 		return "", fault.MissingField("name")

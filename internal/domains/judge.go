@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// finding is what DNS said of a record.
+// finding is the result of looking up a record.
 type finding int
 
 const (
-	unknown finding = iota // no answer could be had
+	unknown finding = iota // there was no answer
 	present
 	absent
-	needless // there is nothing to install
+	needless // the record is not needed
 )
 
-// judge returns the domain as the findings make it. It is pure: the same findings at the same time give the same.
+// judge returns the domain after the findings. It is a pure function.
 func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
@@ -37,8 +37,8 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// excuse counts how long the domain has received without its proof. Here no answer counts as none, so that this has an
-// end.
+// excuse advances the time for which the domain may receive without its proof. A missing answer counts as a missing
+// record here, so that this time ends.
 func (d *Domain) excuse(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
@@ -51,8 +51,8 @@ func (d *Domain) excuse(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next is one record's step. A record that was never looked for has 72 hours from now on, whenever the others had
-// theirs; began is when those of records began that were entered before each had its own.
+// next returns the next state of a record. A record that was never looked up has 72 hours from now. began is used for
+// pending records of older releases, which have no time of their own.
 func next(c check, f finding, began, now time.Time) check {
 	switch {
 	case f == present:
@@ -76,7 +76,7 @@ func next(c check, f finding, began, now time.Time) check {
 	return c
 }
 
-// restart is the domain when its owner asks to verify it: what is not verified is looked for anew.
+// restart returns the domain after its owner requested verification: every record that is not verified becomes pending.
 func restart(d Domain, records []Record, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
@@ -92,8 +92,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
-// prune forgets records that the domain no longer needs, given those that it does: when they are needed again, they are
-// looked for as new ones.
+// prune deletes the checks of records that the domain no longer needs; records are those that it does. If they are
+// needed again, they begin anew.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {
@@ -104,7 +104,8 @@ func (d *Domain) prune(records []Record) {
 	})
 }
 
-// recheckAfter is when a domain is looked at again: often while its owner waits, less so later.
+// recheckAfter returns the time until the domain is looked up again: short while its owner is likely to wait, longer
+// later.
 func recheckAfter(d *Domain, now time.Time) time.Duration {
 	began := d.VerifySince
 	for _, c := range d.checks {
@@ -125,7 +126,7 @@ func recheckAfter(d *Domain, now time.Time) time.Duration {
 	return 30 * time.Minute
 }
 
-// waiting reports whether a record of the domain is still looked for.
+// waiting reports whether a record of the domain is pending.
 func (d *Domain) waiting() bool {
 	for _, c := range d.checks {
 		if c.Status == Pending {

@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// lookUpMax is how long a domain's records are waited for, all of them together.
+// lookUpMax bounds the look-up of all records of a domain together.
 const lookUpMax = 15 * time.Second
 
-// lookUp asks DNS for all records at the same time. What is not answered by the end is unknown.
+// lookUp queries DNS for all records concurrently. Records without an answer in time are unknown.
 func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) map[string]finding {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
@@ -77,7 +77,7 @@ func judged(err error, ok func() bool) finding {
 	return absent
 }
 
-// hasMX reports whether host is among the MX records, and for receiving that none is preferred to it.
+// hasMX reports whether host is among the MX records. With best, none may be preferred to it.
 func hasMX(all []resolve.MX, host string, best bool) bool {
 	i := slices.IndexFunc(all, func(m resolve.MX) bool { return strings.EqualFold(m.Host, host) })
 	if i < 0 {
@@ -86,12 +86,12 @@ func hasMX(all []resolve.MX, host string, best bool) bool {
 	return !best || !slices.ContainsFunc(all, func(m resolve.MX) bool { return m.Pref < all[i].Pref })
 }
 
-// unquoted is a TXT value without the quotes that zone editors leave in.
+// unquoted returns a TXT value without the quotes that zone editors leave in.
 func unquoted(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(text, `" "`, ""), `"`, ""))
 }
 
-// sameSPF reports whether text is an SPF record with the include that we ask for (RFC 7208 section 4.5).
+// sameSPF reports whether text is an SPF record with the include that we require (RFC 7208 section 4.5).
 func sameSPF(text, want string) bool {
 	terms := strings.Fields(strings.ToLower(unquoted(text)))
 	if len(terms) == 0 || terms[0] != "v=spf1" {
@@ -121,9 +121,9 @@ func dkimTag(record, name string) string {
 	return ""
 }
 
-// lookUpCAA asks whether the domain's root says who may make certificates. Where it does, ours must be among them, so
-// that links can be served with TLS; where it does not, there is nothing to install. That no answer could be had counts
-// only where it was seen before that there is something to install.
+// lookUpCAA looks up which authorities may issue certificates for the domain's root. If there are CAA records, ours
+// must be among them, so that links can be served with TLS; if there are none, the record is needless. counts is false
+// if the finding should be ignored: an unknown answer counts only if the record was needed before.
 func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {

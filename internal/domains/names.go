@@ -13,12 +13,12 @@ import (
 // dnsName is a name at which a domain has records.
 type dnsName struct {
 	name    string
-	host    bool     // of return paths or of tracked links; otherwise the domain itself
-	field   string   // of the API, by which it was chosen
-	records []string // keys of the records that stand there; none at names that only go on working
+	host    bool     // of return paths or of tracked links; false for the domain itself
+	field   string   // the API field by which it was chosen
+	records []string // keys of the records at the name; none if it is only kept for old links
 }
 
-// names are where the domain has records, its own name first.
+// names returns the names at which the domain has records, its own name first.
 func (d *Domain) names() []dnsName {
 	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving"}}}
 	if d.Sending {
@@ -33,7 +33,8 @@ func (d *Domain) names() []dnsName {
 	return all
 }
 
-// kept reports whether the domain keeps other teams from a name of its own: a record of its stands there.
+// kept reports whether the domain reserves a name: one of its records is installed there, or the name is only kept for
+// old links.
 func (d *Domain) kept(n dnsName) bool {
 	return len(n.records) == 0 || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
@@ -41,15 +42,14 @@ func (d *Domain) kept(n dnsName) bool {
 	})
 }
 
-// occupy enters the names that the domain has proved to be its team's, and gives the others up. It returns those that
-// are another team's already: the unique index decides, also between two that come at the same time. The domain's row
-// must be there.
+// occupy registers the names that the domain has proved, and releases the others. It returns those that are registered
+// for another team: the unique index decides, also between concurrent transactions. The domain's row must exist.
 func (s *Service) occupy(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
 		wanted = slices.DeleteFunc(d.names(), func(n dnsName) bool { return !d.kept(n) })
 	}
-	// All transactions go through the names in one order, so that none waits for another that waits for it.
+	// All transactions take the names in the same order, so that they cannot deadlock.
 	slices.SortFunc(wanted, func(a, b dnsName) int { return strings.Compare(a.name, b.name) })
 	others, err := takeNames(ctx, tx, d, wanted)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Service) occupy(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsN
 	return slices.DeleteFunc(wanted, func(n dnsName) bool { _, other := others[n.name]; return !other }), nil
 }
 
-// notFound is what was found, but for records at names that are another team's: they were not put there for this
-// domain.
+// notFound returns the findings with records at lost names set to absent: these records were installed for another
+// team's domain.
 func notFound(found map[string]finding, lost []dnsName) map[string]finding {
 	found = maps.Clone(found)
 	for _, n := range lost {
@@ -72,8 +72,8 @@ func notFound(found map[string]finding, lost []dnsName) map[string]finding {
 	return found
 }
 
-// checkFree refuses a domain one of whose names is another team's, or which stands below a host of another team's. What
-// the domain with the id but has is no hindrance.
+// checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
+// team's host. Names of the domain with the id but do not count.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
@@ -97,7 +97,7 @@ func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names [
 	return nil
 }
 
-// taken is the fault of a name that is another team's.
+// taken returns the fault for a name that belongs to another team.
 func taken(n dnsName) error {
 	if !n.host {
 		return fault.Forbiddenf("name", "The domain `%s` is, or stands below, a host of another team's domain: of its return "+
@@ -107,7 +107,7 @@ func taken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// takenOr is the error, or else the fault of the first name that is another team's.
+// takenOr returns err, or else the fault for the first lost name, if there is one.
 func takenOr(err error, lost []dnsName) error {
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func takenOr(err error, lost []dnsName) error {
 	return taken(lost[0])
 }
 
-// checkReserved refuses names that the operator has given other uses.
+// checkReserved returns an error if the operator uses one of the names otherwise.
 func (c *Config) checkReserved(names []dnsName) error {
 	for _, n := range names {
 		if !c.reserved(n.name) {
@@ -130,8 +130,8 @@ func (c *Config) checkReserved(names []dnsName) error {
 	return nil
 }
 
-// reserved reports whether a name is one of the operator's own hosts, or in or below a domain at which the operator
-// gives names out.
+// reserved reports whether a name is one of the operator's hosts, or at or below the managed domain or a sandbox
+// domain.
 func (c *Config) reserved(name string) bool {
 	for _, d := range append([]string{c.ManagedDomain}, c.SandboxDomains...) {
 		if d != "" && (name == d || strings.HasSuffix(name, "."+d)) {

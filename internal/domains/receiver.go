@@ -8,16 +8,16 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// Receiver is what taking mail for a host needs to know of it.
+// Receiver is what receiving needs to know about a host.
 type Receiver struct {
 	TeamID     string
 	DomainID   string
-	CatchAll   bool // a proved receiving domain: every local part of it is the team's
-	ReturnPath bool // the host of a domain's return paths
+	CatchAll   bool // a proved receiving domain: its team receives mail for every local part
+	ReturnPath bool // it is the host of a domain's return paths
 }
 
-// Receiver returns whose mail for a host, in ASCII and lower case, is. It is the zero Receiver when it is nobody's
-// here. It names no team, because it is what finds the team.
+// Receiver returns the team and domain that receive mail for a host, which is in ASCII and lower case; the zero
+// Receiver if there is none. It takes no team, because it is what determines the team.
 func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -39,9 +39,9 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	return to, nil
 }
 
-// receiverAt finds the host among the domains and among the hosts of return paths. A host that is both, of two teams,
-// is the return path's while its team may send: only rows from before names were entered for their teams can say
-// otherwise.
+// receiverAt looks up the host among the domains and among the hosts of return paths. If it is both, for two teams, the
+// return path takes precedence while its team may send. That is possible only with rows from before names were
+// registered for teams.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

@@ -26,15 +26,15 @@ const (
 	sealPurpose = "dkim"
 	nameIndex   = "domains_name"
 	hintTopic   = "domains"
-	cacheFor    = time.Second // how long another node's change may go unnoticed when its hint is lost
+	cacheFor    = time.Second // the longest that another node's change goes unnoticed if its hint is lost
 	cacheMax    = 10_000
 
 	unprovedMax    = 1000
-	oldTrackingMax = 50 // tracking subdomains whose links go on working
-	keysAhead      = 2  // RSA keys made in advance: making one takes a tenth of a second or more
+	oldTrackingMax = 50 // old tracking subdomains whose links still work
+	keysAhead      = 2  // RSA keys generated in advance: each takes a tenth of a second or more
 )
 
-// Service has the verbs of domains.
+// Service implements the operations on domains.
 type Service struct {
 	c        Config
 	d        *db.DB
@@ -45,19 +45,20 @@ type Service struct {
 	log      *slog.Logger
 	ready    chan *dkim.Key
 
-	// GenerateRSA makes a DKIM key, which takes a tenth of a second or so. Set before use.
+	// GenerateRSA generates a DKIM key, which takes a tenth of a second or so. It may be replaced before the Service is
+	// used.
 	GenerateRSA func() (*dkim.Key, error)
 
-	// PendingScheduled tells whether emails of a domain wait for their time; a claim must wait for them. Set before
-	// use.
+	// PendingScheduled reports whether a domain has scheduled emails, for which a claim must wait. It must be set before
+	// the Service is used.
 	PendingScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
 
-	// SentSince tells whether emails were sent from a domain of a team since a time; a claim must wait while its owner
-	// goes on. Set before use.
+	// SentSince reports whether a team sent emails from a domain since a time; a claim must wait while it does. It must be
+	// set before the Service is used.
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
 
-	// Notify tells a team, by email, of a claim on its domain, within the transaction that records it. Set before use;
-	// otherwise it is logged.
+	// Notify sends a team an email about a claim on its domain, in the transaction that records it. If it is not set
+	// before the Service is used, the notice is logged.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 
 	mu        sync.Mutex
@@ -95,12 +96,12 @@ func (s *Service) forget(string) {
 	s.mu.Unlock()
 }
 
-// changed drops what is remembered of domains, on every node, once the transaction is on disk.
+// changed drops what all nodes have cached of a domain, when the transaction commits.
 func (s *Service) changed(tx *db.Tx, domainID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, domainID) })
 }
 
-// Run makes RSA keys in advance until ctx ends.
+// Run generates RSA keys in advance until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		k, err := s.GenerateRSA()
@@ -115,7 +116,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// newKeys makes a domain's two keys and seals them.
+// newKeys generates a domain's two keys and encrypts them.
 func (s *Service) newKeys(d *Domain) error {
 	var rsa *dkim.Key
 	select {
@@ -146,10 +147,10 @@ func (s *Service) newKeys(d *Domain) error {
 	return nil
 }
 
-// Capabilities are what a domain is for; nil leaves as it is.
+// Capabilities are what a domain is used for; nil leaves a value unchanged.
 type Capabilities struct{ Sending, Receiving *bool }
 
-// New is a domain to be added. Empty strings mean the default.
+// NewDomain is a domain to be added. Empty strings mean the default.
 type NewDomain struct {
 	Name              string
 	Region            string
@@ -161,7 +162,7 @@ type NewDomain struct {
 	Capabilities      Capabilities
 }
 
-// plan checks what is asked and makes the domain of it, without its keys.
+// plan checks a request and returns the domain, without its keys.
 func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	name, err := s.c.checkName(n.Name)
 	if err != nil {
@@ -192,7 +193,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	return d, s.c.checkReserved(d.names())
 }
 
-// set changes the settings that may change, after checking them.
+// set checks and changes the settings that may be changed.
 func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	if c.Sending != nil {
 		d.Sending = *c.Sending
@@ -224,8 +225,7 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	return nil
 }
 
-// retireTracking keeps the present tracking subdomain among those whose links go on working, if there can be such
-// links.
+// retireTracking adds the present tracking subdomain to those whose links still work, if there can be such links.
 func (d *Domain) retireTracking(next string) {
 	d.OldTracking = slices.DeleteFunc(d.OldTracking, func(l string) bool { return l == next || l == d.TrackingSubdomain })
 	if s := d.checks["tracking"].Status; s == Verified || s == TemporaryFailure {
@@ -234,7 +234,7 @@ func (d *Domain) retireTracking(next string) {
 	d.OldTracking = d.OldTracking[max(0, len(d.OldTracking)-oldTrackingMax):]
 }
 
-// foundAll is what a look finds where every record is there.
+// foundAll returns the findings of a look-up in which every record was found.
 func (s *Service) foundAll(d *Domain) map[string]finding {
 	found := map[string]finding{}
 	for _, r := range s.c.Records(d) {
@@ -243,14 +243,13 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 	return found
 }
 
-// Create adds a domain. The keys are made once it seems that nothing stands against it, and the indexes have the last
-// word.
+// Create adds a domain. Its keys are generated after all checks; the indexes have the final decision.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	return s.create(ctx, teamID, n, false)
 }
 
-// AddVerified adds a domain, or takes the team's own of that name as it is, and verifies it without asking DNS. It is
-// for development: the service must be told to trust domains.
+// AddVerified adds a domain, or takes the team's existing one of that name, and verifies it without querying DNS. It is
+// for development, and fails unless Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
 		return Domain{}, errors.New("domains are verified by DNS: trust_domains is off")
@@ -275,7 +274,7 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 	return d, err
 }
 
-// verifyUnasked has every record of a domain found.
+// verifyUnasked marks every record of a domain as found.
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
 	*d = judge(*d, s.foundAll(d), tx.Now())
 	if err := saveDomain(ctx, tx, d); err != nil {
@@ -316,7 +315,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	return d, err
 }
 
-// mayAdd refuses a domain that cannot be added, as far as reading tells.
+// mayAdd returns an error if a domain cannot be added, as far as can be read without a transaction.
 func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	if err := s.checkFree(ctx, r, d, d.names(), ""); err != nil {
 		return err
@@ -331,8 +330,8 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	return s.checkCount(ctx, r, d.TeamID)
 }
 
-// checkCount refuses a domain to a team that has very many which are not verified. Requests that come together may pass
-// it together.
+// checkCount returns an error if a team has too many domains that are not verified. Concurrent requests may exceed the
+// limit together.
 func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
 	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
 	if err != nil {
@@ -350,7 +349,7 @@ func registered(name string) *fault.Error {
 		"POST /domains/claim.", name)
 }
 
-// Records are the DNS records of a domain, with what is known of each.
+// Records returns the DNS records of a domain with their states.
 func (s *Service) Records(d *Domain) []Record { return s.c.Records(d) }
 
 // Get returns a domain of the team.
@@ -381,14 +380,14 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Domai
 	return listDomains(ctx, s.d.Reader, teamID, p)
 }
 
-// Change is what of a domain is to change; nil leaves as it is.
+// Change is a change of a domain; nil leaves a setting unchanged.
 type Change struct {
 	OpenTracking, ClickTracking *bool
 	TLS, TrackingSubdomain      *string
 	Capabilities                Capabilities
 }
 
-// Update changes a domain's settings. Records that this makes necessary start as not_started.
+// Update changes a domain's settings. Records that become necessary begin as not_started.
 func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -422,7 +421,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			return err
 		}
 		lost, err := s.occupy(ctx, tx, &d)
-		// A name that was lost before is for the next look-up to tell of: nobody has chosen it now.
+		// Names that were lost before are left to the next look-up to report: this change did not choose them.
 		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
 			return !slices.ContainsFunc(added, func(a dnsName) bool { return a.name == n.name })
 		})
@@ -434,7 +433,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 	})
 }
 
-// Delete removes a domain. Mail that waits for its time fails then; a claim that it stood for is canceled.
+// Delete deletes a domain. Its scheduled emails fail at their time. If it is a placeholder, its claim is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -448,10 +447,10 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	})
 }
 
-// IsSandbox reports whether a domain is for trying things out.
+// IsSandbox reports whether a domain is a sandbox domain.
 func (s *Service) IsSandbox(name string) bool { return slices.Contains(s.c.SandboxDomains, name) }
 
-// Sender returns what accepting an email from the domain needs, or why it may not be sent.
+// Sender returns what accepting an email from the domain needs, or the fault for which it cannot be sent.
 func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
 	key, now := teamID+"\x00"+name, time.Now()
 	s.mu.Lock()
@@ -495,7 +494,7 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS}, nil
 }
 
-// sandbox returns the domain that sandbox senders sign with, making it when it is first needed.
+// sandbox returns the domain with whose keys sandbox senders sign, and creates it when it is first needed.
 func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	d, err := domainByName(ctx, s.d.Reader, system, name)
 	if err == nil || fault.KindOf(err) != fault.NotFound {
@@ -514,13 +513,13 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 		_, err := s.occupy(ctx, tx, &d)
 		return err
 	})
-	if s.d.Violates(err, nameIndex) { // another request was first
+	if s.d.Violates(err, nameIndex) { // another request created it first
 		return domainByName(ctx, s.d.Reader, system, name)
 	}
 	return d, err
 }
 
-// Signing returns what delivering an email from the domain needs. NotFound says that the domain is gone.
+// Signing returns what delivering an email from the domain needs, or a NotFound fault if the domain was deleted.
 func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -538,7 +537,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 		check, selector string
 		row             keyRow
 	}{{"dkim", s.c.Selector, d.rsa}, {"dkim-ed25519", s.c.SelectorEd25519, d.ed25519}} {
-		// A signature whose key is not published says nothing; RSA is needed to send at all.
+		// A signature without a published key is useless. RSA is needed to send at all.
 		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
 			continue
 		}
@@ -557,7 +556,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if len(s.signing) >= cacheMax {
 		clear(s.signing)
 	}
-	// Opening and parsing keys is dear; changes drop what is remembered here at once.
+	// Decrypting and parsing keys is slow, so they are cached for longer. Changes drop them at once.
 	s.signing[domainID] = remembered[Signing]{g, now.Add(30 * cacheFor)}
 	return g, nil
 }

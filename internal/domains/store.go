@@ -79,7 +79,7 @@ func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domai
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID))
 }
 
-// lockDomain makes transactions that change the domain wait for each other: each writes all of it.
+// lockDomain serializes transactions that change the domain: each writes the whole row.
 func lockDomain(ctx context.Context, tx *db.Tx, domainID string) error {
 	if err := tx.Serialize(ctx, "domain "+domainID); err != nil {
 		return fmt.Errorf("wait for others that change domain %s: %w", domainID, err)
@@ -87,7 +87,7 @@ func lockDomain(ctx context.Context, tx *db.Tx, domainID string) error {
 	return nil
 }
 
-// domainToChange is getDomain for a transaction that writes it.
+// domainToChange is getDomain for a transaction that will write the domain.
 func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Domain, error) {
 	if err := lockDomain(ctx, tx, domainID); err != nil {
 		return Domain{}, err
@@ -95,7 +95,7 @@ func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Do
 	return getDomain(ctx, tx.Reader, teamID, domainID)
 }
 
-// domainByID is for workers, whose job names the domain and not its team.
+// domainByID takes no team, because the jobs that call it name only the domain.
 func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, domainID))
 }
@@ -104,15 +104,15 @@ func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND team_id = $2 AND NOT placeholder`, name, teamID))
 }
 
-// domainOwned is the domain that has the name, whoever's it is: a claim is about another team's.
+// domainOwned returns the domain that has the name, of any team: a claim concerns another team's.
 func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
 }
 
 const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name = ANY($1)`
 
-// domainsNamed are the domains that have one of the names, by their names, whoever's they are: an incoming message is
-// for a host, and the host says whose it is.
+// domainsNamed returns the domains of any team that have one of the names, by name: an incoming message names only a
+// host, which determines the team.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	rows, err := r.Query(ctx, selectNamed, names)
 	all, err := db.Collect(rows, err, scan)
@@ -123,8 +123,8 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 	return named, err
 }
 
-// takeNames makes the names the domain's and no others, but for those that are taken, and returns the names that are
-// another team's. A name that another domain of the team has stays with that one.
+// takeNames makes names the only ones that are registered for the domain, except those that are taken. It returns the
+// names that belong to another team. A name that another domain of the same team has stays with that one.
 func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
 	all := []string{}
 	for _, n := range names {
@@ -144,8 +144,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 
 const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2 AND name = ANY($3)`
 
-// namesOfOthers are those of the names that are other teams', and whether each is a host rather than a domain. Those of
-// the domain with the id but do not count.
+// namesOfOthers returns those of the names that belong to other teams, and whether each is a host rather than a domain.
+// Names of the domain with the id but do not count.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}
@@ -175,7 +175,7 @@ func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err e
 const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1
 	AND status IN ('not_started', 'pending', 'failed') LIMIT $2) AS few`
 
-// unprovedDomains counts the team's domains that are not verified, placeholders among them, up to a limit.
+// unprovedDomains counts the team's domains that are not verified, including placeholders, up to limit.
 func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
 	err = r.QueryRow(ctx, countUnproved, teamID, limit).Scan(&n)
 	return n, err
@@ -185,7 +185,7 @@ func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
 	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID)
 }
 
-// owned is a domain's id with that of its team.
+// owned is the id of a domain with that of its team.
 type owned struct{ id, teamID string }
 
 func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]owned, error) {

@@ -7,10 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-const eraseRows = 200 // in one transaction
+const eraseRows = 200 // deleted in one transaction
 
-// EraseTeam takes away the domains and claims of a team. Their names are free then. Nobody is told: the team is no
-// more.
+// EraseTeam deletes the domains and claims of a team, which releases their names. It records no events: the team is
+// gone.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
 		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {

@@ -13,24 +13,24 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// VerifyKind is the kind of the jobs that look a domain's records up.
+// VerifyKind is the kind of the jobs that look up a domain's records.
 const VerifyKind = "domains.verify"
 
 const (
-	recheckEvery = 24 * time.Hour // of domains that are not waited for
-	missingEvery = time.Hour      // of those with a record missing
+	recheckEvery = 24 * time.Hour // domains without a pending record
+	missingEvery = time.Hour      // domains with a missing record
 	recheckBatch = 500
-	trustAfter   = time.Second // from a request to verify to the look that finds everything, where domains are trusted
+	trustAfter   = time.Second // with TrustDomains: from a request to verify until the records count as found
 )
 
-// Verify starts to look for the domain's records and returns at once.
+// Verify schedules a look-up of the domain's records and returns at once.
 func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
 		}
-		if d.Placeholder { // Its records are of use only when it has the name: until then the claim's proof is looked for.
+		if d.Placeholder { // Its records matter only when it has the name. Until then the claim's proof is looked up.
 			return s.askAgain(ctx, tx, &d)
 		}
 		d = restart(d, s.c.Records(&d), tx.Now())
@@ -45,8 +45,8 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	})
 }
 
-// checkNow sees to it that a look-up of the domain is due, and that there is only one. Where domains are trusted it is
-// due in a moment, so that whoever tries things out sees what is pending.
+// checkNow makes one look-up of the domain due now. With TrustDomains it is due a moment later, so that the pending
+// state can be seen.
 func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	at := tx.Now()
 	if s.c.TrustDomains {
@@ -63,19 +63,19 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return err
 }
 
-// lookUpJob is a look-up that is due. A team's look-ups are a lane.
+// lookUpJob returns a look-up that is due now. The lane is the team.
 func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
 }
 
-// Kind is how look-ups are worked. Nearly all of the time they wait for name servers, which may be silent. Errors of
-// ours end none of them: whoever waits for a domain has nobody to ask.
+// Kind returns how look-ups are handled. They mostly wait for name servers, which may be silent. They are retried
+// without end after errors of our own.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}
 }
 
-// verify looks the records up, records what they say, and comes back while something is still looked for.
+// verify looks up the records and records their states. It repeats while a record is pending.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := domainByID(ctx, s.d.Reader, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -98,7 +98,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		// The domain may have changed while DNS was asked; what was found is judged against what it is now.
+		// The domain may have changed during the look-up, so the findings are applied to its present state.
 		if err := lockDomain(ctx, tx, j.Payload); err != nil {
 			return err
 		}
@@ -136,8 +136,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// sameRecords are the findings that are of the domain's records as they are now, and not of others that it had when
-// they were asked for.
+// sameRecords returns the findings for records that the domain still has at the same name as when they were looked up.
 func sameRecords(found map[string]finding, asked, now []Record) map[string]finding {
 	at := func(all []Record, key string) string {
 		i := slices.IndexFunc(all, func(r Record) bool { return r.Key == key })
@@ -151,8 +150,8 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 	return found
 }
 
-// Recheck enters look-ups of domains that were not looked at for a day, or for an hour when a record is missing. It is
-// run now and then.
+// Recheck enters look-ups of domains that were not looked up for a day, or for an hour if a record is missing. It is
+// called periodically.
 func (s *Service) Recheck(ctx context.Context) error {
 	now := s.d.Now()
 	all, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)

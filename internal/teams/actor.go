@@ -2,45 +2,45 @@ package teams
 
 import "github.com/postrider/postrider/internal/fault"
 
-// ActorKind says what an actor is.
+// ActorKind is the kind of an actor.
 type ActorKind string
 
 const (
 	KeyActor    ActorKind = "key"    // an API key
 	UserActor   ActorKind = "user"   // a person
-	GrantActor  ActorKind = "grant"  // an OAuth grant: a program that a person lets act for the team
+	GrantActor  ActorKind = "grant"  // an OAuth grant: a program that a user lets act for the team
 	SystemActor ActorKind = "system" // this installation itself; it has no id
 )
 
-// Actor is who does something: for which team, and within which scopes. The zero value has no scopes.
+// Actor is what performs an operation: for which team, and with which scopes. The zero value has no scopes.
 type Actor struct {
 	Kind     ActorKind
 	ID       string
 	TeamID   string
 	Scopes   Scopes
-	DomainID string // when not empty, the only domain that the actor may send from
+	DomainID string // if not empty, the only domain that the actor may send from
 
-	// What is known of the team, as of when the actor was looked up.
-	RateLimit int // requests a second; 0 takes the configuration's
+	// The state of the team when the actor was looked up.
+	RateLimit int // requests a second; 0 means the configuration's
 	Suspended bool
 }
 
-// ActorRef is what is stored of an actor beside what it did.
+// ActorRef is the part of an actor that is stored with what it did.
 type ActorRef struct {
 	Kind ActorKind
 	ID   string
 }
 
-// System returns the actor for what the installation does by itself in the name of a team. It has all scopes.
+// System returns the actor for what the installation does by itself on behalf of a team. It has all scopes.
 func System(teamID string) Actor {
 	return Actor{Kind: SystemActor, TeamID: teamID, Scopes: allScopes}
 }
 
-// Ref returns what is stored of the actor.
+// Ref returns the part of the actor that is stored.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope. Clients of keys and clients of OAuth know the refusal by
-// different names, so they are faults of different kinds.
+// Require returns a fault unless the actor has the scope. The API's errors for keys and for OAuth have different names,
+// so the faults are of different kinds.
 func (a *Actor) Require(s Scope) error {
 	switch {
 	case a.Scopes.Has(s):
@@ -53,7 +53,7 @@ func (a *Actor) Require(s Scope) error {
 	return fault.New(fault.Restricted, "", "This API key does not have the scope `%s`. Use a key with full access.", s)
 }
 
-// mayGrant returns a fault when a key would be able to do what the actor cannot do itself.
+// mayGrant returns a fault if a key could do what the actor itself cannot.
 func (a *Actor) mayGrant(n *NewKey) error {
 	if missing := n.Permission.Scopes() &^ a.Scopes; missing != 0 {
 		return fault.New(fault.OutOfScope, "permission", "The key would have scopes that have not been granted to you: %s.",

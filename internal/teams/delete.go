@@ -10,37 +10,37 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// EraseKind is the kind of the jobs that take away what deleted teams leave.
+// EraseKind is the kind of the jobs that delete the data of deleted teams.
 const EraseKind = "teams.erase"
 
 const (
 	eraseLease = 15 * time.Minute
-	eraseTime  = 10 * time.Minute // that one attempt takes; what is left then is another attempt's
-	eraseRows  = 500              // in one transaction
-	// settleTime is how long after its deletion a team's row stays: requests, deliveries and received mail that had
-	// begun before may leave rows until they end. They are taken away by a second pass.
+	eraseTime  = 10 * time.Minute // of one attempt; another attempt continues
+	eraseRows  = 500              // deleted in one transaction
+	// settleTime is how long the row of a deleted team is kept. Requests, deliveries and incoming mail that began before
+	// the deletion may write rows until they end; a second pass deletes these.
 	settleTime = time.Hour
 )
 
-// Eraser takes away what a resource has of a team, in bounded transactions. It may be interrupted and is called again;
-// files go before the rows that name them.
+// Eraser deletes a resource's data of a team, in bounded transactions. It may be interrupted and is then called again;
+// it must delete files before the rows that refer to them.
 type Eraser func(ctx context.Context, teamID string) error
 
-// Delete deletes a team. From its commit on nobody is it: keys, names and ids find nothing, and mail that it handed in
-// is not sent any more, but for what a host is being told at that moment. What belongs to it is taken away by a job.
+// Delete deletes a team. From its commit on, keys, names and ids of the team find nothing, and no mail of the team is
+// sent, except what is being sent to a host at that moment. Its data is deleted by a job.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {
 			return err
 		}
-		// The job is nobody's, so that it does not take itself away with the team's.
+		// The job belongs to no team, so that erasing the team's jobs does not delete it.
 		q.Insert(ctx, tx, jobs.New{Kind: EraseKind, Dedupe: teamID, Payload: teamID})
 		s.changed(tx, teamID)
 		return nil
 	})
 }
 
-// EraseJobs is how what deleted teams leave is taken away, by each eraser in turn.
+// EraseJobs returns the kind of the jobs that delete the data of deleted teams, by each eraser in turn.
 func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 	return jobs.Kind{Name: EraseKind, Workers: 1, Lease: eraseLease,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour},
@@ -61,7 +61,7 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase takes away what a deleted team has, and returns when to do so again; the zero time is never.
+// erase deletes the data of a deleted team, and returns when to do so again; the zero time means never.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.d.Reader, teamID)
 	if err != nil || !found {

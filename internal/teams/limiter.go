@@ -7,40 +7,41 @@ import (
 	"github.com/postrider/postrider/internal/quota"
 )
 
-// requestShares is the kind of limits that the nodes keep together.
+// requestShares is the kind of the limits that the nodes divide.
 const requestShares = "requests"
 
-// Limiter counts per key in fixed windows of a second (API reference section 5.1). The API and submission of one node
-// share one, so that a team has one rate. The zero value is ready, and counts for its node alone.
+// Limiter counts requests by key in fixed windows of a second (API reference section 5.1). The API and submission of
+// one node share one, so that a team has one rate. The zero value is ready to use, and applies limits to its node
+// alone.
 //
-// With Shares, all nodes together keep the limit. A node that has all of it counts in windows. One that has a part
-// counts in parts of requests, and what it leaves is good for one more second, so that a client whose requests go to
-// the nodes by turns is not refused because they do not go there evenly.
+// With Shares, all nodes together keep the limit. A node that has all of a limit counts in windows. A node that has a
+// share of it counts in fractions of requests, and what it does not use remains valid for one more second, so that a
+// client whose requests are distributed over the nodes is not refused because they are distributed unevenly.
 type Limiter struct {
-	Shares *quota.Shares    // nil is all of every limit
-	Now    func() time.Time // nil is time.Now
+	Shares *quota.Shares    // nil gives this node all of every limit
+	Now    func() time.Time // nil means time.Now
 
 	mu     sync.Mutex
 	second int64
 	counts map[string]window
 	parts  map[string]*part
-	swept  int64 // the second of the last look for parts that are not used
+	swept  int64 // the second of the last removal of unused parts
 }
 
-// window is what happened in this second.
+// window counts the requests of this second.
 type window struct{ asked, admitted int }
 
-// part is what a node that has a part of a limit may admit.
+// part is what a node with a share of a limit may admit.
 type part struct {
 	left   float64 // requests
-	share  float64 // in the second
+	share  float64 // the node's share of the limit, for each second
 	second int64
 }
 
 const partsKept = 60 // seconds
 
-// Count adds one and returns how many there were in this second, and whether that is within the limit. Of a limit that
-// nodes share, limit-n is what this node may still admit.
+// Count adds a request. It returns the number of requests in this second, and whether the new one is within the limit.
+// If nodes share the limit, n is such that limit-n is what this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +66,7 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	return n, ok
 }
 
-// part returns what a node may admit that has a share of a limit, and has admitted some requests in this second.
+// part returns what a node with a share of a limit may admit, after it has admitted some requests in this second.
 func (l *Limiter) part(key string, share float64, admitted int) *part {
 	p := l.parts[key]
 	switch {
@@ -76,7 +77,7 @@ func (l *Limiter) part(key string, share float64, admitted int) *part {
 		}
 		l.parts[key] = p
 	case p.second != l.second:
-		passed := max(l.second-p.second, 0) // the clock may have stepped back
+		passed := max(l.second-p.second, 0) // the clock may have gone backward
 		p.left = min(p.left+share*float64(passed), max(2*share, 1))
 		p.share, p.second = share, l.second
 	case share > p.share:
@@ -86,7 +87,7 @@ func (l *Limiter) part(key string, share float64, admitted int) *part {
 	return p
 }
 
-// Over reports whether the limit is used up, without counting. It is for limits of this node alone.
+// Over reports whether the limit is used up, without counting. It ignores Shares.
 func (l *Limiter) Over(key string, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +95,7 @@ func (l *Limiter) Over(key string, limit int) bool {
 	return l.counts[key].admitted >= limit
 }
 
-// turn begins a new window when the second is another, in either direction.
+// turn begins a new window if the second has changed, in either direction.
 func (l *Limiter) turn() {
 	now := l.Now
 	if now == nil {

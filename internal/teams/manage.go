@@ -15,12 +15,12 @@ import (
 
 const (
 	maxTeamName = 100 // characters
-	maxSameName = 20  // teams of one name that an error lists
-	// MaxRate is the greatest rate that a team can be given, in requests a second.
+	maxSameName = 20  // teams of one name that an error message lists
+	// MaxRate is the highest rate that a team can have, in requests a second.
 	MaxRate = math.MaxInt32
 )
 
-// newTeam checks what is given and makes the team of it.
+// newTeam checks a name and an address and returns a team with them.
 func newTeam(name, email string) (t Team, err error) {
 	t = Team{ID: id.New(), CreatedAt: db.Now()}
 	if t.Name, err = checkTeamName(name); err != nil {
@@ -55,7 +55,8 @@ func checkEmail(email string) (string, error) {
 	return strings.ToLower(a.Addr()), nil
 }
 
-// Create makes a team. Names need not be unique, but one that is shared finds no team; email may be empty.
+// Create creates a team. Names need not be unique, but a team cannot be found by a name that others share. email may be
+// empty.
 func (s *Service) Create(ctx context.Context, name, email string) (Team, error) {
 	t, err := newTeam(name, email)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *Service) Create(ctx context.Context, name, email string) (Team, error) 
 	return t, err
 }
 
-// Find returns the team with an id or an exact name. A name that several teams have is refused with their ids.
+// Find returns the team with an id or an exact name. If several teams have the name, the error lists their ids.
 func (s *Service) Find(ctx context.Context, idOrName string) (Team, error) {
 	return find(ctx, s.d.Reader, idOrName)
 }
@@ -105,13 +106,12 @@ func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.d.Reader, teamID)
 }
 
-// List returns at most limit teams in the order in which they were made, from the one after an id.
+// List returns at most limit teams with ids greater than after, oldest first.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, error) {
 	return listTeams(ctx, s.d.Reader, after, limit)
 }
 
-// Operator returns the team that the operator's duties fall to: the one that the configuration names, or with none the
-// one that was made first.
+// Operator returns the team that has the operator's duties: the configured one, or the oldest if none is configured.
 func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
 	if configured != "" {
 		return getTeam(ctx, s.d.Reader, strings.ToLower(configured))
@@ -119,7 +119,7 @@ func (s *Service) Operator(ctx context.Context, configured string) (Team, error)
 	return oldestTeam(ctx, s.d.Reader)
 }
 
-// Rename gives a team another name.
+// Rename changes the name of a team.
 func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	name, err := checkTeamName(name)
 	if err != nil {
@@ -128,13 +128,13 @@ func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	return s.change(ctx, teamID, "name", name)
 }
 
-// SetSuspended takes a team's right to make requests, to submit mail, and to have scheduled mail sent; or gives it
-// back. What was accepted for immediate delivery is delivered.
+// SetSuspended withdraws or restores a team's right to make requests, to submit mail, and to have scheduled mail sent.
+// Mail that was accepted for immediate delivery is delivered.
 func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended bool) error {
 	return s.change(ctx, teamID, "suspended", suspended)
 }
 
-// SetRateLimit gives a team a rate of its own, in requests a second; 0 takes the configuration's.
+// SetRateLimit gives a team a rate of its own, in requests a second; 0 means the configuration's.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
 		return fault.Invalidf("rate", "The rate must be a number of requests a second from 1 to %d, or 0 for the one of the configuration.",
@@ -150,7 +150,7 @@ func (s *Service) change(ctx context.Context, teamID, column string, value any) 
 	})
 }
 
-// changed makes every node look again at the team and its keys, once the transaction is on disk.
+// changed makes all nodes look up the team and its keys again, when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
 }

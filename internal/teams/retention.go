@@ -9,20 +9,20 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// MinRetention is the shortest time for which anything is kept: as long as an idempotency key, and longer than it takes
-// to count what happened.
+// MinRetention is the shortest retention of anything: as long as the life of an idempotency key, and longer than events
+// take to be counted.
 const MinRetention = 24 * time.Hour
 
-// Retention says for how long what a team has is kept. Zero is without end in the configuration, and as the
-// configuration has it for a team.
+// Retention is how long the data of a team is kept. Zero means forever in the configuration, and the configuration's
+// value in a team.
 type Retention struct {
-	Emails   time.Duration // sent emails, with all that belongs to them
-	Bodies   time.Duration // texts, headers and attachments of sent emails that stay
+	Emails   time.Duration // sent emails, with everything that belongs to them
+	Bodies   time.Duration // texts, headers and attachments of sent emails that are kept
 	Received time.Duration // received emails
-	Events   time.Duration // timelines and attempts of emails that stay
+	Events   time.Duration // timelines and attempts of emails that are kept
 }
 
-// retentionField is one of the times of a Retention, by the name of its setting and of its column.
+// retentionField is one field of Retention, by the name of its setting and of its column.
 type retentionField struct {
 	name string
 	of   func(*Retention) *time.Duration
@@ -35,7 +35,8 @@ var retentionFields = []retentionField{
 	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
 }
 
-// Within is what holds for a team with this retention in an installation with that of most: the shorter of the two.
+// Within returns the retention that applies to a team with this retention in an installation with most: the shorter of
+// each.
 func (r Retention) Within(most Retention) Retention {
 	for _, f := range retentionFields {
 		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {
@@ -45,7 +46,7 @@ func (r Retention) Within(most Retention) Retention {
 	return r
 }
 
-// check reports a time that is too short, or longer than that of the installation.
+// check returns a fault for a time that is too short, or longer than the installation's.
 func (r Retention) check(most Retention) error {
 	for _, f := range retentionFields {
 		own, limit := *f.of(&r), *f.of(&most)
@@ -63,8 +64,8 @@ func (r Retention) check(most Retention) error {
 	return nil
 }
 
-// SetRetention changes for how long a team's own settings keep what it has. most is the installation's, which no team's
-// may exceed. change may be called more than once.
+// SetRetention changes a team's own retention. most is the installation's, which a team's may not exceed. change may be
+// called more than once.
 func (s *Service) SetRetention(ctx context.Context, teamID string, most Retention, change func(*Retention)) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		r, err := getRetention(ctx, tx.Reader, teamID)
@@ -94,7 +95,7 @@ type Kept struct {
 	Retention
 }
 
-// Retentions returns at most limit teams with their own retention, in the order of their ids, from the one after an id.
+// Retentions returns at most limit teams with their own retention, with ids greater than after, by id.
 func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]Kept, error) {
 	all, err := listRetentions(ctx, s.d.Reader, after, limit)
 	if err != nil {

@@ -2,20 +2,21 @@ package teams
 
 import "strings"
 
-// Scope is the right to do one kind of thing, written `resource:action`. The zero value is no scope, and nobody has it.
+// Scope is the right to one kind of operation, written `resource:action`. The zero value is not a scope, and no actor
+// has it.
 type Scope uint8
 
-// The numbers are not stored and may change; the names are what other programs know.
+// The numbers are not stored and may change; clients see only the names.
 const (
 	EmailsSend Scope = iota + 1
 	EmailsRead
 	EmailsWrite // reschedule and cancel
-	EmailsShare // make links by which anybody can read a sent or received email
+	EmailsShare // create links by which anybody can read a sent or received email
 	ReceivingRead
 	DomainsRead
 	DomainsWrite
 	KeysRead
-	KeysWrite // also create keys, with scopes that the actor has itself
+	KeysWrite // also create keys, with at most the actor's own scopes
 	SuppressionsRead
 	SuppressionsWrite
 	WebhooksRead  // and the events themselves
@@ -44,7 +45,7 @@ var scopeNames = [scopeEnd]string{
 	UsageRead:         "usage:read",
 }
 
-// String returns the scope's name, or "" when there is no such scope.
+// String returns the scope's name, or "" if there is no such scope.
 func (s Scope) String() string {
 	if s < scopeEnd {
 		return scopeNames[s]
@@ -52,12 +53,12 @@ func (s Scope) String() string {
 	return ""
 }
 
-// Scopes is a set of scopes, a bit for each.
+// Scopes is a set of scopes, with one bit for each.
 type Scopes uint64
 
 const allScopes = Scopes(1<<scopeEnd-1) &^ 1
 
-// NewScopes returns the set of some scopes.
+// NewScopes returns the set of the given scopes.
 func NewScopes(all ...Scope) (set Scopes) {
 	for _, s := range all {
 		set |= 1 << s
@@ -79,7 +80,7 @@ func (set Scopes) String() string {
 	return strings.Join(names, " ")
 }
 
-// Permission is how an API key names its scopes.
+// Permission is the name that an API key has for its scopes.
 type Permission string
 
 const (
@@ -87,8 +88,8 @@ const (
 	SendingAccess Permission = "sending_access"
 )
 
-// Scopes returns what keys with the permission may do. Full access has all scopes, those of later releases included. A
-// permission that this release does not know gives none.
+// Scopes returns the scopes of keys with the permission. Full access has all scopes, including those of later releases.
+// A permission unknown to this release has none.
 func (p Permission) Scopes() Scopes {
 	switch p {
 	case FullAccess:

@@ -22,26 +22,27 @@ import (
 
 const (
 	maxKeyName = 50               // characters (API reference section 11)
-	cacheFor   = 5 * time.Second  // how long another node's change may go unnoticed when its hint is lost
-	cacheMax   = 10_000           // keys kept
-	flushEvery = 10 * time.Second // between writes of when keys were last used
+	cacheFor   = 5 * time.Second  // the longest that another node's change goes unnoticed if its hint is lost
+	cacheMax   = 10_000           // keys that are cached
+	flushEvery = 10 * time.Second // between writes of the times when keys were last used
 	flushTime  = 5 * time.Second  // for one such write
 	flushMax   = 500              // keys written at once
 )
 
-// HintTopic is hinted at, with the team's id, after each change of a team or of its keys that may take a right away.
+// HintTopic is the topic of hints, each with a team's id, after a change of a team or of its keys that may withdraw a
+// right.
 const HintTopic = "teams"
 
-// Service has the verbs of teams and keys.
+// Service implements the operations on teams and keys.
 type Service struct {
 	d            *db.DB
 	log          *slog.Logger
 	domainExists func(ctx context.Context, teamID, domainID string) (bool, error)
 
 	mu    sync.Mutex
-	cache map[string]cached    // hash -> who it is
-	epoch int                  // of the cache: what was read before forget is not remembered after it
-	used  map[string]time.Time // key id -> last use that is not written yet
+	cache map[string]cached    // by the hash of the token
+	epoch int                  // incremented by forget; what was read in an older epoch is not cached
+	used  map[string]time.Time // key id -> time of last use that is not written yet
 }
 
 type cached struct {
@@ -49,14 +50,14 @@ type cached struct {
 	until time.Time
 }
 
-// New returns the service. domainExists tells whether a team has a domain; keys may be restricted to one.
+// New returns the service. domainExists reports whether a team has a domain; keys may be restricted to one.
 func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool, error)) *Service {
 	s := &Service{d: d, log: log, domainExists: domainExists, cache: map[string]cached{}, used: map[string]time.Time{}}
 	d.OnHint(HintTopic, func(string) { s.forget() })
 	return s
 }
 
-// forget drops what is remembered of keys, so that the next request looks again.
+// forget clears the cache, so that the next request of each key looks it up.
 func (s *Service) forget() {
 	s.mu.Lock()
 	s.cache = map[string]cached{}
@@ -64,7 +65,7 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// Run writes now and then when keys were last used, and once more when ctx ends.
+// Run writes periodically when keys were last used, and once more when ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -81,7 +82,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// flush writes last uses. In the order of the ids, so that two nodes never wait for each other's rows in a circle.
+// flush writes the times of last use. It writes in the order of the ids, so that two nodes cannot deadlock.
 func (s *Service) flush(ctx context.Context) error {
 	s.mu.Lock()
 	used := s.used
@@ -104,7 +105,7 @@ func (s *Service) flush(ctx context.Context) error {
 	return nil
 }
 
-// keep puts back what could not be written, unless the key was used again since.
+// keep restores times that could not be written, unless the key was used again since.
 func (s *Service) keep(used map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,16 +116,16 @@ func (s *Service) keep(used map[string]time.Time) {
 	}
 }
 
-// NewKey is a key to be made.
+// NewKey is a key to be created.
 type NewKey struct {
 	Name       string
 	Permission Permission // "" means FullAccess
 	DomainID   string     // only with SendingAccess
-	Token      string     // "" makes one; development gives its own
+	Token      string     // "" generates one; development passes its own
 }
 
-// CreateKey makes a key for the team of the actor and returns it with its token, which is shown this once. A key that
-// would be able to do more than the actor is refused.
+// CreateKey creates a key for the actor's team and returns it with its token, which cannot be read again. A key that
+// could do more than the actor is refused.
 func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -148,8 +149,8 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 	return s.made(k, n.Token, err)
 }
 
-// CreateKeyFor makes a key for the team with an id or a name. When no team has the name, it is made with it in the same
-// transaction; email is then its owner's address. A team that is there keeps its address, and another one is refused.
+// CreateKeyFor creates a key for the team with an id or a name. If no team has the name, it is created in the same
+// transaction, and email becomes its owner's address. An existing team keeps its address; another address is refused.
 func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -163,7 +164,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	}
 	var k Key
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two that are made at the same time must not have the same name: nobody could name either.
+		// Two teams created concurrently must not get the same name: neither could be found by it.
 		if err := tx.Serialize(ctx, "team "+team); err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	return s.made(k, n.Token, err)
 }
 
-// check applies the rules of a key that need no look-up, and fills in what was left out.
+// check applies the rules of a key that need no look-up, and fills in defaults.
 func (n *NewKey) check() error {
 	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
 		return fault.MissingField("name")
@@ -217,13 +218,13 @@ func (n *NewKey) check() error {
 	return nil
 }
 
-// key is the key of a team that n asks for.
+// key returns the key of a team that n describes.
 func (n *NewKey) key(teamID string) Key {
 	return Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
 		DomainID: n.DomainID, CreatedAt: db.Now()}
 }
 
-// made is the outcome of making a key.
+// made returns the result of creating a key.
 func (s *Service) made(k Key, token string, err error) (Key, string, error) {
 	if s.d.Violates(err, "api_keys_hash") {
 		err = fault.Invalidf("token", "This token is in use already.").Because(err)
@@ -241,8 +242,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// EnsureKey makes a key with a given token for the team of that name, unless some team has the token: then it is that
-// team's.
+// EnsureKey creates a key with a given token for the team of that name, unless a key with the token exists, of whatever
+// team.
 func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error {
 	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
 		return err
@@ -256,7 +257,7 @@ func (s *Service) ListKeys(ctx context.Context, teamID string, p page.Page) ([]K
 	return listKeys(ctx, s.d.Reader, teamID, p)
 }
 
-// RenameKey gives a key another name.
+// RenameKey changes the name of a key.
 func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) error {
 	if name = strings.TrimSpace(name); name == "" {
 		return fault.MissingField("name")
@@ -267,7 +268,7 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 	return s.d.Update(ctx, func(tx *db.Tx) error { return renameKey(ctx, tx, teamID, keyID, name) })
 }
 
-// DeleteKey makes a key unknown, on this node at once and on others as fast as a hint travels.
+// DeleteKey deletes a key. It stops working on this node at once, and on others when the hint arrives.
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return deleteKey(ctx, tx, teamID, keyID) })
 	if err == nil {
@@ -276,8 +277,8 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	return err
 }
 
-// Active reports whether what an actor asked for earlier may still be done. What a key asked for may be done as long as
-// the key exists; other actors need not be there any more. An unknown kind is an error: a later release wrote it.
+// Active reports whether what an actor requested earlier may still be done. What a key requested may be done only while
+// the key exists; other actors need not exist any more. An unknown kind, written by a later release, is an error.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:
@@ -288,7 +289,7 @@ func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool,
 	return false, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
-// Knows reports whether the token belonged to a key when this node last looked. It asks nobody.
+// Knows reports whether the token belonged to a key when this node last looked it up. It reads only the cache.
 func (s *Service) Knows(token string) bool {
 	hash := keyring.HashAPIKey(token)
 	s.mu.Lock()
@@ -297,8 +298,8 @@ func (s *Service) Knows(token string) bool {
 	return ok
 }
 
-// Authenticate returns the actor that bears the token, an API key. Tokens are random and looked up by their hash, so the
-// time that it takes tells nothing of any key. Tokens of no key are not remembered: there are too many of them.
+// Authenticate returns the actor of a token, an API key. Tokens are random and looked up by their hash, so the time
+// that this takes reveals nothing about any key. Unknown tokens are not cached: there are too many of them.
 func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()

@@ -40,8 +40,8 @@ func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
 }
 
-// teamsNamed returns some of the teams with a name, oldest first. Only the operator asks for names, so no index serves
-// them.
+// teamsNamed returns some of the teams with a name, oldest first. Only the operator looks up names, so there is no
+// index for them.
 func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
 	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`, name, limit)
 	return db.Collect(rows, err, scanTeam)
@@ -52,7 +52,7 @@ func listTeams(ctx context.Context, r db.Reader, after string, limit int) ([]Tea
 	return db.Collect(rows, err, scanTeam)
 }
 
-// setTeam writes one column of a team, so that of two changes at a time neither undoes the other.
+// setTeam writes one column of a team, so that concurrent changes do not undo each other.
 func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET `+column+` = $2 WHERE id = $1 AND deleted_at = 0`, teamID, value)
 	if err == nil && n == 0 {
@@ -91,7 +91,7 @@ func listRetentions(ctx context.Context, r db.Reader, after string, limit int) (
 	return db.Collect(rows, err, scanRetention)
 }
 
-// markDeleted makes the team nobody. Its keys need not be looked at for that: what finds a key asks for its team too.
+// markDeleted marks the team as deleted. Its keys need no change, because the look-up of a key also checks its team.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID, tx.Now().UnixMicro())
 	if err == nil && n == 0 {
@@ -100,7 +100,7 @@ func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	return err
 }
 
-// deletedAt is when a team was deleted; the zero time when it was not, and false when it is no more.
+// deletedAt returns when a team was deleted, the zero time if it was not. found is false if its row is gone.
 func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, found bool, err error) {
 	var us int64
 	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, teamID).Scan(&us)
@@ -159,12 +159,13 @@ func keyExists(ctx context.Context, r db.Reader, teamID, keyID string) (ok bool,
 	return ok, err
 }
 
-// setLastUsed only moves forward: nodes write in any order.
+// setLastUsed only moves the time forward, because nodes write in any order.
 func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
 }
 
-// keyActor looks a key up by the hash of its token: the one query here that names no team, because it finds the team.
+// keyActor looks up a key by the hash of its token. It is the only query here without a team, because it determines the
+// team.
 func keyActor(ctx context.Context, r db.Reader, hash string) (a Actor, err error) {
 	var permission string
 	err = r.QueryRow(ctx, `SELECT k.id, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended

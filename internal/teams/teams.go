@@ -1,24 +1,25 @@
-// Package teams has the teams, to whom everything belongs, their API keys, and the actors that act for them: API keys,
-// people, OAuth grants and the system, each with scopes.
+// Package teams manages the teams, to which all data belongs, their API keys, and the actors that act for them: API
+// keys, users, OAuth grants and the system, each with scopes.
 //
 // # Invariants
 //
-// Every key names its team, and nothing here takes one team for another: a team is found by its id or by its exact
-// name, and a name that two teams have finds neither. An actor may do what its scopes say and nothing else, and a key
-// that it creates may not do more than the actor itself. A change of a team or of a key holds on this node when its verb
-// returns, and on the others as soon as the hint of it arrives.
+// Every key belongs to one team. A team is found by its id or by its exact name, and a name that two teams have finds
+// neither. An actor may do only what its scopes allow, and a key that it creates may not do more than the actor itself.
+// A change of a team or of a key takes effect on this node before the method returns, and on the others when its hint
+// arrives.
 //
-// # Deletion
-//
-// A deleted team is nobody from the commit of [Service.Delete] on: its keys are gone, and no look-up here finds it.
-// What belongs to it is taken away by a job (see [Service.EraseJobs]), and its own row last.
+// From the commit of [Service.Delete] on, no look-up here finds the team or its keys. Its data is then deleted by a job
+// (see [Service.EraseJobs]), and its own row last.
 //
 // # When it fails
 //
-// Where a hint is lost, a change is noticed after [cacheFor].
+// If a hint is lost, other nodes notice a change after at most [cacheFor]. The times of last use that a node has not
+// written when it crashes are lost.
 //
-// The package does not decide who may change a team: its verbs are the operator's, and those of keys are the team's
-// own. Which scope an operation needs is said where the operation is offered.
+// # What it does not do
+//
+// It does not decide who may change a team: operations on teams are the operator's, and those on keys are the team's
+// own. The callers check which scope an operation needs.
 package teams
 
 import "time"
@@ -27,18 +28,18 @@ import "time"
 type Team struct {
 	ID        string
 	Name      string
-	Email     string // of its owner, in lower case; "" when none is known
-	RateLimit int    // requests a second; 0 takes the configuration's
-	Suspended bool   // it may make no requests and begin no emails
+	Email     string // of its owner, in lower case; "" if none is known
+	RateLimit int    // requests a second; 0 means the configuration's
+	Suspended bool   // it may not make requests or submit emails
 	CreatedAt time.Time
 }
 
-// Key is an API key. Its token is not kept, only a hash of it.
+// Key is an API key. Its token is not stored, only a hash of it.
 type Key struct {
 	ID         string
 	TeamID     string
 	Name       string
-	Hint       string // what people may see of the token
+	Hint       string // the part of the token that may be shown
 	Permission Permission
 	DomainID   string
 	CreatedAt  time.Time

@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/erasure"
 )
 
-// EraseAddress takes an address off the lists. No event says so: its webhook messages would name the address again.
+// EraseAddress deletes an address from the lists. It records no event, because its webhook messages would contain the
+// address again.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	const kind = "suppressions deleted"

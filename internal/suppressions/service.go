@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-// Service has the verbs of suppressions.
+// Service implements the operations on suppressions.
 type Service struct {
 	d        *db.DB
 	recorder *events.Recorder
@@ -22,7 +22,7 @@ type Service struct {
 // New returns the service. Register it as a listener of the recorder too.
 func New(d *db.DB, recorder *events.Recorder) *Service { return &Service{d, recorder} }
 
-// Add puts addresses on the list by hand and returns their entries in order; those that are listed already keep theirs.
+// Add adds addresses by hand and returns their entries in order; addresses that are listed already keep their entries.
 func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([]Suppression, error) {
 	keys := make([]string, len(addresses))
 	for i, text := range addresses {
@@ -47,7 +47,7 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 	return all, err
 }
 
-// add enters one address unless it is listed, and returns the entry that counts.
+// add adds one address unless it is listed, and returns its entry.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
 	added, err := insert(ctx, tx, &n)
@@ -60,7 +60,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppressio
 	return n, s.recorder.Record(ctx, tx, events.Event{TeamID: n.TeamID, Type: events.SuppressionAdded, Data: n})
 }
 
-// normal is an address as it is listed.
+// normal parses an address and returns it in the form in which it is listed.
 func normal(field, text string) (string, error) {
 	if text == "" {
 		return "", fault.MissingField(field)
@@ -72,7 +72,7 @@ func normal(field, text string) (string, error) {
 	return a.Key(), nil
 }
 
-// List returns a page of the list, newest first; origin "" is all.
+// List returns a page of the list, newest first. origin "" means all.
 func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
 	switch origin {
 	case "", Bounce, Complaint, Manual:
@@ -101,7 +101,7 @@ func find(ctx context.Context, r db.Reader, teamID, idOrAddress string) (Suppres
 	return byAddress(ctx, r, teamID, key)
 }
 
-// Remove takes an entry off the list, by its id or its address.
+// Remove deletes an entry, by its id or its address.
 func (s *Service) Remove(ctx context.Context, teamID, idOrAddress string) (Suppression, error) {
 	var gone Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
@@ -120,7 +120,7 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }
 
-// RemoveAll takes the entries that there are of those named off the list, and returns them.
+// RemoveAll deletes the entries with the ids or addresses, and returns them. Unknown ones are ignored.
 func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses []string) ([]Suppression, error) {
 	var all []Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -138,7 +138,7 @@ func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses [
 	return all, err
 }
 
-// Among returns which of the addresses, in lower case, are listed. It is asked for every email.
+// Among returns those of the addresses, in lower case, that are listed. It is called for every email.
 func (s *Service) Among(ctx context.Context, r db.Reader, teamID string, addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
 	found := map[string]Suppression{}
@@ -152,7 +152,7 @@ func (s *Service) Among(ctx context.Context, r db.Reader, teamID string, address
 	return found, nil
 }
 
-// Recorded lists addresses that hard bounces and complaints are about.
+// Recorded adds the addresses of bounces that suppress and of complaints. The recorder calls it for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for _, e := range all {
 		origin := Origin("")

@@ -1,15 +1,16 @@
-// Package suppressions is the list of addresses that a team does not mail.
+// Package suppressions keeps each team's list of addresses that it does not mail.
 //
-// An address is on a team's list once, in lower case; the first entry stays, whatever would add it again. A hard bounce that
-// is the address's own fault and a complaint add it by themselves, in the transaction that records the event. Blocks by a
-// host's policy, full mailboxes and the test addresses never do. Taking an address off works at once.
+// An address is on a team's list at most once, in lower case; adding it again keeps the first entry. A hard bounce that
+// concerns the address itself and a complaint add it, in the transaction that records the event, so that the event and
+// the entry are written together or not at all. Blocks by a host's policy, full mailboxes and test addresses never do.
+// Removing an address takes effect at once.
 //
-// The package decides nothing about sending: emails asks it which of its recipients are listed.
+// The package does not decide what is sent: package emails looks up its recipients here.
 package suppressions
 
 import "time"
 
-// Origin says why an address is on the list.
+// Origin is the reason why an address is on the list.
 type Origin string
 
 const (
@@ -24,7 +25,7 @@ type Suppression struct {
 	TeamID    string
 	Address   string // lower case
 	Origin    Origin
-	SourceID  string // the email that caused it; empty when none
+	SourceID  string // the email that caused it; empty if none did
 	CreatedAt time.Time
 }
 

@@ -116,7 +116,7 @@ func word(v authres.Verdict) string { return strings.TrimSpace(v.Result + " " + 
 
 const plain = "From: Alice <alice@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\nDate: Wed, 04 Mar 2026 05:06:07 +0000\r\n\r\nHello.\r\n"
 
-// signed returns msg with signatures by our own signer, which this package and the library must agree with.
+// signed returns msg with signatures by package dkim, with which this package and the library must agree.
 func signed(t *testing.T, msg, domain, selector string, key *dkim.Key) string {
 	t.Helper()
 	fields, err := dkim.Sign([]byte(msg), time.Now(), dkim.Signer{Domain: domain, Selector: selector, Key: key})
@@ -164,7 +164,7 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "a@exa mple.com", "none"},
 		{"192.0.2.1", "out.example", `"x@evil"@example.com`, "pass example.com"},
 		{"192.0.2.1", "out.example", "@example.com", "pass example.com"},
-		// Names with an underscore, which no host name has (RFC 1123 section 2.1), are names of mail domains all the same.
+		// Names with an underscore are not host names (RFC 1123 section 2.1), but are names of mail domains.
 		{"203.0.113.1", "out.example", "a@_azAZ09-.example", "none _azaz09-.example"},
 		{"203.0.113.1", "out.example", "a@_a/.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a:.example", "none"},
@@ -224,7 +224,7 @@ func TestDKIM(t *testing.T) {
 	}
 }
 
-// What follows the message in its file is none of it.
+// Data after the message in its file is not part of it.
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
@@ -278,7 +278,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// broken is a file that cannot be read from an octet on.
+// broken is a file that cannot be read from a given octet on.
 type broken struct {
 	io.ReaderAt
 	from int64
@@ -292,7 +292,7 @@ func (b broken) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// A message of which a part cannot be read is not taken for one that is not signed, or that ends there.
+// A message that cannot be read in part is not taken for one that is unsigned, or that ends there.
 func TestHeaderThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	raw := "X: " + strings.Repeat("y", 10_000) + "\r\n" + plain
@@ -356,7 +356,7 @@ func TestDMARC(t *testing.T) {
 		"other versions":        {stranger, from("a@version.example"), "none version.example", ""},
 		"beside other records":  {stranger, from("a@beside.example"), "fail beside.example", "reject"},
 		"one tag twice":         {stranger, from("a@tags.example"), "fail tags.example", "reject"},
-		// RFC 7489 section 6.6.3: without a valid policy only one who wants reports has a record.
+		// RFC 7489 section 6.6.3: without a valid policy a record counts only if it requests reports.
 		"no valid policy":              {stranger, from("a@invalid.example"), "none invalid.example", ""},
 		"no valid policy, but reports": {stranger, from("a@reports.example"), "fail reports.example", "none"},
 		"no valid subdomain policy":    {stranger, from("a@invalidsub.example"), "none invalidsub.example", ""},
@@ -472,7 +472,7 @@ func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return l.NetForm.LookupTXT(context.WithoutCancel(ctx), name)
 }
 
-// A "fail" could be of what was not asked for lack of time, a "pass" cannot.
+// A "fail" may be due to look-ups that were not made in time, a "pass" cannot.
 func TestSPFThatComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -535,7 +535,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// anything answers every TXT question alike.
+// anything answers every TXT query with the same record.
 type anything struct {
 	resolve.Fake
 	txt string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestHashBody holds the relaxed body algorithm to what RFC 6376 section 3.4.4 and 3.4.5 say in words.
+// TestHashBody checks the relaxed body algorithm against the text of RFC 6376 sections 3.4.4 and 3.4.5.
 func TestHashBody(t *testing.T) {
 	t.Parallel()
 	for body, relaxed := range map[string]string{
@@ -109,7 +109,7 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-// No line of a signature is longer than 76 octets, and none is broken too early.
+// No line of a signature is longer than 76 octets, and none is folded too early.
 func TestSignatureLines(t *testing.T) {
 	t.Parallel()
 	for size := range 400 {
@@ -143,7 +143,8 @@ func TestAppendField(t *testing.T) {
 	}
 }
 
-// BenchmarkCanonical is what a signature costs beside the key operation; most of it is SHA-256, shown for comparison.
+// BenchmarkCanonical measures the cost of a signature without the key operation; most of it is SHA-256, shown for
+// comparison.
 func BenchmarkCanonical(b *testing.B) {
 	b.Run("sha256 alone", func(b *testing.B) {
 		body := make([]byte, 10_000)

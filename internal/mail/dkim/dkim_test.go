@@ -142,7 +142,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestSignCovers changes a signed message as somebody on the way might.
+// TestSignCovers changes a signed message as an attacker on its way might.
 func TestSignCovers(t *testing.T) {
 	t.Parallel()
 	msg := "From: ann@example.com\r\nTo: bob@example.net\r\nSubject: Hello\r\nX-Tag: 1\r\nMIME-Version: 1.0\r\n" +
@@ -169,7 +169,7 @@ func TestSignCovers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			// The signatures stand first and quote none of these; the last occurrence is the message's own.
+			// The signatures come first and quote none of these; the last occurrence is the message's own.
 			i := strings.LastIndex(signed, tc.from)
 			changed := signed[:i] + tc.to + signed[i+len(tc.from):]
 			problems := verify(t, []byte(changed))
@@ -180,8 +180,8 @@ func TestSignCovers(t *testing.T) {
 	}
 }
 
-// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody might who sends it again to others: those
-// that it has, once more, and those that it has not.
+// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody might who sends it again to others: fields
+// that it has, once more, and fields that it lacks.
 func TestSignCoversWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"
@@ -226,7 +226,7 @@ func TestSignCoversWhatIsAbsent(t *testing.T) {
 		for _, field := range onTheWay {
 			try(field, 0)
 		}
-		// What was signed cannot be taken away either.
+		// Signed fields cannot be removed either.
 		for line := range strings.Lines(msg[:strings.Index(msg, "\r\n\r\n")+2]) {
 			if problems := verify(t, []byte(strings.Replace(signed, "\n"+line, "\n", 1))); len(problems) != 2 {
 				t.Errorf("%s: without %q: %v", name, line, problems)
@@ -295,7 +295,7 @@ func TestSignRefuses(t *testing.T) {
 	}
 }
 
-// TestSignLeavesMessage holds that signing neither writes into the message nor into what follows it in memory.
+// TestSignLeavesMessage checks that signing writes neither into the message nor into the memory after it.
 func TestSignLeavesMessage(t *testing.T) {
 	t.Parallel()
 	memory := []byte("From: a@example.com\r\nSubject:  x  \r\n\r\na  b\r\n\r\nc\r\nTAIL")
@@ -392,7 +392,7 @@ func FuzzSign(f *testing.F) {
 	f.Add("", "", "", "")
 	f.Add("\xff", "\u00a0x", "MIME-Version: 1.0", "\n\n a\n")
 	f.Fuzz(func(t *testing.T, from, subject, fields, body string) {
-		// A CR that ends no line is illegal, and verifiers differ about it. Names and values are made fit for a header.
+		// A CR that ends no line is invalid, and verifiers differ about it. Names and values are made fit for a header.
 		body = strings.ReplaceAll(body, "\r", "")
 		if len(body)%2 == 0 {
 			body = strings.ReplaceAll(body, "\n", "\r\n")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Whatever signs, the signature is the one that Go's own implementation makes.
+// Every signer makes the same signature as Go's own implementation.
 func TestFastestSigner(t *testing.T) {
 	t.Parallel()
 	for _, bits := range []int{1024, 2048, 3072} {

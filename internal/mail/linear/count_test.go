@@ -1,6 +1,6 @@
 package linear
 
-// counting says that the test was built to count. The overlay puts another file in the place of this one.
+// counting reports that the test was built to count. The overlay replaces this file by another one.
 const counting = false
 
 func steps() uint64 { return 0 }

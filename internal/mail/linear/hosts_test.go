@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// hostParsers read what hosts answer that were connected to.
+// hostParsers are the parsers of answers from hosts that we connect to.
 func hostParsers(add func(string, func(string), string, ...string)) {
 	replies := []string{"250-a\r\n", "250 a\r\n", "a", "\r\n", "\n", "250-", "250", "-", "\x00", "\xff", "250-AUTH=A B\r\n", "250-SIZE 1\r\n"}
 	ask := func(said string) {
@@ -45,7 +45,7 @@ func hostParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// saying runs f with the address of a host that says the same to whoever connects, whatever it hears.
+// saying runs f with the address of a host that sends the same to every client, whatever it receives.
 func saying(said string, f func(addr string)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,8 +67,8 @@ func saying(said string, f func(addr string)) {
 	f(l.Addr().String())
 }
 
-// answered asks a server of names that sends to TCP, and there answers with some thousand records, whose octets are
-// given.
+// answered makes a look-up with a DNS server that refers to TCP, and there answers with some thousand records, given
+// as octets.
 func answered(records string) {
 	l, u := bothPorts()
 	var wg sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Sizes of the inputs that are compared, in octets, and what work may be.
+// Sizes of the inputs that are compared, in octets, and the limits of the work.
 const (
 	small  = 8 << 10
 	factor = 8
@@ -17,7 +17,7 @@ const (
 	memory = 128        // octets allocated for each octet
 )
 
-// work is what a parser did.
+// work is the amount of work of a parser.
 type work struct{ steps, octets float64 }
 
 func measure(parse func(input string), input string) work {
@@ -30,12 +30,12 @@ func measure(parse func(input string), input string) work {
 	return work{float64(n), float64(after.TotalAlloc - before.TotalAlloc)}
 }
 
-// fill makes an input of a size: what begins it, and what is repeated.
+// fill makes an input of a size from its beginning and a repeated text.
 func fill(head, repeated string, size int) string {
 	return head + strings.Repeat(repeated, max(1, (size-len(head))/len(repeated)))
 }
 
-// TestWorkIsLinear gives every parser what is hostile to it, in two sizes.
+// TestWorkIsLinear gives every parser hostile inputs in two sizes.
 func TestWorkIsLinear(t *testing.T) {
 	if !counting {
 		runCounted(t)
@@ -72,7 +72,7 @@ func judge(a, b work) string {
 	return ""
 }
 
-// findsSquares holds the count to what it is for.
+// findsSquares checks that the count finds quadratic work.
 func findsSquares(t *testing.T) {
 	t.Helper()
 	for name, parse := range map[string]func(string){

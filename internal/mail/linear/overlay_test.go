@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// counted are the packages of the standard library that are counted: those that read texts. All others are, too.
+// counted are the packages of the standard library whose work is counted: those that read texts. All other modules
+// are counted too.
 var counted = []string{"bufio", "bytes", "encoding/base64", "encoding/hex", "encoding/pem", "html", "mime", "mime/multipart",
 	"mime/quotedprintable", "net/mail", "net/textproto", "net/url", "regexp", "regexp/syntax", "sort", "strconv", "strings",
 	"unicode/utf16", "unicode/utf8"}
@@ -68,7 +69,7 @@ func runCounted(t *testing.T) {
 				}
 			}
 		default:
-			// The go command does not let files of other modules be replaced, but whole modules.
+			// The go command refuses to replace files of other modules, but can replace whole modules.
 			dir := filepath.Join(o.dir, p.Module.Path)
 			if replace := "-replace=" + p.Module.Path + "=" + dir; !slices.Contains(mods, replace) {
 				mods = append(mods, replace)
@@ -101,7 +102,7 @@ func runCounted(t *testing.T) {
 	}
 }
 
-// overlay is what the go command reads instead of files.
+// overlay holds the files that the go command reads instead of others.
 type overlay struct {
 	t       *testing.T
 	dir     string
@@ -215,8 +216,8 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search says how a function that searches in assembler is counted: what it looks at in its first argument, by its
-// result.
+// search returns how a function that searches in assembler is counted: the octets of its first argument that it
+// reads, derived from its result.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// hostile is a parser with what is hostile to it: texts that are repeated, behind a head, up to the size of an input.
+// hostile is a parser with hostile inputs: texts that are repeated after a head, up to the size of an input.
 type hostile struct {
 	name   string
 	parse  func(string)
@@ -35,7 +35,7 @@ const (
 	prose = "From: mailer-daemon@b.example\r\nReturn-Path: <>\r\nSubject: Undelivered mail\r\n\r\nDelivery failed:\r\n"
 )
 
-// marks are what the grammars of header fields are made of.
+// marks are the tokens of the grammars of header fields.
 var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "<", ">", "(", ")", "\"", "\\", "\"\\", "[", "=", "'", "*", "%", "/", "?", "-", "\x00",
 	"\xff", "é", "<<", "()", "((", "\"\"", "a b ", "<>", "<a@b>", "<a@b> ", "<a@b>,", "a@b.c,", "a@b.c ", "a:", "a:;", "(,", "<(", "\"a@b", "a <", "a, ", "a,b <c@d>",
 	"=?", "=?=", "=?a?q?", "=?a?b?x", "=?utf-8?Q?=C3?= ", "=?utf-8?Q?=C3?=", "=?utf-8?B?w?= ",
@@ -43,11 +43,11 @@ var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "
 	"=?utf-7?Q?+APw?= ", "=?utf-7?Q?+2D0-+A-?=", "=?cp-850?Q?=81?= =?850?Q?=81?= ", "a=b;", "a=\"b\";", ";a*0=b",
 	";name*=''%", ";a*1*=%41",
 	";filename*9=b", "a=b ", ";a=(", "; \"", "; =", "1", "1.", "5.1.1 ", "Mon, ", "+0000 ", "(a) ",
-	// As long as one mailbox may be.
+	// These are as long as one mailbox may be.
 	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",", strings.Repeat("\"", 4000) + ",",
 	strings.Repeat("<a@b ", 800) + ",", strings.Repeat("=?a?q?a?= ", 400) + ","}
 
-// lines are what bodies and reports are made of.
+// lines are the elements of bodies and reports.
 var lines = []string{"\r\n", "\n", "\r", " \r\n", "a\r\n", "a: b\r\n", "A:\n", "a\r\n ", "--\r\n", "--b\r\n", "--b--\r\n", "--b\n\n", "--b\nContent-Type: a/b\n\n",
 	"--b\nContent-Type: multipart/mixed; boundary=b\n\n", "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n", "--b\nContent-Type: multipart/mixed\n\n-- \n",
 	"--b\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<!----!>\n", "--b\nContent-Type: message/rfc822\n\nSubject: x\n\n",
@@ -149,7 +149,8 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 	add("field by field", func(s string) { message.ParseHeader([]byte(s)) }, "", lines...)
 }
 
-// originParsers read where a message comes from, and what the DNS of strangers says of that.
+// originParsers are the parsers that authenticate the origin of a message, from its header and from the DNS of its
+// sender.
 func originParsers(add func(string, func(string), string, ...string)) {
 	check := func(raw, mailFrom, txt string) {
 		dns := resolve.NetForm{Resolver: answers{txt: txt}}
@@ -193,7 +194,7 @@ func sign() func(string) {
 	}
 }
 
-// talk says something to a listener and hangs up.
+// talk returns a function that sends a text to a listener and hangs up.
 func talk() func(string) {
 	const large = 1 << 30
 	server := smtpserver.New(smtpserver.Config{MaxSize: large, MaxLine: large, MaxCommands: large, MaxErrors: large, MaxRecipients: large}, taker{},
@@ -221,7 +222,7 @@ func talk() func(string) {
 	}
 }
 
-// taker takes every message.
+// taker accepts every message.
 type taker struct{}
 
 func (taker) Open(context.Context, smtpserver.Peer) (smtpserver.Session, error) { return taker{}, nil }

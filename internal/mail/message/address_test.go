@@ -109,7 +109,7 @@ func TestParseAddressRefuses(t *testing.T) {
 	}
 }
 
-// The reason is of what is wrong, and not of what that leads to.
+// The reason names the first error, not its consequences.
 func TestParseAddressReasons(t *testing.T) {
 	t.Parallel()
 	domain := strings.Repeat(strings.Repeat("d", 61)+".", 4) + "exam" // 252 octets
@@ -165,7 +165,7 @@ func TestAddressForms(t *testing.T) {
 	}
 }
 
-// A name without spaces makes no overlong line.
+// A name without spaces does not make an overlong line.
 func TestLongNamesAreEncoded(t *testing.T) {
 	t.Parallel()
 	if got := (Address{strings.Repeat("n", 401), "a", "b.c"}).String(); !strings.HasPrefix(got, "=?UTF-8?Q?nnn") {
@@ -191,7 +191,7 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		again, err := ParseAddress(out)
 		if err != nil {
-			// A long name may need more room when it is encoded than what is taken on.
+			// An encoded long name may exceed the limit of the input.
 			if len(out) > maxMailbox {
 				return
 			}
@@ -203,7 +203,7 @@ func FuzzParseAddress(f *testing.F) {
 		if err := a.check("To"); err != nil {
 			t.Fatalf("%q was read and is refused in a header: %v", in, err)
 		}
-		// The standard library reads the same, but for local parts in quotes, which it unquotes.
+		// The standard library reads the same, except for quoted local parts, which it unquotes.
 		if std, err := mail.ParseAddress(out); err != nil {
 			t.Fatalf("%q is written as %q, which others cannot read: %v", in, out, err)
 		} else if std.Name != a.Name || !strings.HasPrefix(a.Local, `"`) && std.Address != a.Addr() {

@@ -74,7 +74,8 @@ func BenchmarkParseAddress(b *testing.B) {
 	}
 }
 
-// BenchmarkQuotedPrintable compares with BenchmarkQuotedPrintableStdlib, which is why there is a writer of our own.
+// BenchmarkQuotedPrintable is to be compared with BenchmarkQuotedPrintableStdlib: its speed is why the package has
+// its own writer.
 func BenchmarkQuotedPrintable(b *testing.B) {
 	html := newsletterHTML(10_000)
 	b.SetBytes(int64(len(html)))

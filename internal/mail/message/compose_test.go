@@ -19,7 +19,7 @@ import (
 
 var composedAt = time.Date(2026, 3, 4, 6, 6, 7, 0, time.FixedZone("", 3600))
 
-// plainMessage is the least that can be composed with a body.
+// plainMessage is the smallest message with a body.
 func plainMessage() *Message {
 	return &Message{
 		ID: "<1@example.com>", Date: composedAt, From: Address{"Ann", "ann", "example.com"},
@@ -104,7 +104,7 @@ func parse(t *testing.T, raw []byte) (mail.Header, []part) {
 		if err != nil {
 			t.Fatalf("body: %v\n%s", err, raw)
 		}
-		// The library decodes encoded words even where they must not stand; the standard library keeps to the RFC.
+		// The library decodes encoded words even where they are not allowed; the standard library follows the RFC.
 		disposition, parameters, _ := mime.ParseMediaType(e.Header.Get("Content-Disposition"))
 		parts = append(parts, part{
 			Path: path, Type: mediaType, Disposition: disposition, Filename: parameters["filename"],
@@ -176,7 +176,7 @@ func TestComposeHeader(t *testing.T) {
 	}
 }
 
-// The fields that are written once stand up to the longest that a line may hold.
+// Fields are accepted up to the longest that a line may hold.
 func TestComposeLongFields(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -307,7 +307,7 @@ func TestComposeStructure(t *testing.T) {
 	}
 }
 
-// White space at the end of a line of HTML means nothing and costs no encoding; everything else is as in texts.
+// White space at the end of a line of HTML has no meaning and needs no encoding; everything else is as in plain text.
 func TestComposeHTML(t *testing.T) {
 	t.Parallel()
 	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" + strings.Repeat("a ", 40): "quoted-printable", "From a": "quoted-printable",
@@ -364,7 +364,7 @@ func TestComposeBodies(t *testing.T) {
 	}
 }
 
-// wireText is what a text must come back as: UTF-8 in lines that end with CRLF.
+// wireText returns the expected result of sending a text: UTF-8 in lines that end with CRLF.
 func wireText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")

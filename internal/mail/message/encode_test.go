@@ -31,7 +31,7 @@ func TestQuotedPrintable(t *testing.T) {
 	}
 }
 
-// Wherever an octet stands that may not be sent as it is, it is seen.
+// An octet that must be encoded is found at any position.
 func TestPlainOctets(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 17; size++ {
@@ -52,10 +52,10 @@ func TestPlainOctets(t *testing.T) {
 	}
 }
 
-// The encoding that is chosen is the shorter one, or next to it.
+// The chosen encoding is the shorter one, or close to it.
 func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	t.Parallel()
-	// It is chosen by an estimate, which is the worse the shorter the lines are.
+	// The choice is by an estimate, which is less exact for shorter lines.
 	for columns, most := range map[int]float64{4: 1.14, 20: 1.07, 70: 1.025, 5000: 1.01} {
 		for plain := range 12 {
 			for _, end := range []string{"\n", "\r\n"} {
@@ -85,7 +85,7 @@ func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	}
 }
 
-// The parameter of a file name is quoted, or in the pieces of RFC 2231 sections 3 and 4.
+// The parameter of a file name is quoted, or split by RFC 2231 sections 3 and 4.
 func TestFilenameParameter(t *testing.T) {
 	t.Parallel()
 	n := func(n int) string { return strings.Repeat("n", n) }
@@ -114,7 +114,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 		want   string
 	}{
 		{"é", false, 5, "=?UTF-8?B?w6k=?="},
-		// Of the two encodings the shorter one, and Q when they are equal.
+		// The shorter of the two encodings is used, and Q if they are equal.
 		{a(6) + "é", false, 5, "=?UTF-8?Q?" + a(6) + "=C3=A9?="},
 		{a(7) + "é", false, 5, "=?UTF-8?B?YWFhYWFhYcOp?="},
 		{a(8) + "é", false, 5, "=?UTF-8?Q?" + a(8) + "=C3=A9?="},
@@ -136,7 +136,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 	}
 }
 
-// A message is written into one piece of memory that is as large as need be, whatever makes it long.
+// Composing allocates one buffer of about the right size for every kind of message.
 func TestComposeMemory(t *testing.T) {
 	many := func(n int) (list []Address) {
 		for i := range n {

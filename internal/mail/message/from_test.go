@@ -45,8 +45,8 @@ func fromForms(t testing.TB) (all []fromForm) {
 	return all
 }
 
-// sameToAll fails unless other readers find addr in the value of a From field: the standard library, whoever looks for
-// brackets from the left or from the right, whoever looks for what has an @, and our own reader of any mail.
+// sameToAll fails unless other readers find addr in the value of a From field: the standard library, readers that
+// search for brackets from the left or from the right, readers that search for an @, and Parse.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{
@@ -109,7 +109,7 @@ func readByAt(value string) string {
 	return found[len(found)-1]
 }
 
-// canonical is an address with its domain in lower case and in A-labels, where a reader leaves it as it was.
+// canonical returns an address with its domain in lower case and in A-labels, as not every reader does.
 func canonical(addr string) string {
 	local, domain, _ := strings.Cut(addr, "@")
 	domain = strings.ToLower(domain)
@@ -196,13 +196,14 @@ func TestReadFromIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzReadFrom holds that whatever we take as a sender is the same to all.
+// FuzzReadFrom checks that every sender that ReadFrom accepts is the same to all readers.
 func FuzzReadFrom(f *testing.F) {
 	for _, form := range fromForms(f) {
 		f.Add(form.value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		// The listener lets no other line ends in, and a header's cutter no line that does not belong to the field.
+		// The listener refuses other line ends, and the splitting of the header ensures that each line belongs to the
+		// field.
 		for i, line := range strings.Split(value, "\r\n") {
 			if strings.ContainsAny(line, "\r\n") || i > 0 && (line == "" || !isWSP(line[0])) {
 				return

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Message-IDs are taken up to the longest that a line may hold, with and without brackets.
+// Message-IDs are accepted up to the longest that a line may hold, with and without brackets.
 func TestMessageIDsAreBounded(t *testing.T) {
 	longest := strings.Repeat("i", maxLine-len("@acme.example")) + "@acme.example"
 	for _, form := range []string{"<", ""} {
@@ -28,7 +28,7 @@ func TestIsASCII(t *testing.T) {
 	}
 }
 
-// What may stand in a message as it is has no line beyond the limit, and ends its lines with CRLF.
+// Text that is sent unencoded has no line beyond the limit, and its lines end with CRLF.
 func TestCleanText(t *testing.T) {
 	longest := strings.Repeat("x", maxLine)
 	for text, want := range map[string]bool{
@@ -42,7 +42,7 @@ func TestCleanText(t *testing.T) {
 	}
 }
 
-// The content type of an attachment is taken up to the longest that a line may hold.
+// The content type of an attachment is accepted up to the longest that a line may hold.
 func TestContentTypesAreBounded(t *testing.T) {
 	prefix := "application/"
 	longest := prefix + strings.Repeat("n", maxLine-len("Content-Type: ")-len(prefix))
@@ -57,7 +57,7 @@ func TestContentTypesAreBounded(t *testing.T) {
 	}
 }
 
-// An attachment's names are taken up to their limits.
+// The names of an attachment are accepted up to their limits.
 func TestAttachmentLimits(t *testing.T) {
 	pair := func(n int) string { return "x=" + strings.Repeat("v", n-len("x")) } // a name and a value of n octets
 	long := "a/b; " + pair(495) + "; y="

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// summary is what of a message is compared: the files by their names, types and beginnings.
+// summary returns the compared parts of a message: the files by their names, types and beginnings.
 func summary(p *Parsed) string {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -51,8 +51,8 @@ func summary(p *Parsed) string {
 	return b.String()
 }
 
-// TestParseFiles reads testdata/parse/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them
-// anew.
+// TestParseFiles parses testdata/parse/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 rewrites
+// them.
 func TestParseFiles(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*/*.eml")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Lists of addresses at their limits, and the forms in which a quote or a bracket does not end.
+// Lists of addresses at their limits, and the forms of unclosed quotes and brackets.
 func TestAddressListEdges(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 4096-len(" <a@b.c>")) + " <a@b.c>"
@@ -55,7 +55,7 @@ func TestAddressListEdges(t *testing.T) {
 	}
 }
 
-// What is not of the charset that it says is read as something else, if it is not just a little that cannot be read.
+// Content that is not in the charset that it claims is read as another one, unless only a little of it is invalid.
 func TestCharsetsThatAreNot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ charset, in, want string }{
@@ -112,7 +112,7 @@ func TestTransferDecodingEdges(t *testing.T) {
 	}
 }
 
-// Headers are read up to their limits, and what is no field ends them or is passed over.
+// Headers are read up to their limits; a line that is not a field ends them or is skipped.
 func TestHeaderEdges(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -237,7 +237,7 @@ func TestUUEdges(t *testing.T) {
 	}
 }
 
-// Of alternatives the last HTML and the first plain text count, each if there is something in it.
+// Of alternatives the last HTML and the first plain text count, each if it is not blank.
 func TestAlternatives(t *testing.T) {
 	t.Parallel()
 	const text, html = "Content-Type: text/plain\n\n", "Content-Type: text/html\n\n"
@@ -270,7 +270,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// What is a text, and what a file.
+// Which parts are text, and which are files.
 func TestTextsAndFiles(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -314,7 +314,7 @@ func TestTextsAndFiles(t *testing.T) {
 	}
 }
 
-// Names of senders: words that follow each other are decoded together, others are parted by a space.
+// Names of senders: adjacent words are decoded together, others are separated by a space.
 func TestReadFromNames(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

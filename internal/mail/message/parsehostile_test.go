@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// hostileMessages are those too large for a file.
+// hostileMessages are messages too large for a file.
 func hostileMessages() map[string]string {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	var parts, nested, encoded strings.Builder
@@ -92,7 +92,7 @@ func TestParseHostile(t *testing.T) {
 	}
 }
 
-// checkParsed checks what holds of every message.
+// checkParsed checks what is true of every parsed message.
 func checkParsed(t *testing.T, p *Parsed, size int) {
 	t.Helper()
 	texts := []string{p.Subject, p.MessageID, p.HTML(), p.Text()}
@@ -155,7 +155,7 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestParseMemory holds what a message of 30 MB costs, all allocations summed, those that are free again too.
+// TestParseMemory bounds the memory for a message of 30 MB: the sum of all allocations, including freed ones.
 func TestParseMemory(t *testing.T) {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	line := strings.Repeat("QUJD", 19) + "\r\n"
@@ -194,7 +194,7 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
-// sameMessage checks that what was composed is read.
+// sameMessage checks that Parse reads what Compose wrote.
 func sameMessage(t *testing.T, m *Message) {
 	t.Helper()
 	raw, err := m.Compose()
@@ -211,7 +211,7 @@ func sameMessage(t *testing.T, m *Message) {
 	if p.MessageID != m.ID || !p.Date.Equal(m.Date) || len(p.From) != 1 || p.From[0].Addr() != m.From.Addr() {
 		t.Errorf("id %s, date %s, from %v", p.MessageID, p.Date, p.From)
 	}
-	// A carriage return that stands alone is a line end for some and none for others.
+	// Readers differ in whether a lone CR is a line end.
 	plain := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(validUTF8(s), "\r\n", "\n"), "\r", "\n"), "\x00", "")
 		return strings.TrimPrefix(s, "\uFEFF")

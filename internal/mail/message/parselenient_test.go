@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// What no standard allows and readers read all the same: each form with what a person should see of it.
+// Forms that no standard allows and readers accept, each with what a reader should show of it.
 
-// TestDecodeWordsOfOctets has encoded words with octets in them that should have been encoded.
+// TestDecodeWordsOfOctets has encoded words that contain unencoded octets.
 func TestDecodeWordsOfOctets(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -220,7 +220,7 @@ func TestDecodeUU(t *testing.T) {
 			t.Errorf("%.60q: %q named %q, around %v, clean %v", tc.in, got, name, around, clean)
 		}
 	}
-	// Lines that promise more than they have make no file larger than the message.
+	// Lines that announce more octets than they have do not make a file larger than the message.
 	long := "begin 644 c\n" + strings.Repeat("M\n", 10_000)
 	if got, _, _, clean := decodeUU([]byte(long)); len(got) > len(long) || clean {
 		t.Errorf("%d octets of %d, clean %v", len(got), len(long), clean)
@@ -371,7 +371,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// Plain messages have no more files than others, and what is left over stays to be read.
+// The number of files in plain messages is bounded too; beyond it they stay text.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))
@@ -404,7 +404,7 @@ func FuzzUU(f *testing.F) {
 	})
 }
 
-// toUTF7 writes all that is not plain in base64.
+// toUTF7 writes all but plain characters in base64.
 func toUTF7(s string) string {
 	var b strings.Builder
 	for _, r := range s {

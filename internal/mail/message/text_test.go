@@ -94,7 +94,7 @@ func TestTextFromHTML(t *testing.T) {
 	}
 }
 
-// What nearly all HTML consists of is read without html.Tokenizer: where tokens end is of the HTML standard, section 13.2.5.
+// Nearly all HTML is read without html.Tokenizer; the ends of tokens are those of the HTML standard, section 13.2.5.
 func TestRegularTokens(t *testing.T) {
 	t.Parallel()
 	const text, start, end, comment = html.TextToken, html.StartTagToken, html.EndTagToken, html.CommentToken
@@ -143,7 +143,7 @@ func TestRegularTokens(t *testing.T) {
 	}
 }
 
-// A prefix that is surely plain is found nearly to its end, and never beyond it.
+// The plain prefix is nearly as long as possible, and never longer.
 func TestPlainPrefix(t *testing.T) {
 	t.Parallel()
 	for size := range 40 {
@@ -165,7 +165,7 @@ func TestPlainPrefix(t *testing.T) {
 	}
 }
 
-// TestTextFromHTMLBounds feeds what bounds are for. How much work it makes is in mail/linear.
+// TestTextFromHTMLBounds has inputs that reach the bounds. mail/linear tests the amount of work.
 func TestTextFromHTMLBounds(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("a=b ", maxTag/4)
@@ -184,7 +184,7 @@ func TestTextFromHTMLBounds(t *testing.T) {
 	}
 }
 
-// TestTextFromHTMLMemory holds what HTML of 8 MB costs, all allocations summed, those that are free again too.
+// TestTextFromHTMLMemory bounds the memory for HTML of 8 MB: the sum of all allocations, including freed ones.
 func TestTextFromHTMLMemory(t *testing.T) {
 	const size = 8 << 20
 	var names strings.Builder

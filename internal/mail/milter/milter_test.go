@@ -141,7 +141,7 @@ func (f *filter) start(t *testing.T, network string) string {
 	t.Helper()
 	address, form := "127.0.0.1:0", "inet:"
 	if network == "unix" {
-		// Paths of sockets are short; those of tests need not be.
+		// Paths of sockets must be short; those of tests may be long.
 		dir, err := os.MkdirTemp("", "milter")
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestWhatAFilterIsTold(t *testing.T) {
 	}
 }
 
-// Clients are told of with their address and, where it is known, their name.
+// A filter receives the client's address and, if known, its name.
 func TestClientsOfAllKinds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ addr, name, want string }{
@@ -218,7 +218,7 @@ func TestClientsOfAllKinds(t *testing.T) {
 	}
 }
 
-// What a filter adds is bounded: in number, and each name and each text.
+// The additions of a filter are bounded: in number, and each name and each text.
 func TestBoundsOfAdditions(t *testing.T) {
 	t.Parallel()
 	name, text := strings.Repeat("n", 76), strings.Repeat("t", 4096)
@@ -240,7 +240,7 @@ func TestBoundsOfAdditions(t *testing.T) {
 	}
 }
 
-// A field is as others have it: one space after the colon is not of the value, folds stay, CR and NUL are spaces.
+// Fields have the usual form: one space after the colon is not part of the value, folds stay, CR and NUL are spaces.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64<<10)
@@ -424,7 +424,7 @@ func TestMessageThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A filter that hangs up, at whatever step, has not decided.
+// A filter that hangs up, at any step, has not decided.
 func TestFilterThatHangsUp(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"connect", "helo", "mail", "rcpt", "header", "headers", "body", "end"} {
@@ -436,7 +436,7 @@ func TestFilterThatHangsUp(t *testing.T) {
 	}
 }
 
-// failingFrom is a message that cannot be read from an octet on.
+// failingFrom is a message that cannot be read from a given octet on.
 type failingFrom struct {
 	io.ReaderAt
 	from int64
@@ -463,7 +463,7 @@ func TestMessageThatCannotBeReadToItsEnd(t *testing.T) {
 	}
 }
 
-// What follows the message in its file is none of it.
+// Data after the message in its file is not part of it.
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	f := new(filter)

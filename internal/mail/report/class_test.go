@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// What hosts say in conversations is tested with delivery; this is what only reports have: codes that are missing.
+// Refusals in conversations are tested with delivery; these occur only in reports, which may lack a code.
 func TestRecipientClass(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

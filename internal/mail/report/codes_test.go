@@ -2,8 +2,8 @@ package report
 
 import "testing"
 
-// Where a host gives no words, or words that say nothing, its code decides; and words do not make an address at fault
-// that nobody had named yet.
+// If a host gives no words, or meaningless ones, its code decides. Words do not blame an address before the host knew
+// it.
 func TestClassByCode(t *testing.T) {
 	const unknown, spam = "no such user here", "rejected as spam"
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a header says of who made the message (RFC 3834 section 5, and what programs write instead).
+// Headers that show a machine as the author (RFC 3834 section 5, and what programs write instead).
 func TestWhoMadeIt(t *testing.T) {
 	const away = "Subject: Out of office\n"
 	for header, want := range map[string]struct{ auto, away, daemon, machine bool }{
@@ -53,7 +53,7 @@ func TestWhoMadeIt(t *testing.T) {
 	}
 }
 
-// What a message without fields comes to, by its words.
+// The kind of a message without fields, by its words.
 func TestFates(t *testing.T) {
 	const carol, daemon, nobody = "carol@x.example", "MAILER-DAEMON@dest.example", "no-reply@dest.example"
 	const thanks = "Thank you for your message.\n"
@@ -118,7 +118,7 @@ func multi(header string, parts ...string) []byte {
 	return []byte(raw + "--b--\n")
 }
 
-// Where the words of a report stand, and who is named besides.
+// Where the words of a report may stand, and which other recipients it may name.
 func TestPlacesOfWords(t *testing.T) {
 	const head = "From: MAILER-DAEMON@dest.example\nSubject: failure notice\n"
 	const plainText, file, original = "Content-Type: text/plain\n\n", "Content-Type: application/octet-stream\n\n", "Content-Type: message/rfc822\n\n"
@@ -244,7 +244,7 @@ func TestWordsAndLines(t *testing.T) {
 	}
 }
 
-// Fields of a status that say something of the message, and where they stand.
+// Fields of a status that describe the message, and where they may stand.
 func TestStatusFields(t *testing.T) {
 	for s, want := range map[string]bool{
 		"Original-Recipient: rfc822;a@b.c\nAction: failed\n": true, "Final-Recipient: rfc822;a@b.c\nStatus: 5.1.1\n": true, "Action: failed\nFinal-Recipient: a@b.c\n": true,
@@ -292,7 +292,7 @@ func TestStatusFields(t *testing.T) {
 	}
 }
 
-// The message reported on: the first that is there, with what its header does not say from that of the report.
+// The message reported on: the first one in the report, completed from the header of the report.
 func TestOriginals(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nReferences: <r1@acme.example> <r2@acme.example>\n"
 	const status = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\n"
@@ -333,7 +333,7 @@ func TestOriginals(t *testing.T) {
 	}
 }
 
-// Complaints in the forms beside RFC 5965.
+// Forms of complaints other than RFC 5965.
 func TestComplaintForms(t *testing.T) {
 	const feedback = "From: fbl@x.example\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n--b\n"
 	long := strings.Repeat("l", 100)
@@ -377,7 +377,7 @@ func TestComplaintForms(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	// What is no complaint may be a bounce, whoever sends it.
+	// A message that is not a complaint may be a bounce, whatever its sender.
 	for _, from := range []string{"staff@hotmail.com", "staff@x.example", "staff@hotmail.com, b@hotmail.com"} {
 		r := returned(multi("From: "+from+"\n", "Content-Type: text/plain\n\n550 5.1.1 no such user", original+"Subject: y\n\nx"), "", []string{"ann@d.example"})
 		if r.Kind != Delivery || len(r.Recipients) != 1 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where the fields of a report say nothing, its words do: of the one recipient, or of each that they name.
+// If the fields of a report give no cause, its words do: for the only recipient, or for each that they name.
 func TestWordsBesideFields(t *testing.T) {
 	raw := func(text string, to ...string) []byte {
 		fields := ""

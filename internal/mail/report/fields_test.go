@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// Fields of a report come in forms beside those of RFC 3464.
+// Fields of a report in forms other than those of RFC 3464.
 func TestFieldsOfARecipient(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
@@ -42,7 +42,7 @@ func TestFieldsOfARecipient(t *testing.T) {
 	}
 }
 
-// What a report does not say of a recipient follows from what else it says.
+// Missing facts about a recipient are derived from the others.
 func TestFieldsThatFollow(t *testing.T) {
 	for _, c := range []struct{ have, want Recipient }{
 		{Recipient{Diagnostic: "550 5.1.1 No such user"}, Recipient{Diagnostic: "550 5.1.1 No such user", Status: "5.1.1", Action: Failed}},

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is said of a recipient goes on below an empty line where it was unfinished, or where a reply code comes.
+// The text about a recipient continues after an empty line if it was unfinished, or if a reply code follows.
 func TestLinesBelowARecipient(t *testing.T) {
 	for words, want := range map[string]string{
 		"<ann@one.example>: host unknown\n":                                         "host unknown",

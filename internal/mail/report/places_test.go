@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names are found wherever they stand, at the beginning, at the end, and beside another at sign.
+// Names are found at any position: at the beginning, at the end, and beside another at sign.
 func TestNamesAnywhere(t *testing.T) {
 	to := newNames([]string{"ann@d.example"})
 	for _, text := range []string{"ann@d.example", "@d.example ann@d.example", "@@ann@d.example", "x@ ann@d.example", "ann@d.example@", "<ann@d.example>.",

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// summary is what of a report is compared.
+// summary returns the compared parts of a report.
 func summary(r Report) string {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -42,8 +42,8 @@ func summary(r Report) string {
 	return b.String()
 }
 
-// TestReturned reads testdata/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 writes them anew.
-// What a person wrote has an empty one.
+// TestReturned reads testdata/*.eml and compares with the .want beside each, which is empty for messages written by a
+// person. POSTRIDER_UPDATE=1 rewrites them.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("testdata/*.eml")
@@ -79,8 +79,8 @@ func TestReturned(t *testing.T) {
 	}
 }
 
-// again reads a message that came to the return path of an email to Ann and Bob, with the sender that its first field
-// names.
+// again reads a message that came to the return path of an email to Ann and Bob, with the envelope sender in its
+// first field.
 func again(raw []byte) Report {
 	from := ""
 	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {
@@ -120,7 +120,7 @@ func TestTypedAddress(t *testing.T) {
 	}
 }
 
-// checkReport checks what holds of every report.
+// checkReport checks what is true of every report.
 func checkReport(t *testing.T, r Report) {
 	t.Helper()
 	if len(r.Recipients) > maxRecipients || len(r.To) > maxRecipients {

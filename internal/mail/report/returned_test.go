@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// returnedMail are the messages of testdata/returned, with the envelope sender and the recipients of each. What becomes
-// of an email by them is tested with package receiving.
+// returnedMail returns the messages of testdata/returned, with the envelope sender and the recipients of each. Their
+// effect on an email is tested with package receiving.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
 	if err != nil || len(names) < 170 {
@@ -37,8 +37,8 @@ func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 
 func returned(raw []byte, from string, to []string) Report { return ReadReturned(raw, from).About(to) }
 
-// TestReturnedMail compares what is read of each message of testdata/returned with testdata/returned.want.
-// POSTRIDER_UPDATE=1 writes it anew.
+// TestReturnedMail compares the report of each message of testdata/returned with testdata/returned.want.
+// POSTRIDER_UPDATE=1 rewrites it.
 func TestReturnedMail(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/returned.want"
@@ -61,7 +61,7 @@ func TestReturnedMail(t *testing.T) {
 	}
 }
 
-// Line ends of any kind, also mixed ones, and a return path in the header say nothing.
+// Line ends of any kind, also mixed ones, and a return path in the header make no difference.
 func TestReturnedLineEnds(t *testing.T) {
 	t.Parallel()
 	for _, m := range returnedMail(t) {
@@ -82,7 +82,7 @@ func TestReturnedLineEnds(t *testing.T) {
 	}
 }
 
-// A bounce that names nobody is about all, and suppresses nobody, unless there is just one.
+// A bounce that names no recipient is about all of them, and suppresses none, unless there is just one.
 func TestReturnedNamesNobody(t *testing.T) {
 	t.Parallel()
 	const raw = "From: MAILER-DAEMON@d.example\nSubject: failure notice\n\n550 5.1.1 user unknown\n"
@@ -102,7 +102,7 @@ func TestReturnedNamesNobody(t *testing.T) {
 	}
 }
 
-// A message may come to a hundred return paths: what it costs to ask it about one does not depend on its size.
+// A message may come to a hundred return paths: the cost of About does not depend on the size of the message.
 func TestReturnedIsReadOnce(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/mixed; boundary=b\n\n" +
 		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: base64\n\n"
@@ -120,7 +120,8 @@ func TestReturnedIsReadOnce(t *testing.T) {
 	}
 }
 
-// The words of a report are looked at for as many recipients as one of our messages has, however many it lists.
+// The words of a report are searched for at most as many recipients as one of our messages has, however many it
+// lists.
 func TestReturnedExplainsFew(t *testing.T) {
 	t.Parallel()
 	var fields, words strings.Builder
@@ -158,7 +159,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Words decide where a code says little, and against one that they contradict.
+// Words decide if a code is vague, and against a code that they contradict.
 func TestWordsAndCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -195,7 +196,7 @@ func TestWordsAndCodes(t *testing.T) {
 			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
 		}
 	}
-	// Before the recipient was named, words about one are about somebody else.
+	// Before the host knew the recipient, words about a recipient are about another one.
 	for _, scope := range []Scope{ScopeSender, ScopeSession} {
 		if c := (Refusal{Code: 550, Enhanced: "5.7.1", Text: "user unknown", Scope: scope}).Class(); c.Suppress {
 			t.Errorf("scope %d: %+v", scope, c)

@@ -9,7 +9,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// RFC 2308 section 5: what is not there is kept for the smaller one of what the SOA record says and of its own time.
+// RFC 2308 section 5: the absence of records is kept for the smaller of the SOA record's minimum and its TTL.
 func TestHowLongNothingIsKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -31,7 +31,7 @@ func TestHowLongNothingIsKept(t *testing.T) {
 	}
 }
 
-// Aliases are followed as far as there are maxHops, and for as long as the shortest of them may be kept.
+// Aliases are followed for up to maxHops, and kept for the shortest of their times to live.
 func TestAliasesOfOneAnswer(t *testing.T) {
 	t.Parallel()
 	chain := func(n int) (a answer) {

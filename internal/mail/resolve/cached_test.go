@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// counted is a resolver that counts its look-ups, takes a second for each, and tells a time to live for TXT.
-// It has no second implementation in the program: what it stands for is DNS, whose answers tell the same.
+// counted is a resolver that counts its look-ups, takes a second for each, and returns a time to live for TXT. It
+// stands for DNS, whose answers have one.
 type counted struct {
 	Fake
 	asked atomic.Int32
@@ -117,7 +117,7 @@ func TestCachedForgetsTheLeastUsed(t *testing.T) {
 	})
 }
 
-// TestCachedSharesLookups asks ten times at once; the first to ask gives up, and the others are answered.
+// TestCachedSharesLookups makes ten concurrent look-ups; the first caller gives up, and the others are answered.
 func TestCachedSharesLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

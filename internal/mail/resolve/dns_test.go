@@ -52,8 +52,8 @@ func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns
 	return n
 }
 
-// zone answers from records as a recursive server does: it follows aliases, tells names that do not exist from
-// those without such records, and truncates what does not fit.
+// zone answers from records as a recursive server does: it follows aliases, distinguishes names that do not exist
+// from those without such records, and truncates what does not fit.
 func zone(records ...string) func(*nameserver, dns.ResponseWriter, *dns.Msg) {
 	var rrs []dns.RR
 	for _, text := range records {
@@ -202,7 +202,7 @@ func TestDNS(t *testing.T) {
 			{Tag: "issue", Value: "letsencrypt.org; x=1"}, {Flag: 128, Tag: "iodef", Value: "mailto:a@example.com"},
 		}, nil},
 		{"caa", "mx1.example.com", nil, resolve.ErrNotFound},
-		// What cannot be a name exists nowhere, and nobody is asked.
+		// A name that is invalid does not exist, and no server is asked.
 		{"mx", "", nil, resolve.ErrNoName},
 		{"mx", "a..example.com", nil, resolve.ErrNoName},
 		{"mx", ".example.com", nil, resolve.ErrNoName},
@@ -325,7 +325,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestForgeriesArePassedOver precedes the answer with what others might send to our port.
+// TestForgeriesArePassedOver sends what an attacker might send to the port before the answer.
 func TestForgeriesArePassedOver(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -350,7 +350,7 @@ func TestForgeriesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestServersWithoutEDNS answers as servers do that are older than RFC 6891.
+// TestServersWithoutEDNS answers like servers older than RFC 6891.
 func TestServersWithoutEDNS(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{dns.RcodeFormatError, dns.RcodeNotImplemented} {
@@ -367,7 +367,7 @@ func TestServersWithoutEDNS(t *testing.T) {
 	}
 }
 
-// TestAliasesAreFollowedByUs asks a server that answers an alias and nothing more.
+// TestAliasesAreFollowedByUs asks a server that answers with an alias only.
 func TestAliasesAreFollowedByUs(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -397,7 +397,7 @@ func TestAliasesAreFollowedByUs(t *testing.T) {
 	}
 }
 
-// Records of other names are none of the answer, whatever brought them there.
+// Records of other names do not belong to the answer.
 func TestRecordsOfOtherNames(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -428,7 +428,7 @@ func TestRecordsOfOtherNames(t *testing.T) {
 	}
 }
 
-// TestOneFamilyFails has addresses of one family while the other cannot be had, or is not there.
+// TestOneFamilyFails has addresses of one family while the other fails or has none.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -442,7 +442,7 @@ func TestOneFamilyFails(t *testing.T) {
 	if got, err := r.Addrs(t.Context(), "four.example.com"); err != nil || !slices.Equal(got, addrs("192.0.2.4")) {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Nothing found and something unknown is unknown: a definite answer would bounce mail.
+	// One family without addresses and one that failed is a temporary failure: a definite answer would bounce mail.
 	if got, err := r.Addrs(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
 		t.Errorf("%v, %v", got, err)
 	}

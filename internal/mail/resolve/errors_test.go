@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// What is not there, and what could not be asked, is told apart by every question, of a cache too.
+// Every look-up distinguishes absence from failure, also through a cache.
 func TestEveryQuestionFails(t *testing.T) {
 	t.Parallel()
 	missing, failing, known := netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("192.0.2.98"), netip.MustParseAddr("192.0.2.97")

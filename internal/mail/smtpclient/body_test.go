@@ -43,7 +43,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// Wherever the octet beyond ASCII stands, it is seen.
+// An octet beyond ASCII is found at any position.
 func TestEightBitAnywhere(t *testing.T) {
 	t.Parallel()
 	for size := range 80 {
@@ -142,7 +142,7 @@ func FuzzDotStuff(f *testing.F) {
 	})
 }
 
-// unstuff reads a message as RFC 5321 section 4.5.2 tells a host to.
+// unstuff reads a message as RFC 5321 section 4.5.2 requires of a host.
 func unstuff(wire []byte) []byte {
 	var out []byte
 	for line := range bytes.SplitAfterSeq(wire, []byte("\r\n")) {
@@ -154,7 +154,7 @@ func unstuff(wire []byte) []byte {
 	return out
 }
 
-// paired is what pairLineEnds and the final line end should make of a message, said in another way.
+// paired returns the expected result of pairLineEnds and the final line end, computed in another way.
 func paired(msg []byte) []byte {
 	const mark = "\x00\x01line end\x01\x00"
 	s := strings.ReplaceAll(string(msg), "\r\n", mark)

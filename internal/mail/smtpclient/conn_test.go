@@ -24,7 +24,7 @@ var (
 	known  = smtpclient.Envelope{From: "a@client.example", To: []string{"b@mx.test"}}
 )
 
-// TestServer holds whole conversations with the server of another hand.
+// TestServer conducts whole conversations with an independent server.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	ca, stranger := smtptest.NewCA(t), smtptest.NewCA(t)
@@ -131,7 +131,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// deliver sends a letter and compares what arrived.
+// deliver sends a message and compares what arrived.
 func deliver(t *testing.T, c *smtpclient.Conn, server *smtptest.Server, secure bool, user string) {
 	t.Helper()
 	before := len(server.Messages())
@@ -182,7 +182,7 @@ func TestRecipientsAreJudgedOneByOne(t *testing.T) {
 	}
 }
 
-// TestManyRecipients has more recipients than are asked in one write.
+// TestManyRecipients has more recipients than are sent in one write.
 func TestManyRecipients(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
@@ -308,7 +308,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCommit refuses the end of a message that the host waits for.
+// TestCommit refuses the end of a message for which the host waits.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
@@ -379,7 +379,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestTranscript compares a whole one, but for the times.
+// TestTranscript compares a whole transcript, except for the times.
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
@@ -422,7 +422,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// TestSink sends what the sink's hook must see unchanged, smuggling included.
+// TestSink sends messages that the sink's hook must receive unchanged, including attempts of smuggling.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	got := make(chan smtptest.Message, 1)
@@ -461,7 +461,7 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestSlowLink writes a message that takes longer than the patience for one block of it.
+// TestSlowLink sends a message that takes longer than the timeout for one block of it.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialogue is a file of testdata and what a client makes of it.
+// dialogue is a file of testdata and the expected result of a client.
 type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
@@ -26,7 +26,7 @@ type dialogue struct {
 	after bool // the connection is usable at the end
 }
 
-// send is one message and what comes of it: the replies, as told by codes, and the error.
+// send is one message and its expected result: the replies, in the form of codes, and the error.
 type send struct {
 	env  smtpclient.Envelope
 	msg  string
@@ -178,7 +178,7 @@ func TestDialogues(t *testing.T) {
 	}
 }
 
-// TestEveryDialogueIsPlayed keeps testdata from holding what no test plays.
+// TestEveryDialogueIsPlayed fails if a file of testdata is not used by a test.
 func TestEveryDialogueIsPlayed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.smtp")
@@ -237,7 +237,7 @@ func (d dialogue) run(t *testing.T) {
 	}
 }
 
-// codes tells a result in short; l marks a reply of our own.
+// codes returns a result in short form; l marks a reply made by the client.
 func codes(r smtpclient.Result, env smtpclient.Envelope) string {
 	tell := func(r smtpclient.Reply) string {
 		if r.Local {

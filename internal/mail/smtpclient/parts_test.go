@@ -87,7 +87,7 @@ func TestValidHello(t *testing.T) {
 	}
 }
 
-// What is decided from what the host offers, and how MAIL is said then.
+// What plan decides from what the host offers, and the resulting MAIL.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	const eight = "a\x80\r\n"
@@ -134,7 +134,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Only a host that said nothing was not in time.
+// An error is a timeout only if the host said nothing.
 func TestErrorTimeout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestErrorTimeout(t *testing.T) {
 	}
 }
 
-// FuzzPath puts what is accepted into a command, which must stay one command with one path.
+// FuzzPath puts accepted addresses into a command, which must stay one command with one path.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"a@b.example", `"a>b"@c.example`, "a@b>\r\nDATA", `"\"> SIZE=1`, "δ@b.example", "\x00", `"\`} {
 		f.Add(seed)
@@ -173,7 +173,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestTranscriptIsBounded writes far too much: the begin and the end are there, each line whole.
+// TestTranscriptIsBounded writes far too much: the beginning and the end are kept, each line whole.
 func TestTranscriptIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 1024, 2000, 16 << 10} {

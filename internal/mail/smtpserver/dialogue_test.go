@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// patience is how long a dialogue waits for what the server should say.
+// patience is how long a dialogue waits for the server's reply.
 const patience = 10 * time.Second
 
 // TestDialogues plays the files of testdata. A file has lines of these forms; what it says in a row is sent in one write:

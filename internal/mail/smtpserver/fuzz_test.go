@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// FuzzSession lets a client say anything and hang up. Whatever it says, no message with a lone CR or LF is taken, a message
-// within the limits only, every reply is one, and the session is closed.
+// FuzzSession lets a client send anything and hang up. For any input, no message with a lone CR or LF is accepted, a
+// message only within the limits, every reply is well formed, and the session is closed.
 func FuzzSession(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {

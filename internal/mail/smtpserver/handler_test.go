@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// handler keeps messages. Names of recipients say what goes wrong.
+// handler keeps messages. Names of recipients select its errors.
 type handler struct {
 	mu    sync.Mutex
 	taken []string
@@ -59,7 +59,7 @@ func (h *handler) wait(t testing.TB) {
 	await(t, "sessions to close", func() bool { return h.sessions() == 0 })
 }
 
-// await waits for a condition that another goroutine brings about.
+// await waits for a condition that another goroutine fulfils.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
@@ -69,7 +69,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// session is one conversation; two calls at once are noticed by the race detector.
+// session is one conversation; the race detector finds concurrent calls.
 type session struct {
 	h      *handler
 	begun  bool

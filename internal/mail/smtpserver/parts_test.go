@@ -21,7 +21,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// The form of a message is the same in whatever pieces it comes.
+// The check of a message gives the same result for any division into pieces.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	tooLarge := Refuse(552, "5.3.4", "The message is too large: the limit is %d octets", 12)

@@ -38,8 +38,7 @@ func (c *client) handIn(want string) {
 	c.ask("x\r\n.\r\n", want)
 }
 
-// Silent connections take all places; whoever comes next gets one all the same, and the network that holds most pays
-// for it.
+// Silent connections take all places; a new client gets one all the same, at the cost of the network that holds most.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 20, MaxPerAddr: 5}, h)
@@ -72,7 +71,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// A flood of new connections ends each other, and not who is in the middle of a conversation.
+// New connections of one network replace each other, and not a connection in the middle of a conversation.
 func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 5}, &handler{})
 	honest := dialFrom(t, "127.0.9.1", addr)
@@ -84,7 +83,7 @@ func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	honest.ask("x\r\n.\r\n", "250 2.0.0 Taken")
 }
 
-// Who is over the limit of its address is refused, and costs nobody a place.
+// A client over the limit of its address is refused, and costs no other client its place.
 func TestLimitOfAnAddressCountsFirst(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 3, MaxPerAddr: 2}, &handler{})
 	a, b, c := dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.2.1", addr)
@@ -101,7 +100,7 @@ func TestLimitOfAnAddressCountsFirst(t *testing.T) {
 	}
 }
 
-// Who has handed in a message, and who does now, keeps its place before those who have done nothing.
+// Clients that have sent a message, or are sending one, keep their places before those that have done nothing.
 func TestWhoKeepsItsPlace(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 3}, h)
@@ -127,7 +126,7 @@ func TestWhoKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Connections that never end their handshake give way too.
+// Connections that never end their handshake lose their places too.
 func TestHandshakesGiveWay(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.Certificate("127.0.0.1")}}
@@ -193,7 +192,7 @@ func bubble(t *testing.T, c smtpserver.Config, f func(t *testing.T, h *handler, 
 	})
 }
 
-// Patience with who has handed in nothing ends sooner while places run short.
+// The timeout for clients that have not sent a message is shorter while few places are left.
 func TestPatience(t *testing.T) {
 	bubble(t, smtpserver.Config{MaxConnections: 4}, func(t *testing.T, _ *handler, p *pipes) {
 		start := time.Now()
@@ -215,7 +214,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A message of an octet a second keeps its place while there is room, for so long, and gives it up when there is none.
+// A message of an octet a second keeps its place while there are free places, up to a limit, and loses it when there
+// are none.
 func TestDrippingMessage(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		bubble(t, smtpserver.Config{MaxConnections: 2}, func(t *testing.T, _ *handler, p *pipes) {
@@ -255,7 +255,7 @@ func TestDrippingMessage(t *testing.T) {
 	}
 }
 
-// A message that comes too slowly gives way, and nothing of it is taken. One that is whole does not.
+// A message that comes too slowly loses its place, and nothing of it is accepted. One that is whole does not.
 func TestSlowMessagesGiveWay(t *testing.T) {
 	for _, data := range [][2]string{{"DATA\r\n", "354"}, {"BDAT 3\r\nx\r\n", ""}} {
 		bubble(t, smtpserver.Config{MaxConnections: 1}, func(t *testing.T, h *handler, p *pipes) {

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// client is a connection on which lines are said and heard.
+// client is a connection with helpers to send and receive lines.
 type client struct {
 	t  testing.TB
 	nc net.Conn
@@ -54,7 +54,7 @@ func (c *client) hear() string {
 	}
 }
 
-// ask says lines and wants a reply that begins with want for each, or for the last of them.
+// ask sends lines and expects a reply that begins with want for each, or for the last of them.
 func (c *client) ask(text string, want ...string) {
 	c.t.Helper()
 	if text != "" { // A pipe would wait for somebody to read even that.
@@ -74,8 +74,8 @@ func (c *client) closed() {
 	}
 }
 
-// TestSmuggling sends everything that some host takes for the end of a message. Whatever it is, one message at most is
-// taken, and what follows the sequence is never a command.
+// TestSmuggling sends every sequence that some host takes for the end of a message. For each, at most one message is
+// accepted, and what follows the sequence is never a command.
 func TestSmuggling(t *testing.T) {
 	ends := []string{"\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r.\n", "\n.\r", "\r\n\x00.\r\n", "\r\n.\x00\r\n",
 		"\r\n.\r\r\n", "\r\r\n.\r\n", "\n\n.\n\n", "\r\n\r.\r\n", "\r\n.\r\x00\n", "\x85.\x85", "\r\n..\r\n"}
@@ -102,7 +102,8 @@ func TestSmuggling(t *testing.T) {
 					t.Errorf("%q: a message with a CR or an LF that stands alone was taken: %q", end, m)
 				}
 			}
-			// "\r\r\n.\r\n" ends the message by its letter: it is refused, and the rest are the commands that they look like.
+			// "\r\r\n.\r\n" literally ends the message: it is refused, and the rest is read as the commands that it looks
+			// like.
 			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 && end != "\r\r\n.\r\n" {
 				t.Errorf("%q was taken (chunked %v): %q", end, chunked, got)
 			}
@@ -146,13 +147,13 @@ func TestProxyProtocol(t *testing.T) {
 			t.Errorf("client %s, want %s", got, want)
 		}
 	}
-	// Without the header nothing is said to the client.
+	// Without the header the client gets no reply.
 	c := dial(t, addr)
 	io.WriteString(c.nc, "HELO a.test\r\n")
 	if text, _ := io.ReadAll(c.in); len(text) != 0 {
 		t.Errorf("heard %q without a PROXY header", text)
 	}
-	// From elsewhere the header is what it looks like: no command.
+	// From other addresses the header is not a valid command.
 	c = dial(t, serve(t, smtpserver.Config{ProxyFrom: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, h))
 	c.ask("PROXY TCP4 192.0.2.7 203.0.113.1 4711 25\r\n", "220", "500")
 }
@@ -165,14 +166,14 @@ func TestTimeouts(t *testing.T) {
 	c.ask("HELO a.", "220", "421 4.4.2")
 	c.closed()
 
-	// A message that drips in is cut off, although each piece comes in time.
+	// A message that arrives slowly is cut off, although each piece comes in time.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Message: short, Block: time.Minute}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n", "220", "250", "250", "250", "354")
 	c.ask("x\r\n", "421 4.4.2")
 	c.closed()
 
-	// Without a message a client may not stay for ever, whatever it says.
+	// Without a message a client may not stay indefinitely, whatever it sends.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Idle: short}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\n", "220", "250", "421 4.4.2")
@@ -222,7 +223,7 @@ func TestGraceEnds(t *testing.T) {
 	}
 }
 
-// TestClients lets other people's clients send a message over both kinds of TLS.
+// TestClients has independent clients send a message over both kinds of TLS.
 func TestClients(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	h := &handler{}
@@ -280,7 +281,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsCostLittle holds 500 connections that have said EHLO. The client's side of them is counted too.
+// TestIdleConnectionsCostLittle holds 500 connections after EHLO. The client's side of them is counted too.
 func TestIdleConnectionsCostLittle(t *testing.T) {
 	const n, most = 500, 40 << 10
 	addr := serve(t, smtpserver.Config{}, &handler{})

@@ -35,7 +35,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// recorder is a test that notes what it is told, and ends when finish is called.
+// recorder is a testing.TB that records its errors, and ends when finish is called.
 type recorder struct {
 	testing.TB
 	problems []string
@@ -54,7 +54,7 @@ func (r *recorder) finish() {
 	}
 }
 
-// TestScript is a client that says its lines at once, to dialogues that fit and to such that do not.
+// TestScript plays dialogues with a client that sends all its lines at once; some dialogues match and some do not.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -99,7 +99,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// converse says text, listens until the host hangs up or is silent, and returns what it heard.
+// converse sends text, reads until the host hangs up or is silent, and returns what it received.
 func converse(t *testing.T, addr, text string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)

@@ -12,7 +12,7 @@ import (
 // withImages returns HTML with its inline images embedded, see writeWithImages.
 func withImages(html string, files []message.File) string {
 	var b strings.Builder
-	writeWithImages(&b, html, files) // never fails: a Builder does not
+	writeWithImages(&b, html, files) // a Builder never fails
 	return b.String()
 }
 

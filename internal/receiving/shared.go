@@ -13,14 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// shareClaims are what a shared link's token says.
+// shareClaims is the payload of a shared link's token.
 type shareClaims struct {
 	Team  string `json:"team"`
 	Email string `json:"email"`
 }
 
-// Share returns an address under which anybody can read the email, for a time as [emails.ShareLifetime] has it. Each
-// call makes another link, and all work until they expire or the email's team is deleted.
+// Share returns a URL at which anybody can read the email, for the time that [emails.ShareLifetime] returns. Each call
+// makes another link. All of them work until they expire or the email's team is deleted.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := emails.ShareLifetime(expiresIn)
 	if err != nil {
@@ -36,17 +36,17 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
-// Shared is a received email behind a shared link. It holds memory until it is closed.
+// Shared is a received email read through a shared link. It occupies memory until it is closed.
 type Shared struct {
 	Email
 	Content        // HTML names inline images by cid: URLs; see WriteHTML
-	Author  string // the name that the first address of From goes by; may be empty
+	Author  string // the name in the first address of From; may be empty
 
 	s     *Service
-	files []message.File // that inline images are among
+	files []message.File // the inline images are among them
 }
 
-// Shared returns the email that a shared link's token stands for. Whoever asked closes it.
+// Shared returns the email that a shared link's token names. The caller closes it.
 func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	var c shareClaims
 	if err := s.p.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
@@ -67,7 +67,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
 	v.memory = memory
 	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f message.File) bool { return f.ContentID != "" }) {
-		// Nothing but the texts is needed any more; whoever has the link may take them slowly.
+		// Only the texts are needed from here on, and the client may read them slowly.
 		v.files = nil
 		memory.shrink(textSize(v.HTML) + textSize(v.Text))
 	}
@@ -84,8 +84,8 @@ func textSize(text *string) int64 {
 	return int64(len(*text))
 }
 
-// WriteHTML writes the email's HTML with inline images as data URIs, piece by piece. Its errors are those of w, but for
-// one that says that the HTML could not be read.
+// WriteHTML writes the email's HTML with inline images as data URIs, piece by piece. Its errors are those of w, or say
+// that the HTML could not be read.
 func (v *Shared) WriteHTML(w io.Writer) (err error) {
 	if v.HTML == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// Scheduled emails arrive whoever scheduled them, except that a key must still be there.
+// Scheduled emails are delivered for every kind of actor; only keys must still exist.
 func TestDeliverScheduledByAnyActor(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

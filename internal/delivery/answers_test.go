@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// A delivery that loses the database at any point fails before its host hears of it, or records what the host said.
+// A delivery that loses the database at any point fails before its host is contacted, or records the host's answer.
 func TestDeliverWithoutDatabase(t *testing.T) {
 	for name, tries := range map[string]int{"first try": 0, "later": 1} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	}
 }
 
-// Where no host is asked, a team may have as much in hand as its connections can take.
+// Where no host is contacted, a team may have as many jobs in progress as its connections allow.
 func TestShareWithoutHosts(t *testing.T) {
 	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
 	if share := s.share("one.example", "team"); share.Most != 7*ahead || share.Doubt != jobs.Sure {

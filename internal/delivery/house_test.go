@@ -38,7 +38,7 @@ const (
 	destination = "example.net"
 )
 
-// house is all that delivery stands on, real but for the DNS.
+// house has all that delivery depends on; only the DNS is fake.
 type house struct {
 	t            testing.TB
 	db           *db.DB

@@ -186,7 +186,7 @@ func (h *house) suppressMany(n int) {
 	}
 }
 
-// told is a DNS that says when it is asked.
+// told is a DNS that reports each query.
 type told struct {
 	resolve.Fake
 	asked chan struct{}
@@ -197,7 +197,7 @@ func (r told) MX(ctx context.Context, domain string) ([]resolve.MX, error) {
 	return r.Fake.MX(ctx, domain)
 }
 
-// A job in hand that waits for its turn looks again before it talks.
+// A job that waits for its turn checks the suppressions again before it sends.
 func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -250,7 +250,7 @@ func TestTeamsShareADestination(t *testing.T) {
 	})
 }
 
-// A team that has its share of memory in hand waits before its emails are read, and for its own alone.
+// A team that uses its share of memory waits before its emails are read, and only for its own share.
 func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})

@@ -106,7 +106,7 @@ func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason strin
 	}
 }
 
-// heard compares what the owner was told, oldest first, and forgets it.
+// heard compares the notices to the owner with want, oldest first, and forgets them.
 func (c *contest) heard(want ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -126,8 +126,8 @@ const (
 	newsOfEnd   = "Your domain acme.example goes to another team tomorrow"
 )
 
-// The owner of a domain that is in use hears of a claim, of its proof and of the end, and the claim waits while mail of
-// the owner's waits or goes out.
+// The owner of a domain in use is notified of a claim, of its proof and of the transfer. The claim waits while the
+// owner has scheduled emails or sends.
 func TestAClaimOnADomainInUse(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
@@ -203,7 +203,7 @@ func TestAClaimFailsForItsNames(t *testing.T) {
 	})
 }
 
-// A proof that is taken away ends nothing at once, and the owner is told a day before the end whatever comes.
+// Removing the proof ends nothing at once, and the owner is always notified a day before the transfer.
 func TestAProofThatComesAndGoes(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.prove(true)
@@ -221,8 +221,8 @@ func TestAProofThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// An owner who took the proof away is told again, a day before the end, when it comes back; once a day however often it
-// comes and goes.
+// An owner who removed the proof is notified again, a day before the transfer, when it comes back; once a day however
+// often it comes and goes.
 func TestAProofThatComesBack(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
@@ -245,7 +245,7 @@ func TestAProofThatComesBack(t *testing.T) {
 	})
 }
 
-// A claim that nobody verifies expires too, and errors of ours do not end one.
+// A claim that is never verified expires too, and errors of our own do not end a claim.
 func TestAClaimEnds(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.is(6*24*time.Hour, domains.ClaimPending, "")
@@ -264,7 +264,7 @@ func TestAClaimEnds(t *testing.T) {
 	})
 }
 
-// Of claims without a proof the owner hears once a week, however many there are, and what became of them is shown.
+// The owner is notified of unproven claims once a week, however many there are, and the result of each claim is shown.
 func TestClaimsThatComeToNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newService(t, d, newZone())

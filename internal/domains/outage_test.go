@@ -26,7 +26,7 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	return j
 }
 
-// left is how many jobs there are for a key, and of these in hand.
+// left returns how many jobs there are for a key, and how many of them are claimed.
 func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	t.Helper()
 	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`, dedupe).Scan(&all, &held); err != nil {
@@ -35,8 +35,8 @@ func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	return all, held
 }
 
-// A look-up that loses the database at any point has recorded all that it found, or fails and is in hand as before. It
-// may fail and have recorded it, where nobody could say any more whether the database did.
+// A look-up that loses the database at any point has recorded all that it found, or fails and is still claimed. It may
+// fail although it has recorded it, if the result of the commit is unknown.
 func TestLookUpWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	dns := newZone()
@@ -64,7 +64,7 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 	}
 }
 
-// So it is with the look that finds a claim's proof, and with the one after it that hands the domain over.
+// The same holds for the look-up that finds a claim's proof, and for the next one, which transfers the domain.
 func TestClaimWithoutDatabase(t *testing.T) {
 	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified, "handing over": domains.ClaimCompleted} {
 		t.Run(name, func(t *testing.T) {

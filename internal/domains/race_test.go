@@ -61,7 +61,7 @@ func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB, arm fun
 	t.Run("postgres", func(t *testing.T) { run(t, dbtest.PostgresURL(t)) })
 }
 
-// hold makes the look-up of a domain one that a worker has in hand.
+// hold lets a worker claim the look-up of a domain.
 func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	t.Helper()
 	j = jobs.Job{Kind: domains.VerifyKind, Payload: domainID, Attempt: 1}

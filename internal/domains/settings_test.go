@@ -19,7 +19,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// A name is as long as leaves room for the names below it.
+// A name may be only so long that the names below it fit.
 func TestLongNames(t *testing.T) {
 	c := &Config{}
 	label := strings.Repeat("l", 61)

@@ -79,7 +79,7 @@ func mustCreate(t *testing.T, s *domains.Service, n domains.NewDomain) domains.D
 	return d
 }
 
-// A domain whose name servers fail ten times and then answer becomes verified, and nobody has asked twice.
+// A domain whose name servers fail ten times and then answer becomes verified without a second request.
 func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 	for name, broken := range map[string]resolve.Fake{
 		"servers that fail": {Fail: []string{"acme.example", "send.acme.example", "postrider._domainkey.acme.example",

@@ -54,8 +54,8 @@ func TestUnknownKindOfActorWaits(t *testing.T) {
 	})
 }
 
-// Emails of the time before actors are of keys. So is what a node of an older release writes beside this one. On
-// PostgreSQL, where one can tell, the upgrade does not write the rows anew.
+// Emails from before actors existed have a key as their actor; so do emails that a node of an older release writes
+// concurrently. On PostgreSQL, where it can be checked, the upgrade does not rewrite the rows.
 func TestEmailsFromBeforeActors(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		kept, orphan := w.schedule(t), w.schedule(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// A batch has as many rows as one transaction takes, and ends before the email that is too much; of a single one it takes
-// whatever that has. What is not settled takes no room but its own.
+// A batch has as many rows as one transaction may delete, and ends before the email that would exceed that; a single
+// email may have any number. The rows of an email that is not settled do not count.
 func TestFill(t *testing.T) {
 	e := func(settled bool, rows ...int) (all []removable) {
 		for _, n := range rows {
@@ -138,7 +138,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// Whoever is not told whether emails were accepted is told what to do, which depends on the key.
+// If it is unknown whether emails were accepted, the error says what to do, which depends on the key.
 func TestMaybe(t *testing.T) {
 	for _, c := range []struct {
 		ids  int

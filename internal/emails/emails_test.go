@@ -331,7 +331,8 @@ func TestScheduleRescheduleCancel(t *testing.T) {
 	})
 }
 
-// An email that is rescheduled while its release is in hand does not go out: a reschedule that is answered well holds.
+// An email that is rescheduled while its release is in progress is not sent: the successful answer to the reschedule
+// holds.
 func TestRescheduleDuringRelease(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		release := w.emails.Kinds()[0]

@@ -221,7 +221,7 @@ func TestEnqueueRefused(t *testing.T) {
 	})
 }
 
-// A transaction that fails enters nobody.
+// A transaction that fails enters no email.
 func TestEnqueueWholly(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m, failed := w.mailing(t, w.add(t, news())), errors.New("failed")

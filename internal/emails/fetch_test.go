@@ -297,7 +297,7 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	})
 }
 
-// What was fetched in a try that our store ended is not kept: with each try a store without room would have less.
+// Files fetched in a try that failed because of our store are not kept: a full store would fill further with each try.
 func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		tmp := filepath.Join(w.folder, ".tmp") // where blobs are written

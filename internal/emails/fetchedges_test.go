@@ -55,7 +55,7 @@ func (w *world) fetch(t *testing.T, emailID string, tries int) {
 	}
 }
 
-// What is fetched has the room that the rest of the email leaves, in units of 57 octets that are 78 when they are sent.
+// The limit of a fetched file is what the rest of the email leaves, in units of 57 octets that become 78 when sent.
 func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	_, url := hostOfSizes(t)
 	const all = (1 << 20) / 78 // units
@@ -94,7 +94,7 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	})
 }
 
-// A later try takes up what an earlier one has fetched, with the room that it takes, and asks for nothing twice.
+// A later try keeps what an earlier one has fetched, counts its size, and requests nothing twice.
 func TestLaterTryOfFetching(t *testing.T) {
 	host, url := hostOfSizes(t)
 	each(t, func(t *testing.T, w *world) {

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// What is asked for while a release is in hand, after it has read its email and before it does anything, is what comes
-// of the email.
+// A change that is requested while a release is in progress, after it has read its email and before it writes, takes
+// effect.
 func TestChangesDuringRelease(t *testing.T) {
 	later := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {

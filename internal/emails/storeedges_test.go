@@ -119,7 +119,7 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 	})
 }
 
-// The recipients of a report are told of once for each type, and only those that there are.
+// Each event type is reported once for each recipient, and only for addresses that are recipients.
 func TestToldBefore(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -34,7 +34,7 @@ func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
 	return l.Addr().String()
 }
 
-// What a client was told is taken is there, once for each message, whatever else happens on other connections.
+// Each message that was answered 250 is stored, once, whatever happens on other connections.
 func TestThroughTheListener(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		addr := w.listen(t, smtpserver.Config{MaxSize: 200_000})

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/receiving"
 )
 
-// A message whose end loses the database at any point is refused for now, or kept whole, small or large. It may be
-// refused and kept where nobody could say any more whether the database took it.
+// A message that loses the database at any point of its acceptance is refused temporarily, or stored whole, small or
+// large. It may be both refused and stored if the result of the commit is unknown.
 func TestTakeWithoutDatabase(t *testing.T) {
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 10_000)} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// Nothing that a stranger writes into a message decides how often the database is asked before the answer.
+// The content of a message does not determine how many queries are made before the answer.
 func TestQueriesOfOneMessage(t *testing.T) {
 	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
 		asked := func(raw string, to ...string) int {

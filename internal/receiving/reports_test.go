@@ -190,8 +190,8 @@ func TestComplaints(t *testing.T) {
 	})
 }
 
-// Who knows the Message-ID, or what was sent to another destination, makes nobody be suppressed: the operator gets the
-// report.
+// A report by somebody who knows only the Message-ID, or what was sent to another destination, suppresses nobody: the
+// operator gets it.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		id := w.send(t, "ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")

@@ -311,7 +311,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A large message for which there is no room leaves nothing.
+// A large message for which there is no space leaves nothing.
 func TestNoRoomForBlobs(t *testing.T) {
 	w := newWorld(t, dbtest.SQLite(t))
 	c, err := w.begin(t, w.Service, "", "a@in.acme.example")
@@ -341,7 +341,7 @@ func (w *world) blobCount(t testing.TB) (n int) {
 	return n
 }
 
-// Large messages wait for memory, and are told to come back when there is none in time.
+// Large messages wait for memory, and are refused temporarily if there is none in time.
 func TestMemory(t *testing.T) {
 	w := newWorld(t, dbtest.SQLite(t))
 	c := config()
@@ -416,7 +416,7 @@ func (s slow) Check(ctx context.Context, o authres.Origin, _ io.ReaderAt, _ int6
 	return authres.Results{DKIM: []authres.Verdict{{Result: "none"}}}
 }
 
-// Whoever has a link may take an attachment as slowly as they like: what they hold is their team's memory, and not all.
+// A client may download an attachment slowly: it occupies its team's share of the memory, and not all.
 func TestSlowDownloadsShareMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, dbtest.SQLite(t))

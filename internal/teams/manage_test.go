@@ -120,8 +120,8 @@ func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A deleted team is nobody at once. What is written after its rows were taken away is taken away an hour later, and
-// then its own row.
+// A deleted team cannot be found at once. Rows written after its data was deleted are deleted an hour later, and then
+// its own row.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

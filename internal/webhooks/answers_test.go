@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
-// A delivery or a replay that loses the database at any point fails before the endpoint hears of it, or records what the
-// endpoint said. A replay may fail after that, and is made again.
+// A delivery or a replay that loses the database at any point fails before the endpoint is called, or records the
+// endpoint's answer. A replay may fail after that, and is made again.
 func TestDeliveryWithoutDatabase(t *testing.T) {
 	for _, replay := range []bool{false, true} {
 		t.Run(map[bool]string{false: "delivery", true: "replay"}[replay], func(t *testing.T) {

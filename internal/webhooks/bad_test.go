@@ -49,8 +49,8 @@ func forever(c net.Conn, head, more string) {
 	}
 }
 
-// Receivers that stall, talk for ever, redirect or break the protocol cost an attempt, which says why, and no worker:
-// with as few workers as one endpoint may have, a good receiver is still told.
+// A receiver that stalls, never stops sending, redirects or breaks the protocol costs an attempt, which says why, and
+// no worker: with as few workers as one endpoint may have, a good receiver still gets its messages.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	c := config()

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 )
 
-// A team's connections to an address are counted over all ports and names. Those that idle make room for new ones;
-// those in use do not; other teams have their own.
+// A team's connections to an address are counted over all ports and names. Idle connections are closed for new ones,
+// used ones are not, and other teams have their own limit.
 func TestConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	client := newClient(netguard.New(netguard.Options{AllowLoopback: true}), timeout)

@@ -87,8 +87,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// An event in the moment after an endpoint was created, changed or deleted is told, or not, as it now is, although what was
-// before is remembered.
+// An event recorded just after an endpoint was created, changed or deleted is delivered according to the new state,
+// although the old one was cached.
 func TestChangesCountAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// A team is told of its full endpoints once an hour at most, when there is one of which it was not told for a day, and of
-// ten by name.
+// A team is notified of its full endpoints at most once an hour, and only if there is one of which it was not notified
+// for a day. The notice names ten.
 func TestTellFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const hour = time.Hour

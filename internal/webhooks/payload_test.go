@@ -28,8 +28,8 @@ var update = flag.Bool("update", false, "write the payloads into testdata")
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// TestPayloads compares the payload of every type of event with testdata/payloads.txt, byte for byte, but for ids and
-// keys, which have names there. The clock stands.
+// TestPayloads compares the payload of every type of event with testdata/payloads.txt, byte for byte, except that ids
+// and keys have names there. The clock does not advance.
 func TestPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, dbtest.SQLite(t), config(), noLoopback)
@@ -129,7 +129,7 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	}
 }
 
-// What an event is about may be gone; then there is nothing to tell, and the event is recorded all the same.
+// If the subject of an event is gone there is no message, and the event is recorded all the same.
 func TestNothingToTell(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, dbtest.SQLite(t), config(), noLoopback)
@@ -144,7 +144,7 @@ func TestNothingToTell(t *testing.T) {
 	}
 }
 
-// An email that is accepted in the very transaction that records its event is told with all that it has.
+// The message of an email that is accepted in the transaction that records its event is complete.
 func TestAcceptedEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -25,8 +25,8 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 		answer(n, w, r)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// Ids never go back within a process, and each bubble begins in the year 2000: wait until they tell the
-		// bubble's time.
+		// Ids never go backward within a process, and each bubble begins in the year 2000: wait until they have the bubble's
+		// time.
 		if last, ok := id.Time(id.New()); ok && last.After(time.Now()) {
 			time.Sleep(time.Until(last) + time.Second)
 		}

@@ -253,8 +253,8 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 	})
 }
 
-// An endpoint for which too much waits takes no new messages: they have failed and can be recovered, and the team is
-// told once.
+// An endpoint with too many waiting messages accepts no new ones: they fail at once and can be recovered, and the team
+// is notified once.
 func TestFullEndpoint(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -315,7 +315,7 @@ func TestFullEndpoint(t *testing.T) {
 	})
 }
 
-// A recovery leaves room for new messages: it fills half of what may wait, and goes on when that has been worked off.
+// A recovery leaves room for new messages: it uses half of the backlog allowed, and continues when these are delivered.
 func TestRecoverInParts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -89,7 +89,6 @@ const (
 	keyLifetime    = 24 * time.Hour          // of an idempotency key
 	shareDefault   = 48 * time.Hour          // also the longest
 	linkLifetime   = time.Hour               // of a download link
-	testDomains    = "example.com, test.com" // recipients there are refused
 )
 
 // Tag is a label that a caller gives an email.

@@ -72,23 +72,23 @@ var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.Ema
 
 // Limits of one email (API reference section 8.1).
 const (
-	MaxRecipients  = 50                      // in each of to, cc and bcc
-	MaxBatch       = 100                     // emails in one request
-	MaxTags        = 75                      //
-	MaxTagLength   = 256                     // characters of a tag's name and of its value
-	MaxAttachments = 100                     // each may become a file in the store, or a download
-	MaxHeaders     = 100                     // custom header fields
-	MaxSubject     = 998                     // octets
-	MaxAhead       = 30 * 24 * time.Hour     // of scheduled_at
-	maxPast        = time.Minute             // a scheduled_at at most this long ago means now
-	maxContentID   = 127                     // characters
-	maxFilename    = 255                     // octets
-	maxPath        = 2048                    // octets
-	maxHeaderSize  = 64 << 10                // octets of all custom headers
-	maxName        = 320                     // octets of an address with its display name; longer ones are not shown
-	keyLifetime    = 24 * time.Hour          // of an idempotency key
-	shareDefault   = 48 * time.Hour          // also the longest
-	linkLifetime   = time.Hour               // of a download link
+	MaxRecipients  = 50                  // in each of to, cc and bcc
+	MaxBatch       = 100                 // emails in one request
+	MaxTags        = 75                  //
+	MaxTagLength   = 256                 // characters of a tag's name and of its value
+	MaxAttachments = 100                 // each may become a file in the store, or a download
+	MaxHeaders     = 100                 // custom header fields
+	MaxSubject     = 998                 // octets
+	MaxAhead       = 30 * 24 * time.Hour // of scheduled_at
+	maxPast        = time.Minute         // a scheduled_at at most this long ago means now
+	maxContentID   = 127                 // characters
+	maxFilename    = 255                 // octets
+	maxPath        = 2048                // octets
+	maxHeaderSize  = 64 << 10            // octets of all custom headers
+	maxName        = 320                 // octets of an address with its display name; longer ones are not shown
+	keyLifetime    = 24 * time.Hour      // of an idempotency key
+	shareDefault   = 48 * time.Hour      // also the longest
+	linkLifetime   = time.Hour           // of a download link
 )
 
 // Tag is a label that a caller gives an email.

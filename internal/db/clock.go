@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	clockEvery = 5 * time.Second      // between two readings of the server's clock
-	clockLimit = 2 * time.Second      // for one
-	clockGood  = 5 * time.Millisecond // a reading that took no longer is as good as any
+	clockEvery = 5 * time.Second      // between readings of the server's clock
+	clockLimit = 2 * time.Second      // for one reading
+	clockGood  = 5 * time.Millisecond // a reading that took no longer replaces any other
 	clockOld   = time.Minute
-	clockTries = 3 // at the start; the first reading also opens the connection
+	clockTries = 3 // readings at the start; the first also opens the connection
 )
 
-// clock is the time that all processes on one database share: that of the server, as it was read last, and how much has
-// passed here since, by the monotonic clock. Without a server it is this machine's. Its zero value is this machine's.
+// clock is the time that all processes on one database share: the server's time as last read, plus the time that has
+// passed since by this machine's monotonic clock. Its zero value is this machine's clock.
 type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.
 type reading struct {
-	at     time.Time // when, here
+	at     time.Time // when it was read, by this machine's clock
 	server time.Time
 	took   time.Duration
 }
@@ -33,8 +33,9 @@ func (c *clock) now() time.Time {
 	return r.server.Add(time.Since(r.at)).UTC().Truncate(time.Microsecond)
 }
 
-// heard takes in what the server said, which was asked and answered at these times. A reading that took longer than one
-// that is not old tells less.
+// heard stores the server's time, which was requested at asked and received at answered. A reading that took longer
+// than the stored one, and longer than clockGood, is less exact and is dropped while the stored one is not older than
+// clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
 	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {
@@ -43,11 +44,12 @@ func (c *clock) heard(asked, answered, server time.Time) {
 	c.last.Store(&reading{at: answered, server: server.Add(took / 2), took: took})
 }
 
-// Now is the present in whole microseconds UTC. On PostgreSQL it is by the server's clock, so that what one node writes
-// another may compare, whatever their own clocks say; it is off by half a round trip at most.
+// Now is the present in whole microseconds UTC. On PostgreSQL it is the server's time, so that nodes can compare what
+// others have written, whatever their own clocks show; it is off by at most half a round trip. On SQLite it is this
+// machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
 
-// readClock asks the server for its time.
+// readClock reads the server's time.
 func (p *postgresDB) readClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockLimit)
 	defer cancel()
@@ -60,7 +62,8 @@ func (p *postgresDB) readClock(ctx context.Context) error {
 	return err
 }
 
-// keepTime reads the server's clock now and then until ctx ends. Without an answer the last reading stands.
+// keepTime reads the server's clock every clockEvery until ctx ends. When there is no answer the last reading is
+// kept.
 func (p *postgresDB) keepTime(ctx context.Context) {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()

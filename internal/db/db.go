@@ -1,41 +1,50 @@
-// Package db keeps Postrider's rows in SQLite or PostgreSQL, with one SQL text for both.
+// Package db stores Postrider's rows in SQLite or PostgreSQL, with one SQL text for both.
 //
-// # The rules of the SQL
+// # SQL
 //
-// Parameters are $1, $2 ...; ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans BOOLEAN; bytes BYTEA;
-// JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that a scan never meets
-// NULL. Uniqueness is decided by a named unique index and reported by [UniqueViolation]; nobody selects first and
-// inserts then.
+// Parameters are $1, $2 and so on; ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans are BOOLEAN;
+// bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that a
+// scan never meets NULL. Uniqueness is decided by a named unique index and reported by [DB.UniqueViolation]; no code
+// selects first and inserts then.
 //
-// A list is one parameter, a []string or []int64, so that a statement has one text for lists of all lengths. It stands
-// in `x = ANY($n)`, in `x <> ALL($n)`, where it must not be nil, and in `SELECT UNNEST(CAST($n AS TEXT[]))`, written
-// exactly so: SQLite is given a text of its own for them. A condition that a partial index is for is written as the
-// index has it, because no engine sees that `dedupe = $1` implies `dedupe <> ”`.
+// A list is one parameter, a []string or []int64, so that a statement has one text for lists of all lengths. The SQL
+// must use it in exactly one of these forms, because SQLite is given a text of its own for them; the list of the
+// second must not be nil:
+//
+//	x = ANY($n)
+//	x <> ALL($n)
+//	SELECT UNNEST(CAST($n AS TEXT[]))
+//
+// A query that a partial index serves repeats the condition of that index literally: neither engine derives from
+// dedupe = $1 that dedupe is not empty.
 //
 // # Reading and writing
 //
-// A [Reader] has every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil, all that
-// its function did is on disk; when it returns an error, nothing of it is. On SQLite, Updates that wait at the same
-// time share one commit, each in a savepoint of its own, so one fsync pays for all of them. On PostgreSQL each is a
-// transaction, and writes whose result nobody needs travel together (see [Tx.Queue]).
+// A [Reader] runs every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil,
+// everything its function did is on disk; when it returns an error other than [ErrUnknown], nothing is. On SQLite,
+// Updates that wait at the same time share one commit, each in a savepoint of its own, so that one fsync serves them
+// all. On PostgreSQL each is a transaction, and writes whose result is not needed travel together (see [Tx.Queue]).
 //
-// The function given to Update may run more than once and runs on the only writer of SQLite: it must touch neither
-// the network nor anything else that lasts, and it must not render, hash or sign.
+// The function given to Update may run more than once, and on SQLite it runs on the only writer: it must not use the
+// network or do anything else that takes long, and it must not render, hash or sign.
 //
 // # When it fails
 //
-// A file of SQLite that is not whole is not opened, as far as that is found out (see [Options.Beside]).
+// An SQLite file that is damaged is not opened, as far as the damage is found (see [Options.Beside]).
 //
-// A full disk, a lost connection, a server that is silent or a failed commit comes back as a fault of kind
-// Unavailable that is [ErrUnavailable], of reads and writes alike. No wait for PostgreSQL is longer than
-// Options.Patience. A statement that fails ends its Update; no statement may follow it.
+// A full disk, a lost connection, a silent server or a failed commit is returned as a fault of kind Unavailable that
+// is [ErrUnavailable], from reads and writes alike. No single wait for PostgreSQL takes longer than Options.Patience,
+// except in [DB.Migrate]. A statement that fails ends its Update; no statement may follow it.
 //
 // When a connection to PostgreSQL is lost after COMMIT was sent and before its answer, the outcome is looked up on a
-// new connection, by the row that [Tx.Proof] names: Update returns nil when it was committed, and runs again only
-// when it is certain that it was not. Where neither can be shown, the error is [ErrUnknown], and the update is never
-// run again. The caller's retry must then be safe, which is what idempotency keys and job fences are for.
+// new connection, by the row that [Tx.Proof] names: Update returns nil when the transaction was committed, and runs
+// the function again only when it is certain that it was not. When neither can be shown, and when SQLite's COMMIT
+// ends with an I/O error, the error is [ErrUnknown], and the function is not run again. The caller's retry must then
+// be safe, which is what idempotency keys and job fences are for.
 //
-// The package knows nothing of email.
+// # What it does not do
+//
+// It does not check who may read or write a row, and it knows nothing of email.
 package db
 
 import (
@@ -58,7 +67,7 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// Rows is the result of a query. Whoever asked closes it and checks Err; [Collect] does both.
+// Rows is the result of a query. The caller must close it and check Err; [Collect] does both.
 type Rows interface {
 	Row
 	Next() bool
@@ -66,13 +75,13 @@ type Rows interface {
 	Close()
 }
 
-// querier is what a pool of readers and a transaction have in common, on either engine.
+// querier is implemented by a pool of readers and by a transaction, on either engine.
 type querier interface {
 	query(ctx context.Context, sql string, args []any) (Rows, error)
 	queryRow(ctx context.Context, sql string, args []any) Row
 }
 
-// Reader has every SELECT. Faces are given a Reader, so they cannot write.
+// Reader runs SELECTs. Packages that must not write are given a Reader instead of a [DB].
 type Reader struct{ q querier }
 
 // Query runs a SELECT.
@@ -85,7 +94,7 @@ func (r Reader) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	return r.q.queryRow(ctx, sql, args)
 }
 
-// Collect reads all rows with scan and closes them. The query bounds how many there are.
+// Collect reads all rows with scan and closes them. The query must bound how many there are.
 func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -102,7 +111,7 @@ func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error
 	return all, rows.Err()
 }
 
-// writer is what a transaction of either engine can do beyond reading.
+// writer is what a transaction of either engine does.
 type writer interface {
 	querier
 	exec(ctx context.Context, sql string, args []any) (int64, error)
@@ -111,7 +120,7 @@ type writer interface {
 	queueHold(ctx context.Context, missing error, table, id string)
 }
 
-// Tx is one transaction. It lives as long as the function it was given to.
+// Tx is one transaction. It is valid until the function that it was given to returns.
 type Tx struct {
 	Reader
 	w         writer
@@ -126,34 +135,34 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	return t.w.exec(ctx, sql, args)
 }
 
-// Queue runs a statement whose result nobody needs. On PostgreSQL it travels with the next statement that is waited
+// Queue runs a statement whose result is not needed. On PostgreSQL it is sent with the next statement that is waited
 // for, at the latest with the commit, and its error is reported there. Statements keep their order.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.w.queue(ctx, sql, args)
 }
 
-// QueueOne is Queue for an UPDATE or a DELETE that must change exactly one row, such as one behind a fence. When
-// there is no such row the transaction fails with the error missing, on PostgreSQL only when the statement's answer
-// comes.
+// QueueOne is Queue for an UPDATE or a DELETE that must change a row, such as one behind a fence. When it changes
+// none the transaction fails with the error missing; on PostgreSQL it does so only when the statement's answer comes.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// QueueHold keeps a row, which the table's id names, from being deleted until the transaction ends: whoever deletes it
-// waits and sees all that the transaction did. When there is no such row the transaction fails as with QueueOne.
+// QueueHold keeps the row of table with that id from being deleted until the transaction ends: a transaction that
+// deletes it waits and then sees everything that this one did. When there is no such row the transaction fails as
+// with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }
 
-// Now is the time of this transaction by [DB.Now], read once: all its rows bear the same stamp.
+// Now is the time of this transaction by [DB.Now], read once, so that all its rows have the same time.
 func (t *Tx) Now() time.Time { return t.now }
 
-// OneWriter says whether no other transaction can write while this one lasts, as on SQLite. Where others can, a SELECT of
-// rows to claim passes over those that another node claims by FOR UPDATE SKIP LOCKED.
+// OneWriter reports whether no other transaction can write while this one lasts, as on SQLite. On PostgreSQL others
+// can, and a SELECT of rows to claim needs FOR UPDATE SKIP LOCKED to pass over those that another node claims.
 func (t *Tx) OneWriter() bool { return t.oneWriter }
 
-// Serialize makes transactions that name the same thing wait for each other: for a decision that no index makes. On
-// SQLite, which has one writer, they do so in any case.
+// Serialize makes transactions that give the same name wait for each other until they end. It is for decisions that
+// no index makes. On SQLite, which has one writer, it does nothing.
 func (t *Tx) Serialize(ctx context.Context, name string) error {
 	if t.oneWriter {
 		return nil
@@ -165,23 +174,23 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 // AfterCommit runs f once the transaction is on disk. It is for hints, such as waking a worker: a crash loses it.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
-// proof is a query that finds a row when a transaction was committed.
+// proof is a query that finds a row if and only if a transaction was committed.
 type proof struct {
 	sql  string
 	args []any
 }
 
-// Proof says how to find out whether the transaction was committed, should the answer to its COMMIT be lost: by a
-// query that finds a row then and never otherwise. The row must be one that this transaction inserts, under an id
-// that was made for it, and that nothing deletes within a minute. One proof is enough for a transaction; the first
-// counts.
+// Proof sets the query by which to find out whether the transaction was committed when the answer to its COMMIT is
+// lost: the query must find a row then and never otherwise. The row must be one that this transaction inserts, under
+// an id that was made for it, and that nothing deletes within a minute. A transaction needs one proof; later calls
+// are ignored.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
 	}
 }
 
-// engine is what the two databases do differently.
+// engine is what differs between the two databases.
 type engine interface {
 	querier
 	ready(ctx context.Context) error
@@ -204,24 +213,25 @@ type DB struct {
 	log    *slog.Logger
 	hints  hints
 	beside bool
-	wait   time.Duration // the longest for the database
+	wait   time.Duration // the longest wait for the database
 
 	together [classes]together
 }
 
-// Options say how to open a database.
+// Options are the parameters of [Open].
 type Options struct {
 	URL      string        // postgres://... or the path of an SQLite file
 	MaxConns int           // connections to PostgreSQL, or readers of SQLite; 0 means a default
 	Patience time.Duration // the longest wait for a connection to PostgreSQL and for each answer; 0 is 20 seconds
 	Log      *slog.Logger
-	Trace    func(Statement) // told of each statement; nil for nobody
+	Trace    func(Statement) // called with each statement; may be nil
 
-	// Break has the statements fail for which it returns true. It is for tests, and nil otherwise.
+	// Break makes the statements fail for which it returns true. It is for tests, and nil otherwise.
 	Break func(Statement) bool
 
-	// Beside says that a node may be running on the same database: what this process hints at is sent to it by Close.
-	// Without it, a file of SQLite that was not closed in order is looked at before anything is done with it.
+	// Beside must be set when a node may be running on the same database, as by commands: Close then sends the hints of
+	// this process to that node. Without it, Open checks an SQLite file that was not closed in order, for a minute at
+	// most, and fails when it finds damage.
 	Beside bool
 }
 
@@ -259,11 +269,12 @@ func IsPostgres(url string) bool {
 // Engine is "sqlite" or "postgres".
 func (d *DB) Engine() string { return d.e.name() }
 
-// Alone reports whether no other process can share this database's work: true for SQLite, whose file one node owns. A
-// command may still change something beside that node.
+// Alone reports whether only one node works on this database: true for SQLite. A command may still change rows beside
+// that node.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 
-// Snapshot writes an SQLite database as it is at one instant to an empty file, while others read and write.
+// Snapshot writes an SQLite database as it is at one instant to an empty file. Reads and writes go on meanwhile. On
+// PostgreSQL it returns an error.
 func (d *DB) Snapshot(ctx context.Context, to string) error {
 	s, ok := d.e.(*sqliteDB)
 	if !ok {
@@ -272,7 +283,8 @@ func (d *DB) Snapshot(ctx context.Context, to string) error {
 	return s.snapshot(ctx, to)
 }
 
-// Close waits for Updates in hand and closes all connections. A process beside a node sends its hints before.
+// Close waits for Updates in progress and closes all connections. With [Options.Beside] it sends pending hints
+// before, for 5 s at most.
 func (d *DB) Close() {
 	if d.beside {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -282,7 +294,8 @@ func (d *DB) Close() {
 	d.e.close()
 }
 
-// Ready reports whether the database answers and takes writes: a standby of PostgreSQL does not.
+// Ready returns an error when the database does not answer, or when PostgreSQL takes no writes, as a standby. Whether
+// SQLite can write is not checked.
 func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
 
 // Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed, unless the
@@ -291,15 +304,16 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, fn)
 }
 
-// UpdateApart is Update on a connection that only such updates use: for a heartbeat, which must not wait behind all the
-// work of the process. It is for few and small ones.
+// UpdateApart is Update on a connection that only such updates use, for heartbeats, which must not wait behind the
+// rest of the process's work. Updates of this kind must be few and small. On SQLite it is Update, because the one
+// writer never keeps an update waiting for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
 
-// Repeat runs step in one transaction after the other until one changes nothing: for work on many rows, of which each
-// transaction takes a bounded part. step returns how many rows it changed. An error ends it, and it may be begun again:
-// what a step did it does not find any more.
+// Repeat runs step in one transaction after another until one changes nothing. It is for work on many rows, of which
+// each transaction takes a bounded part. step returns how many rows it changed, and must not find again what it
+// changed before. An error ends Repeat, which may then be called again.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {
@@ -316,10 +330,11 @@ func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	return nil
 }
 
-const walkRows = 2000 // that one step of WalkIDs looks at
+const walkRows = 2000 // read by one step of WalkIDs
 
-// WalkIDs goes through a table whose key is id, in the order of the ids, and calls step with the bounds of each part in
-// a transaction of its own: for rows that no index finds.
+// WalkIDs goes through a table with the key id in the order of the ids, and calls step with the bounds of each part
+// (ids greater than after, up to and including upTo), each in a transaction of its own. It is for rows that no index
+// finds.
 func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
 	for after := ""; ; {
 		var upTo string
@@ -365,11 +380,11 @@ func Time(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Now is the present by this machine's clock in the form in which the database keeps it: UTC, whole microseconds. What
-// is compared with times of other nodes takes [DB.Now].
+// Now is the present by this machine's clock, in UTC and whole microseconds, as the database stores it. Use [DB.Now]
+// for what is compared with times of other nodes.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// recovered turns a panic of an Update's function into an error, so that the one writer goes on.
+// recovered calls fn and turns a panic into an error, so that SQLite's one writer keeps running.
 func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -379,7 +394,7 @@ func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	return fn(t)
 }
 
-// hints carries wake-ups between nodes. They are only hints: losing one costs a poll interval.
+// hints carries wake-ups between nodes. Losing one delays work by a poll interval and no more.
 type hints struct {
 	mu      sync.Mutex
 	pending map[string]map[string]bool
@@ -393,7 +408,7 @@ func (h *hints) init() {
 	h.kick = make(chan struct{}, 1)
 }
 
-// Hint tells subscribers of topic, on every node, that payload happened. It never blocks and may be lost.
+// Hint calls the subscribers of topic on every node with payload. It never blocks, and a hint may be lost.
 func (d *DB) Hint(topic, payload string) {
 	h := &d.hints
 	h.mu.Lock()
@@ -417,8 +432,8 @@ func (d *DB) Hint(topic, payload string) {
 	}
 }
 
-// OnHint calls f, which must not block, for each hint of topic from this node and, while [DB.Run] runs, from others.
-// Subscribe before Run.
+// OnHint makes f be called for each hint of topic from this node and, while [DB.Run] runs, from other processes. f
+// must not block. Call OnHint before Run.
 func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.mu.Lock()
 	defer d.hints.mu.Unlock()
@@ -426,12 +441,13 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 }
 
 const (
-	hintDelay = 10 * time.Millisecond // gathers hints, so that a busy node sends few notifications
-	closeTime = 5 * time.Second       // for the hints that are sent at the end
+	hintDelay = 10 * time.Millisecond // during which hints are collected, so that a busy node sends few notifications
+	closeTime = 5 * time.Second       // limits the sending of hints in Close
 )
 
-// Run carries hints to and from other processes, and keeps the server's time, until ctx ends. The node of an SQLite
-// file only hears: nobody else listens there.
+// Run sends hints to other processes, receives theirs, and keeps the server's time, until ctx ends. The node of an
+// SQLite file only receives: no other process listens there. When listening fails, Run logs it and tries again every
+// 2 s; on PostgreSQL the hints sent in between are lost.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string
@@ -485,7 +501,7 @@ func (d *DB) sendHints(ctx context.Context) {
 	}
 }
 
-// flushHints sends the hints that wait.
+// flushHints sends the pending hints.
 func (d *DB) flushHints(ctx context.Context) {
 	d.hints.mu.Lock()
 	pending := d.hints.pending
@@ -500,8 +516,8 @@ func (d *DB) flushHints(ctx context.Context) {
 	}
 }
 
-// packHints joins payloads by newline into messages under PostgreSQL's limit of 8,000 bytes. Beyond eight messages the
-// rest is left out: whoever is told of that much looks for itself.
+// packHints joins payloads by newline into messages under PostgreSQL's limit of 8,000 bytes. It leaves out payloads
+// above 4,000 bytes, and all after the eighth message: a node that receives that many hints looks for work anyway.
 func packHints(payloads map[string]bool) []string {
 	var out []string
 	var b strings.Builder
@@ -524,7 +540,7 @@ func packHints(payloads map[string]bool) []string {
 	return append(out, b.String())
 }
 
-// isGone reports whether err says that the caller went away rather than that the database failed.
+// isGone reports whether err means that the caller canceled or timed out, rather than that the database failed.
 func isGone(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -13,9 +13,10 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate brings the schema up to date. All pending migrations run in one transaction under a lock, so that nodes that
-// start together migrate once, and a migration that fails leaves nothing behind. A migration that was applied with another
-// text is an error: what has been released never changes. It returns the names of those it applied.
+// Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending
+// migrations run in one transaction under a lock, so that nodes that start together migrate once, and a migration
+// that fails leaves nothing behind. It is an error when the text of an applied migration has changed: what has been
+// released never changes.
 func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }
@@ -85,8 +86,8 @@ func appliedMigrations(ctx context.Context, w writer) (map[string]string, error)
 	return have, rows.Err()
 }
 
-// runScript runs the statements of a migration, which end with ";" at the end of a line. A statement that follows the
-// comment "-- only: postgres" (or sqlite) runs on that engine alone.
+// runScript runs the statements of a migration. A statement ends with ";" at the end of a line. A statement after the
+// comment "-- only: postgres" (or sqlite) runs on that engine only.
 func runScript(ctx context.Context, w writer, engine, text string) error {
 	for stmt := range strings.SplitSeq(text, ";\n") {
 		only := ""

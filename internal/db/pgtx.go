@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	pgConflictTries = 8 // of a transaction that PostgreSQL ended for a conflict with another
-	pgBrokenTries   = 2 // of one whose connection broke, and of which nothing was stored
+	pgConflictTries = 8 // for a transaction that PostgreSQL aborted because of a conflict with another
+	pgBrokenTries   = 2 // for one whose connection broke before anything was stored
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
@@ -25,8 +25,8 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn until PostgreSQL accepts it: a deadlock, a serialisation failure or a connection that was dead
-// already is nobody's fault.
+// updateOn runs fn until PostgreSQL commits it or the tries are used up. It tries again after deadlocks,
+// serialisation failures and on connections that were dead already, none of which the caller can prevent.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)
@@ -47,11 +47,11 @@ func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*
 	}
 }
 
-// outcome is what became of a transaction.
+// outcome is how a transaction ended.
 type outcome struct {
 	after []func()
 	err   error
-	tries int // how often one that ended so may be run, nothing of it being stored
+	tries int // how often in all one that ended this way may be run; nothing of it is stored
 }
 
 func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) outcome {
@@ -66,14 +66,14 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	what := "update"
 	if err = recovered(fn, t); err == nil {
 		what = "commit"
-		// The caller's going away must not leave a commit in doubt that the database could have finished.
+		// A canceled caller must not leave a commit in doubt that the database could have finished.
 		if err = w.commit(context.WithoutCancel(ctx)); err == nil {
 			return outcome{after: t.after}
 		}
 	}
-	quick := time.Since(began) < p.patience/2 // then a connection that is gone broke, and was not merely silent
+	quick := time.Since(began) < p.patience/2 // then a closed connection broke, rather than timed out
 	if w.inDoubt(err) {
-		p.release(c) // it is dead, and finding out takes a while
+		p.release(c) // it is dead, and settling takes a while
 		c = nil
 		switch committed, cause := p.settle(identity(w.c), t.proof); {
 		case cause != nil:
@@ -93,16 +93,16 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	return o
 }
 
-// pgTx is a transaction whose statements wait in a batch until an answer is needed: an Update that only queues costs
-// one round trip, its BEGIN and COMMIT included.
+// pgTx is a transaction whose statements wait in a batch until an answer is needed: an Update that only queues takes
+// one round trip, including its BEGIN and COMMIT.
 type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
 	batch    *pgx.Batch
-	fence    map[int]error // of the batch: what is missing where a statement changes no row
+	fence    map[int]error // by position in the batch: the error to report when that statement yields no row
 	begun    bool
-	asked    bool // to commit
-	refused  bool // by the server, which has undone everything
+	asked    bool // whether COMMIT was sent
+	refused  bool // whether the server reported an error, and so has undone everything
 	err      error
 }
 
@@ -114,17 +114,20 @@ func (t *pgTx) queue(_ context.Context, text string, args []any) {
 	t.batch.Queue(text, args...)
 }
 
-// queueOne has the server itself fail the transaction when no row changes: its COMMIT may be on the way already.
+// queueOne makes the server itself abort the transaction when no row changes, because the COMMIT may already be on
+// the way.
 func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
 
-// queueHold takes the weakest lock that a DELETE waits for: the row may be changed meanwhile, and held by others.
+// queueHold takes the weakest lock that a DELETE waits for. Other transactions may still change the row and hold it
+// too.
 func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 
-// queueRows fails the transaction when a statement yields no row.
+// queueRows makes the transaction fail with missing when a statement yields no row, by a division by zero on the
+// server.
 func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
 	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {
@@ -133,7 +136,7 @@ func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args [
 	t.fence[t.batch.Len()-1] = missing
 }
 
-// failed is the error of a statement of the batch that had these fences.
+// failed returns missing when err is the division by zero of a statement from queueRows, and err otherwise.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing
@@ -141,7 +144,8 @@ func failed(err error, missing error) error {
 	return err
 }
 
-// send sends all that waits and reads every answer but the last, which is the caller's.
+// send sends the batch with one more statement, and reads every answer except that statement's, which the caller
+// reads.
 func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResults, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -215,7 +219,7 @@ func (t *pgTx) commit(ctx context.Context) error {
 		t.refused = isRefusal(err)
 		return err
 	case tag.String() == "COMMIT":
-		return nil // whatever became of the connection then
+		return nil // even when the connection broke after it
 	case closed != nil:
 		t.refused = isRefusal(closed)
 		return closed
@@ -224,15 +228,15 @@ func (t *pgTx) commit(ctx context.Context) error {
 	return fmt.Errorf("the database answered %q to COMMIT", tag.String())
 }
 
-// isRefusal reports whether an error is the server's word that a statement failed, and with it the transaction. When
-// the server ends the connection instead (FATAL), the transaction may have been committed before.
+// isRefusal reports whether err is the server's report that a statement failed, and with it the transaction. When the
+// server ends the connection instead (FATAL), the transaction may have been committed before.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR"
 }
 
-// inDoubt reports whether an error leaves open what became of the transaction: the COMMIT may have reached the server,
-// and no answer to it came.
+// inDoubt reports whether it is open if the transaction was committed: the COMMIT may have reached the server, and no
+// answer came.
 func (t *pgTx) inDoubt(err error) bool {
 	return t.asked && !t.refused && t.c.IsClosed() && !pgconn.SafeToRetry(err)
 }
@@ -249,7 +253,7 @@ func (t *pgTx) rollback(ctx context.Context) {
 	}
 }
 
-// batchRows closes the batch with its rows.
+// batchRows closes its batch together with its rows.
 type batchRows struct {
 	pgx.Rows
 	br pgx.BatchResults

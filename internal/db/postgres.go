@@ -16,9 +16,9 @@ import (
 const (
 	patience       = 20 * time.Second // for a connection, and for each answer
 	connectTime    = 10 * time.Second // for a new connection, unless the URL says otherwise
-	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for another node's
-	stillTime      = 15 * time.Second // for a transaction between two statements, whose process may be gone unheard
-	pgEndTime      = 5 * time.Second  // for the end of a transaction or a connection that is given up
+	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for another node to migrate
+	stillTime      = 15 * time.Second // between two statements of a transaction; the client may be gone without a sign
+	pgEndTime      = 5 * time.Second  // to roll back or to close a connection that is given up
 	pgProveTime    = 10 * time.Second // to find out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock under which one node migrates
 	readOnly       = "25006"          // SQLSTATE of a write on a standby, or after a failover on what was the primary
@@ -27,9 +27,9 @@ const (
 
 type postgresDB struct {
 	pool     *pgxpool.Pool
-	apart    *pgxpool.Pool // one connection that work never holds up
+	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that they never wait for others
 	clock    clock
-	config   *pgx.ConnConfig // for connections beside the pool
+	config   *pgx.ConnConfig // for connections outside the pools
 	patience time.Duration
 }
 
@@ -77,7 +77,7 @@ func (p *postgresDB) close() {
 	p.pool.Close()
 }
 
-// acquire takes a connection of a pool, whose answers must come within the patience from now on.
+// acquire takes a connection from a pool. Its answers must come within p.patience from now on.
 func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
@@ -92,7 +92,7 @@ func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.
 	return c, nil
 }
 
-// release gives a connection back, if there is one.
+// release returns a connection to its pool. c may be nil.
 func (p *postgresDB) release(c *pgxpool.Conn) {
 	if c == nil {
 		return
@@ -101,8 +101,8 @@ func (p *postgresDB) release(c *pgxpool.Conn) {
 	c.Release()
 }
 
-// limit has the connection fail when its answers do not come in time; 0 is no limit. It is set on the socket, since a
-// context with a deadline for each statement costs more. A connection that is closed already needs none.
+// limit makes the connection fail when its answers do not come within d; 0 is no limit. The deadline is set on the
+// socket, because a context with a deadline for each statement costs more. On a closed connection it has no effect.
 func limit(c *pgx.Conn, d time.Duration) {
 	var until time.Time
 	if d > 0 {
@@ -133,12 +133,12 @@ func (p *postgresDB) queryRow(ctx context.Context, text string, args []any) Row 
 	return oneRow{rows}
 }
 
-// pgRows gives its connection back with its last row.
+// pgRows releases its connection after its last row or when it is closed.
 type pgRows struct {
 	pgx.Rows
 	ctx context.Context
 	p   *postgresDB
-	c   *pgxpool.Conn // nil once it is given back
+	c   *pgxpool.Conn // nil once released
 	err error
 }
 
@@ -167,8 +167,9 @@ func (r *pgRows) Err() error {
 	return r.err
 }
 
-// pgError keeps what PostgreSQL says of a statement, and what the function of an update itself said, and calls the
-// rest a failure that may pass: so it does the words with which the server ends a connection.
+// pgError returns the errors of a statement that PostgreSQL reports, and those that the function of an update
+// returned, unchanged. It wraps as unavailable those that may pass: a lost connection, a server out of resources, and
+// the errors with which a server ends connections. A standby's refusal to write also closes the connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil
@@ -200,12 +201,13 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	return err
 }
 
-// passes reports whether an error with that SQLSTATE is of the server's state, rather than of what was asked.
+// passes reports whether an error with that SQLSTATE comes from the state of the server rather than from the
+// statement.
 func passes(code string) bool {
 	switch code[:min(2, len(code))] {
-	case "08", // the connection, as a pooler between says
+	case "08", // connection exceptions, as a pooler in between reports them
 		"53", // out of resources: connections, memory, the disk
-		"57", // ended by an operator or a time limit; starting, stopping
+		"57", // operator intervention: ended by an operator or a time limit; starting, stopping
 		"58": // input or output error
 		return true
 	}
@@ -218,10 +220,10 @@ func isConflict(err error) bool {
 	return ok && isConflictCode(e.Code)
 }
 
-// isConflictCode tells of a deadlock or a failure to serialize.
+// isConflictCode reports whether code is a deadlock or a failure to serialize.
 func isConflictCode(code string) bool { return code == "40001" || code == "40P01" }
 
-// ready asks for a server that takes writes.
+// ready checks that the server takes writes.
 func (p *postgresDB) ready(ctx context.Context) error {
 	var no bool
 	err := p.queryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::BOOLEAN`, nil).Scan(&no)
@@ -256,7 +258,7 @@ func (p *postgresDB) unique(err error) (string, bool) {
 	return e.ConstraintName, true
 }
 
-// migrate gives run a transaction under the migration lock, which waits for another node that migrates.
+// migrate calls run with a transaction that holds the migration lock. It waits while another node migrates.
 func (p *postgresDB) migrate(ctx context.Context, run func(writer) error) error {
 	patient := &postgresDB{pool: p.pool, config: p.config, patience: migrationTime}
 	return patient.update(ctx, func(t *Tx) error {

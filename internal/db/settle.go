@@ -10,14 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// When a connection is lost between a COMMIT and its answer, the server may have carried it out, may be at it still, or
-// may not even have read it. PostgreSQL can tell the fate of a transaction by its id (pg_xact_status), but the id would
-// come with the very answer that was lost: the server sends what it has to say at the end of a request. So two things
-// that are known before are asked for: whether the process that served the connection still lives, and whether a row is
-// there that the transaction alone could have made ([Tx.Proof]). The row says committed. No process, and then no row,
-// says that nothing was stored, and that nothing will be.
+// When a connection is lost between a COMMIT and its answer, the server may have carried it out, may still be
+// carrying it out, or may not even have read it. PostgreSQL reports the status of a transaction by its id
+// (pg_xact_status), but the id would come with the answer that was lost, because the server sends its answers at the
+// end of a request. So two things are looked up that are known beforehand: whether the server process of the
+// connection still exists, and whether there is a row that only the transaction could have made ([Tx.Proof]). If the
+// row is there, the transaction was committed. If the process is gone and the row is not there, nothing was stored,
+// and nothing will be.
 
-// backend is the server's process for a connection. Its number alone may be given to another one later.
+// backend is the server process of a connection. The start time is needed because another process may get the same
+// pid later.
 type backend struct {
 	pid   int32
 	start time.Time
@@ -25,13 +27,14 @@ type backend struct {
 
 const backendKey = "postrider backend"
 
-// notLonger sets a limit of time, unless the server has a shorter one.
+// notLonger sets a time limit, unless the server already has a shorter one.
 const notLonger = `SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1
 	AND CASE WHEN name = $1 THEN CAST(setting AS BIGINT) NOT BETWEEN 1 AND CAST($2 AS BIGINT) END`
 
-// introduce notes which process of the server a new connection has, and has that process end when a transaction stands
-// still for so long: a machine that lost its power, or whose network is cut, says no goodbye, and what it has locked
-// would be so for hours. Where the server does not say which process it is, commits cannot be settled by its end.
+// introduce records the server process of a new connection, and makes that process end when a transaction is idle for
+// the duration still: a machine that lost its power or its network does not close its connections, and its locks
+// would be held for hours. When the server does not report the process, commits can be settled only by finding the
+// row.
 func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
@@ -50,14 +53,14 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	return nil
 }
 
-// identity is the process of a connection, which may be closed; nil when it is not known.
+// identity is the server process of a connection, which may be closed, or nil when it is not known.
 func identity(c *pgx.Conn) *backend {
 	b, _ := c.PgConn().CustomData()[backendKey].(*backend)
 	return b
 }
 
-// settle finds out whether a transaction was committed whose COMMIT was sent and whose connection is lost. An error
-// says that it could not.
+// settle determines whether a transaction was committed whose COMMIT was sent and whose connection is lost. It tries
+// for pgProveTime, or p.patience when that is shorter, and returns an error when it could not find out.
 func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) {
 	if row == nil {
 		return false, errors.New("nothing that the transaction stored can be looked up")
@@ -91,9 +94,10 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look looks once. The process is looked for first: once it is gone, what the row says is final. A process that does
-// not end by itself is told to: its network may be cut, and it would read our COMMIT when that is mended. One that
-// waits for a standby is left alone, because its transaction is committed here and not yet safe.
+// look looks once. It looks for the process before the row: once the process is gone, what it finds of the row is
+// final. With endIt it terminates the process, because one whose network is cut might read our COMMIT when the
+// network is back. A process that waits for a standby is left alone: its transaction is committed here and not yet
+// safe.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool
 	if b == nil {
@@ -122,13 +126,13 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
-			err = nil // it may not be ours to end; it may end by itself
+			err = nil // we may lack the right to end it; it may end by itself
 		}
 	}
 	return false, false, err
 }
 
-// giveUp closes a connection that is needed no more.
+// giveUp closes a connection that is no longer needed.
 func giveUp(c *pgx.Conn) {
 	if c == nil {
 		return

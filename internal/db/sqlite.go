@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	groupMax   = 256                  // updates that share one commit at most
-	groupTime  = 8 * time.Millisecond // and the time after which a group takes no more
-	queueDepth = 1024                 // updates that wait at most before callers block
+	groupMax   = 256                  // the most updates that share one commit
+	groupTime  = 8 * time.Millisecond // the time after which a group takes no more
+	queueDepth = 1024                 // waiting updates before callers block
 )
 
-// pragmas of both handles, with their reasons. They stand in the DSN, because one sent to a pool reaches one
-// connection.
+// pragmas of both handles, with their reasons. They are in the DSN, because a PRAGMA statement sent to a pool reaches
+// only one connection.
 var pragmas = []string{
-	"busy_timeout(10000)",      // first: the others may meet a lock of a second process, such as the command line
+	"busy_timeout(10000)",      // first: the others may wait for a lock of a second process, such as a command
 	"journal_mode(WAL)",        // readers never wait for the writer
 	"synchronous(FULL)",        // a commit is on disk when it returns
-	"foreign_keys(1)",          // PostgreSQL checks them, so we do
+	"foreign_keys(1)",          // as PostgreSQL checks them
 	"temp_store(MEMORY)",       // sorting a page of a list needs no file
 	"wal_autocheckpoint(4000)", // 32 MB of log between check-points: fewer pauses in commits
 	"journal_size_limit(67108864)",
 }
 
-// sqliteDB has one connection that writes and several that read.
+// sqliteDB has one connection that writes and a pool of connections that read.
 type sqliteDB struct {
 	path   string
 	beside bool // a node may be running on the same file
-	marked bool // that the file was closed in order before, or is new
+	marked bool // whether the file was closed in order before, or is new
 	fresh  bool
 
 	read   *sql.DB
@@ -95,7 +95,7 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	return s, nil
 }
 
-// open opens the file once more.
+// open opens another handle on the file, with the pragmas and extra ones.
 func (s *sqliteDB) open(extra ...string) (*sql.DB, error) {
 	q := url.Values{}
 	for _, p := range append(append([]string{}, pragmas...), extra...) {
@@ -135,8 +135,8 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// disconnect closes the writer last: the last connection writes what is in the log into the file, which readers may
-// not, nor one that has statements.
+// disconnect closes the readers and then the writer. The last connection copies the log into the file, which neither
+// a reader nor a connection with open statements can do.
 func (s *sqliteDB) disconnect() {
 	s.stmts.close()
 	s.wstmts.close()
@@ -151,8 +151,9 @@ func (s *sqliteDB) disconnect() {
 	}
 }
 
-// prepareFile makes the file, which SQLite would make for all to read, and mends those of an earlier run. SQLite gives
-// its other files the mode of the first. The folder may be anybody's: only one that is made here is made private.
+// prepareFile creates the file with private permissions, where SQLite would make it readable by all, and corrects
+// those of an earlier run. SQLite gives its other files the mode of the first. A folder that exists may be shared and
+// is left as it is; a folder that is created here is private.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -170,7 +171,7 @@ func prepareFile(path string) error {
 
 func (s *sqliteDB) name() string { return "sqlite" }
 
-// ready asks for an answer of the readers. Whether the writer can write shows when it does.
+// ready runs a query on the readers. Whether the writer can write is not checked.
 func (s *sqliteDB) ready(ctx context.Context) error {
 	var one int
 	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
@@ -180,7 +181,7 @@ func (s *sqliteDB) close() {
 	s.once.Do(func() {
 		close(s.closed)
 		<-s.done
-		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a node that begins to run takes it away
+		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a node that starts removes it
 		s.disconnect()
 		if mark {
 			markStopped(s.path)
@@ -188,8 +189,8 @@ func (s *sqliteDB) close() {
 	})
 }
 
-// update puts fn in the writer's queue and waits. Once queued it is not abandoned, because its effect could not be
-// known.
+// update puts fn in the writer's queue and waits for its commit. Once queued it is waited for even when ctx ends,
+// because returning early would leave its effect unknown.
 func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
 	select {
@@ -216,12 +217,13 @@ func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	return u.err
 }
 
-// updateApart is update: the one writer holds nobody up for long.
+// updateApart is update: the writer never keeps an update waiting for long.
 func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, fn)
 }
 
-// run is the one writer: it takes what queued while the last commit ran and commits it together. There is no timer.
+// run is the one writer. It commits together the updates that were queued while the last commit ran. There is no
+// timer.
 func (s *sqliteDB) run() {
 	defer close(s.done)
 	group := make([]*pendingUpdate, 0, groupMax)
@@ -241,7 +243,7 @@ func (s *sqliteDB) run() {
 	}
 }
 
-// commitGroup runs the first update and whatever else is waiting in one transaction.
+// commitGroup runs the first update and those that wait behind it in one transaction.
 func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	ctx := context.Background()
 	start := time.Now()
@@ -271,7 +273,8 @@ func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	s.finish(group, nil)
 }
 
-// begin begins a transaction. One that could not even be rolled back, with a disk that failed, is ended first.
+// begin begins a transaction. A previous one that could not be rolled back, because the disk failed, is rolled back
+// first.
 func (s *sqliteDB) begin(ctx context.Context) error {
 	_, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
@@ -284,8 +287,9 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError is what a COMMIT that failed and was rolled back says. No reader sees the transaction; but when the
-// disk failed, all of it may stand in the log, and a crash before the next commit overwrites it would bring it back.
+// commitError returns the error for a COMMIT that failed and was rolled back. No reader sees the transaction; but
+// when the disk failed, all of it may be in the log, and a crash before the next commit overwrites it would restore
+// it.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)
@@ -296,7 +300,8 @@ func commitError(err error) error {
 // leavesDoubt reports whether a COMMIT with that result code may have written the whole transaction.
 func leavesDoubt(code int) bool { return code&0xff == lib.SQLITE_IOERR }
 
-// runOne runs one update in a savepoint. What it returns is fatal to the whole group.
+// runOne runs one update in a savepoint and stores its error in it. An error that it returns is fatal to the whole
+// group.
 func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 	if err := u.ctx.Err(); err != nil {
 		u.err = err
@@ -336,8 +341,8 @@ func (s *sqliteDB) raw(ctx context.Context, text string) error {
 	return err
 }
 
-// sqliteTx is a savepoint on the writer. Statements run without the caller's context: to interrupt one would
-// roll back the transactions of all who share the commit.
+// sqliteTx is a savepoint on the writer. Its statements run without the caller's context, because interrupting one
+// would roll back every update that shares the commit.
 type sqliteTx struct {
 	s   *sqliteDB
 	err error // of the first queued statement that failed
@@ -366,7 +371,7 @@ func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, arg
 	}
 }
 
-// queueHold needs no lock: there is one writer.
+// queueHold only checks that the row exists. It needs no lock, because there is one writer.
 func (t *sqliteTx) queueHold(ctx context.Context, missing error, table, id string) {
 	var one int
 	err := t.queryRow(ctx, `SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}).Scan(&one)
@@ -411,8 +416,8 @@ func readError(err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
-// sqliteError calls what may pass of the failures of a statement unavailable: those of the disk, of memory and of
-// locks. What SQLite says of the statement itself or of a damaged file stays as it is.
+// sqliteError wraps as unavailable those failures of a statement that may pass: of the disk, of memory and of locks.
+// What SQLite reports of the statement itself or of a damaged file is returned unchanged.
 func sqliteError(what string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -430,8 +435,8 @@ type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }
 
-// unique reads the columns from SQLite's message and looks up the index that has them: the error code says what
-// happened, but SQLite names an index only when it is over an expression.
+// unique reads the columns from SQLite's message and looks up the index over them. The error code says that a unique
+// index is violated, but SQLite names the index only when it is over an expression.
 func (s *sqliteDB) unique(err error) (string, bool) {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -481,17 +486,17 @@ func (s *sqliteDB) loadIndexes() map[string]string {
 	return m
 }
 
-// migrate gives run the whole writer in one transaction.
+// migrate calls run with a transaction of the one writer.
 func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 	return s.update(ctx, func(t *Tx) error { return run(t.w) })
 }
 
 const (
-	hintPoll  = 100 * time.Millisecond // between looks for hints of other processes: there are few, and nobody wakes us
+	hintPoll  = 100 * time.Millisecond // between reads of other processes' hints: SQLite does not notify
 	hintBatch = 1000
 )
 
-// notify leaves a hint in the file for the node that runs on it.
+// notify stores a hint in the file for the node that runs on it.
 func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	return s.update(ctx, func(t *Tx) error {
 		t.Queue(ctx, `INSERT INTO hints (topic, payload) VALUES ($1, $2)`, topic, payload)
@@ -499,8 +504,8 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	})
 }
 
-// listen takes the hints that other processes left. Those from before the node began tell it nothing new, and do no
-// harm.
+// listen calls got with the hints that other processes stored, every hintPoll. Hints from before the node started are
+// superfluous but harmless.
 func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)
 	defer tick.Stop()

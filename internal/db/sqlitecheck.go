@@ -14,15 +14,16 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// checkMax is how long a node that starts looks at its file: a gigabyte takes some seconds.
+// checkMax limits how long a node that starts checks its file. A gigabyte takes some seconds.
 const checkMax = time.Minute
 
-// stopMark is the file beside a database that says that it was closed in order, and what it was like then. Whoever
-// opens the database to run on it takes the mark away, and puts it back when the last connection has written
-// everything into the file. A copy is not what the mark says, because it has another time.
+// stopMark is the name of the file beside a database that records that it was closed in order, with its size and
+// modification time then. A process that opens the database as its node removes the mark, and writes it again after
+// its last connection has copied everything into the file. A copy of the file does not match the mark, because it has
+// another time.
 func stopMark(path string) string { return path + ".stopped" }
 
-// stoppedAs is what the mark of a file says now, or "" while more than the file belongs to the database.
+// stoppedAs is the content that the mark must have now, or "" while there is a write-ahead log beside the file.
 func stoppedAs(path string) string {
 	info, err := os.Stat(path)
 	if err != nil || fileExists(path+"-wal") {
@@ -31,7 +32,7 @@ func stoppedAs(path string) string {
 	return fmt.Sprintf("%d octets, %d\n", info.Size(), info.ModTime().UnixNano())
 }
 
-// isFresh reports whether there is nothing yet.
+// isFresh reports whether there is no database yet.
 func isFresh(path string) bool {
 	info, err := os.Stat(path)
 	return (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) && !fileExists(path+"-wal")
@@ -42,21 +43,21 @@ func fileExists(path string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// closedInOrder reports whether the database is as it was left by whoever closed it last.
+// closedInOrder reports whether the database has not changed since it was last closed in order.
 func closedInOrder(path string) bool {
 	mark, err := os.ReadFile(stopMark(path))
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
 }
 
-// markStopped leaves the mark. Where that fails, or the power does, the next start looks at the file, which does no
-// harm.
+// markStopped writes the mark. Should that fail, or a power cut lose it, the next start checks the file, which is
+// harmless.
 func markStopped(path string) {
 	if mark := stoppedAs(path); mark != "" {
 		_ = os.WriteFile(stopMark(path), []byte(mark), 0o600)
 	}
 }
 
-// check looks whether the file is whole, for as long as checkMax.
+// check returns an error when the file is damaged. After checkMax it logs a warning and gives up without an error.
 func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) error {
 	start := time.Now()
 	var octets int64
@@ -81,7 +82,7 @@ func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) err
 	return nil
 }
 
-// quickCheck returns what is wrong with the file, some of it.
+// quickCheck returns a few of the defects of the file, if it has any.
 func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	rows, err := read.QueryContext(ctx, "PRAGMA quick_check(3)")
 	if err != nil {
@@ -100,7 +101,7 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// damaged says what to do when err is that the file is not whole.
+// damaged returns an error that says what to do when err means that the file is damaged, and err otherwise.
 func damaged(path string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {
@@ -115,7 +116,7 @@ func damagedAs(path, what string) error {
 		"See \"Backing up and restoring\" in docs/operating.md", path, what, path)
 }
 
-// snapshot writes the database as it is at one instant to an empty file. Others read and write meanwhile.
+// snapshot writes the database as it is at one instant to an empty file. Reads and writes go on meanwhile.
 func (s *sqliteDB) snapshot(ctx context.Context, to string) error {
 	d, err := s.open()
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const cachedStmts = 400 // prepared statements kept by the readers, and as many by the writer
+const cachedStmts = 400 // prepared statements kept for the readers, and as many for the writer
 
-// stmtCache keeps statements prepared by their text. When it is full, a statement that is kept makes room for a new
-// one. It is safe for concurrent use.
+// stmtCache keeps prepared statements by their text. When it is full, a new statement replaces an arbitrary one. It
+// is safe for concurrent use.
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
 	mu      sync.RWMutex
 	m       map[stmtKey]*cachedStmt
 }
 
-// stmtKey is a text and whether its lists have one element each. Most have, and then no list need be made of them.
+// stmtKey is a text and whether all its lists have one element. Most have, and then they need not be encoded as JSON.
 type stmtKey struct {
 	text string
 	ones bool
 }
 
-// cachedStmt is closed by the last of those who use it: the cache is one of them while it keeps it, and so is whoever
-// has got it and not released it.
+// cachedStmt is a statement with a count of its users, the last of which closes it. The cache counts as a user while
+// it keeps the statement, and so does each caller of get until it calls release.
 type cachedStmt struct {
 	st    *sql.Stmt
-	lists bool // it has parameters that are lists
+	lists bool // whether it has parameters that are lists
 	ones  bool // of one element each
 	users atomic.Int64
 }
@@ -45,13 +45,13 @@ func (c *cachedStmt) release() {
 	}
 }
 
-// get returns the statement of a text. Whoever gets it releases it, when it has run and its rows are closed.
+// get returns the statement for a text. The caller must release it once it has run and its rows are closed.
 func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedStmt, error) {
 	key := stmtKey{text, haveOnes(args)}
 	c.mu.RLock()
 	kept := c.m[key]
 	if kept != nil {
-		kept.users.Add(1) // the cache itself is a user until it has taken the statement out, under the other lock
+		kept.users.Add(1) // never from 0: the cache is a user until it removes the statement under the write lock
 	}
 	c.mu.RUnlock()
 	if kept != nil {
@@ -69,7 +69,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept := c.m[key]; kept != nil { // another was quicker
+	if kept := c.m[key]; kept != nil { // another goroutine was quicker
 		st.Close()
 		kept.users.Add(1)
 		return kept, nil
@@ -78,7 +78,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 		c.m = map[stmtKey]*cachedStmt{}
 	}
 	if len(c.m) >= cachedStmts {
-		for k, old := range c.m { // some statement, as the order of a map is
+		for k, old := range c.m { // an arbitrary statement: the order of a map is random
 			delete(c.m, k)
 			old.release()
 			break
@@ -90,7 +90,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	return kept, nil
 }
 
-// close closes the statements that nobody uses, and leaves the others to those who use them.
+// close closes the statements that are not in use. The others are closed by their last users.
 func (c *stmtCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ var (
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
 )
 
-// listsAsJSON replaces what is asked of a parameter that is a list by what SQLite has for it, which is JSON.
+// listsAsJSON replaces the operators on list parameters by those that SQLite has on JSON arrays.
 func listsAsJSON(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `IN (SELECT value FROM json_each($$$1))`)
 	native = noneOf.ReplaceAllString(native, `NOT IN (SELECT value FROM json_each($$$1))`)
@@ -122,7 +122,7 @@ func listsAsOnes(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// haveOnes reports whether there are lists among the arguments, each of one element.
+// haveOnes reports whether there are lists among the arguments and each has one element.
 func haveOnes(args []any) bool {
 	ones := false
 	for _, a := range args {
@@ -142,7 +142,7 @@ func haveOnes(args []any) bool {
 	return ones
 }
 
-// bind returns the arguments as SQLite takes them.
+// bind returns the arguments in the form that the statement takes.
 func (c *cachedStmt) bind(args []any) ([]any, error) {
 	if !c.lists {
 		return args, nil
@@ -237,7 +237,7 @@ func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
 	return &sqlRow{st.st.QueryRowContext(ctx, args...), st}
 }
 
-// sqlRows gives database/sql's rows the shape of Rows.
+// sqlRows implements Rows by database/sql's rows.
 type sqlRows struct {
 	*sql.Rows
 	st *cachedStmt
@@ -246,7 +246,7 @@ type sqlRows struct {
 // Err is the error that ended the rows, if one did.
 func (r *sqlRows) Err() error { return sqliteError("read rows", r.Rows.Err()) }
 
-// Close may be called again.
+// Close may be called more than once.
 func (r *sqlRows) Close() {
 	r.Rows.Close()
 	if r.st != nil {

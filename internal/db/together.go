@@ -9,20 +9,22 @@ import (
 )
 
 const (
-	// togetherMax is how many updates share a transaction at most.
+	// togetherMax is how many updates may share a transaction.
 	togetherMax = 16
-	// togetherAtOnce is how many such transactions there are at a time. More of them share less; one alone would
-	// make the round trips to a distant database wait for each other.
+	// togetherAtOnce is how many shared transactions run at a time, for each class. More would have fewer updates each;
+	// with only one, each round trip to a distant database would wait for the one before.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
 )
 
-// UpdateTogether is Update for the many small updates that follow from work in hand, such as outcomes. On PostgreSQL
-// those that come at the same time share a transaction, and with it the wait for the disk; SQLite shares commits in
-// any case. There is no timer: what came while the last commit ran goes into the next. fn may run twice, because one
-// that fails must not take others with it; but when the database itself failed, all of them have that error, and when
-// it is [ErrUnknown] none is run again. Its statements run until the transaction ends, whatever becomes of ctx. It
-// waits for its turn as long as for the database.
+// UpdateTogether is Update for the many small updates of running work, such as outcomes. On PostgreSQL, updates of
+// class c that come at the same time share a transaction, up to 16, and with it the wait for the disk; on SQLite it
+// is Update, which shares commits anyway. There is no timer: updates that come while a commit runs go into the next.
+//
+// An update that fails does not make others fail: when a shared transaction fails, each of its updates runs again in
+// one of its own, so fn may run more than once. When the database itself failed, all of them return that error, and
+// when it is [ErrUnknown] none runs again. The statements run until the transaction ends, even when ctx is canceled.
+// An update that waits for its turn longer than Options.Patience returns [ErrUnavailable].
 func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
@@ -30,16 +32,16 @@ func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) er
 	return d.together[c].update(ctx, d, fn)
 }
 
-// Class is a class of updates. Only updates of the same class share a transaction.
+// Class is a class of updates that may share a transaction. Updates of different classes never do.
 type Class int
 
 const (
-	Accepting Class = iota // somebody waits for it
-	Recording              // outcomes of work in hand
+	Accepting Class = iota // a client waits for the answer
+	Recording              // outcomes of work in progress
 	classes
 )
 
-// together gathers updates. Its zero value is ready.
+// together collects updates that may share a transaction. Its zero value is ready to use.
 type together struct {
 	mu      sync.Mutex
 	waiting []*shared
@@ -79,7 +81,7 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	return <-p.done
 }
 
-// leave takes an update out of those that wait. It reports false for one whose transaction has begun.
+// leave removes an update from those that wait. It returns false when its transaction has begun.
 func (g *together) leave(p *shared) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +92,8 @@ func (g *together) leave(p *shared) bool {
 	return i >= 0
 }
 
-// commitAll commits the updates that wait, until none does. The callers of update wait for it, so it ends before them.
+// commitAll commits waiting updates in groups until none wait. The callers of these updates wait for it, so it needs no
+// shutdown. Its context must not be that of the update that started it, which may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()
@@ -122,9 +125,9 @@ func commitShared(ctx context.Context, d *DB, group []*shared) {
 	for _, p := range group {
 		own := err
 		if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
-			own = d.Update(ctx, p.fn) // each for itself: one of them is at fault
+			own = d.Update(ctx, p.fn) // each by itself, because one of them failed
 			if errors.Is(own, ErrUnavailable) {
-				err = own // for those that are left too
+				err = own // the rest return it too
 			}
 		}
 		p.done <- own

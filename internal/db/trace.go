@@ -2,28 +2,29 @@ package db
 
 import "context"
 
-// Statement is what the database was asked.
+// Statement is a statement that was given to the database.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// broken is what an engine is asked in the place of a statement that a test breaks. It fails on both.
+// broken replaces a statement that a test breaks. It fails on both engines.
 const broken = `THIS STATEMENT IS BROKEN BY A TEST`
 
-// traced tells of each statement that is given to an engine, but for those of migrations.
+// traced reports each statement that is given to an engine, except those that the engine runs by itself: migrations,
+// hints, readiness checks and readings of the clock.
 type traced struct {
 	engine
 	teller
 }
 
-// teller tells of statements, and breaks those of which breaks says so. Both are nil where nobody asks.
+// teller reports statements to trace and breaks those for which breaks returns true. Both may be nil.
 type teller struct {
 	trace  func(Statement)
 	breaks func(Statement) bool
 }
 
-// tell returns what the engine is asked.
+// tell reports a statement and returns what to run in its place.
 func (t teller) tell(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}
 	if t.trace != nil {

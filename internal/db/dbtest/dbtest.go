@@ -1,15 +1,16 @@
-// Package dbtest runs a test on both engines: a fresh SQLite file, and a fresh schema of a throwaway PostgreSQL server.
+// Package dbtest runs tests on both engines: on a new SQLite file, and on a new schema of a temporary PostgreSQL
+// server.
 //
 // A package whose tests use it has
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// which stops the server that the first test started. With POSTRIDER_TEST_POSTGRES set to a URL of a superuser, that
-// server is used instead. Where PostgreSQL's binaries are missing, tests fail and say how to get them; nothing is
-// skipped.
+// which stops the server that the first test started. When POSTRIDER_TEST_POSTGRES is the URL of a superuser of a
+// server, that server is used instead. When PostgreSQL's programs are missing, tests fail and say how to get them; no
+// test is skipped.
 //
-// With POSTRIDER_TEST_ENGINE set to sqlite or postgres, what would run on each engine runs on that one alone, for tools
-// that run the tests very often. The output says so.
+// When POSTRIDER_TEST_ENGINE is sqlite or postgres, tests that would run on each engine run on that one only, for
+// tools that run the tests very often. The output says so.
 package dbtest
 
 import (
@@ -50,12 +51,12 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// After has f run when the tests are over, before Main exits. Call it before Main.
+// After makes f run when the tests are over, before Main exits. Call it before Main.
 func After(f func()) { shared.after = append(shared.after, f) }
 
 const engineVariable = "POSTRIDER_TEST_ENGINE"
 
-// Each runs f as a subtest on each engine, with an empty database that is migrated.
+// Each runs f as a subtest on each engine, with an empty migrated database.
 func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	each(t, func(t *testing.T) { f(t, SQLite(t)) }, func(t *testing.T) { f(t, Postgres(t)) })
@@ -73,13 +74,13 @@ func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 	}
 }
 
-// SQLite opens a fresh database in a folder of the test.
+// SQLite opens a new database in a temporary folder of the test.
 func SQLite(t testing.TB) *db.DB {
 	t.Helper()
 	return Open(t, filepath.Join(t.TempDir(), "test.db"))
 }
 
-// Postgres opens a fresh schema on the throwaway server.
+// Postgres opens a new schema on the temporary server.
 func Postgres(t testing.TB) *db.DB {
 	t.Helper()
 	return Open(t, PostgresURL(t))
@@ -104,7 +105,8 @@ func open(t testing.TB, o db.Options) *db.DB {
 	return d
 }
 
-// PostgresURL makes an empty schema, dropped with the test, and returns a URL that works in it.
+// PostgresURL creates an empty schema and returns a URL whose search path it is. The schema is dropped when the test
+// ends.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
 	base := start(t)

@@ -11,21 +11,21 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// weak are columns that many rows share. A read that only they narrow down is a read of all rows of a team, of a kind
-// of job or of an endpoint.
+// weak are columns whose values many rows share. A read that is narrowed only by them reads all rows of a team, of a
+// kind of job or of an endpoint.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked"}
 
-// Allowed is a statement that may read without bound.
+// Allowed names statements that may read without bound.
 type Allowed struct {
-	Text   string // some of it, with single spaces
+	Text   string // part of the statement, with single spaces
 	Reason string
-	Only   string // the engine, when the other does not need it
+	Only   string // the engine that needs it, or empty for both
 }
 
-// CheckPlans fails for each statement that was traced, and is run in a way that takes longer the more rows there are,
-// unless it is allowed: one that walks through a whole table or index, or through all rows that only share a weak
-// column, and is not ended by a LIMIT on the way. It also fails for what is allowed and was not asked. On PostgreSQL
-// the tables are filled before, and the plans are those for whatever arguments.
+// CheckPlans fails the test for each traced statement whose run time grows with the number of rows, unless it is
+// allowed: one that goes through a whole table or index, or through all rows that only share a weak column, and that
+// no LIMIT ends on the way. It also fails for each entry of allowed that matches no traced statement. On PostgreSQL
+// it fills the tables first and looks at the generic plans, which are those for any arguments.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}
@@ -68,7 +68,7 @@ func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	}
 }
 
-// longReads are the steps of a plan that take longer the more rows there are.
+// longReads are the steps of a plan whose run time grows with the number of rows.
 func (tr *Trace) longReads(t *testing.T, s db.Statement, tables map[string][][2]string) []string {
 	if tr.d.Engine() == "postgres" {
 		return tr.longReadsPostgres(t, s, tables)
@@ -98,7 +98,7 @@ func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string
 	return long
 }
 
-// tableOf is the table that a name in a plan of SQLite stands for, which may be an alias.
+// tableOf is the table that a name in a plan of SQLite refers to. The name may be an alias.
 func tableOf(text, name string, tables map[string][][2]string) string {
 	if tables[name] != nil {
 		return name
@@ -139,7 +139,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 		case p.Type == "Limit":
 			bounded = true
 		case strings.Contains(p.Type, "Sort") || p.Type == "Aggregate" || p.Type == "Hash":
-			bounded = false // it reads all before it gives the first
+			bounded = false // it reads all its input before it returns a row
 		case tables[p.Table] != nil && strings.Contains(p.Type, "Scan") && !bounded && !narrow(p.Cond):
 			long = append(long, fmt.Sprintf("%s of %s, %s", p.Type, p.Table, p.Cond))
 		}
@@ -151,7 +151,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 	return long
 }
 
-// generic is PostgreSQL's plan of a statement for whatever arguments.
+// generic is PostgreSQL's plan of a statement for any arguments.
 func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	t.Helper()
 	args := ""
@@ -179,8 +179,8 @@ func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	return b.String()
 }
 
-// tables are the tables of the schema with their columns and the types of these, but for those that stay small or have
-// a row for each team.
+// tables are the tables of the schema with their columns and types, except those that stay small or have one row for
+// each team.
 func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 	t.Helper()
 	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'`
@@ -205,7 +205,7 @@ func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 	return all
 }
 
-// crowd fills the tables with many rows of many teams, and has PostgreSQL look at them.
+// crowd fills the tables with many rows of many teams, and makes PostgreSQL analyze them.
 func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 	t.Helper()
 	const rows = 4000
@@ -222,7 +222,7 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 					value = fmt.Sprintf("'%s ' || g %% %d", name, few[name])
 				case name == "status" && c[1] == "text":
 					value = states
-				case strings.HasSuffix(name, "_id"): // so that it is found in the table that it leads to
+				case strings.HasSuffix(name, "_id"): // so that the row that it refers to exists
 					value = "'id ' || g"
 				case name == "holder" || c[1] == "bytea":
 					value = "''"

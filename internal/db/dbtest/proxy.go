@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 )
 
-// Proxy starts a proxy before a fresh schema of PostgreSQL. Its URL works in that schema.
+// Proxy starts a proxy in front of a new schema of PostgreSQL. Its URL names that schema.
 func Proxy(t testing.TB) *pgproxy.Proxy {
 	t.Helper()
 	p, err := pgproxy.Start(PostgresURL(t))
@@ -20,16 +20,16 @@ func Proxy(t testing.TB) *pgproxy.Proxy {
 	return p
 }
 
-// Proxied opens a fresh schema of PostgreSQL by way of a proxy, with a patience of its own; 0 is the default.
+// Proxied opens a new schema of PostgreSQL through a proxy. A patience of 0 is the default.
 func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	t.Helper()
 	p := Proxy(t)
 	return open(t, db.Options{URL: p.URL(), MaxConns: 6, Patience: patience, Log: slog.New(slog.DiscardHandler)}), p
 }
 
-// EachTorn does one thing over and over, each time with another answer of the database torn in the middle: the first at
-// first, then the second, until it is done without any being torn. Each time prepare comes before, and check is told of
-// the error after, while the database is whole. It returns how often the thing failed.
+// EachTorn calls act repeatedly, each time with another answer of the database cut in the middle: first the first
+// answer, then the second, until act ends without one being cut. prepare runs before each call, and check after it,
+// with the error of act, while the connection is unharmed. EachTorn returns how often act failed.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()

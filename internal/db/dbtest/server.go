@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Server is a PostgreSQL server that runs on a free port of the loopback address, with its data in a folder of its own.
+// Server is a PostgreSQL server on a free port of the loopback address, with its data in a folder of its own.
 type Server struct {
-	URL string // of a superuser, the same whenever the server is started
+	URL string // of a superuser; it stays the same when the server is started again
 
 	bin, dir string
 	port     int
@@ -29,8 +29,8 @@ type Server struct {
 	cmd      *exec.Cmd
 }
 
-// NewServer starts a server of the test's own, which may be stopped and started. Its data is in a new folder in dir,
-// or with the temporary files when dir is empty.
+// NewServer starts a server for this test alone, which the test may stop and start. Its data is in a new folder in
+// dir, or in the system's folder for temporary files when dir is empty.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
 	s, err := launch(dir)
@@ -41,7 +41,7 @@ func NewServer(t testing.TB, dir string) *Server {
 	return s
 }
 
-// launch makes a cluster in a temporary folder and starts its server.
+// launch creates a cluster in a temporary folder and starts its server.
 func launch(in string) (_ *Server, err error) {
 	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.bin, err = binaries(); err != nil {
@@ -81,7 +81,7 @@ func launch(in string) (_ *Server, err error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Start starts the server and waits until it takes connections, for half a minute at most.
+// Start starts the server and waits until it accepts connections, for half a minute at most.
 func (s *Server) Start() error {
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
@@ -101,7 +101,7 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Up reports whether the server takes connections.
+// Up reports whether the server accepts connections.
 func (s *Server) Up() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -112,8 +112,8 @@ func (s *Server) Up() bool {
 	return err == nil
 }
 
-// Stop ends the server and waits for its end: SIGINT cuts all connections and stops in order, SIGQUIT leaves what a
-// crash would, to be recovered at the next start.
+// Stop stops the server and waits until it has ended. SIGINT closes all connections and shuts down in order; SIGQUIT
+// leaves the data as a crash would, and the next start recovers it.
 func (s *Server) Stop(how os.Signal) {
 	if s.cmd != nil {
 		s.cmd.Process.Signal(how)
@@ -122,7 +122,7 @@ func (s *Server) Stop(how os.Signal) {
 	}
 }
 
-// remove stops the server and takes away what is left of it.
+// remove stops the server and deletes its folder.
 func (s *Server) remove() {
 	s.Stop(syscall.SIGQUIT)
 	os.RemoveAll(s.dir)
@@ -146,7 +146,7 @@ func waitFor(url string) error {
 	}
 }
 
-// binaries finds the folder of PostgreSQL's server programs: in PATH, or where Debian puts them, newest first.
+// binaries finds the folder of PostgreSQL's server programs: in PATH, or where Debian installs them, newest first.
 func binaries() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(p), nil

@@ -14,17 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// Trace keeps the statements that a database is asked.
+// Trace records the statements that are given to a database.
 type Trace struct {
 	d  *db.DB
 	mu sync.Mutex
 	st []db.Statement
-	// Of EachBroken: how many statements come before the one that breaks, -1 while none is to; and which it was.
+	// For EachBroken: how many statements come before the one to break, or -1 for none, and the text of the one that
+	// broke.
 	left   int
 	broken string
 }
 
-// EachTraced is Each with a trace of what the database is asked.
+// EachTraced is Each with a trace of the statements.
 func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	run := func(t *testing.T, url string) {
@@ -37,17 +38,17 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 		func(t *testing.T) { run(t, PostgresURL(t)) })
 }
 
-// Of says whose statements these are, for a database that somebody else opens, with Tell as its Trace.
+// Of sets the database of the trace, for one that the caller opens with Tell as its Trace.
 func (tr *Trace) Of(d *db.DB) { tr.d = d }
 
-// Tell adds a statement.
+// Tell records a statement. It is the database's Trace.
 func (tr *Trace) Tell(s db.Statement) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.st = append(tr.st, s)
 }
 
-// Break says whether a statement is to fail. It is the database's Break.
+// Break reports whether a statement must fail. It is the database's Break.
 func (tr *Trace) Break(s db.Statement) bool {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -60,10 +61,10 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken does one thing over and over, each time with another of its statements broken, as if a table were missing:
-// the first at first, then the second, until none is left. It must fail as by our fault when one is, but for
-// statements that contain one of mayFail. Each time prepare comes before and check after, with nothing broken; either may be nil. EachBroken
-// returns how often the thing failed.
+// EachBroken calls act repeatedly, each time with another of its statements broken, as if a table were missing: first
+// the first statement, then the second, until none is left. act must return an error that is our fault whenever a
+// statement breaks, except for statements that contain one of mayFail. prepare runs before each call and check after
+// it, with nothing broken; either may be nil. EachBroken returns how often act failed.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -98,7 +99,7 @@ func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, chec
 	return failed
 }
 
-// set has a statement break after some others, or none, and returns the one that did until now.
+// set makes the statement after left others break, or none when left is -1, and returns the one that broke until now.
 func (tr *Trace) set(left int) (broken string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -107,7 +108,7 @@ func (tr *Trace) set(left int) (broken string) {
 	return broken
 }
 
-// Take returns the statements since it was called last.
+// Take returns the statements since its last call.
 func (tr *Trace) Take() []db.Statement {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -116,8 +117,8 @@ func (tr *Trace) Take() []db.Statement {
 	return all
 }
 
-// Plan is how the database would run a statement, as it explains it. PostgreSQL would read small tables whole and is
-// kept from it.
+// Plan is the plan by which the database would run a statement. PostgreSQL is kept from reading small tables whole,
+// as it otherwise would.
 func (tr *Trace) Plan(t testing.TB, s db.Statement) string {
 	t.Helper()
 	if tr.d.Engine() == "postgres" {

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Unreadable has reads of an open SQLite database fail as on a disk that is failing, until mend is called: in the place
-// of its descriptors come such as can only be written. What is in a connection's cache is not read again; a write makes
-// that of the others stale.
+// Unreadable makes reads of an open SQLite database fail, as on a failing disk, until mend is called. It replaces the
+// descriptors by such as can only be written. Pages in a connection's cache are not read again; a write invalidates
+// the caches of the other connections.
 func Unreadable(t testing.TB, path string) (mend func()) {
 	t.Helper()
-	saved := map[int]int{} // by the descriptor that SQLite has
+	saved := map[int]int{} // by SQLite's descriptor
 	mend = func() {
 		t.Helper()
 		for fd, was := range saved {
@@ -33,7 +33,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	for _, entry := range fds {
 		name, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
 		if err != nil || name != path && name != path+"-wal" {
-			continue // one of others, which may be gone by now
+			continue // another file's, which may be closed by now
 		}
 		fd, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -51,7 +51,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	return mend
 }
 
-// writeOnly has a descriptor lead to a file in a way that can only be written, and returns another one of what it was.
+// writeOnly replaces a descriptor by one that can only write the file, and returns a duplicate of what it was.
 func writeOnly(fd int, name string) (was int, err error) {
 	w, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"sync"
 )
 
-// Codes that a client may begin with instead of a version of the protocol (section 55.7, SSLRequest and the like).
+// Codes that a client may send in the place of the protocol version (section 55.7, SSLRequest and similar).
 const (
 	cancelRequest = 80877102
 	sslRequest    = 80877103
 	gssRequest    = 80877104
 )
 
-// frameMax is how long a frame may be, in octets: more is a stream that is not understood.
+// frameMax limits the length of a frame, in octets. A longer one means that the stream was misread.
 const frameMax = 1 << 30
 
-// conn is a connection of a client, with its own to the server.
+// conn is a client's connection and its own connection to the server.
 type conn struct {
 	p       *Proxy
 	client  net.Conn
 	commits map[string]bool // names of prepared statements that are COMMIT
 
 	mu     sync.Mutex
-	server net.Conn // nil before the server is reached
+	server net.Conn // nil before the server is connected
 	closed bool
-	losing bool // the answer of a COMMIT: nothing more goes to the client
+	losing bool // losing the answer of a COMMIT: nothing more is sent to the client
 }
 
 // close ends both sides.
@@ -70,7 +70,7 @@ func (c *conn) serve() {
 	<-done
 }
 
-// begin reads what a client begins with, and returns what the server is to see of it.
+// begin reads the start of a connection and returns what to send of it to the server.
 func (c *conn) begin() ([]byte, error) {
 	for {
 		head := make([]byte, 8)
@@ -115,7 +115,7 @@ func fatal(sqlstate string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)
 }
 
-// dial reaches the server, unless the connection was ended meanwhile.
+// dial connects to the server. It returns false when that fails or the connection was closed meanwhile.
 func (c *conn) dial() bool {
 	server, err := net.Dial("tcp", c.p.server)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *conn) dial() bool {
 	return true
 }
 
-// read reads one frame: its kind, its length and its content.
+// read reads one frame: its type, its length and its content.
 func read(r io.Reader) ([]byte, error) {
 	head := make([]byte, 5)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -146,7 +146,7 @@ func read(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// requests passes on what the client says, until either side ends or a COMMIT is lost.
+// requests passes on what the client sends, until either side closes or a COMMIT is lost.
 func (c *conn) requests() {
 	for {
 		frame, err := read(c.client)
@@ -181,7 +181,7 @@ func (c *conn) requests() {
 	}
 }
 
-// isCommit reports whether a frame asks for a COMMIT, and notes which prepared statements do.
+// isCommit reports whether a frame runs a COMMIT, and records which prepared statements are COMMIT.
 func (c *conn) isCommit(frame []byte) bool {
 	switch kind, content := frame[0], frame[5:]; kind {
 	case 'Q':
@@ -203,7 +203,7 @@ func commits(text []byte) bool {
 	return strings.EqualFold(strings.Trim(string(text), " \t\r\n;"), "COMMIT")
 }
 
-// answers passes on what the server says.
+// answers passes on what the server sends.
 func (c *conn) answers() {
 	defer c.close()
 	for {
@@ -216,7 +216,7 @@ func (c *conn) answers() {
 			if frame[0] != 'Z' {
 				continue
 			}
-			c.p.mu.Lock() // ReadyForQuery: the server is through
+			c.p.mu.Lock() // ReadyForQuery: the server has finished
 			c.p.lost++
 			c.p.mu.Unlock()
 			return

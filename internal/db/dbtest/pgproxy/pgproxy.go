@@ -1,12 +1,12 @@
-// Package pgproxy is a proxy before PostgreSQL that fails as networks and servers do: it refuses connections, ends
-// them, falls silent, and loses a COMMIT or its answer. It is for tests and for measurements under faults.
+// Package pgproxy is a proxy in front of PostgreSQL that fails as networks and servers do: it refuses connections,
+// closes them, stops answering, and loses a COMMIT or its answer. It is for tests and for measurements under faults.
 //
-// A Proxy begins by passing everything. It reads the frames of the wire protocol (PostgreSQL's documentation, chapter
-// 55), and so a fault strikes at a known point: a COMMIT whose answer is lost has been carried out by the server when
-// [Proxy.Lost] counts it.
+// A Proxy passes everything at first. It reads the frames of the wire protocol (PostgreSQL's documentation, chapter
+// 55), so that a fault happens at a known point: when [Proxy.Lost] counts a lost answer, the server has carried out
+// that COMMIT.
 //
-// It speaks no TLS: clients that prefer TLS go on without it, and those that demand it fail. A URL with several hosts
-// or a Unix socket is refused. A frame is held in memory whole.
+// It speaks no TLS: clients that prefer TLS continue without it, and those that require it fail. It refuses a URL
+// with several hosts or a Unix socket. It holds each frame in memory whole.
 package pgproxy
 
 import (
@@ -16,29 +16,29 @@ import (
 	"sync"
 )
 
-// Proxy passes connections on to one server. Its methods may be called at any time, from any goroutine.
+// Proxy passes connections on to one server. Its methods may be called at any time and from any goroutine.
 type Proxy struct {
 	url    url.URL
 	server string // host and port
-	addr   string // its own, the same for its whole life
+	addr   string // its own; never changes
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
 	listener net.Listener // nil while connections are refused
 	conns    map[*conn]bool
-	silent   chan struct{} // closed when the silence ends; nil when there is none
-	turned   string        // SQLSTATE with which new connections are turned away
+	silent   chan struct{} // closed to end a Hang; nil when there is none
+	turned   string        // SQLSTATE with which new connections are refused
 	lose     int           // answers to COMMIT that are still to be lost
-	drop     int           // COMMITs that are still to be lost
-	whole    int           // answers that are left alone before the next is torn
-	tear     int           // answers that are still to be torn; negative is all
+	drop     int           // COMMITs that are still to be dropped
+	whole    int           // answers to pass before the next is torn
+	tear     int           // answers still to be torn; negative for all
 	torn     int
 	lost     int
 	commits  int
 	requests int
 }
 
-// Start begins to pass connections on to the server of a database URL.
+// Start starts a proxy on the loopback address to the server of a database URL.
 func Start(databaseURL string) (*Proxy, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -57,14 +57,14 @@ func Start(databaseURL string) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is the URL of the database by way of the proxy.
+// URL is the URL of the database through the proxy.
 func (p *Proxy) URL() string {
 	u := p.url
 	u.Host = p.addr
 	return u.String()
 }
 
-// Close ends the proxy and all its connections.
+// Close closes the listener and all connections.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.shut()
@@ -74,7 +74,7 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// Pass ends every fault that was asked for and did not strike yet, and takes connections again.
+// Pass ends every fault, including those that have not happened yet, and accepts connections again.
 func (p *Proxy) Pass() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Proxy) Pass() error {
 	return p.listen()
 }
 
-// Refuse ends all connections and refuses new ones, as a machine does whose server is not running.
+// Refuse closes all connections and refuses new ones, as a machine does on which no server runs.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,16 +94,16 @@ func (p *Proxy) Refuse() {
 	p.end()
 }
 
-// TurnAway answers new connections with an error of that SQLSTATE, as a server does that starts up (57P03) or has no
-// room for more (53300). Those that there are stay.
+// TurnAway answers new connections with an error of that SQLSTATE, as a server does that starts up (57P03) or has too
+// many connections (53300). Existing connections stay open.
 func (p *Proxy) TurnAway(sqlstate string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turned = sqlstate
 }
 
-// Hang passes nothing on until Pass or Close, and ends nothing: as a network that drops every packet, or a server that
-// was stopped.
+// Hang passes nothing on until Pass or Close, and closes nothing, as a network that drops every packet or a server
+// that was stopped.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,65 +112,65 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Cut ends all connections at once. New ones are taken.
+// Cut closes all connections at once. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end()
 }
 
-// LoseAnswers has the next n COMMITs reach the server, and ends each one's connection before its answer. While the
-// server is at one of them, nobody's request to cancel reaches it.
+// LoseAnswers passes the next n COMMITs to the server, and closes the connection of each before its answer. Until the
+// server has answered one, no client's request to cancel is passed on.
 func (p *Proxy) LoseAnswers(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose = n
 }
 
-// DropCommits ends the connections of the next n COMMITs before these reach the server.
+// DropCommits closes the connections of the next n COMMITs before they reach the server.
 func (p *Proxy) DropCommits(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop = n
 }
 
-// Tear ends connections in the middle of an answer: after the next skip rows and results of statements, n of them
-// reach the client by half. A negative n is all, until Pass.
+// Tear closes connections in the middle of an answer: it passes the next skip rows and results of statements, and
+// then sends n of them to the client by half. A negative n tears all of them until Pass.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.whole, p.tear = skip, n
 }
 
-// Torn is how many answers were torn.
+// Torn returns how many answers were torn.
 func (p *Proxy) Torn() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.torn
 }
 
-// Lost is how many COMMITs were lost, or their answers once the server had given them.
+// Lost returns how many COMMITs were dropped, or carried out with their answers lost.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
 }
 
-// Commits is how many COMMITs clients have sent.
+// Commits returns how many COMMITs clients have sent.
 func (p *Proxy) Commits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.commits
 }
 
-// Requests is how many requests clients have sent that the server answers as a whole: each is a round trip.
+// Requests returns how many requests clients have sent that the server answers as a whole. Each is a round trip.
 func (p *Proxy) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.requests
 }
 
-// listen opens the listener, on the address that it had before. The caller has the lock, or is alone.
+// listen opens the listener, on its previous address if there is one. The caller holds the lock or is the only user.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.addr)
 	if err != nil {
@@ -210,14 +210,14 @@ func (p *Proxy) shut() {
 	}
 }
 
-// end ends all connections.
+// end closes all connections.
 func (p *Proxy) end() {
 	for c := range p.conns {
 		c.close()
 	}
 }
 
-// speak ends the silence.
+// speak ends a Hang.
 func (p *Proxy) speak() {
 	if p.silent != nil {
 		close(p.silent)
@@ -225,7 +225,7 @@ func (p *Proxy) speak() {
 	}
 }
 
-// wait waits while the proxy is silent.
+// wait blocks during a Hang.
 func (p *Proxy) wait() {
 	p.mu.Lock()
 	silent := p.silent
@@ -235,7 +235,7 @@ func (p *Proxy) wait() {
 	}
 }
 
-// loses reports whether the server is at a COMMIT whose answer is lost.
+// loses reports whether the server is working on a COMMIT whose answer is to be lost.
 func (p *Proxy) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +247,7 @@ func (p *Proxy) loses() bool {
 	return false
 }
 
-// fate is what becomes of a COMMIT.
+// fate is what the proxy does with a COMMIT.
 type fate int
 
 const (
@@ -256,7 +256,7 @@ const (
 	dropCommit
 )
 
-// commit decides what becomes of a COMMIT.
+// commit counts a COMMIT and decides what to do with it.
 func (p *Proxy) commit() fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
 package jobs
 
-// reserve is how many of n places bulk leaves to other jobs: a quarter, and none of a single one.
+// reserve is how many of n places bulk jobs leave to others: a quarter, at least one, but none of a single place.
 func reserve(n int) int {
 	if n < 2 {
 		return 0
@@ -8,7 +8,7 @@ func reserve(n int) int {
 	return max(n/4, 1)
 }
 
-// bulk counts jobs of bulk lanes.
+// bulk counts the jobs of bulk lanes that are in hand.
 type bulk struct {
 	groups map[string]int
 	owners map[string]int
@@ -31,8 +31,8 @@ func count[K comparable](m map[K]int, key K, n int) {
 	}
 }
 
-// bulkRoom is how many more jobs of bulk lanes an owner may have in hand, when some are planned already. The workers that
-// it may have are those it holds and those it may take besides.
+// bulkRoom is how many more jobs of bulk lanes an owner may have in hand when planned of them are planned already.
+// The reserve is taken of the workers that the owner holds or may still take.
 func (k *dispatcher) bulkRoom(owner string, planned int) int {
 	room := int(k.workers.Room(owner))
 	most := room + int(k.workers.Held(owner))

@@ -7,19 +7,19 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// ask is one lane's share of a claim. Its workers are taken already.
+// ask is one lane's part of a claim. Its workers are taken from the pool already.
 type ask struct {
 	lane, owner, group string
 	bulk               bool
 	n                  int
 }
 
-// What a claim changes of the jobs that it takes, and returns of them.
+// claimed ends both claims: it updates the jobs that are due, and returns them.
 const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
-// A claim is one statement for all lanes on PostgreSQL, where each would be a round trip. SQLite has no LATERAL, and its
-// statements are calls.
+// On PostgreSQL a claim is one statement for all lanes, because each statement is a round trip. SQLite has no
+// LATERAL, but its statements are only function calls, and so each lane has its own.
 const (
 	claimOne = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = '' AND lane = $5
 	ORDER BY run_at LIMIT $6)` + claimed
@@ -29,7 +29,7 @@ const (
 		ORDER BY run_at LIMIT l.n FOR UPDATE SKIP LOCKED) AS j)` + claimed
 )
 
-// claim takes up to n due jobs of each lane for a node. It returns them by lane.
+// claim claims for a node up to n due jobs of each lane, and returns them by lane.
 func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[string][]Job, error) {
 	all := map[string][]Job{}
 	take := func(text string, lanes, n any) error {
@@ -62,7 +62,7 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 	return all, take(claimMany, lanes, n)
 }
 
-// nextDue returns when the next job of each lane is due that is not due yet. A lane that has none is left out.
+// nextDue returns for each lane the time of its next job that is not due yet. Lanes without one are left out.
 func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string) (map[string]int64, error) {
 	all := map[string]int64{}
 	if len(lanes) == 0 {

@@ -7,19 +7,19 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// Cron is work that recurs. Its one job stays in the queue for good: each run moves it to the next time, so whichever
-// node claims it runs it, no two at once, and a tick missed while all nodes were down is made up for once. It is never
-// parked.
+// Cron is recurring work. It has one job, which stays in the queue permanently: each run moves it to the next time.
+// So any node may claim it, it never runs twice at the same time, and when ticks were missed while all nodes were
+// down it runs once for all of them. It is never parked.
 type Cron struct {
 	Name  string
 	Every time.Duration
 	Run   func(ctx context.Context) error
 }
 
-// cronWait is how long after an error a cron runs again, when its interval is longer.
+// cronWait is how long after an error a cron runs again, unless its regular time comes first.
 const cronWait = time.Minute
 
-// Cron registers recurring work. It is called before Run.
+// Cron registers recurring work. Call it before Run.
 func (r *Runner) Cron(c Cron) {
 	r.crons = append(r.crons, c)
 	k := Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Schedule: []time.Duration{cronWait}, Endless: true}
@@ -42,7 +42,7 @@ func (r *Runner) Cron(c Cron) {
 	r.Handle(k)
 }
 
-// enterCrons gives each cron its job, and brings forward one that an earlier, longer interval put too far off.
+// enterCrons inserts the job of each cron, and brings forward a job that an earlier, longer interval put too far off.
 func (r *Runner) enterCrons(ctx context.Context, tx *db.Tx) {
 	for _, c := range r.crons {
 		kind := "cron." + c.Name

@@ -13,27 +13,27 @@ import (
 
 const (
 	claimMax   = 256                  // jobs claimed in one transaction
-	claimEvery = 5 * time.Millisecond // between claims while there is work in hand, so that they come in batches
-	laneTurn   = 32                   // jobs that one lane gets before the next has its turn
+	claimEvery = 5 * time.Millisecond // between claims while jobs are in hand, so that claims are batched
+	laneTurn   = 32                   // the most jobs that a lane gets in one turn
 	errorWait  = time.Second          // after a failed claim
-	idleMax    = time.Minute          // between two looks of the loop, when nothing happens
+	idleMax    = time.Minute          // between turns of the loop when nothing happens
 )
 
-// dispatcher hands out the jobs of one kind. It knows which lanes may have something due, and from when: from hints,
-// from its own claims, and from a scan now and then. A lane is in one of four places: among the alarms until
-// something of it may be due; ready; ready but paused, because its owner has its share of the workers in hand; or
-// held by its group, which has its limit in hand. Only run touches the fields that mu does not guard.
+// dispatcher claims the jobs of one kind and starts their handlers. It knows which lanes may have jobs due, and from
+// when: from hints, from its own claims, and from regular scans. A lane that it knows is in one of four states: among
+// the alarms until a job of it may be due; ready; ready but paused, because its owner has its share of the workers in
+// hand; or held with its group, which has reached its limit. Only run uses the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
-	exact bool // no limit of a group is exceeded for another owner
+	exact bool // limits of groups hold exactly, whatever the number of owners
 	kick  chan struct{}
 	done  chan ended
 
 	mu     sync.Mutex
-	grown  map[string]bool  // groups whose limit grew since the last look
-	hinted map[string]int64 // lane -> when something of it is due, as hinted or scanned since the last look
-	look   chan struct{}    // for lanes, at once
+	grown  map[string]bool  // groups whose limit grew since the last turn
+	hinted map[string]int64 // lane -> when it has a job due, as hinted or scanned since the last turn
+	look   chan struct{}    // asks for a scan at once
 
 	alarms    *alarms
 	ready     turns
@@ -41,18 +41,18 @@ type dispatcher struct {
 	held      map[string]*turns // by group
 	inHand    map[string]int    // jobs by group
 	shares    map[share]int     // jobs by group and owner
-	bulk      bulk              // of these, those of bulk lanes
-	freed     map[string]bool   // groups of which fewer are in hand than before; any of them may have freed an owner too
-	hands     map[string]bool   // jobs, by id
-	doubt     atomic.Bool       // a claim failed, and may have come through
+	bulk      bulk              // jobs of bulk lanes among them
+	freed     map[string]bool   // groups with fewer jobs in hand than before; workers of their owners may be free too
+	hands     map[string]bool   // jobs in hand, by id
+	doubt     atomic.Bool       // a claim returned an error, but may have been committed
 	workers   *fair.Pool
 	claimedAt time.Time
 }
 
-// share is what an owner has in hand of a group.
+// share identifies what an owner has in hand of a group.
 type share struct{ owner, group string }
 
-// ended is a job whose worker is done with it.
+// ended is a job whose worker has returned.
 type ended struct {
 	share
 	id   string
@@ -67,7 +67,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
-// hint notes that a lane has something due at a time. It does not block.
+// hint notes that a lane has a job due at a time. It does not block.
 func (k *dispatcher) hint(lane string, at int64) {
 	k.mu.Lock()
 	k.note(lane, at)
@@ -75,7 +75,7 @@ func (k *dispatcher) hint(lane string, at int64) {
 	k.wake()
 }
 
-// note is hint with the lock held, and without waking the loop.
+// note is hint without waking the loop. The caller holds mu.
 func (k *dispatcher) note(lane string, at int64) {
 	if old, ok := k.hinted[lane]; !ok || at < old {
 		k.hinted[lane] = at
@@ -104,10 +104,10 @@ func (k *dispatcher) wake() {
 	}
 }
 
-// run is the loop: one select, then hand out what is due.
+// run is the loop: it waits for one event, and then starts what is due.
 func (k *dispatcher) run(ctx context.Context) {
 	var workers sync.WaitGroup
-	// Work in hand outlives ctx by the grace; then its context ends too.
+	// Jobs in hand may go on after ctx ends for the time of grace; then their context ends too.
 	hand, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	timer := time.NewTimer(0)
@@ -161,7 +161,7 @@ func (k *dispatcher) drainDone() {
 	}
 }
 
-// release counts a job as ended.
+// release removes a job that has ended from all counts.
 func (k *dispatcher) release(e ended) {
 	delete(k.hands, e.id)
 	k.workers.Release(e.owner, 1)
@@ -177,9 +177,10 @@ func (k *dispatcher) release(e ended) {
 	k.freed[e.group] = true
 }
 
-// room is how many more jobs of a group an owner may have in hand, when total and own are there already. An owner may
-// have as much as stays free of twice the limit: alone that is the limit, and the next owner finds room at once, in
-// whatever the jobs of the first wait. A limit that is for a time is exact, and so is one of a kind without owners.
+// room is how many more jobs of a group an owner may have in hand, when there are total of the group and own of the
+// owner. An owner may have as many as stay free of twice the limit: an owner that is alone gets the limit, and the
+// next owner finds room at once, whatever the jobs of the first wait for. A limit that holds until a time is exact,
+// and so are the limits of a kind without owners.
 func (k *dispatcher) room(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total
@@ -191,9 +192,9 @@ func (k *dispatcher) room(limit int, again time.Time, total, own int) int {
 	return (free - own) / 2
 }
 
-// refill makes lanes ready of groups and owners in which something became free. Of a group it is as many as may be
-// claimed now, because there can be a hundred thousand of them; when nothing in hand will bring the others back, it is
-// all.
+// refill makes lanes ready of groups and owners in which capacity became free. It takes as many lanes of a group as
+// may be claimed now, because there can be a hundred thousand of them; when the group has no job in hand whose end
+// would call refill again, it takes all.
 func (k *dispatcher) refill() {
 	if len(k.freed) == 0 {
 		return
@@ -221,19 +222,19 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// unhold makes lanes of a group ready, as many as there is room for: a lane of bulk where it is bulk's turn, then the
-// others, then bulk.
+// unhold makes as many lanes of a group ready as there is room for: a bulk lane if it is the turn of bulk, then the
+// other lanes, then bulk lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
 	bulk := limit - reserve(limit) - k.bulk.groups[group]
-	// take makes the next lane ready whose owner may have more, and says whether there is one.
+	// take makes the next lane ready whose owner may have more, and reports whether there is one.
 	take := func(isBulk bool) bool {
 		r := h.of(isBulk)
 		for range len(r.owners) {
 			owner := r.owners[0]
 			full := isBulk && bulk <= 0 || k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
-			if full && k.inHand[group] > 0 { // otherwise nothing would make it ready again
+			if full && k.inHand[group] > 0 { // with none in hand, nothing would make it ready again
 				r.pass()
 				continue
 			}
@@ -257,8 +258,8 @@ func (k *dispatcher) unhold(group string, h *turns) {
 	}
 }
 
-// limit says how many jobs of a group may be in hand, and when to ask again, by the database's clock, if that is for a
-// time.
+// limit returns how many jobs of a group may be in hand. If that holds only for a time, again is when it ends, by the
+// database's clock.
 func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	if k.Limit == nil {
 		return k.PerLane, again
@@ -276,7 +277,8 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn takes in hints, claims and starts what is due, and says how long nothing needs to be done.
+// turn takes in hints, claims and starts what is due, and returns how long to wait for the next turn if nothing
+// happens.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := k.r.d.Now()
 	k.mu.Lock()
@@ -333,9 +335,9 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 	return errorWait
 }
 
-// plan gives ready lanes their turns until the claim is full. Lanes of a group that is full are held until one of
-// its jobs ends, or until the group's limit says to ask again; those of an owner that has its share wait until it may
-// have more.
+// plan gives ready lanes their turns until the claim is full. Lanes of a group that is full are held until one of its
+// jobs ends, or until the time at which the group's limit ends. Lanes of an owner that has its share of the workers
+// are paused until it may have more.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.hands))
 	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()
@@ -372,7 +374,7 @@ func (k *dispatcher) plan() (asks []ask) {
 				k.alarms.set(lane, at.UnixMicro())
 			case isBulk && k.bulk.groups[g]+bulks.groups[g] > 0:
 				k.hold(g, owner, lane, isBulk)
-			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // nothing in hand will bring it back
+			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no job in hand will release it
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane, isBulk)
@@ -380,7 +382,7 @@ func (k *dispatcher) plan() (asks []ask) {
 			continue
 		}
 		n := min(room, laneTurn, free, workers)
-		k.workers.TryAcquire(owner, int64(n)) // Room says that it can
+		k.workers.TryAcquire(owner, int64(n)) // cannot fail: Room allowed it
 		planned[g] += n
 		shares[mine] += n
 		k.ready.had(isBulk)
@@ -397,7 +399,7 @@ func (k *dispatcher) plan() (asks []ask) {
 	return asks
 }
 
-// hold puts a lane aside until a job of its group ends.
+// hold sets a lane aside until a job of its group ends.
 func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h := k.held[group]
 	if h == nil {
@@ -408,19 +410,20 @@ func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h.add(owner, lane, bulk)
 }
 
-// claim takes due jobs of the lanes asked, in one transaction, and starts their handlers.
+// claim claims due jobs of the lanes in asks, in one transaction, and starts their handlers.
 func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
 	defer func() { k.claimedAt = time.Now() }()
 	var claimed map[string][]Job
 	var next map[string]int64
 	life := k.r.life.Load()
 	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		// A burial waits for this claim and gives back what it took, or this node is not among the nodes any more.
+		// A node that takes this one for dead waits for this claim and then makes its jobs due; if it was first, the claim
+		// fails.
 		tx.QueueHold(ctx, errBuried, "nodes", k.r.node)
 		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
 			return err
 		}
-		var dry []string // lanes of which nothing more is due
+		var dry []string // lanes with no more jobs due
 		for _, a := range asks {
 			if len(claimed[a.lane]) < a.n {
 				dry = append(dry, a.lane)
@@ -460,8 +463,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// disown gives back what this node holds and no worker has: a claim whose commit came through although its answer did
-// not.
+// disown gives back the jobs that this node holds and no worker has. They are from a claim that was committed
+// although it returned an error.
 func (k *dispatcher) disown(ctx context.Context) error {
 	rows, err := k.r.d.Query(ctx, `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`, k.Name, k.r.node)
 	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {

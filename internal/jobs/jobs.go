@@ -1,15 +1,15 @@
-// Package jobs is durable work on the database that the work is about: a job is inserted in the transaction that
+// Package jobs is a durable queue in the database that the work is about: a job is inserted in the transaction that
 // makes it necessary, and finished in the transaction that records its effect.
 //
-// # Words
+// # Terms
 //
-// A job is of a kind, which has a handler, and stands in a lane: a queue of its own within the kind, such as one
-// destination's mail of one team. Lanes take turns, so a long or a slow one never holds up another. Lanes may form a
-// group that shares a limit, such as all teams' lanes to one destination. A lane has an owner, usually a team. Owners
-// share the workers of a kind as package fair says: however many lanes one of them has, and however long its jobs take,
-// the next owner finds workers free. Lanes may be bulk: their jobs give way to the others of their group and of their
-// owner, whom they leave some room, and have a small share of the turns. A kind may say how sure it is that the jobs of
-// a group come to an end; then those that are stuck leave workers to the others of their owner ([Share]).
+// A job has a kind, which has a handler, and a lane: a queue of its own within the kind, such as one team's mail to
+// one destination. Lanes take turns, so a long or slow lane never delays another. Lanes may form a group that shares
+// a limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team. Owners share the
+// workers of a kind as package fair describes: however many lanes an owner has, and however long its jobs take, the
+// next owner finds workers free. Lanes may be bulk: their jobs yield to other jobs of their group and of their owner,
+// leave them some capacity, and get a small share of the turns. A kind may report how likely the jobs of a group are
+// to end soon; groups that are stuck then leave workers to the owner's other groups ([Share]).
 //
 // # Life of a job
 //
@@ -18,29 +18,32 @@
 //	              └──────────────────┤
 //	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
 //
-// A claim writes the node's name into holder, and nobody else claims the job until that is taken out again: by the
-// node, which gives back what its workers did not end, or by another that takes the node for dead. No lease that
-// compares clocks says so. Each node counts heartbeats in the database, on a connection of its own, and takes another
-// for dead when it saw no beat for 20 seconds of its own monotonic clock, in all of which it saw the database. A node
-// whose own beats do not come through is not sure of its jobs after 12 seconds, and begins nothing that cannot be
-// taken back until it is (see [Job.Sure]). A node that starts on SQLite takes everything back, because no other
-// process can hold a job.
+// A claim writes the node's id into holder, and no other node claims the job until holder is cleared: by the node
+// itself, which gives back what its workers did not end, or by another node that takes it for dead. Clocks of
+// different nodes are never compared. Each node counts heartbeats in the database, on a connection of its own, and
+// takes another node for dead when it saw no beat of it for 20 seconds by its own monotonic clock, during all of
+// which it could read the database. A node whose own beats fail is unsure of its jobs after 12 seconds, and until it
+// is sure again begins nothing that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed
+// jobs due, because no other process can hold one.
 //
-// attempt is the fence: a claim adds one, nothing takes one away, and Finish, Retry and Park say which attempt they
-// speak for, so that a worker that lost its job changes nothing ([ErrLost]). What a handler may count are tries,
-// which its own Retry adds to: a crash or an error of ours is none. Errors are counted in a row, as failures, and
-// parking goes by these; a try that comes to an end sets them back.
+// attempt is the fence: a claim increments it, nothing decrements it, and Finish, Retry, Wait and Park change the job
+// only while it has their attempt, so that a worker that lost its job changes nothing ([ErrLost]). tries counts the
+// attempts that ended with Retry; crashes and errors of a handler do not count. failures counts a handler's errors in
+// a row and decides when a job is parked; Retry and Wait reset it.
 //
-// # What can go wrong
+// # When it fails
 //
-// A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint that
-// new work is there may be lost; then the work is found by the next scan. A handler's error is retried by the kind's
-// schedule and then parked, where an operator sees it; nothing is dropped. Whoever needs a parked job, by Insert or
-// Move, makes it due again. Times are those of the database's clock ([db.DB.Now]). When it steps back, waits go on as
-// long as they were meant to, which is noticed within seconds; a job that is due at once is entered as due an hour ago,
-// so it is not held up even for these. A time that somebody chose, such as that of a scheduled email, is kept.
+// A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint of new
+// work may be lost; the next scan then finds the work. A job whose handler fails is retried by the kind's schedule
+// and then parked, where an operator sees it; no job is dropped. Insert and Move make a parked job with their dedupe
+// key due again. When the node of a job dies, the job is due again after about 20 seconds. Times are those of the
+// database's clock ([db.DB.Now]). When that steps back, which is noticed within seconds, waits that had begun start
+// again from the new time. A job that is due at once is inserted as due an hour ago, so a step does not delay it. A
+// time that a caller chose, such as that of a scheduled email, is kept. # What it does not do It does not run a job
+// exactly once, keeps no history of finished jobs, and orders the jobs of a lane only by the time at which they are
+// due.
 //
-// The package knows nothing of email.
+// It knows nothing of email.
 package jobs
 
 import (
@@ -57,16 +60,17 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// ErrLost says that the job is no longer this worker's: another node took this one for dead, or another attempt ended.
+// ErrLost means that the job is no longer this worker's: another node took this one for dead, or the job was claimed
+// or ended by another attempt.
 var ErrLost = errors.New("the job was lost to another worker")
 
-// run_at of jobs that no time makes due.
+// Values of run_at for jobs that do not become due by time.
 const (
 	never  = math.MaxInt64     // parked
-	inHand = math.MaxInt64 - 1 // a node has it
+	inHand = math.MaxInt64 - 1 // claimed by a node
 )
 
-// slack is how far in the past a job that is due at once is entered.
+// slack is how far in the past the run_at of a job is that is due at once.
 const slack = time.Hour
 
 // Job is a claimed job.
@@ -85,31 +89,32 @@ type Job struct {
 	life *life
 }
 
-// New is a job to insert. The zero RunAt is due at once; another is a time that somebody chose, which is kept when the
-// clock steps back, while waits go on for as long as they were meant to.
+// New is a job to insert. A job with a zero RunAt is due at once. Any other RunAt is a time that the caller chose,
+// which is kept when the clock steps back.
 type New struct {
 	Kind    string
-	Lane    string // "" stands in a lane of its kind's name
+	Lane    string // "" means a lane with the name of the kind
 	TeamID  string
-	Dedupe  string // when not empty, a job of the same kind and key that is there makes this one needless
+	Dedupe  string // when not empty, no job is inserted while there is one of the same kind and key
 	Payload string
 	RunAt   time.Time
 }
 
-// Queue inserts and ends jobs.
+// Queue inserts, moves and ends jobs.
 type Queue struct{ d *db.DB }
 
-// NewQueue returns the queue that lives in d.
+// NewQueue returns the queue in the database d.
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
 	created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
-// orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand alone.
+// orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand unchanged.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
 	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
-// Insert adds jobs in the caller's transaction and wakes workers once it is on disk.
+// Insert inserts jobs in the caller's transaction and wakes workers after its commit. When there is a job of the same
+// kind and dedupe key, it inserts none; a parked one it makes due.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	for _, n := range all {
 		if n.Lane == "" {
@@ -129,8 +134,8 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	}
 }
 
-// Finish removes the job: its work is done and recorded in this transaction. When another worker has the job
-// meanwhile, it is the transaction that fails, with ErrLost; so it is with Retry and Park.
+// Finish deletes the job: its work is done and recorded in this transaction. When the job was claimed by another
+// worker meanwhile, the transaction fails with ErrLost; the same holds for Retry, Wait and Park.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
 	tx.QueueOne(ctx, lost("finish", j), `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
 }
@@ -143,42 +148,42 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 	})
 }
 
-// Retry makes the job due again at a time: a try came to its end, and another follows.
+// Retry makes the job due again at a time. It ends a try, and another follows. why is kept as the last error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
 		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// Wait is Retry for a job that could not be tried, because of something that is neither its own nor an error of ours:
-// it counts as no try.
+// Wait is Retry for a job that could not be tried, for a reason that is neither in the job nor an error of its
+// handler. It does not count as a try.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// fail makes a job due again whose handler failed.
+// fail makes a job whose handler failed due again, and counts the failure.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// Park takes the job out of work until an operator retries it.
+// Park sets the job aside until an operator, Insert or Move makes it due again.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
 }
 
-// Remove takes a waiting job away by its dedupe key. It reports false when there is none, or a worker has it in hand.
+// Remove deletes a waiting or parked job by its dedupe key. It returns false when there is none or it is in hand.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe)
 	return n > 0, err
 }
 
-// Move gives a job that waits, or is parked, another time that somebody chose, by its dedupe key. It reports false when
-// there is none, or a worker has it.
+// Move gives a waiting or parked job, found by its dedupe key, another time that the caller chose. It returns false
+// when there is none or it is in hand.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
 		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
@@ -194,7 +199,7 @@ func lost(what string, j Job) error {
 
 const hintTopic = "jobs"
 
-// wake tells workers of every node, after the commit, that a lane has something due at a time.
+// wake hints to the workers of every node, after the commit, that a lane has a job due at a time.
 func (q *Queue) wake(tx *db.Tx, kind, lane string, at time.Time) {
 	tx.AfterCommit(func() {
 		q.d.Hint(hintTopic, kind+"\t"+lane+"\t"+strconv.FormatInt(at.UnixMicro(), 36))
@@ -216,14 +221,14 @@ func bounded(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "?")
 }
 
-// Parked is a job that gave up.
+// Parked is a parked job.
 type Parked struct {
 	ID, Kind, Lane, TeamID, LastError string
 	Failures                          int // in a row
 	CreatedAt                         time.Time
 }
 
-// ParkedJobs lists jobs that gave up, oldest first, at most limit of those after the id.
+// ParkedJobs lists parked jobs, oldest first: at most limit of those whose id is after the given one.
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
 	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
 		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
@@ -235,7 +240,8 @@ func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Pa
 	})
 }
 
-// Unpark makes a parked job due at once. It may fail as often as before until it is parked again.
+// Unpark makes a parked job due at once. Its failures are counted anew. It returns a NotFound fault when there is no
+// such job.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string
@@ -254,12 +260,12 @@ func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	})
 }
 
-// Waiting is how much of a kind waits.
+// Waiting counts the jobs of a kind.
 type Waiting struct {
 	Kind    string
 	Jobs    int
 	Parked  int
-	DueFrom time.Time // when the oldest job that waits became or becomes due; zero when all are in hand or parked
+	DueFrom time.Time // when the first waiting job became or becomes due; zero when all are in hand or parked
 }
 
 // Stats counts jobs by kind. It reads the whole queue and is meant for operators.

@@ -2,13 +2,14 @@ package jobs
 
 import "container/heap"
 
-// bulkTurn is how often bulk has a turn where other lanes wait for the same thing: each time so many turns have passed.
+// bulkTurn is how often bulk lanes get a turn while other lanes wait for the same thing: one turn in bulkTurn.
 const bulkTurn = 8
 
-// turns is lanes that wait for the same thing. Those that are not bulk go first, but for a small share.
+// turns is a set of lanes that wait for the same thing. Lanes that are not bulk go first, except for one turn in
+// bulkTurn.
 type turns struct {
 	first, bulk ring
-	passed      int // jobs of first since bulk had one
+	passed      int // turns of first since bulk had one
 }
 
 func (t *turns) of(bulk bool) *ring {
@@ -20,12 +21,12 @@ func (t *turns) of(bulk bool) *ring {
 
 func (t *turns) add(owner, lane string, bulk bool) { t.of(bulk).add(owner, lane) }
 
-// turn says whether the next turn is bulk's. There must be a lane.
+// turn reports whether the next turn is for bulk. There must be a lane.
 func (t *turns) turn() (bulk bool) {
 	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
 }
 
-// had takes in that a turn was not in vain.
+// had counts a turn that was used.
 func (t *turns) had(bulk bool) {
 	if t.passed++; bulk {
 		t.passed = 0
@@ -34,11 +35,11 @@ func (t *turns) had(bulk bool) {
 
 func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
 
-// ring is lanes by owner: owners have turns, and so do the lanes of each.
+// ring is a set of lanes by owner. Owners take turns, and so do the lanes of each owner.
 type ring struct {
-	owners []string            // the next first, without those that are paused
-	lanes  map[string][]string // by owner, the next first; never an empty list
-	paused map[string]bool     // owners whose lanes wait for something else besides
+	owners []string            // next first, without the paused
+	lanes  map[string][]string // by owner, next first; never an empty list
+	paused map[string]bool     // owners whose lanes must also wait for something else
 }
 
 func (t *ring) add(owner, lane string) {
@@ -51,7 +52,7 @@ func (t *ring) add(owner, lane string) {
 	t.lanes[owner] = append(t.lanes[owner], lane)
 }
 
-// next takes out the lane whose turn it is. There must be one.
+// next removes and returns the lane whose turn it is. There must be one.
 func (t *ring) next() (owner, lane string) {
 	owner, t.owners = t.owners[0], t.owners[1:]
 	all := t.lanes[owner]
@@ -68,7 +69,8 @@ func (t *ring) next() (owner, lane string) {
 // pass gives the turn to the next owner.
 func (t *ring) pass() { t.owners = append(t.owners[1:], t.owners[0]) }
 
-// pause takes the turn from the owner who has it, until resume. It costs nothing however many lanes there are.
+// pause removes the owner whose turn it is from the turns until resume. Its cost does not depend on the number of
+// lanes.
 func (t *ring) pause() {
 	if t.paused == nil {
 		t.paused = map[string]bool{}
@@ -77,7 +79,7 @@ func (t *ring) pause() {
 	t.owners = t.owners[1:]
 }
 
-// resume gives an owner turns again.
+// resume returns an owner to the turns.
 func (t *ring) resume(owner string) {
 	delete(t.paused, owner)
 	if len(t.lanes[owner]) > 0 {
@@ -87,22 +89,22 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is lanes by the time at which something of them may be due.
+// alarms is a set of lanes by the time at which a job of them may be due.
 type alarms struct {
 	at    map[string]int64
-	queue alarmQueue // of times that were current once; at says which still are
+	queue alarmQueue // may contain outdated times; at has the current ones
 }
 
 func newAlarms() *alarms { return &alarms{at: map[string]int64{}} }
 
-// set brings a lane's time forward, or notes it.
+// set adds a lane, or moves its time forward. A later time than the lane has is ignored.
 func (a *alarms) set(lane string, at int64) {
 	if old, ok := a.at[lane]; ok && old <= at {
 		return
 	}
 	a.at[lane] = at
 	heap.Push(&a.queue, alarm{lane, at})
-	if len(a.queue) > 2*len(a.at)+1000 { // mostly times that are no longer current
+	if len(a.queue) > 2*len(a.at)+1000 { // mostly outdated times
 		a.queue = a.queue[:0]
 		for lane, at := range a.at {
 			a.queue = append(a.queue, alarm{lane, at})
@@ -111,7 +113,7 @@ func (a *alarms) set(lane string, at int64) {
 	}
 }
 
-// due takes out the next lane whose time has come.
+// due removes and returns the next lane whose time has come.
 func (a *alarms) due(now int64) (lane string, ok bool) {
 	at, ok := a.soonest()
 	if !ok || at > now {
@@ -139,7 +141,7 @@ type alarm struct {
 	at   int64
 }
 
-// alarmQueue is a heap of alarms, the earliest first.
+// alarmQueue is a heap of alarms, earliest first.
 type alarmQueue []alarm
 
 func (q alarmQueue) Len() int           { return len(q) }

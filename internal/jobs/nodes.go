@@ -10,33 +10,35 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// ErrStopping says that the node is about to end and begins nothing new. A handler that returns it gives its job back.
+// ErrStopping means that the node is about to end and begins nothing new. A handler that returns it gives its job
+// back.
 var ErrStopping = errors.New("the node is stopping")
 
-// ErrUnsure says that the node could not reach the database for so long that another may have its jobs. A handler that
-// returns it gives its job back.
+// ErrUnsure means that the node could not reach the database for so long that another node may have its jobs. A
+// handler that returns it gives its job back.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
-// errBuried is for a claim: nobody would give back what a node holds that is not among the nodes, should it die.
+// errBuried is the error of a claim by a node that is not among the nodes: if it died, no other node would make the
+// job due.
 var errBuried = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
 	beatLimit = 5 * time.Second  // for one beat
-	buryLimit = time.Minute      // for taking over from a dead node, which reads all jobs
-	sureWait  = 30 * time.Second // how long Sure waits for a beat
+	buryLimit = time.Minute      // for making a dead node's jobs due, which reads all jobs
+	sureWait  = 30 * time.Second // the longest wait of Sure for a beat
 )
 
 // pulse is the times of heartbeats.
 type pulse struct {
 	every time.Duration // between beats
-	sure  time.Duration // from the beginning of a beat a node knows for so long that nobody takes it for dead
-	dead  time.Duration // without a beat for so long a node is dead, to one who saw the database all that time
+	sure  time.Duration // from the start of its beat, how long a node is certain that no other takes it for dead
+	dead  time.Duration // without a beat for so long, a node is dead to one that could read the database meanwhile
 }
 
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 
-// life is the time from a node's entry among the nodes until others take it for dead. A process that was suspended, or
-// could not reach the database, may have several.
+// life is the time from a node's entry among the nodes until others take it for dead. A process that was suspended,
+// or could not reach the database, may have several.
 type life struct {
 	alone    bool
 	sure     time.Duration
@@ -45,7 +47,7 @@ type life struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	beatAt time.Time     // when the last beat that came through began
+	beatAt time.Time     // when the last successful beat began
 	beat   chan struct{} // closed by the next one
 }
 
@@ -54,7 +56,7 @@ func newLife(r *Runner, at time.Time) *life {
 	return &life{alone: r.d.Alone(), sure: r.pulse.sure, stopping: r.stopping, ctx: ctx, end: end, beatAt: at, beat: make(chan struct{})}
 }
 
-// lives notes a beat that began at a time.
+// lives records a successful beat that began at a time.
 func (l *life) lives(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,13 +65,13 @@ func (l *life) lives(at time.Time) {
 	l.beat = make(chan struct{})
 }
 
-// Sure is for the last moment before an effect on the world that cannot be taken back, such as the end of a message: it
-// returns nil when the job is certainly this worker's. It is ErrStopping when the node is asked to stop, ErrLost when
-// another node has the job, and ErrUnsure when the database could not be asked for half a minute. It costs no look at
-// the database: as long as this node's heart beats, no other takes its jobs.
+// Sure returns nil when the job is certainly this worker's. Call it immediately before an effect on the world that
+// cannot be undone, such as the end of a message. It returns ErrStopping when the node has been asked to stop,
+// ErrLost when another node has the job, and ErrUnsure when the database could not be reached for half a minute. It
+// does not query the database: as long as this node's heartbeats succeed, no other takes its jobs.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
-	if l == nil { // a job that no runner handed out
+	if l == nil { // a job that no runner claimed
 		return nil
 	}
 	var patience <-chan time.Time
@@ -104,7 +106,7 @@ func (j Job) Sure(ctx context.Context) error {
 
 const release = `UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1`
 
-// begin enters this node, takes what the dead hold when nobody else can, and sees to it that each cron has its job.
+// begin enters this node among the nodes, makes the jobs of dead nodes due on SQLite, and inserts the jobs of crons.
 func (r *Runner) begin(ctx context.Context) error {
 	r.stopping = ctx.Done()
 	r.life.Store(newLife(r, time.Now()))
@@ -133,7 +135,7 @@ func (r *Runner) enter(ctx context.Context, tx *db.Tx) {
 
 const nodesTopic = "nodes"
 
-// announce has the other nodes look at once who is there.
+// announce makes the other nodes read the nodes at once.
 func (r *Runner) announce(tx *db.Tx) {
 	tx.AfterCommit(func() { r.d.Hint(nodesTopic, r.node) })
 }
@@ -141,13 +143,13 @@ func (r *Runner) announce(tx *db.Tx) {
 // Node is the id of this node among the nodes of the database.
 func (r *Runner) Node() string { return r.node }
 
-// OnNodes has f called after each beat that came through with the number of nodes that there are, this one included. They
-// are those that have not left and were not found dead. 0 says that others took this node for dead, so that what it had
-// is theirs; the number follows when it is a node again. f must not block. OnNodes is called before Run, and f never
-// where the node is alone by its database (see [db.DB.Alone]).
+// OnNodes makes f be called after each successful heartbeat with the number of nodes, this one included: those that
+// have not left and were not found dead. The number 0 means that others took this node for dead and its jobs are
+// theirs; another call follows once it is a node again. f must not block. Call OnNodes before Run. f is never called
+// on SQLite, where the node is alone (see [db.DB.Alone]).
 func (r *Runner) OnNodes(f func(n int)) { r.onNodes = f }
 
-// end gives back what is not done, and leaves.
+// end gives back the jobs that are not done, and removes this node.
 func (r *Runner) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -166,8 +168,7 @@ func (r *Runner) end() error {
 // due is the run_at of a job that is due at once.
 func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
 
-// giveBack makes a job that this node holds and no worker has due at once. While the database cannot be reached, watch
-// tries again.
+// giveBack makes a job due at once that this node holds and no worker has. When that fails, tend tries again.
 func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
@@ -184,7 +185,7 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	}
 }
 
-// giveBackOwed tries again to give back what could not be, as far as it works.
+// giveBackOwed tries again to give back jobs for which it failed, until it fails again.
 func (r *Runner) giveBackOwed(ctx context.Context) {
 	r.mu.Lock()
 	all := r.owed
@@ -204,7 +205,7 @@ func (r *Runner) giveBackOwed(ctx context.Context) {
 	}
 }
 
-// tend sees to jobs that are owed and to a clock that steps back, until ctx ends.
+// tend gives back owed jobs and watches for a clock that steps back, until ctx ends.
 func (r *Runner) tend(ctx context.Context) {
 	c := stepper{wall: r.d.Now(), at: time.Now()}
 	tick := time.NewTicker(r.pulse.every)
@@ -220,9 +221,9 @@ func (r *Runner) tend(ctx context.Context) {
 	}
 }
 
-// watch keeps this node's heart beating and takes over from nodes whose heart stands still, until ctx ends. It waits for
-// nothing but its own connection to the database. Times are this node's own monotonic ones: clocks of different nodes
-// are never compared.
+// watch writes this node's heartbeats and takes over from nodes that have stopped writing theirs, until ctx ends. It
+// waits only for its own connection to the database. It uses only this node's monotonic clock: clocks of different
+// nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
 	defer w.burials.Wait()
@@ -243,17 +244,17 @@ type watcher struct {
 	r       *Runner
 	pulse   pulse
 	known   map[string]seen // the nodes
-	last    time.Time       // when the last beat came through
+	last    time.Time       // when the last beat succeeded
 	burials sync.WaitGroup
 }
 
-// seen is when the heart of a node was seen to have beaten.
+// seen is a beat of a node and when it was first seen.
 type seen struct {
 	beat int64
 	at   time.Time
 }
 
-// beat is one beat, and a look at those of others.
+// beat writes one beat, reads those of other nodes, and starts to bury the dead.
 func (w *watcher) beat(ctx context.Context) {
 	r, began := w.r, time.Now()
 	limited, cancel := context.WithTimeout(ctx, beatLimit)
@@ -263,7 +264,7 @@ func (w *watcher) beat(ctx context.Context) {
 		r.log.Warn("other nodes took this one for dead; what it had in hand is theirs")
 		at := began
 		if err != nil {
-			at = time.Time{} // whether it is a node again the next beat shows
+			at = time.Time{} // the next beat shows whether it is a node again
 		}
 		r.life.Swap(newLife(r, at)).end(ErrLost)
 		r.onNodes(0)
@@ -281,8 +282,8 @@ func (w *watcher) beat(ctx context.Context) {
 	}
 }
 
-// judge takes in the beats of all nodes and returns those that are dead. Who could not see the database for a while
-// knows nothing of others: it judges them by what it sees from then on.
+// judge takes in the beats of all nodes and returns the nodes that are dead. A node that could not read the database
+// for a while knows nothing of the others, and judges them by what it sees from then on.
 func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	if now.Sub(w.last) > w.pulse.sure {
 		clear(w.known)
@@ -300,8 +301,8 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	return dead
 }
 
-// beat writes one beat, on a connection of its own, and returns the beats of all nodes. dead says that this node was
-// not among them, which stays true when an error says that it may not have entered again.
+// beat writes one beat, on a connection of its own, and returns the beats of all nodes. dead means that this node was
+// no longer among them; it is valid even with an error, after which the node may not have entered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
@@ -327,8 +328,8 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 	return beats, dead, err
 }
 
-// bury makes the jobs of a dead node due, unless its heart has beaten since. Should it live after all, it finds out at
-// its next beat, and until then it is not sure of its jobs.
+// bury makes the jobs of a dead node due, unless the node has written a beat since. A node that is alive after all
+// notices at its next beat, and until then is not sure of its jobs.
 func (r *Runner) bury(ctx context.Context, node string, beat int64) {
 	ctx, cancel := context.WithTimeout(ctx, buryLimit)
 	defer cancel()
@@ -350,12 +351,12 @@ func (r *Runner) bury(ctx context.Context, node string, beat int64) {
 	}
 }
 
-const stepMin = 5 * time.Second // a clock that goes back by less is none that steps
+const stepMin = 5 * time.Second // a clock that goes back by less is not taken to have stepped
 
-// stepper is the time that the database's clock showed, and when.
+// stepper is a reading of the database's clock and when it was taken, by the monotonic clock.
 type stepper struct{ wall, at time.Time }
 
-// watchClock notices when the clock of the database has stepped back.
+// watchClock notices when the database's clock has stepped back, and then calls mendTimes.
 func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	now := stepper{r.d.Now(), time.Now()}
 	step := now.wall.Sub(c.wall) - now.at.Sub(c.at)
@@ -374,8 +375,8 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	}
 }
 
-// mendTimes gives jobs whose wait began in what is now the future, because the clock has stepped back since, the same
-// wait from now on. Times that somebody chose stay.
+// mendTimes restarts the waits of jobs whose wait began in what is now the future, because the clock has stepped back
+// since. Times that a caller chose are kept.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = '' AND NOT parked`,

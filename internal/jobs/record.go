@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	recordTime  = 10 * time.Second // for one update
-	recordPause = 5 * time.Second  // between two, at most
+	recordTime  = 10 * time.Second // for one try
+	recordPause = 5 * time.Second  // the longest pause between tries
 )
 
-// Record is an Update of what came of a job's work. It is made until it succeeds, for as long as the handler's context
-// lasts and once more: what a host has answered is known to nobody else, and work whose outcome is lost is done again.
-// fn ends the job, so that nothing is recorded twice. The error is ErrLost when another node has the job.
+// Record runs fn, which records the outcome of a job, in an update. It repeats the update until it succeeds, as long
+// as ctx lasts and once more after that: a host's answer is known to no other process, and a job whose outcome is
+// lost is done again. fn must end the job, so that nothing is recorded twice. The error is ErrLost when another node
+// has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for made := false; ; { // it may have been, although it seemed to fail
+	for made := false; ; { // made: an update that failed may have been committed
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)

@@ -15,44 +15,44 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// Kind says how jobs of one kind are worked.
+// Kind describes how the jobs of one kind are run.
 type Kind struct {
 	Name string
 
-	// Handle does the work. It ends its job with Finish, Retry or Park in the transaction that records the effect. If it
-	// returns an error, the job is retried by Schedule. Its context ends with the lease, when another node has the
-	// job, or when stopping takes too long.
+	// Handle does the work. It ends its job with Finish, Retry, Wait or Park in the transaction that records the effect.
+	// If it returns an error or panics, the job is retried by Schedule. Its context ends with the lease, when another
+	// node has the job, or when stopping takes too long.
 	Handle func(ctx context.Context, j Job) error
 
-	Workers int // jobs in hand at most on this node
-	PerLane int // and of one group of lanes; where it has several owners, up to twice as many. 0 means Workers
+	Workers int // the most jobs in hand on this node; 0 means 4
+	PerLane int // the most of one group, or up to twice as many if it has several owners; 0 means Workers
 
-	// Group names the group that shares PerLane; nil makes each lane a group.
+	// Group returns the group of a lane, whose lanes share PerLane; nil makes each lane a group.
 	Group func(lane string) string
 
-	// Owner names whose work a lane is, usually its team. Owners share Workers as package fair says, so one owner alone
-	// gets no more than 7/8 of them, and have turns. Within a group each may have in hand what stays free of twice its
-	// limit. nil makes each lane an owner of its own, and PerLane exact.
+	// Owner returns the owner of a lane, usually its team. Owners take turns, and share Workers as package fair
+	// describes, so that one owner alone gets no more than 7/8 of them. Within a group each may have in hand as many as
+	// stay free of twice the group's limit. nil makes each lane its own owner, and PerLane exact.
 	Owner func(lane string) string
 
-	// Bulk, when set, says of a lane that its jobs give way to the others: of a group, and of their owner's. There is always
-	// some room for it, and some that it leaves free (see [reserve]).
+	// Bulk, when set, reports whether the jobs of a lane yield to other jobs of their group and of their owner. Bulk
+	// always gets some capacity, and leaves some free (see [reserve]).
 	Bulk func(lane string) bool
 
-	// Limit, when set, says how many jobs of a group may be in hand now, and when to ask again if that is fewer than there
-	// could be. It is called on the dispatcher and must not block.
+	// Limit, when set, returns how many jobs of a group may be in hand now, PerLane at most, and when to call it again
+	// if that number is lower for a time. The dispatcher calls it, and it must not block.
 	Limit func(group string) (n int, again time.Time)
 
-	// Share, when set, says how much of a group an owner may have in hand now, and how sure it is to come to an end. It is
-	// called on the dispatcher, often, and must not block.
+	// Share, when set, returns how many jobs of a group an owner may have in hand now, and how likely they are to end
+	// soon. The dispatcher calls it often, and it must not block.
 	Share func(group, owner string) Share
 
 	Lease    time.Duration   // how long one attempt may take, by this node's monotonic clock; 0 means 5 minutes
-	Schedule []time.Duration // waits after errors in a row; after the last the job is parked
-	Endless  bool            // it is never parked: the last wait of Schedule repeats
+	Schedule []time.Duration // waits after errors in a row; an error after the last parks the job
+	Endless  bool            // jobs are never parked: the last wait of Schedule repeats
 }
 
-// Runner claims due jobs and hands them to their handlers. Register kinds, then Run once.
+// Runner claims due jobs and calls their handlers. Register kinds, then call Run once.
 type Runner struct {
 	d     *db.DB
 	q     *Queue
@@ -63,17 +63,17 @@ type Runner struct {
 	crons []Cron
 
 	pulse    pulse
-	stopping <-chan struct{} // closed when Run is to end
+	stopping <-chan struct{} // closed when Run must end
 	life     atomic.Pointer[life]
-	beats    int64 // of this node, so far; only Run's own goroutines count
+	beats    int64 // this node's beats so far; only Run's goroutines change it
 	onNodes  func(n int)
 	news     chan struct{} // a node came or went
 
 	mu   sync.Mutex
-	owed []Job // to be given back
+	owed []Job // to be given back, after a try that failed
 }
 
-// NewRunner returns a runner for the queue. Grace is how long work in hand may take when stopping.
+// NewRunner returns a runner for the queue. Grace is how long jobs in hand may go on when the runner stops.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
 	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse, onNodes: func(int) {},
 		news: make(chan struct{}, 1)}
@@ -100,7 +100,7 @@ func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runne
 	return r
 }
 
-// Handle registers a kind. It is called before Run.
+// Handle registers a kind. Call it before Run.
 func (r *Runner) Handle(k Kind) {
 	if k.Lease == 0 {
 		k.Lease = 5 * time.Minute
@@ -137,8 +137,9 @@ func (r *Runner) Grown(kind, group string) {
 	}
 }
 
-// Run works until ctx ends. Then it claims no more and begins nothing (see [Job.Sure]), gives what is in hand its
-// grace, and gives back what is not done by then.
+// Run works until ctx ends. Then it claims no more jobs and begins nothing that cannot be undone (see [Job.Sure]),
+// lets the jobs in hand go on for the time of grace, and gives back those that are not done by then. It returns an
+// error when the database fails at the start or the end.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		if ctx.Err() != nil { // stopped before it began
@@ -146,7 +147,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	// The heart beats until the last job is done.
+	// Heartbeats go on until the last job is done.
 	heart, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching, wg sync.WaitGroup
 	if !r.d.Alone() {
@@ -163,7 +164,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return r.end()
 }
 
-// work runs one handler and sees to what it reports. A job that is not ended after that is given back.
+// work runs one handler and deals with its error. Unless the job was ended, or rescheduled, it is given back.
 func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	ctx, cancel := context.WithTimeout(ctx, k.Lease)
 	defer cancel()
@@ -187,7 +188,8 @@ func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	r.giveBack(ctx, j)
 }
 
-// panicked is the error of a handler that panicked. Its text, which is kept with the job, is without the stack.
+// panicked is the error of a handler that panicked. Its text, which is stored with the job, does not contain the
+// stack.
 type panicked struct {
 	value any
 	stack []byte
@@ -204,7 +206,7 @@ func handle(ctx context.Context, h func(context.Context, Job) error, j Job) (err
 	return h(ctx, j)
 }
 
-// retry reschedules a job whose handler failed, or parks it after the last of its waits.
+// retry reschedules a job whose handler failed, or parks it after the last wait of its schedule.
 func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -230,7 +232,7 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	})
 }
 
-// Jitter spreads a wait over ±20%, so that what failed together does not come back together.
+// Jitter varies a wait by up to ±20%, so that jobs that failed together are not retried together.
 func Jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	scanAlone  = time.Minute      // between scans for lanes when every insert is seen
-	scanShared = 10 * time.Second // and when other nodes insert
+	scanAlone  = time.Minute      // between scans when this node sees every insert
+	scanShared = 10 * time.Second // between scans when other nodes insert too
 	scanPage   = 500
-	scanRest   = 19 // after each page of a regular scan, times as long as it took
+	scanRest   = 19 // rest after each page of a regular scan, as a multiple of the time it took
 )
 
 const scanLanes = `WITH RECURSIVE l (lane) AS (
@@ -21,9 +21,9 @@ const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
 
-// scanAll scans now and then, and at once when it is asked to, until ctx ends. It runs beside the loop. A regular scan
-// finds what hints missed, and nobody waits for it: it takes a twentieth of the time, so that with 200,000 lanes it needs a
-// minute or two, and the nodes do not keep the database busy with it.
+// scanAll scans regularly, and at once when look asks for it, until ctx ends. It runs beside the loop. A regular scan
+// finds what hints missed, and no caller waits for it: it works a twentieth of the time, so that with 200,000 lanes
+// it takes a minute or two, and the nodes do not keep the database busy with scans.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {
@@ -49,9 +49,9 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 	}
 }
 
-// scan looks which lanes there are, one step of the index each, however many jobs they hold, and hints at those that
-// have something due soon. The next scan finds the others before they are due. After each page it rests so many times as
-// long as that took; when it is asked for a scan at once meanwhile, it ends, and says so.
+// scan finds all lanes, with one step of the index for each however many jobs it has, and hints at those that have a
+// job due soon. The next scan finds the others before they are due. After each page it rests for rest times as long
+// as the page took. When a scan at once is asked for meanwhile, it ends and returns true.
 func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
 	last := ""
 	for {

@@ -1,30 +1,32 @@
 package jobs
 
-// Share is what an owner may have in hand of a group, besides what Limit says of the group as a whole.
+// Share limits what an owner may have in hand of a group, in addition to Limit, which applies to the group as a
+// whole.
 type Share struct {
 	Most  int // jobs
 	Doubt Doubt
 }
 
-// Doubt is whether the jobs of a group may be expected to come to an end soon. An owner may have three quarters of its
-// workers in hand for groups in doubt, and of these a quarter for groups that are stuck, so that there are always some
-// for those that are known to get on. A group alone gets half of its owner's workers; beside others, no more than a
-// quarter of what stays free, because those that get on today may be stuck tomorrow.
+// Doubt is whether the jobs of a group may be expected to end soon. An owner may have three quarters of its workers
+// in hand for groups in doubt, and a quarter of these for groups that are stuck, so that some are always left for
+// groups that make progress. A group that is its owner's only one gets half of the owner's workers; beside others it
+// gets no more than a quarter of what stays free, because groups that make progress today may be stuck tomorrow.
 type Doubt uint8
 
 const (
-	Sure    Doubt = iota // the last ones came to an end soon
-	Unknown              // nothing was heard of late
+	Sure    Doubt = iota // the last ones ended soon
+	Unknown              // there were none recently
 	Stuck                // the last ones took long, or those in hand do
 )
 
-// doubts counts, for one plan, what owners have in hand for groups in doubt. It counts an owner when it is asked.
+// doubts counts, for one plan, what owners have in hand for groups in doubt. It counts an owner when it is first
+// needed.
 type doubts struct {
 	k     *dispatcher
 	count map[string]*[3]int // jobs by owner and Doubt
 }
 
-// bound returns how many of n jobs an owner may have more for a group, of which it has own, those that are planned
+// bound returns how many of n more jobs an owner may have for a group of which it has own already, planned ones
 // included.
 func (d *doubts) bound(n int, s share, own int) (int, Doubt) {
 	k := d.k
@@ -70,7 +72,7 @@ func (d *doubts) of(owner string) *[3]int {
 	return c
 }
 
-// add takes in jobs that are planned.
+// add counts jobs that are planned.
 func (d *doubts) add(owner string, what Doubt, n int) {
 	if what != Sure {
 		d.of(owner)[what] += n

@@ -1,14 +1,15 @@
 // Package events records what happens to emails, domains, suppressions and contacts, by [Recorder.Record], in the
 // transaction that makes it so.
 //
-// Record writes the events of emails to their timelines and then calls each listener in the same transaction: the
-// email's state advances, a hard bounce suppresses, a webhook is queued. Listeners are how a package of a lower layer
-// calls those of higher ones; cli registers them, in the order in which they run. A listener must only write rows.
+// Record writes the events of emails to their timelines and then calls each listener in the same transaction:
+// listeners advance the email's state, suppress an address after a hard bounce, and queue webhooks. Through listeners
+// a package of a lower layer calls packages of higher ones; cli registers them, in the order in which they run. A
+// listener must only write rows.
 //
 // # When it fails
 //
-// When a listener or a statement fails, so does the whole transaction: nothing of the event is stored, and whatever led
-// to it is tried again by its caller.
+// When a listener or a statement fails, Record returns the error and the caller must fail its transaction: nothing of
+// the event is stored, and the caller tries again what led to it.
 //
 // # What it does not do
 //
@@ -31,9 +32,9 @@ import (
 type Type string
 
 const (
-	EmailQueued     Type = "email.queued" // for the timeline alone; no webhook has it
+	EmailQueued     Type = "email.queued" // for the timeline only; webhooks never have it
 	EmailScheduled  Type = "email.scheduled"
-	EmailCanceled   Type = "email.canceled" // for the timeline alone
+	EmailCanceled   Type = "email.canceled" // for the timeline only
 	EmailSent       Type = "email.sent"
 	EmailDelivered  Type = "email.delivered"
 	EmailDelayed    Type = "email.delivery_delayed"
@@ -64,14 +65,14 @@ type Event struct {
 	Type   Type
 	At     time.Time // the transaction's time when zero
 
-	// Of email events.
+	// Only for events of emails.
 	EmailID     string
 	DomainID    string
 	BroadcastID string
-	Recipient   string // the envelope address that it happened to; empty when it is of the whole email
+	Recipient   string // the envelope address concerned; empty when the event is of the whole email
 
-	// Email says what of the email is told with the event, without asking the database. It is nil where whoever records
-	// the event has not loaded the email; then it is looked up.
+	// Email returns what is sent of the email with the event, without querying the database. It is nil when the caller
+	// of Record has not loaded the email; then it is looked up.
 	Email func() (*Email, error)
 
 	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, *Received for received email, *Contact
@@ -79,7 +80,7 @@ type Event struct {
 	Data any
 }
 
-// Email is what is told of a sent email with its events (webhook reference 2).
+// Email is what is sent of a sent email with its events (webhook reference 2).
 type Email struct {
 	ID          string
 	MessageID   string // with angle brackets
@@ -89,22 +90,22 @@ type Email struct {
 	BroadcastID string
 	TemplateID  string
 	Tags        []Pair
-	Headers     []Pair // those that the caller gave it
+	Headers     []Pair // those given by the API client
 	CreatedAt   time.Time
 }
 
 // Pair is a name with a value.
 type Pair struct{ Name, Value string }
 
-// Bounce says why a recipient's mail came back (webhook reference 2.3).
+// Bounce is why a recipient's mail was returned (webhook reference 2.3).
 type Bounce struct {
 	Type           string   `json:"type"`    // Permanent, Transient or Undetermined
 	SubType        string   `json:"subType"` // General, NoEmail, MailboxFull, MessageTooLarge, ContentRejected, AttachmentRejected, Undetermined
 	Message        string   `json:"message"`
 	DiagnosticCode []string `json:"diagnosticCode"`
 
-	// Suppress is true when the address itself is at fault for good, so that nothing should be sent to it again.
-	// Blocks by a host's policy are ours to mend and never suppress.
+	// Suppress is true when the address itself is at fault permanently, so that nothing must be sent to it again. Blocks
+	// by a host's policy are for the sender to resolve and never suppress.
 	Suppress bool `json:"-"`
 	// Simulated is true for the test addresses, which leave no trace in reputation or suppressions.
 	Simulated bool `json:"-"`
@@ -115,12 +116,12 @@ type Complaint struct {
 	Simulated bool `json:"-"`
 }
 
-// Failed says why an email could not be sent at all.
+// Failed is why an email could not be sent at all.
 type Failed struct {
 	Reason string `json:"reason"`
 }
 
-// Suppressed says why a recipient was not mailed.
+// Suppressed is why a recipient was not mailed.
 type Suppressed struct {
 	Message        string   `json:"message"`
 	Type           string   `json:"type"`   // Suppressed or OnAccountSuppressionList
@@ -136,7 +137,7 @@ type Click struct {
 	UserAgent string    `json:"userAgent"`
 }
 
-// Received is a message that came in (webhook reference 3).
+// Received is a received message (webhook reference 3).
 type Received struct {
 	ID          string
 	CreatedAt   time.Time
@@ -160,12 +161,12 @@ type Contact struct {
 	UpdatedAt    time.Time
 }
 
-// ReceivedFile is an attachment of a received message; what it did not say is empty.
+// ReceivedFile is an attachment of a received message. What its header does not state is empty.
 type ReceivedFile struct {
 	ID, Filename, ContentType, Disposition, ContentID string
 }
 
-// Listener hears of events in the transaction that records them.
+// Listener is called with events in the transaction that records them. An error fails the transaction.
 type Listener interface {
 	Recorded(ctx context.Context, tx *db.Tx, all []Event) error
 }
@@ -173,10 +174,11 @@ type Listener interface {
 // Recorder records events. Its listeners are fixed before the first Record.
 type Recorder struct{ listeners []Listener }
 
-// Listen adds a listener, which hears after those before it.
+// Listen adds a listener, which is called after those that were added before.
 func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
-// Record writes the events of emails to their timelines and tells all listeners.
+// Record writes the events of emails to their timelines and calls all listeners, in the transaction tx. It sets the
+// ids and times that are missing.
 func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
 		e := &all[i]
@@ -198,7 +200,7 @@ func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	return nil
 }
 
-// TimelineID is the id of the sent or received email whose timeline the event stands in; empty when it stands in none.
+// TimelineID is the id of the sent or received email to whose timeline the event belongs, or empty for none.
 func (e *Event) TimelineID() string {
 	if r, ok := e.Data.(*Received); ok {
 		return r.ID
@@ -206,7 +208,7 @@ func (e *Event) TimelineID() string {
 	return e.EmailID
 }
 
-// detail is what of an event's data is counted or filtered by.
+// detail is the part of an event's data by which it is counted or filtered.
 func (e *Event) detail() string {
 	if b, ok := e.Data.(*Bounce); ok {
 		return strings.ToLower(b.Type)
@@ -216,7 +218,7 @@ func (e *Event) detail() string {
 
 func (e *Event) encoded() (string, error) {
 	if _, received := e.Data.(*Received); received || e.Data == nil {
-		return "", nil // a received email is kept elsewhere
+		return "", nil // a received email is stored elsewhere
 	}
 	text, err := json.Marshal(e.Data)
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// rowsMax is how many events one statement inserts: each number of rows is a statement of its own to prepare.
+// rowsMax is how many events one statement inserts: each number of rows is another statement to prepare.
 const rowsMax = 8
 
-// insert writes the events of emails, several to a statement: an outcome brings two or three at once.
+// insert writes the events that belong to a timeline, up to rowsMax in a statement: an outcome has two or three at
+// once.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	var text strings.Builder
 	var args []any
@@ -52,19 +53,19 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	return nil
 }
 
-// Entry is an event as an email's timeline shows it.
+// Entry is an event in an email's timeline.
 type Entry struct {
 	ID        string
-	Type      string // without the "email." before it
+	Type      string // without the prefix "email."
 	Recipient string
 	Data      string // JSON, empty when none
 	At        time.Time
 }
 
-// timelineMax bounds what one email's timeline shows; opens and clicks can be many.
+// timelineMax limits the events that Timeline returns; there can be many opens and clicks.
 const timelineMax = 1000
 
-// Timeline returns the events of an email in the order in which they were recorded.
+// Timeline returns the first 1,000 events of an email, in the order in which they were recorded.
 func Timeline(ctx context.Context, r db.Reader, teamID, emailID string) ([]Entry, error) {
 	rows, err := r.Query(ctx, `SELECT id, type, recipient, data, created_at FROM email_events
 		WHERE email_id = $1 AND team_id = $2 ORDER BY id LIMIT $3`, emailID, teamID, timelineMax)

@@ -1,10 +1,21 @@
-// Package page cuts lists into pages by id.
+// Package page reads lists in pages, by cursor. It has a query for each page and for a whole list in chunks.
 //
-// Ids are made in the order of time, so a cursor is just an id: a page stays where it is when rows before it come or go, even
-// when the cursor's own row is gone. Lists run from the newest to the oldest.
+// # Invariants
 //
-// Whoever asks for what is before the newest that it knows sees all that is new, as far as ids are made where rows are
-// committed (see package id): on SQLite in the order of commits, on PostgreSQL as far apart from it as transactions last.
+// Ids are made in the order of time, so a cursor is just an id, and stays valid when rows before it are inserted or
+// deleted, even when its own row is deleted. Lists run from newest to oldest.
+//
+// A caller that repeatedly asks for what is before the newest row that it knows gets all new rows, provided that ids
+// are made where rows are committed (see package id): on SQLite in the order of commits, on PostgreSQL out of order
+// by no more than transactions last.
+//
+// # When it fails
+//
+// An error of the database is returned, and no items with it.
+//
+// # What it does not do
+//
+// It does not restrict a list to a team or check cursors: the WHERE of the query and the caller do.
 package page
 
 import (
@@ -16,25 +27,26 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// Page is what of a list is wanted. After and Before are ids that are themselves left out; at most one is set.
+// Page selects a part of a list. After and Before are cursors, whose own rows are left out; at most one is set.
 type Page struct {
-	Limit  int // 0 means all
+	Limit  int // 0 means all, up to 100,000
 	After  string
 	Before string
 }
 
-// Select is a query for all rows of a list: SQL up to and including its WHERE, the column of the id, and the arguments.
+// Select is a query for all rows of a list: SQL up to and including a WHERE clause, the column of the id, and the
+// arguments.
 type Select struct {
 	Text string
 	ID   string
 	Args []any
 }
 
-// all bounds a list that has no limit, so that no list is ever unbounded in memory.
+// all is the limit of a list that has none, so that no list takes unbounded memory.
 const all = 100_000
 
-// Query returns a page, newest first, and whether there are more rows beyond it in the direction in which the
-// caller travels.
+// Query returns a page, newest first, and whether there are more rows beyond it: older ones, or newer ones if
+// p.Before is set.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
 	limit := p.Limit
 	if limit <= 0 {
@@ -66,12 +78,12 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 	return items, more, nil
 }
 
-// chunk is how many rows All reads at once.
+// chunk is how many rows All reads in one query.
 const chunk = 500
 
-// All goes through a whole list, newest first, and reads it in chunks: however long the list is, no more than a chunk is in
-// memory, and nothing of the database is held while the caller works. Rows that come after it has begun are not in it. id
-// returns the id of an item. An error ends it.
+// All iterates over a whole list, newest first, and reads it in chunks: at most one chunk is in memory, and no
+// connection or transaction is held while the caller works. Rows that are inserted after it has begun are left out.
+// id returns the id of an item. An error ends the iteration.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error), id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for p, more := (Page{Limit: chunk}), true; more; {

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// demand is what one node says of a limit.
+// demand is what one node has written about a limit.
 type demand struct {
 	node string
 	want float64 // what it could use
 	used float64 // what it cannot give back at once
-	held float64 // the most that it uses until it says otherwise
+	held float64 // the most that it uses until it writes another value
 }
 
-// target returns what a node may have of places. Others that use more than their share, because it became smaller, keep
-// what they use until they can give it back; the rest is divided without them.
+// target returns how many places a node may have. Other nodes that use more than their share, because it became
+// smaller, keep what they use until they can release it; the rest is divided without them.
 func target(key string, limit int, all []demand, node string, turn int64) int {
 	all = slices.Clone(all)
 	for {
@@ -36,9 +36,9 @@ func target(key string, limit int, all []demand, node string, turn int64) int {
 	}
 }
 
-// divide returns the share of each of the demands, max-min fair: who wants less than an even share gets what it wants,
-// and the others divide the rest evenly. What nobody wants is divided evenly among all, so that the shares add up to
-// the limit. They do not depend on the order of the demands.
+// divide returns the share of each demand, max-min fair: a node that wants less than an even share gets what it
+// wants, and the others divide the rest evenly. What no node wants is divided evenly among all, so that the shares
+// add up to the limit. The order of the demands does not matter.
 func divide(limit float64, all []demand) map[string]float64 {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b demand) int {
@@ -58,9 +58,9 @@ func divide(limit float64, all []demand) map[string]float64 {
 	return shares
 }
 
-// divideWhole is divide in whole numbers. What remains of a division goes to nodes in an order that depends on the key,
-// so that it is not the same node that has more of everything. Where more nodes want something than there are places,
-// they have turns: the first in the order is another one with each turn.
+// divideWhole is divide in whole numbers. The remainder of a division goes to nodes in an order that depends on the
+// key, so that no node gets more of everything. When more nodes want places than there are, they take turns: each
+// turn begins the order with another node.
 func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
 	all = slices.Clone(all)
 	wanting := 0
@@ -98,7 +98,7 @@ func divideWhole(key string, limit int, all []demand, turn int64) map[string]int
 	return shares
 }
 
-// order sorts by a hash of the key and the node.
+// order sorts demands by a hash of the key and the node.
 func order(key string, all []demand) {
 	rank := func(node string) uint64 {
 		h := fnv.New64a()

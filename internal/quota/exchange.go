@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	soon          = 10 // exchanges follow each other in a tenth of the time while shares move
-	restFactor    = 4  // an exchange is followed by a rest that is so many times as long as it took
-	restLeast     = 50 // and by no less than a fiftieth of the time between exchanges
+	soon          = 10 // while shares move, exchanges are this many times as frequent
+	restFactor    = 4  // the rest after an exchange, as a multiple of the time it took
+	restLeast     = 50 // and at least a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
-	movesMax      = 20 // of such exchanges in a row
-	// exact is what floating-point sums may be off by.
+	movesMax      = 20 // the most frequent exchanges in a row
+	// exact is the relative error allowed in floating-point sums.
 	exact = 1e-9
 )
 
-// Run exchanges with the other nodes what each wants, until ctx ends. The rows stay: they go with the node.
+// Run exchanges with the other nodes what each wants, until ctx ends. It leaves this node's rows, which are deleted
+// with the node. Failed exchanges are logged and repeated.
 func (s *Shares) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		<-ctx.Done()
@@ -46,7 +47,8 @@ func (s *Shares) Run(ctx context.Context) error {
 	}
 }
 
-// exchange tells the others of this node, reads what they say, and returns how long there is nothing more to do.
+// exchange writes this node's rows, reads those of all nodes, applies them, and returns when the next exchange is
+// due.
 func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
@@ -82,13 +84,13 @@ func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	return s.every
 }
 
-// change is a share that is another than before.
+// change is a share that has changed.
 type change struct {
 	key Key
 	n   float64
 }
 
-// overdue returns an even share of each key that the other nodes could not be told of for too long.
+// overdue returns an even share for each key of places whose first exchange has taken too long.
 func (s *Shares) overdue(entries []*entry) (changed []change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +102,7 @@ func (s *Shares) overdue(entries []*entry) (changed []change) {
 	return changed
 }
 
-// alone forgets all shares when this node is the only one.
+// alone drops all entries and this node's rows when it is the only node.
 func (s *Shares) alone(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	left := s.left && s.whole.Load()
@@ -128,7 +130,7 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 	return time.Hour
 }
 
-// tell calls Changed of the kinds whose shares changed.
+// tell calls Changed for the shares that changed.
 func (s *Shares) tell(changed []change) {
 	for _, c := range changed {
 		if p, ok := s.kinds[c.key.Kind]; ok {
@@ -137,7 +139,7 @@ func (s *Shares) tell(changed []change) {
 	}
 }
 
-// collect returns the keys that are in use, and forgets the others, whose rows are to be removed.
+// collect returns the entries in use, and drops the others. gone are the keys whose rows must be deleted.
 func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	s.mu.Lock()
 	if s.lost {
@@ -187,7 +189,7 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	return entries, gone
 }
 
-// plan returns the rows that are to be written: those that say something new.
+// plan returns the rows to write: those that differ from what is written.
 func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +198,7 @@ func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 		old, has := s.written[e.key]
 		if !e.known && e.target == 0 {
 			if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
-				e.target = e.limit // mostly, nobody else uses it
+				e.target = e.limit // in most cases no other node uses it
 			}
 		}
 		e.recent = max(e.want, e.recent)
@@ -215,15 +217,15 @@ func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	return rows
 }
 
-// differs reports whether a row of a rate says something else than another: small changes of what is wanted, or less
-// that is held, are not worth a write.
+// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of what is
+// wanted, and slightly less that is held, do not.
 func (r row) differs(old row, limit float64) bool {
 	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
 		(r.want == 0) != (old.want == 0)
 }
 
-// share is what this node may have of a limit when all nodes want what they say. Before it is known what they say, and
-// while they may not know of this node, it is an even share.
+// share is what this node may have of a limit when all nodes want what they wrote. While that is not known, and while
+// the others may not know of this node, it is an even share.
 func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	if all == nil || now.Before(s.settled) {
 		n := s.even(e.limit)
@@ -239,12 +241,12 @@ func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	return divide(e.limit, all)[s.node]
 }
 
-// swap writes rows, and then reads what all nodes say.
+// swap writes rows, deletes others, and then reads the demands of all nodes.
 func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, gone []Key) (
 	map[string][]demand, error) {
 	if len(rows) > 0 || len(gone) > 0 {
 		if err := s.write(ctx, rows, gone); err != nil {
-			for k := range rows { // they may have been written nevertheless
+			for k := range rows { // they may have been written all the same
 				s.written[k] = row{held: -1}
 			}
 			return nil, err
@@ -264,7 +266,8 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply sets the shares by what all nodes say. moving says that a share is not yet what it is to be, here or elsewhere.
+// apply sets the shares by the demands of all nodes. moving means that a share has not yet reached its target, here
+// or on another node.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +284,7 @@ func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.T
 				others += d.held
 			}
 		}
-		if !found { // the row went with this node, which is taken for dead
+		if !found { // the row was deleted with this node, which was taken for dead
 			delete(s.written, e.key)
 			moving = true
 			continue
@@ -291,12 +294,12 @@ func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.T
 		if e.target <= e.share {
 			e.share = e.target
 		} else {
-			// What this node has written is what the others leave to it.
+			// The others leave to this node what it has written.
 			free := (e.limit - others) * (1 + exact)
 			if e.whole {
 				free = math.Floor(free)
 			}
-			if !e.whole { // two nodes that claim all of it are to have something meanwhile
+			if !e.whole { // two nodes that claim all of it must have something meanwhile
 				free = max(free, s.even(e.limit))
 			}
 			e.share = max(min(e.target, mine.held, free), e.share)
@@ -322,7 +325,7 @@ func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.T
 	return changed, moving
 }
 
-// decay is by how much what was wanted counts less after a time.
+// decay is the factor by which an earlier demand counts less after the time d.
 func decay(d, every time.Duration) float64 {
 	return math.Exp2(-float64(d) / float64(halfLife*every))
 }

@@ -1,40 +1,41 @@
-// Package quota divides limits among the nodes of one database, so that all of them together keep one limit:
-// connections to a destination, messages or requests a second. It knows keys and numbers, and not what they stand for.
+// Package quota divides limits among the nodes of one database, so that all nodes together keep a limit: connections
+// to a destination, messages or requests a second. It handles keys and numbers, and does not know what they stand
+// for.
 //
-// A caller asks for this node's share of a limit in memory: [Shares.Rate] and [Shares.Places] take no look at the
-// database and wait for nothing. A key that is new is made known to the other nodes by an exchange that begins at once
-// and takes some milliseconds; after that there is an exchange about once a second, for all keys that are in use
-// together.
+// Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] neither query the database
+// nor wait. An exchange writes a new key for the other nodes at once, which takes some milliseconds; after that there
+// is one exchange about every second for all keys in use.
 //
 // # Invariants
 //
-// In the table each node has a row for each key that it uses: what it wants, and what it holds, which is the most that
-// it uses until it writes otherwise. Only the node itself writes its rows. The shares follow from what all nodes want,
-// by the same calculation on every node (divide): max-min fair, so a node that wants little gets that and the others
-// divide the rest.
+// In the table each node has a row for each key that it uses: what it wants, and what it holds, which is the most
+// that it uses until it writes another value. Only the node itself writes its rows. Every node computes the shares by
+// the same function (divide) from what all nodes want: they are max-min fair, so a node that wants little gets that,
+// and the others divide the rest.
 //
-// A node that may use less does so at once and then writes that it holds less. A node that may use more first writes
-// that it holds more, commits, and then reads what the others hold: it uses no more than they leave. Of two nodes that
-// raise their shares at the same time, one at least reads what the other wrote. So the shares of places never add up to
-// more than the limit, whatever each node has seen, without any lock that two nodes take. Places that are in use, such
-// as connections, count as held until they are given back.
+// A node whose share shrinks uses less at once and then writes that it holds less. A node whose share grows first
+// writes that it holds more, commits, and then reads what the others hold: it uses no more than they leave. Of two
+// nodes that raise their shares at the same time, at least one reads what the other wrote. So the shares of places
+// never add up to more than the limit, whatever each node has read, without a lock between nodes. Places in use, such
+// as connections, count as held until they are released.
 //
-// Rates are exact in the long run: until the first exchanges about a key have shown who wants what, a node uses an even
-// share of it.
+// Rates are exact only in the long run: until the first exchanges about a key have shown what each node wants, a node
+// uses an even share of it.
 //
-// # Failure
+// # When it fails
 //
-// While the database is away, all shares stay as they are, and a key that is new gets an even share after some seconds:
-// nothing fails because of this package. The rows of a node go with it when it leaves the nodes or is taken for dead,
-// and the others divide what it had. A node that was taken for dead and lives begins anew. Between them are the seconds
-// by which deaths are noticed late (see package jobs); nothing here compares clocks of nodes.
+// While the database is not available, all shares stay as they are, and a new key gets an even share, for places
+// after some seconds; no call fails because of it. A node's rows are deleted when it leaves the nodes or is taken for
+// dead, and the others divide its shares. A node that was taken for dead but is alive starts again with no shares. If
+// it does not notice at once, the limit may be exceeded for some seconds (see package jobs); clocks of nodes are not
+// compared.
 //
 // # What it does not do
 //
-// On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no queries.
-// A node that starts beside others keeps to even shares until they have seen it, and is not seen by them for some
-// milliseconds, two seconds at most. A node has a bounded number of keys in the exchange; those that find no room have
-// even shares, and one place at least.
+// On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no
+// queries. A node that starts beside others uses even shares until they have noticed it, which takes them some
+// milliseconds, two seconds at most. A node has at most 2,000 keys in the exchange; further keys have even shares,
+// and at least one place.
 package quota
 
 import (
@@ -49,14 +50,14 @@ import (
 )
 
 const (
-	keysMax = 2000 // of one node in the exchange
+	keysMax = 2000 // the most keys of a node in the exchange
 	// Times are multiples of the time between exchanges.
-	idleAfter = 30 // a key that was not asked for is forgotten
-	busyFor   = 2  // a key that was asked for within this time does not make room for another
-	settling  = 3  // a node that starts keeps to even shares
-	patience  = 5  // for the first exchange about a key; after that it has an even share
-	turnTime  = 10 // that a node has one of too few places
-	halfLife  = 3  // in which what was wanted once counts half
+	idleAfter = 30 // a key that was not used for this time is dropped
+	busyFor   = 2  // when there is no room: a key that was used within this time is kept
+	settling  = 3  // a node that starts uses even shares
+	patience  = 5  // for the first exchange about a key; then places are shared evenly
+	turnTime  = 10 // how long a node has one of too few places
+	halfLife  = 3  // in which the weight of an earlier demand halves
 )
 
 // Key names a limit.
@@ -64,19 +65,19 @@ type Key struct{ Kind, Name string }
 
 func (k Key) String() string { return k.Kind + "/" + k.Name }
 
-// Places is how a kind of limit of places is kept by those who use them. All of its functions are called without locks,
-// by [Shares.Run] alone.
+// Places is how the users of a kind of places report and adjust them. [Shares.Run] and [Shares.Live] call its
+// functions, without holding locks.
 type Places struct {
-	// Use says how many places of a name this node could use now, and how many it has. Who is at its share says that it
-	// could use more than that, or it gets no more.
+	// Use returns how many places of a name this node could use now, and how many it has. When all of its share is in
+	// use, want must exceed the share if it is to grow.
 	Use func(name string) (want, held int)
-	// Changed is called when this node's share of a name is another than before.
+	// Changed is called when this node's share of a name has changed.
 	Changed func(name string, n int)
-	// Busy lists the names of which this node has places.
+	// Busy returns the names of which this node has places.
 	Busy func() []string
 }
 
-// Shares are one node's. A nil *Shares gives every caller the whole limit. It is safe for concurrent use.
+// Shares are the shares of one node. A nil *Shares gives every caller the whole limit. It is safe for concurrent use.
 type Shares struct {
 	d     *db.DB
 	node  string
@@ -85,46 +86,45 @@ type Shares struct {
 	away  lograte.Limiter
 	kinds map[string]Places
 
-	live  atomic.Int32 // nodes, this one included; 0 while it is not known
-	whole atomic.Bool  // this node has all limits to itself
+	live  atomic.Int32 // number of nodes, with this one; 0 while unknown
+	whole atomic.Bool  // this node is the only one and has all limits
 	kick  chan struct{}
 
 	failures atomic.Int64 // exchanges that failed
 
 	mu      sync.Mutex
 	entries map[Key]*entry
-	full    time.Time // when there was last no room for a key
-	settled time.Time // from then on others know of this node
-	left    bool      // this node's rows are to be removed
-	lost    bool      // this node's rows are gone
+	full    time.Time // when a key last found no room
+	settled time.Time // when the other nodes surely know of this one
+	left    bool      // this node's rows must be deleted
+	lost    bool      // this node's rows have been deleted by others
 
 	// Of the exchange alone.
 	written map[Key]row // this node's rows
-	moves   int         // exchanges in a row after which shares were still moving
+	moves   int         // exchanges in a row after which shares had not settled
 }
 
-// entry is what this node knows of a limit.
+// entry is the state of a limit on this node.
 type entry struct {
 	key   Key
 	whole bool // places
 	limit float64
 	asked bool    // since the last exchange
-	want  float64 // the most since the last exchange
+	want  float64 // the highest since the last exchange
 	share float64
-	known bool // an exchange has said what the share is
+	known bool // share comes from an exchange
 	born  time.Time
 
 	// Of the exchange alone.
 	text    string
 	askedAt time.Time
-	recent  float64   // want, forgotten slowly
-	decayed time.Time // when it was last counted less
+	recent  float64   // want, decaying slowly
+	decayed time.Time // when recent last decayed
 	held    int
-	target  float64 // what the last exchange said that this node may have
+	target  float64 // what this node may have by the last exchange
 }
 
-// New returns the shares of a node that is known by an id among the nodes of a database. Every is the time between
-// exchanges; 0 is a second.
+// New returns the shares of the node with that id. Every is the time between exchanges; 0 is a second.
 func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
 		every = time.Second
@@ -135,15 +135,15 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	return s
 }
 
-// Keep says how places of a kind are kept. It is called before Run.
+// Keep registers the functions for a kind of places. Call it before Run.
 func (s *Shares) Keep(kind string, p Places) {
 	if s != nil {
 		s.kinds[kind] = p
 	}
 }
 
-// Live says how many nodes there are, this one included. 0 says that others took this one for dead, and divided what it
-// had among them.
+// Live sets the number of nodes, this one included. 0 means that others took this node for dead and divided its
+// shares.
 func (s *Shares) Live(n int) {
 	if s == nil || s.d.Alone() {
 		return
@@ -172,7 +172,7 @@ func (s *Shares) Live(n int) {
 	s.wake()
 }
 
-// enterBusy enters the keys of which this node had places while it was alone.
+// enterBusy adds entries for the keys of which this node got places while it was alone.
 func (s *Shares) enterBusy() {
 	for kind, p := range s.kinds {
 		for _, name := range p.Busy() {
@@ -183,8 +183,8 @@ func (s *Shares) enterBusy() {
 	}
 }
 
-// Rate returns how much of a rate this node may use now, when it could use want. Of a limit of 0, which is none, it
-// returns 0.
+// Rate returns how much of a rate this node may use now, and records that it could use want. A limit of 0 means no
+// limit, and Rate returns 0.
 func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	if s == nil || s.whole.Load() || limit <= 0 {
 		return limit
@@ -202,8 +202,8 @@ func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	return min(e.share, limit)
 }
 
-// Places returns how many of a number of places this node may use now. It is not known at first, for some milliseconds;
-// then the kind's Changed is called.
+// Places returns how many of limit places this node may use now. The share of a new key is not known for some
+// milliseconds; the kind's Changed is called once it is.
 func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	if s == nil || s.whole.Load() {
 		return limit, true
@@ -220,7 +220,7 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	return min(int(e.share), limit), true
 }
 
-// of returns what is known of a key that is asked for, a new entry if nothing is, and nil if there is no room for one.
+// of returns the entry of a key, adding it when there is none. It returns nil when there is no room for one.
 func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	e := s.entries[key]
 	if e == nil {
@@ -241,10 +241,10 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 // even is an even share of a limit.
 func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live.Load(), 1)) }
 
-// evenPlaces is an even share of places, one at least.
+// evenPlaces is an even share of places, at least one.
 func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
 
-// late reports whether the exchange about a key takes so long that it is not waited for.
+// late reports whether the first exchange about a key has taken too long to wait for it.
 func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > patience*s.every }
 
 func (s *Shares) wake() {
@@ -254,8 +254,8 @@ func (s *Shares) wake() {
 	}
 }
 
-// headroom is what a node is said to want of a rate of which it used some: a bit more, so that it shows whether it
-// could use more.
+// headroom is what a node writes as wanted of a rate of which it used some: somewhat more, so that growing use is
+// seen.
 func headroom(used, limit float64) float64 {
 	if used <= 0 {
 		return 0

@@ -8,10 +8,11 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// errNotANode is for rows of a node that is not among the nodes: nobody would remove them, should it die.
+// errNotANode is the error of writing rows for a node that is not among the nodes: if it died, nothing would delete
+// them.
 var errNotANode = errors.New("this node is not among the nodes")
 
-// row is what a node says of one key.
+// row is what a node writes about one key.
 type row struct{ want, used, held float64 }
 
 const (
@@ -22,7 +23,7 @@ const (
 	readRows   = `SELECT key, node, want, used, held FROM quotas WHERE key = ANY($1)`
 )
 
-// write writes rows of this node and removes others, in one transaction.
+// write writes rows of this node and deletes those of gone, in one transaction.
 func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error {
 	removed := make([]string, len(gone))
 	for i, k := range gone {
@@ -44,7 +45,7 @@ func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error 
 	return nil
 }
 
-// leave removes all rows of this node.
+// leave deletes all rows of this node.
 func (s *Shares) leave(ctx context.Context) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, removeAll, s.node)
@@ -52,7 +53,7 @@ func (s *Shares) leave(ctx context.Context) error {
 	})
 }
 
-// read returns what all nodes say of some keys.
+// read returns the demands of all nodes for some keys.
 func (s *Shares) read(ctx context.Context, keys []string) (map[string][]demand, error) {
 	all := make(map[string][]demand, len(keys))
 	rows, err := s.d.Query(ctx, readRows, keys)

@@ -1,23 +1,26 @@
-// Package fair shares a number of places among owners, so that none of them can keep the others waiting.
+// Package fair shares a limited number of places among owners, so that no owner can keep the others waiting.
 //
-// A place is whatever runs out: a connection, a worker, an octet of memory. An owner is whoever uses places: a team,
-// or a stranger's network.
+// A place is a unit of a limited resource: a connection, a worker, an octet of memory. An owner is what uses places:
+// a team, or the network of an unauthenticated client.
 //
-// # The rule
+// # Invariants
 //
-// An owner that holds nothing may take its first places as soon as enough are free. One that holds some may take more
-// only while what it holds afterwards is at most the pool's greed times what stays free: the dynamic thresholds that
-// switches share their buffers by (Choudhury and Hahne, 1998). So an owner alone gets greed/(greed+1) of the places,
-// two greedy owners get greed/(2*greed+1) each, and however many there are, some places stay free for the next
-// one. Nothing is taken back from an owner; a newcomer needs no place of another.
+// An owner that holds nothing may take its first places as soon as enough are free. An owner that holds some may take
+// more only while what it holds afterwards is at most the pool's greed times what stays free. These are the dynamic
+// thresholds by which switches share their buffers (Choudhury and Hahne, 1998). So an owner that is alone gets
+// greed/(greed+1) of the places, two that take all they can get greed/(2*greed+1) each, and however many there are,
+// some places stay free for the next one. No place is taken back from an owner, and a new owner does not depend on
+// it.
 //
-// Owners that wait have turns, one request each. A newcomer whose request is larger than what is free stops those who
-// hold something from taking more, so that the free places add up for it; other newcomers go on.
+// Waiting owners take turns, one request each. While an owner that holds nothing waits for more places than are free,
+// owners that hold some may take no more, so that free places accumulate; other owners that hold nothing may still
+// take places. [Turns] is the simpler form for short work and few places.
 //
-// # Failure
+// # When it fails
 //
-// A request that ctx ends takes nothing. Places that are never released are lost: a holder releases in a defer.
-// The pool knows nothing of time: an owner that holds its places for ever keeps them.
+// A request whose context ends takes nothing. Places that are never released are lost, so callers release them in a
+// defer. Releasing more than was taken from a Pool panics. # What it does not do A pool has no notion of time: it
+// never takes places back from an owner that holds them forever.
 package fair
 
 import (
@@ -26,10 +29,11 @@ import (
 	"sync"
 )
 
-// Greed is how much of what is free an owner may hold where nothing speaks for another figure: alone 7/8 of all.
+// Greed is the usual greed of a pool: an owner may hold up to seven times what stays free, and so 7/8 of all when it
+// is alone.
 const Greed = 7
 
-// Pool is a number of places that owners share. Its methods may be called at the same time.
+// Pool is a number of places that owners share. It is safe for concurrent use.
 type Pool struct {
 	capacity, greed int64
 
@@ -37,24 +41,24 @@ type Pool struct {
 	free    int64
 	held    map[string]int64
 	waiting map[string][]*request // never an empty list
-	turns   []string              // the owners in waiting, the next first
+	turns   []string              // owners in waiting, next first
 }
 
-// request is one that waits.
+// request is a waiting request.
 type request struct {
 	n       int64
 	granted chan struct{}
 }
 
-// New returns a pool with all its places free. Greed is at least 1.
+// New returns a pool with all its places free. A greed below 1 counts as 1.
 func New(capacity, greed int64) *Pool {
 	return &Pool{capacity: capacity, greed: max(greed, 1), free: capacity, held: map[string]int64{}, waiting: map[string][]*request{}}
 }
 
-// Acquire takes n places for an owner, and waits until it may. More than the pool has counts as all of it. It returns
-// the cause of ctx when that ends first.
+// Acquire takes n places for an owner, waiting until it may. More than the pool has counts as all of it. When ctx
+// ends first, it takes nothing and returns the cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
-	if p.TryAcquire(owner, n) { // nobody waits who could be served: that was seen to when places came back
+	if p.TryAcquire(owner, n) { // no waiting request could be granted: that is checked whenever places are released
 		return nil
 	}
 	p.mu.Lock()
@@ -66,7 +70,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	p.grant()
 	p.mu.Unlock()
 	select {
-	case <-r.granted: // also when ctx has ended: whether a free place is given must not be chance
+	case <-r.granted: // even when ctx has ended: select would choose at random
 		return nil
 	default:
 	}
@@ -87,7 +91,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	return context.Cause(ctx)
 }
 
-// TryAcquire takes n places for an owner if it may have them now.
+// TryAcquire takes n places for an owner if it may have them now, and reports whether it did.
 func (p *Pool) TryAcquire(owner string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +103,7 @@ func (p *Pool) TryAcquire(owner string, n int64) bool {
 	return true
 }
 
-// Release gives n places of an owner back.
+// Release returns n places of an owner to the pool.
 func (p *Pool) Release(owner string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,20 +126,20 @@ func (p *Pool) Room(owner string) int64 {
 	return room
 }
 
-// Held returns how many places an owner has.
+// Held returns how many places an owner holds.
 func (p *Pool) Held(owner string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held[owner]
 }
 
-// may says whether the rule lets an owner take n more.
+// may reports whether the thresholds let an owner take n more.
 func (p *Pool) may(owner string, n int64) bool {
 	held := p.held[owner]
 	return n <= p.free && (held == 0 || held+n <= p.greed*(p.free-n))
 }
 
-// tight says whether a newcomer waits for more than is free.
+// tight reports whether an owner that holds nothing waits for more than is free.
 func (p *Pool) tight() bool {
 	for owner, all := range p.waiting {
 		if p.held[owner] == 0 && all[0].n > p.free {
@@ -145,7 +149,7 @@ func (p *Pool) tight() bool {
 	return false
 }
 
-// grant gives places to those who wait, by turns, until nobody may have any.
+// grant gives places to waiting requests, by turns, until no owner may have any.
 func (p *Pool) grant() {
 	for i, skipped, tight := 0, 0, p.tight(); skipped < len(p.turns); {
 		if i >= len(p.turns) {
@@ -161,14 +165,14 @@ func (p *Pool) grant() {
 		p.take(owner, r.n)
 		close(r.granted)
 		p.remove(owner, 0)
-		if len(p.waiting[owner]) > 0 { // the others first
+		if len(p.waiting[owner]) > 0 { // the other owners come first
 			p.turns = append(slices.Delete(p.turns, i, i+1), owner)
 		}
 		skipped, tight = 0, p.tight()
 	}
 }
 
-// remove takes a request out of those that wait.
+// remove removes a request from those that wait.
 func (p *Pool) remove(owner string, i int) {
 	if all := slices.Delete(p.waiting[owner], i, i+1); len(all) > 0 {
 		p.waiting[owner] = all

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Turns is a number of places that owners take by turns: for work that is short, or where places are so few that a
-// share for each newcomer cannot be kept free. Whoever finds them taken waits, and the next place goes to the owner who
-// holds fewest; among equals they have turns. So an owner waits for one place to be left, however many others want it.
-// A few places may be reserved for owners that have none. Its methods may be called at the same time.
+// Turns is a number of places that owners take by turns. It is for work that is short, or for so few places that a
+// share cannot be kept free for new owners. When all places are taken, the next one goes to the waiting owner that
+// holds fewest, and among equals by turns. So an owner waits for a single place to be released, however many others
+// wait. Some places may be reserved for owners that hold none. It is safe for concurrent use.
 type Turns struct {
 	mu      sync.Mutex
 	limit   int
@@ -17,15 +17,15 @@ type Turns struct {
 	busy    int
 	held    map[string]int
 	waiting map[string][]chan struct{} // never an empty list
-	owners  []string                   // in waiting, the next first
+	owners  []string                   // in waiting, next first
 }
 
-// NewTurns returns that many places, all free. Those of the reserve go only to owners that have none.
+// NewTurns returns limit places, all free. The last reserve of them go only to owners that hold none.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }
 
-// SetLimit changes how many places there are. Nothing is taken back: with fewer than are taken, nobody enters until
+// SetLimit changes the number of places. None is taken back: if fewer remain than are taken, no owner enters until
 // enough have left.
 func (t *Turns) SetLimit(limit, reserve int) {
 	t.mu.Lock()
@@ -34,8 +34,8 @@ func (t *Turns) SetLimit(limit, reserve int) {
 	t.pass()
 }
 
-// Enter takes a place for an owner, and waits until it may. It returns the cause of ctx when that ends first, and then
-// has taken nothing.
+// Enter takes a place for an owner, waiting until it may. When ctx ends first, it takes nothing and returns the cause
+// of ctx.
 func (t *Turns) Enter(ctx context.Context, owner string) error {
 	t.mu.Lock()
 	if t.may(owner) {
@@ -58,13 +58,13 @@ func (t *Turns) Enter(ctx context.Context, owner string) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting[owner], turn); i >= 0 {
 		t.remove(owner, i)
-	} else { // it came with the end of ctx
+	} else { // the place was granted as ctx ended
 		t.leave(owner)
 	}
 	return context.Cause(ctx)
 }
 
-// Leave gives a place of an owner back.
+// Leave returns a place of an owner.
 func (t *Turns) Leave(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +78,7 @@ func (t *Turns) Busy() int {
 	return t.busy
 }
 
-// Unused reports whether nobody has a place or waits for one.
+// Unused reports whether no owner has a place or waits for one.
 func (t *Turns) Unused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +93,7 @@ func (t *Turns) leave(owner string) {
 	t.pass()
 }
 
-// pass gives free places to those who wait.
+// pass gives free places to waiting owners.
 func (t *Turns) pass() {
 	for t.busy < t.limit && len(t.owners) > 0 {
 		next := t.owners[0]
@@ -111,7 +111,7 @@ func (t *Turns) pass() {
 	}
 }
 
-// may says whether an owner may have a place now.
+// may reports whether an owner may have a place now.
 func (t *Turns) may(owner string) bool {
 	return t.busy < t.limit-t.reserve || t.busy < t.limit && t.held[owner] == 0
 }
@@ -121,7 +121,7 @@ func (t *Turns) take(owner string) {
 	t.held[owner]++
 }
 
-// remove takes one out of those that wait. The others of its owner stand behind the other owners.
+// remove removes a waiting request. Its owner's other requests move behind the other owners.
 func (t *Turns) remove(owner string, i int) {
 	at := slices.Index(t.owners, owner)
 	t.owners = slices.Delete(t.owners, at, at+1)

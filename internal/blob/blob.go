@@ -1,16 +1,25 @@
-// Package blob keeps raw messages and attachments: bytes under a key, in a folder or in a bucket.
+// Package blob stores raw messages and attachments: bytes under a key, in a folder or in a bucket.
 //
-// Invariants: when Put has returned, the blob survives a power cut. A blob is whole or absent: a reader never sees part
-// of one. Putting a key again replaces the blob at once; of concurrent Puts of one key, one wins whole. Blobs
-// of a folder can be read by its owner only.
+// # Invariants
 //
-// Failure: a Put that fails leaves the key as it was. ErrFull says that the disk is full or a quota is used up:
-// whoever accepts mail answers "later" then. A crash may leave temporary files, which Open sweeps after a day, and may
-// undo a Delete: who deletes must be able to do so again.
+// When Put has returned without an error, the blob survives a power cut; in a bucket, as far as the bucket guarantees
+// it. A blob is whole or absent: a reader never sees a part of one. Putting a key again replaces the blob at once; of
+// concurrent Puts of one key, one wins whole. Blobs in a folder are readable by its owner only.
 //
-// Not here: who may read what, for how long a blob is kept, sizes allowed (the caller bounds its reader), encryption.
+// # When it fails
 //
-// The folder is our own and not gocloud.dev's, which does not fsync and so may lose what was accepted.
+// A Put that fails stores nothing, and what was under the key stays. The exception is an error of the very last step,
+// the sync of a folder or the end of an upload: the new blob may then be in place, but is not certain to survive a
+// power cut. [ErrFull] means that the disk is full or a quota is used up; a caller that accepts mail then answers
+// that the client must try later. A crash may leave temporary files, which Open deletes once they are a day old, and
+// may undo a Delete, so callers must be able to delete again.
+//
+// # What it does not do
+//
+// It does not decide who may read a blob, how long blobs are kept, or how large they may be (callers bound their
+// readers), and it does not encrypt.
+//
+// The folder is our own implementation: that of gocloud.dev does not fsync and may lose blobs in a power cut.
 package blob
 
 import (
@@ -24,13 +33,13 @@ import (
 	"time"
 )
 
-// ErrNotFound says that there is no blob of the key.
+// ErrNotFound means that there is no blob under the key.
 var ErrNotFound = errors.New("blob not found")
 
-// ErrFull says that the disk is full or the quota used up. Nothing was stored.
+// ErrFull means that the disk is full or the quota used up. Nothing was stored.
 var ErrFull = errors.New("no space left for blobs")
 
-// MaxKey is the greatest length of a key: it fits into a file name everywhere.
+// MaxKey is the maximum length of a key, which fits into a file name on every system.
 const MaxKey = 240
 
 // Info describes a blob that List found.
@@ -45,7 +54,7 @@ type Store struct {
 	b backend
 }
 
-// backend is a folder or a bucket. Keys are valid when they get here.
+// backend is a folder or a bucket. The keys that it gets are valid.
 type backend interface {
 	put(ctx context.Context, key string, r *source) (int64, error)
 	get(ctx context.Context, key string) (io.ReadCloser, error)
@@ -54,9 +63,9 @@ type backend interface {
 	close() error
 }
 
-// Open opens a place for blobs. A plain path or a file:// URL is a folder, made when it is absent; s3://bucket is an
-// S3 bucket, with region, endpoint, prefix and the like as query parameters as gocloud.dev/blob/s3blob has them; mem://
-// forgets all when it is closed.
+// Open opens a store. A plain path or a file:// URL is a folder, which is created if it does not exist; s3://bucket
+// is an S3 bucket, with region, endpoint, prefix and so on as query parameters, as in gocloud.dev/blob/s3blob; mem://
+// is in memory and is lost when it is closed.
 func Open(ctx context.Context, where string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {
@@ -81,7 +90,7 @@ func Open(ctx context.Context, where string) (*Store, error) {
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }
 
-// Put stores what r gives under key, and returns how many bytes that were. An error of r comes back wrapped.
+// Put stores what it reads from r under key, and returns how many bytes that were. An error of r is returned wrapped.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := CheckKey(key); err != nil {
 		return 0, err
@@ -93,8 +102,9 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 	return n, nil
 }
 
-// Get opens a blob for reading, or returns ErrNotFound; other errors say that the store is away. The caller closes it.
-// Replacing or deleting the blob meanwhile does not disturb a reader of a folder; one of a bucket may fail.
+// Get opens a blob for reading. It returns ErrNotFound when there is none; other errors mean that the store is not
+// available. The caller must close the reader. Replacing or deleting the blob meanwhile does not affect a reader of a
+// folder; a reader of a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -106,7 +116,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return rc, nil
 }
 
-// Delete removes a blob. That there is none is no error: deleting twice is the same as once.
+// Delete removes a blob. It is no error if there is none.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -117,8 +127,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// List calls fn for each blob whose key begins with prefix, in no particular order, until fn fails, and returns that
-// error. fn may delete blobs. A folder is walked as a whole whatever the prefix: List is for sweeping, not for requests.
+// List calls fn for each blob whose key begins with prefix, in no particular order. It stops at the first error of fn
+// and returns it. fn may delete blobs. All of a folder is read whatever the prefix: List is for sweeping, not for
+// requests.
 func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if err := checkRunes(prefix); err != nil {
 		return err
@@ -126,12 +137,12 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 	return s.b.list(ctx, prefix, fn)
 }
 
-// sweepPage is how many keys Sweep asks about at once.
+// sweepPage is the maximum number of keys that Sweep passes to used.
 const sweepPage = 500
 
-// Sweep deletes the blobs whose key begins with prefix, that were written before a time, and that nobody uses. used
-// returns those of its keys, at most 500, that are in use; it is asked once for each page of blobs, and not for each
-// blob. Whoever writes a blob and says only later that it is used needs a time that is long before the present.
+// Sweep deletes the blobs whose key begins with prefix, that were written before a time, and that are not in use. It
+// calls used once for each page of at most 500 keys, and used returns those that are in use. If blobs are written
+// before they are recorded as in use, before must be long enough ago.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	used func(ctx context.Context, keys []string) ([]string, error)) error {
 	var page []string
@@ -166,11 +177,11 @@ func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	return sweep()
 }
 
-// Close lets go of the store; readers that are open stay usable for a folder only.
+// Close closes the store. Open readers stay usable only if it is a folder.
 func (s *Store) Close() error { return s.b.close() }
 
-// CheckKey reports what is wrong with a key: it has 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/", which
-// parts it; no part is empty or begins with a dot.
+// CheckKey returns an error unless key is valid: 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/". "/"
+// separates parts; no part may be empty or begin with a dot.
 func CheckKey(key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("blob key has %d characters, must have 1 to %d", len(key), MaxKey)
@@ -195,8 +206,8 @@ func checkRunes(key string) error {
 	return nil
 }
 
-// source is the reader of a Put. It ends with the context, counts, and marks its errors as its own, so that a full
-// disk somewhere else is not taken for ours.
+// source is the reader of a Put. It ends with the context, counts bytes, and marks its errors, so that an ENOSPC of
+// the reader is not taken for a full disk here.
 type source struct {
 	ctx context.Context
 	r   io.Reader

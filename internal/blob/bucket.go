@@ -12,7 +12,7 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// bucket is a store in a bucket. That a write is durable when it is answered is the bucket's promise.
+// bucket is a store in a bucket. Whether a write is durable once it is answered depends on the bucket.
 type bucket struct {
 	b *blob.Bucket
 }
@@ -25,12 +25,12 @@ func openBucket(ctx context.Context, url string) (*Store, error) {
 	return &Store{b: &bucket{b: b}}, nil
 }
 
-// put uploads. Closing a writer is what stores the blob, also after a failure, unless its context has ended; hence the
-// order here. (Bucket.Upload does not do that: it stores the part that was read.)
+// put uploads. Close stores the blob even after a failed write, unless the context has ended; hence the cancel before
+// it. (Bucket.Upload lacks this, and stores what was read until the error.)
 func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A content type that is named saves the sniffing; nobody is served from the bucket directly.
+	// An explicit content type avoids sniffing; no client reads from the bucket directly.
 	w, err := b.b.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
 	if err != nil {
 		return 0, err
@@ -42,7 +42,7 @@ func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) 
 	return r.n, w.Close()
 }
 
-// ignoreCanceled drops what a writer reports because its context was ended on purpose.
+// ignoreCanceled drops the error that a writer reports because its context was canceled on purpose.
 func ignoreCanceled(err error) error {
 	if errors.Is(err, context.Canceled) || gcerrors.Code(err) == gcerrors.Canceled {
 		return nil

@@ -19,18 +19,18 @@ import (
 
 const (
 	shards = 256
-	// tmpName holds what is being written. It is in the folder itself so that a rename never crosses file systems, and
-	// apart from the shards so that leftovers are found without a walk over all blobs.
+	// tmpName is for files that are being written. It is in the folder itself so that a rename never crosses file
+	// systems, and apart from the shards so that leftovers are found without reading all blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
-	// slash stands for "/" in file names: a key has no "=".
+	// slash replaces "/" in file names. Keys have no "=".
 	slash = "="
 )
 
-// folder is a store in a folder: <root>/<two hexadecimal digits>/<key with "=" for "/">. The digits are of the key's
-// hash, because keys that begin with a time would fill one shard after the other. All folders are made on opening,
-// so no Put has to make one durable. Beside the shards are tmpName, and holdName and
-// keptName for those who hold the blobs.
+// folder is a store in a folder. A blob is the file <root>/<two hexadecimal digits>/<key with "=" for "/">. The
+// digits are of the key's hash, because keys that begin with a time would fill one shard after another. Opening
+// creates all shards, so that no Put has to make one durable. Beside the shards are tmpName, and holdName and
+// keptName, which Hold uses.
 type folder struct {
 	root string
 }
@@ -47,8 +47,8 @@ func openFolder(root string) (*Store, error) {
 	return &Store{b: f}, nil
 }
 
-// prepare makes the folders and removes what Puts of former lives left behind. Another process may be writing into
-// the same folder, so only what is old goes.
+// prepare creates the folders and deletes what interrupted Puts left behind. Another process may be writing into the
+// same folder, so only old files are deleted.
 func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (f *folder) prepare() error {
 	return syncDir(f.root)
 }
 
-// makeRoot makes the root and what is missing above it, each name made durable in the folder above.
+// makeRoot creates the root and its missing parents, and makes each new name durable in its parent.
 func makeRoot(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +128,7 @@ func (f *folder) put(_ context.Context, key string, r *source) (int64, error) {
 	return 0, full(errors.Join(err, os.Remove(tmp.Name())))
 }
 
-// fill writes all of r to a file, makes it durable, and closes it whatever happens.
+// fill writes all of r to a file, syncs it, and closes it in any case.
 func fill(f *os.File, r io.Reader) (int64, error) {
 	n, err := io.Copy(f, r)
 	if err == nil {
@@ -137,7 +137,7 @@ func fill(f *os.File, r io.Reader) (int64, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// full marks errors of a disk without space. What the reader of a Put had to say is not about our disk.
+// full wraps the errors of a full disk with ErrFull, unless they are errors of the reader of a Put.
 func full(err error) error {
 	if _, theirs := errors.AsType[*sourceError](err); theirs {
 		return err
@@ -152,7 +152,7 @@ func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
 	path := f.path(key)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Without its shard, which was made on opening, the folder itself is away, such as one that is not mounted.
+		// Opening created the shard. Without it the folder itself is missing, as when it is not mounted.
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
@@ -191,7 +191,7 @@ func (f *folder) list(ctx context.Context, prefix string, fn func(Info) error) e
 	return nil
 }
 
-// listShard reads a folder some names at a time, so that its size does not matter.
+// listShard reads a folder a thousand names at a time, so that its size does not matter.
 func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -15,30 +15,31 @@ import (
 )
 
 const (
-	holdName = ".hold" // locked by whoever holds the blobs, and shared by those that delete one
-	keptName = ".kept" // what is deleted while somebody holds the blobs
+	holdName = ".hold" // locked exclusively to hold the blobs, and shared to delete one
+	keptName = ".kept" // blobs that are deleted while they are held
 
 	holdPoll = 10 * time.Millisecond
 )
 
-// ErrNoFolder says that blobs are in a bucket, which cannot be held.
+// ErrNoFolder means that the blobs are in a bucket, which cannot be held.
 var ErrNoFolder = errors.New("only blobs in a folder can be held")
 
-// Held is a folder of which nothing goes away, although other processes and this one go on deleting from it.
+// Held is a folder from which no file disappears, although this process and others go on deleting blobs.
 type Held struct {
 	f      *folder
 	unlock func()
 }
 
-// File is a blob as it lies in the folder.
+// File is the file of a blob.
 type File struct {
-	Path string // to read it
-	Name string // where it belongs, relative to the folder, with slashes
+	Path string // where to read it
+	Name string // its regular name relative to the folder, with slashes
 }
 
-// Hold has what is deleted from now on kept until it is let go: for a copy of the folder that has all that a copy of
-// the database made meanwhile refers to. Deleting does not wait for it. A process that ends lets go. One holds at a
-// time; others wait, until ctx ends. Of a bucket the error is ErrNoFolder.
+// Hold keeps the files of blobs that are deleted from now on, until Release. It is for copying the folder so that the
+// copy has every blob that a copy of the database made meanwhile refers to. Deleting does not wait for it. The end of
+// the process releases the hold. There is one hold at a time; other callers wait until ctx ends. For a bucket it
+// returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {
@@ -65,21 +66,22 @@ func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	}
 }
 
-// Release lets go, and removes what was kept.
+// Release ends the hold and deletes the files that were kept.
 func (h *Held) Release() error {
 	err := h.f.emptyKept()
 	h.unlock()
 	return err
 }
 
-// Each calls fn for each blob that was there when it was held, and for others that came since, in no particular
-// order. A blob may be given twice, and one may be gone from its path when fn looks; it is given again then.
+// Each calls fn for each blob that was there when the hold began, and for some that were added since, in no
+// particular order. A blob may occur twice. A file may be gone from its path when fn reads it; the blob then occurs
+// again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {
 		return err
 	}
-	// What was deleted before its shard was read is here by now.
+	// What was deleted before its shard was read has been moved here.
 	kept := filepath.Join(h.f.root, keptName)
 	return listShard(ctx, kept, "", func(i Info) error {
 		return fn(h.f.file(filepath.Join(kept, strings.ReplaceAll(i.Key, "/", slash)), i.Key))
@@ -87,11 +89,11 @@ func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 }
 
 func (f *folder) file(path, key string) File {
-	name, _ := filepath.Rel(f.root, f.path(key)) // it cannot fail: the one begins with the other
+	name, _ := filepath.Rel(f.root, f.path(key)) // it cannot fail, because the path begins with the root
 	return File{path, filepath.ToSlash(name)}
 }
 
-// lock tries to lock the folder, and reports whether somebody else has it in a way that excludes this one.
+// lock tries to lock the folder. held reports that another lock excludes it.
 func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	file, err := os.OpenFile(filepath.Join(f.root, holdName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -108,7 +110,7 @@ func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	return nil, false, fmt.Errorf("lock the blobs: %w", err)
 }
 
-// dropKept removes what a holder that was killed has left.
+// dropKept deletes what a process that was killed while it held the blobs has left.
 func (f *folder) dropKept() error {
 	if err := mkdir(filepath.Join(f.root, keptName)); err != nil {
 		return err

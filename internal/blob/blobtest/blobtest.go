@@ -1,5 +1,5 @@
-// Package blobtest is a bucket on loopback for tests: one that can be held, so that something happens while a blob is
-// being written.
+// Package blobtest is an S3 bucket on the loopback interface for tests. It can delay writes, so that a test can act
+// while a blob is being written. It keeps its objects in memory and checks no signatures.
 package blobtest
 
 import (
@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// Bucket is what a store of blobs needs of the S3 API: objects and ListObjectsV2, path style.
+// Bucket implements the part of the S3 API that a blob store needs: objects and ListObjectsV2, path style.
 type Bucket struct {
-	URL string // where blobs are kept, as blob.Open takes it
+	URL string // of the store, for blob.Open
 
 	mu      sync.Mutex
 	objects map[string][]byte
-	gate    chan struct{} // closed when it is released; nil while it is not held
+	gate    chan struct{} // closed on release; nil while not held
 	waiting chan struct{}
 }
 
-// New starts a bucket, which ends with the test.
+// New starts a bucket, which is closed when the test ends.
 func New(t testing.TB) *Bucket {
 	t.Helper()
 	b := &Bucket{objects: map[string][]byte{}}
@@ -35,8 +35,8 @@ func New(t testing.TB) *Bucket {
 	return b
 }
 
-// Hold has all that is written from now on wait until release is called, once. Waiting has an element for each write that
-// waits, of the first hundred.
+// Hold makes all writes from now on wait until release is called, which must be done once. waiting receives a value
+// for each write that waits, up to a hundred.
 func (b *Bucket) Hold() (waiting <-chan struct{}, release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Bucket) wait(r *http.Request) {
 	}
 }
 
-// ServeHTTP is one request of a store.
+// ServeHTTP serves one request of a store.
 func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -12,22 +12,22 @@ const (
 	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewAPIKey returns a fresh API key: "re_", 8 characters that may be shown, "_", and 24 characters that are secret,
-// 142 bits of chance (API reference section 3).
+// NewAPIKey returns a new API key: "re_", 8 characters that may be shown, "_", and 24 secret characters, which are
+// 142 random bits (API reference section 3).
 func NewAPIKey() string {
 	return apiKeyPrefix + randomText(8) + "_" + randomText(24)
 }
 
-// HashAPIKey returns the SHA-256 of a key in hexadecimal, 64 characters: what is stored and looked up. A slow, salted
-// hash is for secrets that people choose; 142 random bits can be neither guessed nor tabulated, and the key is checked
-// on every request, where a slow hash would be the whole cost.
+// HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, which is what is stored and looked up. A slow,
+// salted hash is for secrets that people choose; 142 random bits can be neither guessed nor tabulated, and the key is
+// checked on every request, where a slow hash would dominate the cost.
 func HashAPIKey(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
 }
 
-// APIKeyHint returns the part of a key that may be shown and stored in clear, "re_" and 8 characters, or "" when token
-// is not of the form of NewAPIKey.
+// APIKeyHint returns the part of a key that may be shown and stored in clear, "re_" and 8 characters. It returns ""
+// when token does not have the form of NewAPIKey.
 func APIKeyHint(token string) string {
 	hint, secret, ok := strings.Cut(strings.TrimPrefix(token, apiKeyPrefix), "_")
 	if !ok || !strings.HasPrefix(token, apiKeyPrefix) || len(hint) != 8 || len(secret) != 24 {
@@ -36,8 +36,8 @@ func APIKeyHint(token string) string {
 	return apiKeyPrefix + hint
 }
 
-// randomText returns n characters of base62. Bytes from 248 up are thrown away: 256 is no multiple of 62, and taking
-// the remainder of all would favour the first eight characters.
+// randomText returns n characters of base62. Bytes from 248 up are discarded: 256 is not a multiple of 62, and taking
+// the remainder of all of them would favour the first eight characters.
 func randomText(n int) string {
 	out := make([]byte, 0, n)
 	var buf [32]byte

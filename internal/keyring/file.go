@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Parse returns the keyring of a master key in hexadecimal: 64 digits of either case, white space around them ignored.
-// Errors never show what was given.
+// Parse returns the keyring of a master key in hexadecimal: 64 digits in either case, surrounding white space
+// ignored. Errors never contain the text.
 func Parse(text string) (*Keyring, error) {
 	text = strings.TrimSpace(text)
 	master, err := hex.DecodeString(text)
@@ -25,9 +25,9 @@ func Parse(text string) (*Keyring, error) {
 	return New(master)
 }
 
-// LoadOrCreate returns the keyring of the key file at path, and makes the file with a fresh key when there is none.
-// Nodes that start at the same time on one folder agree on one key, and a key that was returned is on disk.
-// A file that others than its owner can read is refused.
+// LoadOrCreate returns the keyring of the key file at path, and creates the file with a new key when there is none.
+// Nodes that start at the same time on one folder agree on one key, and a key that was returned is on disk. A file
+// that users other than its owner can read is refused.
 func LoadOrCreate(path string) (*Keyring, error) {
 	k, err := load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func load(path string) (*Keyring, error) {
 	return k, nil
 }
 
-// create writes a fresh key to a temporary file and links it into place. A link, unlike a rename, fails when the name
-// has been taken meanwhile: the key of the faster process then stands, and ours is forgotten.
+// create writes a new key to a temporary file and links it into place. A link, unlike a rename, fails when the name
+// has been taken meanwhile: then the key of the faster process stays, and this one is discarded.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object plus `iat` and `exp`, whole seconds,
-// which overwrite claims of those names. Claims are a struct or a map[string]any, and can be read by anybody who has
-// the token. Life is at least a second. The algorithm is always HS256 (RFC 7518 section 3.2).
+// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object plus `iat` and `exp` in whole
+// seconds, which overwrite claims of those names. Claims are a struct or a map[string]any. Anybody who has the token can
+// read them. life must be at least a second. The algorithm is always HS256 (RFC 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)
@@ -29,10 +29,9 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 	return token, nil
 }
 
-// VerifyJWT checks a token that JWT made for the same purpose and decodes its claims into claims, a pointer, which
-// may be nil. It returns ErrForged or ErrExpired. Algorithms other than HS256, `none` among them, are refused, whatever
-// the header asks for (RFC 8725 section 3.1), and so are tokens without `exp`. Claims other than `exp` are the caller's
-// to judge.
+// VerifyJWT checks a token that JWT made for the same purpose and decodes its claims into claims, a pointer that may
+// be nil. It returns ErrForged or ErrExpired. It refuses algorithms other than HS256, including `none`, whatever the
+// header names (RFC 8725 section 3.1), and tokens without `exp`. The caller must check claims other than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {
 	if len(token) > tokenMax {
 		return ErrForged
@@ -42,7 +41,7 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 		return ErrForged
 	}
 	payload, err := signed.Verify(k.key("jwt", purpose))
-	// The text is compared, so that a token has one spelling: base64 leaves some bits open.
+	// The text is compared so that a token has only one valid spelling: base64 leaves some bits open.
 	if spelled, e := signed.CompactSerialize(); err != nil || e != nil || spelled != token {
 		return ErrForged
 	}
@@ -62,7 +61,7 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 	return nil
 }
 
-// isJWT refuses a token of another kind (RFC 8725 section 3.11). One that says nothing of its kind passes.
+// isJWT reports whether a token may be a JWT by its header (RFC 8725 section 3.11). A header without a type passes.
 func isJWT(h jose.Header) bool {
 	typ, ok := h.ExtraHeaders[jose.HeaderType]
 	return !ok || typ == "JWT"

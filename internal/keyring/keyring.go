@@ -1,16 +1,22 @@
-// Package keyring holds the one master key of an installation and everything made from it: the sealing of secrets
-// at rest, signed tokens for links, short tags for return paths, and access tokens (JWT). It also makes and hashes API
-// keys, which need no master key.
+// Package keyring holds the one master key of an installation and derives from it everything that needs a key: the
+// encryption of secrets at rest, signed tokens for links, short tags for return paths, and access tokens (JWT). It
+// also makes and hashes API keys, which need no master key.
 //
-// Invariants: the master key itself never touches data. Each pair of use (seal, sign, tag, jwt) and purpose has a
-// key of its own by HKDF (RFC 5869), so nothing made for one purpose is accepted for another. Whatever is compared
-// is compared in constant time. What comes back from outside is either exactly what was made here, or an error.
+// # Invariants
 //
-// Failure: a lost master key makes sealed secrets unreadable and links invalid; there is no second way in. A changed
-// one reads as ErrUnsealable, ErrForged: never as other data.
+// The master key itself is never used on data. Each pair of use (seal, sign, tag, jwt) and purpose has a key of its
+// own by HKDF (RFC 5869), so nothing made for one purpose is accepted for another. MACs are compared in constant
+// time. What comes back from outside is either exactly what was made here, or an error.
 //
-// Not here: passwords (they need a slow hash), DKIM keys and TLS keys, and the rotation of the master key. The
-// version byte in front of all that is sealed or signed is what a rotation would build upon.
+// # When it fails
+//
+// If the master key is lost, sealed secrets are unreadable and links invalid; there is no other way to recover them.
+// With another master key the errors are ErrUnsealable and ErrForged, and never wrong data.
+//
+// # What it does not do
+//
+// It does not handle passwords, which need a slow hash, nor DKIM and TLS keys, and it does not rotate the master key.
+// The version byte before everything that is sealed or signed is there to make a rotation possible.
 package keyring
 
 import (
@@ -28,19 +34,19 @@ import (
 // MasterSize is the length of the master key in bytes.
 const MasterSize = 32
 
-// sealVersion stands in front of sealed data: AES-256-GCM, the 12-byte nonce before the ciphertext.
+// sealVersion is the first byte of sealed data: AES-256-GCM, with the 12-byte nonce before the ciphertext.
 const sealVersion = 1
 
-// ErrUnsealable says that data was sealed with another key, purpose or context, or has been altered since.
+// ErrUnsealable means that data was sealed with another key, purpose or context, or has been altered since.
 var ErrUnsealable = errors.New("sealed data cannot be opened: other key, other context, or altered")
 
-// Keyring makes keys from one master key. It is safe for concurrent use, and what it makes never changes.
+// Keyring derives keys from one master key. It is safe for concurrent use, and its keys never change.
 type Keyring struct {
 	root []byte   // the extracted pseudorandom key of HKDF, not the master itself
 	tags sync.Map // purpose -> *sync.Pool of hash.Hash, which have the key of Tag; there are few purposes
 }
 
-// New returns the keyring of a master key of MasterSize random bytes.
+// New returns the keyring of a master key, which must be MasterSize random bytes.
 func New(master []byte) (*Keyring, error) {
 	if len(master) != MasterSize {
 		return nil, fmt.Errorf("secret key has %d bytes, must have %d", len(master), MasterSize)
@@ -63,8 +69,8 @@ func (k *Keyring) key(use, purpose string) []byte {
 	return sub
 }
 
-// aead returns AES-256-GCM with a random nonce. Its bound of 2^32 messages a key (NIST SP 800-38D section 8.3) is per
-// purpose and far above the number of secrets that an installation keeps.
+// aead returns AES-256-GCM with a random nonce. The limit of 2^32 messages for each key (NIST SP 800-38D section 8.3)
+// is for each purpose and far above the number of secrets that an installation keeps.
 func (k *Keyring) aead(purpose string) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(k.key("seal", purpose))
 	if err != nil {
@@ -73,8 +79,9 @@ func (k *Keyring) aead(purpose string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Seal encrypts plain for keeping. The same purpose and context open it again; a context that names the row (say,
-// its id) keeps a sealed value from being moved to another row. The result is 29 bytes longer than plain.
+// Seal encrypts plain for storage. Only the same purpose and context open it again; a context that names the row (for
+// example by its id) prevents a sealed value from being moved to another row. The result is 29 bytes longer than
+// plain.
 func (k *Keyring) Seal(purpose string, plain, context []byte) ([]byte, error) {
 	aead, err := k.aead(purpose)
 	if err != nil {
@@ -85,7 +92,7 @@ func (k *Keyring) Seal(purpose string, plain, context []byte) ([]byte, error) {
 	return aead.Seal(out, nil, plain, bound(context)), nil
 }
 
-// Open decrypts what Seal made with the same purpose and context; anything else is ErrUnsealable.
+// Open decrypts what Seal returned for the same purpose and context. For anything else the error is ErrUnsealable.
 func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealVersion {
 		return nil, fmt.Errorf("open %s: unknown version: %w", purpose, ErrUnsealable)
@@ -101,14 +108,15 @@ func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// bound is the additional data of a seal: the version too, so that no later version can be talked down to this one.
+// bound is the additional data of a seal. It contains the version, so that data of a later version cannot pass for
+// this one.
 func bound(context []byte) []byte {
 	return append([]byte{sealVersion}, context...)
 }
 
-// Tag returns the first n bytes (4 to 32) of the HMAC-SHA256 of data. Each email has four tags, so its keys are derived
-// once. It is meant for return paths, where every
-// character counts; whoever guesses a tag of n bytes needs 2^(8n-1) tries on average. Compare it with hmac.Equal.
+// Tag returns the first n bytes (4 to 32) of the HMAC-SHA256 of data. It is for return paths, where every character
+// counts; guessing a tag of n bytes takes 2^(8n-1) tries on average. Compare tags with hmac.Equal. Each email has
+// four tags, so the key of a purpose is derived only once.
 func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
 	if n < 4 || n > sha256.Size {
 		panic(fmt.Sprintf("keyring: a tag of %d bytes; it must have 4 to %d", n, sha256.Size))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Errors of Verify and VerifyJWT. A caller may tell them apart to a stranger: only a token that we made can expire.
+// Errors of Verify and VerifyJWT. A caller may show the difference to anybody: only a token that was made here can
+// expire.
 var (
 	ErrForged  = errors.New("token was not made here, or for another purpose, or has been altered")
 	ErrExpired = errors.New("token has expired")
@@ -16,20 +17,21 @@ var (
 
 const (
 	tokenVersion = 1
-	// tokenMAC is half of SHA-256, the least that RFC 2104 section 5 advises; links stay short.
+	// tokenMAC is half of a SHA-256, the least that RFC 2104 section 5 recommends, so that links stay short.
 	tokenMAC = 16
-	// tokenMax bounds the work that a stranger's token can cause, in characters.
+	// tokenMax is the maximum length of a token in characters. It bounds the work that a forged one can cause.
 	tokenMax = 8192
 )
 
-// Sign returns a URL-safe token (letters, digits, - and _) that carries parts and expires at a time, in whole seconds;
-// the zero time means never. The parts can be read by whoever has the token; they cannot be changed. It panics when
-// the token would be longer than Verify accepts, 8,192 characters: parts are ids, addresses and URLs, not bodies.
+// Sign returns a URL-safe token (letters, digits, - and _) that carries parts and expires at a time, in whole
+// seconds; the zero time means never. Anybody who has the token can read the parts but not change them. Sign panics
+// when the token would be longer than the 8,192 characters that Verify accepts: parts are ids, addresses and URLs,
+// not bodies.
 func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) string {
 	data := []byte{tokenVersion}
 	var until uint64
 	if !expires.IsZero() {
-		until = uint64(max(expires.Unix(), 1)) // 0 is taken: it means never.
+		until = uint64(max(expires.Unix(), 1)) // 0 means never.
 	}
 	data = binary.AppendUvarint(data, until)
 	for _, p := range parts {
@@ -44,14 +46,15 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 	return token
 }
 
-// Verify returns the parts of a token that Sign made for the same purpose, or ErrForged, or from its expiry on
-// ErrExpired. Each token has one spelling: another text that decodes to the same bytes is forged.
+// Verify returns the parts of a token that Sign made for the same purpose. Otherwise it returns ErrForged, or
+// ErrExpired from the time of expiry on. Each token has one spelling: another text that decodes to the same bytes is
+// forged.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {
 	if len(token) > tokenMax {
 		return nil, ErrForged
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder skips line breaks and loose bits at the end; encoding again shows them.
+	// The decoder ignores line breaks and unused bits at the end; encoding again reveals them.
 	if err != nil || len(data) < 1+tokenMAC || base64.RawURLEncoding.EncodeToString(data) != token {
 		return nil, ErrForged
 	}

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// ErrTooLarge says that a response is longer than its reader allows.
+// ErrTooLarge means that a response is longer than allowed.
 var ErrTooLarge = errors.New("response is too large")
 
-// ErrSlow says that a server trickles its response.
+// ErrSlow means that a server sends its response too slowly.
 var ErrSlow = errors.New("response comes too slowly")
 
 // Limits of Fetch.
@@ -26,7 +26,7 @@ const (
 	fetchRedirects = 3
 )
 
-// StatusError is an answer of Fetch that is not 200.
+// StatusError is the error of Fetch for a response whose status is not 200.
 type StatusError struct {
 	Code int
 }
@@ -36,10 +36,10 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("server answered %d %s", e.Code, http.StatusText(e.Code))
 }
 
-// Client returns an HTTP client whose connections are all judged. A request ends after timeout, its body included.
-// With redirects 0 a redirect is returned as the response; otherwise at most that many are followed, each to a URL
-// that CheckURL accepts. Reading a body beyond maxBody bytes, after decompression, is ErrTooLarge. Make a client once
-// and keep it: it has a pool of connections of its own.
+// Client returns an HTTP client that checks all its connections. A request, including its body, ends after timeout.
+// If redirects is 0, a redirect is returned as the response; otherwise at most that many are followed, each to a URL
+// that CheckURL accepts. Reading more than maxBody bytes of a body, after decompression, returns ErrTooLarge. Create
+// a client once and keep it: it has its own pool of connections.
 func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *http.Client {
 	return &http.Client{
 		Timeout:   timeout,
@@ -54,7 +54,7 @@ func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *htt
 			if _, err := g.CheckURL(r.URL.String()); err != nil {
 				return fmt.Errorf("redirect: URL %w", err)
 			}
-			// A URL may be a secret, and the next host need not be told.
+			// A URL may be secret and must not be sent to the next host.
 			r.Header.Del("Referer")
 			return nil
 		},
@@ -63,7 +63,7 @@ func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *htt
 
 func (g *Guard) transport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // Not the environment's: see the package comment.
+		Proxy:                  nil, // never that of the environment: see the package comment
 		DialContext:            g.DialContext,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    dialTimeout,
@@ -74,10 +74,10 @@ func (g *Guard) transport() *http.Transport {
 	}
 }
 
-// fetcher is the client of Fetch. Each request has a connection of its own, because the connections to an address are
-// counted as its requests.
+// fetcher is the client of Fetch. Each request has its own connection, because connections to an address are counted
+// as its requests.
 func (g *Guard) fetcher() *http.Client {
-	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch has limits of its own, of time too.
+	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch has its own limits of size and time.
 	t := g.transport()
 	t.DialContext = g.dialBounded
 	t.ForceAttemptHTTP2 = false
@@ -86,10 +86,10 @@ func (g *Guard) fetcher() *http.Client {
 	return c
 }
 
-// Fetched is content on its way. Who has it closes it.
+// Fetched is the response to a Fetch. The caller must close it.
 type Fetched struct {
-	Type   string // as the server wrote it, possibly empty
-	Length int64  // octets; -1 where the server did not say
+	Type   string // Content-Type as sent, possibly empty
+	Length int64  // octets; -1 if not sent
 
 	body  io.ReadCloser
 	pace  *paced
@@ -98,8 +98,9 @@ type Fetched struct {
 	leave func()
 }
 
-// timeLimit ends a fetch that takes longer than fetchTimeout, to its headers and then to the end of the body. Between
-// the two it stands still: who fetches may wait before reading, and the server has no part in that.
+// timeLimit ends a fetch that takes longer than fetchTimeout until its headers, or longer than that from the first
+// Read until the end of the body. It does not run in between, because the caller may wait before it reads, for which
+// the server is not responsible.
 type timeLimit struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -113,7 +114,7 @@ func newTimeLimit(ctx context.Context) *timeLimit {
 	return l
 }
 
-// explain returns why a fetch failed: its time, if that is over.
+// explain returns the error of the time limit if that is why a fetch failed, and err otherwise.
 func (l *timeLimit) explain(err error) error {
 	if err != nil && context.Cause(l.ctx) == os.ErrDeadlineExceeded {
 		return fmt.Errorf("no more within %v: %w", fetchTimeout, os.ErrDeadlineExceeded)
@@ -126,7 +127,8 @@ func (l *timeLimit) end() {
 	l.cancel(nil)
 }
 
-// Read reads on. Beyond the limit of Fetch it returns ErrTooLarge, and ErrSlow from a server that trickles.
+// Read reads the body. It returns ErrTooLarge beyond the limit of Fetch, and ErrSlow when the server sends too
+// slowly.
 func (f *Fetched) Read(p []byte) (int, error) {
 	if f.pace.since.IsZero() {
 		f.pace.since = time.Now()
@@ -139,18 +141,20 @@ func (f *Fetched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the fetch.
+// Close ends the fetch and releases its places.
 func (f *Fetched) Close() error {
 	defer f.leave()
 	defer f.limit.end()
 	return f.body.Close()
 }
 
-// Fetch gets what is at a URL: 200 alone is success, in 30 seconds and its body in 30 seconds from the first Read, over
-// at most 3 redirects, in at most maxBytes. Owner
-// is whose URL it is. At one host and at one address an owner has 4 fetches at most, one where it was kept waiting, and
-// all owners 16 together, which they share; who has none waits for its turn until ctx ends. Errors: those of CheckURL,
-// ErrRefused, ErrTooLarge, ErrSlow, ErrBusy, *StatusError, and those of the network.
+// Fetch gets what is at a URL. Only status 200 is success. The headers must come within 30 seconds, over at most 3
+// redirects, and the body within 30 seconds from the first Read, with at most maxBytes and at 4 KB a second or more.
+//
+// owner is on whose behalf the URL is fetched. From one host and from one address an owner has at most 4 fetches at a
+// time, or one if the host was slow for it in the last 5 minutes, and all owners together 16, which they share as
+// package fair describes. Others wait until ctx ends, and then return ErrBusy. Further errors are those of CheckURL,
+// ErrRefused, ErrTooLarge, ErrSlow, *StatusError, and those of the network.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {
@@ -200,13 +204,13 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
-// A server has to send so much on average, in octets a second, once some time has passed.
+// The least average rate at which a server must send, in octets a second, and the time after which it applies.
 const (
 	leastRate = 4 << 10
 	paceAfter = 10 * time.Second
 )
 
-// paced is a body that has to come at the least rate.
+// paced is a body that must arrive at the least rate.
 type paced struct {
 	io.ReadCloser
 	since time.Time
@@ -222,8 +226,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// withoutURL takes the URL out of an error of package http: its path and query may be all that keeps strangers from the
-// file, and errors are logged.
+// withoutURL removes the URL from an error of package http. Errors are logged, and the path and query may be all that
+// protects the file.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -231,7 +235,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// limited caps the bodies of all responses.
+// limited limits the bodies of all responses.
 type limited struct {
 	next *http.Transport
 	max  int64
@@ -245,7 +249,7 @@ func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections lets http.Client.CloseIdleConnections reach the pool.
+// CloseIdleConnections makes http.Client.CloseIdleConnections reach the pool.
 func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }
@@ -257,7 +261,7 @@ type capped struct {
 }
 
 func (c *capped) Read(p []byte) (int, error) {
-	// One byte more than allowed is asked for: that it comes is what makes the body too large.
+	// One byte more than allowed is read: if it comes, the body is too large.
 	if int64(len(p)) > c.left+1 {
 		p = p[:c.left+1]
 	}

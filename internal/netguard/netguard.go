@@ -1,16 +1,23 @@
-// Package netguard is the one way to connect to addresses that users give us: webhook endpoints, attachment paths. It
-// keeps them from reaching what only we can reach: this machine, its network, the cloud's metadata services.
+// Package netguard connects to addresses that users give us, such as webhook endpoints and attachment paths. It
+// prevents them from reaching what only this machine can reach: itself, its network, and the metadata services of
+// clouds. Every such connection must go through it.
 //
-// Invariants: the address is judged when the socket is about to connect, after every look-up, so a name that answers
-// differently the second time gains nothing. It holds for each address that a name has and each hop of a redirect.
-// Proxies of the environment are never used: a proxy would connect for us, unjudged. Every response is limited in
-// time and size.
+// # Invariants
 //
-// Failure: a refused address is ErrRefused, in the chain of what the client returns; a response that is too long is
-// ErrTooLarge. Neither gets better by trying again; ErrBusy does.
+// The address is checked when the socket is about to connect, after all look-ups, so a name that resolves differently
+// the second time gains nothing. The check is done for each address of a name and each hop of a redirect. Proxies of
+// the environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
+// [Guard.Fetch] are limited in time and size.
 //
-// Not here: whether a port is a sensible one (a guess at other people's networks), retries, and networks of one's own
-// that have public addresses or translate them under a prefix of their own: those must be closed by a firewall.
+// # When it fails
+//
+// The error of a refused address wraps [ErrRefused], and that of a response that is too long is [ErrTooLarge]; trying
+// again does not help. After [ErrBusy] and [ErrSlow] it may.
+//
+// # What it does not do
+//
+// It does not restrict ports and does not retry. It cannot know networks of one's own that have public addresses, or
+// that are translated under a prefix of their own: those must be protected by a firewall.
 package netguard
 
 import (
@@ -28,30 +35,30 @@ import (
 	"time"
 )
 
-// ErrRefused says that an address is not public.
+// ErrRefused means that an address is not public.
 var ErrRefused = errors.New("address is not public")
 
-// MaxURL is the greatest length of a URL, in bytes.
+// MaxURL is the maximum length of a URL, in bytes.
 const MaxURL = 2048
 
 const dialTimeout = 10 * time.Second
 
-// Options says what is allowed beyond public addresses, and what is refused of those.
+// Options are what is allowed in addition to public addresses, and what is refused of those.
 type Options struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1, for development.
 	AllowLoopback bool
-	// AllowPrefixes are allowed whatever they are. IPv4 is written as such.
+	// AllowPrefixes are allowed even if they are not public. IPv4 prefixes must not be written as IPv6.
 	AllowPrefixes []netip.Prefix
-	// DenySelf are our own listeners, refused even when their addresses are allowed. An unspecified address stands for
-	// all addresses of this machine.
+	// DenySelf are our own listeners, which are refused even when their addresses are allowed. An unspecified address
+	// means all addresses of this machine.
 	DenySelf []netip.AddrPort
 }
 
-// Guard judges and dials addresses. It is safe for concurrent use.
+// Guard checks addresses and connects to them. It is safe for concurrent use.
 type Guard struct {
 	opt     Options
 	dialer  net.Dialer
-	bounded net.Dialer // of fetches: waits for a place at each address
+	bounded net.Dialer // for fetches: also waits for a place at each address
 	fetch   *http.Client
 	places  *places
 }
@@ -81,8 +88,8 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// DialAdmitted is DialContext with one more judge: admit is asked for each address that is allowed and about to be
-// connected to, and its error refuses that address.
+// DialAdmitted is DialContext with another check: it calls admit for each allowed address that it is about to connect
+// to, and an error of admit refuses that address.
 func (g *Guard) DialAdmitted(ctx context.Context, network, address string, admit func(netip.AddrPort) error) (net.Conn, error) {
 	d := g.dialer
 	d.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
@@ -98,7 +105,7 @@ func (g *Guard) DialAdmitted(ctx context.Context, network, address string, admit
 	return d.DialContext(ctx, network, address)
 }
 
-// control is called with the address that a socket is about to connect to, once for each that is tried.
+// control checks the address that a socket is about to connect to. It is called for each address that is tried.
 func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return fmt.Errorf("%w: network %s", ErrRefused, network)
@@ -113,8 +120,8 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	return g.denySelf(to)
 }
 
-// denySelf refuses our own listeners. The addresses of the machine are asked for each time, because they change; it
-// happens only when the port is ours.
+// denySelf refuses our own listeners. It reads the addresses of the machine each time, because they change, but only
+// when the port is that of a listener.
 func (g *Guard) denySelf(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
 	for _, self := range g.opt.DenySelf {
@@ -149,9 +156,9 @@ func onThisMachine(addr netip.Addr) (bool, error) {
 	}), nil
 }
 
-// CheckURL reads the URL of an endpoint or attachment and says what is wrong with it, in words that follow the name of
-// the field. The result has no fragment, which is not sent anyway. Names are judged when they are dialled; an
-// address in the URL is judged at once.
+// CheckURL parses the URL of an endpoint or attachment. Its errors say what is wrong in words that follow the name of
+// the field. The result has no fragment, which would not be sent anyway. Addresses in the URL are checked at once,
+// names when they are dialled.
 func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, fmt.Errorf("must have at most %d characters, has %d", MaxURL, len(text))

@@ -12,29 +12,29 @@ import (
 	"github.com/postrider/postrider/internal/fair"
 )
 
-// ErrBusy says that as many connections as may be are open to a host already, and none ended in time. It says nothing
-// about the host.
+// ErrBusy means that the maximum number of fetches from a host is in progress and none ended in time. It implies
+// nothing about the host.
 var ErrBusy = errors.New("too many fetches from this host at once")
 
-// Limits of what is fetched from one host, and from one address, at the same time on this node.
+// Limits of simultaneous fetches from one host, and from one address, on this node.
 const (
 	fetchesPerHost  = 16
 	fetchesPerOwner = 4
-	slowFor         = 5 * time.Minute // that an owner fetches one at a time from a host that kept it waiting
+	slowFor         = 5 * time.Minute // how long an owner may have one fetch at a time from a host that was slow
 	slowKept        = 10_000
 )
 
-// places bounds how many fetches there are at once from each host, for each owner and in all.
+// places limits the simultaneous fetches from each host, for each owner and in all.
 type places struct {
 	mu    sync.Mutex
 	spots map[string]*spot
 	mine  map[ownSpot]*spot
-	slow  map[ownSpot]time.Time // until when
+	slow  map[ownSpot]time.Time // host and owner -> until when
 }
 
 type ownSpot struct{ host, owner string }
 
-// spot is the places of one host, or those of one owner there. It is there while somebody uses it.
+// spot is the places of one host, or those of one owner there. It exists while it has users.
 type spot struct {
 	users int
 	all   *fair.Pool  // of a host
@@ -45,7 +45,7 @@ func newPlaces() *places {
 	return &places{spots: map[string]*spot{}, mine: map[ownSpot]*spot{}, slow: map[ownSpot]time.Time{}}
 }
 
-// enter waits for a place at a host. The function that it returns gives it back, and may be called twice.
+// enter waits for a place at a host. leave releases it, and may be called twice.
 func (p *places) enter(ctx context.Context, host, owner string) (leave func(), err error) {
 	k := ownSpot{host, owner}
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func (p *places) enter(ctx context.Context, host, owner string) (leave func(), e
 	}), nil
 }
 
-// heard takes in whether a host kept an owner waiting. What one owner's URLs do is not held against another.
+// heard records whether a host was slow for an owner. It has no effect on other owners.
 func (p *places) heard(host, owner string, slow bool) {
 	k := ownSpot{host, owner}
 	p.mu.Lock()
@@ -111,10 +111,10 @@ func (p *places) heard(host, owner string, slow bool) {
 	}
 }
 
-// ownerKey is where a request's context says whose it is.
+// ownerKey is the key of the owner in a request's context.
 type ownerKey struct{}
 
-// dialing is one DialContext: the places that it took at addresses. Several addresses may be tried at once.
+// dialing is one DialContext with the places that it took at addresses. Several addresses may be tried at once.
 type dialing struct {
 	mu    sync.Mutex
 	over  bool
@@ -123,8 +123,8 @@ type dialing struct {
 
 type dialingKey struct{}
 
-// dialBounded is DialContext for fetches: a connection has a place at its address until it is closed, whatever name led
-// there.
+// dialBounded is DialContext for fetches: a connection holds a place at its address until it is closed, whatever name
+// resolved to it.
 func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &dialing{taken: map[netip.Addr]func(){}}
 	c, err := g.bounded.DialContext(context.WithValue(ctx, dialingKey{}, d), network, address)
@@ -166,7 +166,7 @@ func (g *Guard) takePlace(ctx context.Context, to netip.Addr) error {
 	return nil
 }
 
-// placed is a connection that gives its place back when it is closed.
+// placed is a connection that releases its place when it is closed.
 type placed struct {
 	net.Conn
 	leave func()

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// refused4 are the IPv4 ranges that are not public, after the registry of special-purpose addresses (RFC 6890).
+// refused4 are the IPv4 ranges that are not public, by the registry of special-purpose addresses (RFC 6890).
 var refused4 = prefixes(
 	"0.0.0.0/8",        // this network; 0.0.0.0 connects to this machine
 	"10.0.0.0/8",       // private (RFC 1918)
 	"100.64.0.0/10",    // shared by carriers (RFC 6598); metadata of one cloud
 	"127.0.0.0/8",      // loopback
-	"168.63.129.16/32", // host agent of one cloud, at a public address
+	"168.63.129.16/32", // host agent of one cloud, on a public address
 	"169.254.0.0/16",   // link-local (RFC 3927); metadata of most clouds
 	"172.16.0.0/12",    // private
 	"192.0.0.0/24",     // protocol assignments
@@ -25,20 +25,21 @@ var refused4 = prefixes(
 	"240.0.0.0/4",      // reserved; broadcast
 )
 
-// global6 is all that is handed out as public IPv6 (RFC 4291 section 2.4). What lies outside is refused unnamed: ::,
-// ::1, IPv4-compatible ::/96, IPv4-translated ::ffff:0:0:0/96, local translation 64:ff9b:1::/48 (RFC 8215), discard
-// 100::/64, segment routing 5f00::/16, unique local fc00::/7, link-local fe80::/10, site-local fec0::/10, multicast.
+// global6 is all allocated public IPv6 (RFC 4291 section 2.4). Everything outside it is refused without being listed:
+// ::, ::1, IPv4-compatible ::/96, IPv4-translated ::ffff:0:0:0/96, local translation 64:ff9b:1::/48 (RFC 8215),
+// discard 100::/64, segment routing 5f00::/16, unique local fc00::/7, link-local fe80::/10, site-local fec0::/10,
+// multicast.
 var global6 = netip.MustParsePrefix("2000::/3")
 
 // refused6 are the ranges within global6 that are not public.
 var refused6 = prefixes(
 	"2001::/23",     // protocol assignments: Teredo 2001::/32, benchmarking 2001:2::/48, ORCHID
 	"2001:db8::/32", // documentation (RFC 3849)
-	"2002::/16",     // 6to4 (RFC 3056): leads to whatever IPv4 it embeds, and is out of use
+	"2002::/16",     // 6to4 (RFC 3056): reaches the IPv4 address that it embeds, and is out of use
 	"3fff::/20",     // documentation (RFC 9637)
 )
 
-// nat64 is the well-known prefix of translators (RFC 6052). A host without IPv4 reaches public IPv4 through it.
+// nat64 is the well-known prefix of translators (RFC 6052), through which a host without IPv4 reaches public IPv4.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(list ...string) []netip.Prefix {
@@ -49,8 +50,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// Allowed reports whether users may have us connect to an address: it is public, or allowed by the options. An IPv6
-// address that embeds IPv4 must be allowed by that too.
+// Allowed reports whether users may make us connect to an address: it is public, or allowed by the options. For an
+// IPv6 address that embeds an IPv4 address, that address must be public too.
 func (g *Guard) Allowed(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false
@@ -63,7 +64,7 @@ func (g *Guard) Allowed(addr netip.Addr) bool {
 	if g.opt.AllowLoopback && bare.IsLoopback() {
 		return true
 	}
-	// A zone is for addresses of one link only.
+	// Only addresses of a link have a zone.
 	return addr.Zone() == "" && public(addr)
 }
 

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// complete fills in what is derived from other settings and from the machine.
+// complete sets what is derived from other settings and from the machine.
 func (l *loader) complete(src Source) {
 	c := &l.config
 	if c.Hostname == "" {
@@ -66,14 +66,14 @@ func (l *loader) complete(src Source) {
 	}
 }
 
-// hostName is the form in which names are compared: lower case, without the dot of the root.
+// hostName is the form in which names are compared: lower case, without the final dot.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// localURL is the URL of a listener for who is on the same machine.
+// localURL is the URL of a listener for clients on the same machine.
 func localURL(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return "" // Reported with http_listen.
+		return "" // reported by checkAddresses
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -87,7 +87,7 @@ func localURL(listen string) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// wrong reports a value that cannot be, with where it came from.
+// wrong reports an invalid value with its source.
 func (l *loader) wrong(key, format string, args ...any) {
 	origin := ""
 	if s := l.find(key); s != nil && s.origin != "" && s.origin != "default" {
@@ -96,7 +96,7 @@ func (l *loader) wrong(key, format string, args ...any) {
 	l.problem("%s%s: %s", key, origin, fmt.Sprintf(format, args...))
 }
 
-// check reports every value that the program could not work with.
+// check reports every invalid value.
 func (l *loader) check() {
 	c := &l.config
 	if c.DataDir == "" {
@@ -129,7 +129,7 @@ func (l *loader) oneOf(key, value string, allowed ...string) {
 func (l *loader) checkAddresses() {
 	c := &l.config
 	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
-		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // It may have a password.
+		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // it may hold a password
 	}
 	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
 		l.wrong("blob_url", "scheme %q is not known; use a folder, file://, s3:// or mem://", scheme)
@@ -181,7 +181,7 @@ func (l *loader) checkAddresses() {
 	}
 }
 
-// hostPort reports whether s is host:port; a listener's host may be empty and its port 0.
+// hostPort reports whether s is host:port. The host of a listener may be empty and its port 0.
 func hostPort(s string, listen bool) bool {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -231,7 +231,7 @@ func (l *loader) checkNumbers() {
 	between("smtp_submit_connections", c.SMTPSubmitConnections, 1, 100_000)
 	between("smtp_submit_per_address", c.SMTPSubmitPerAddress, 0, 100_000)
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
-	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // In this form NaN is refused too.
+	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // this form also refuses NaN
 		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
 	}
 	if c.SMTPInMaxSize < 64<<10 || c.SMTPInMaxSize > 1<<30 {
@@ -290,7 +290,7 @@ func (l *loader) checkWebhooks() {
 	}
 }
 
-// domain is a name as DNS has it; the underscore is for names such as _spf.example.com.
+// domain matches a DNS name. The underscore is for names such as _spf.example.com.
 var domain = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (l *loader) checkNames() {

@@ -1,15 +1,22 @@
-// Package config reads the settings of a node: one typed Config, filled from built-in defaults, then postrider.toml,
-// then POSTRIDER_* variables, then flags, each over the one before.
+// Package config reads the settings of a node into one typed Config: from built-in defaults, then postrider.toml,
+// then POSTRIDER_* variables, then flags. Each source overrides those before it.
 //
-// Invariants: a setting is declared once, as a field of Config with its tags; its key in the file, its variable, its
-// flag, its default and its line in docs/configuration.md all come from there. A Config that Load returned without an
-// error is valid and complete: what is derived from other settings or from the machine is filled in.
+// # Invariants
 //
-// Failure: Load reports all problems at once, each with the setting, where its value came from, and what to do.
-// Nothing is guessed: a key of the file that is not known is a problem.
+// A setting is declared once, as a field of Config with tags, from which its key in the file, its variable, its flag,
+// its default and its line in docs/configuration.md are derived. A Config that Load returned without an error is
+// valid and complete, including what is derived from other settings or from the machine.
 //
-// Not here: what changes while the program runs (domains, keys, limits of a team); that is data in the database. Only
-// cli imports this package; it hands each part the few values that it needs.
+// # When it fails
+//
+// Load returns all problems at once, each with the setting, where its value came from, and what to do. Only an error
+// in the form of the flags, such as an unknown one, is returned alone. An unknown key of the file is a problem; an
+// unknown POSTRIDER_* variable is not noticed.
+//
+// # What it does not do
+//
+// It has nothing that changes while the program runs (domains, keys, limits of a team): those are data in the
+// database. Only cli imports this package, and passes each part the few values that it needs.
 package config
 
 import (
@@ -23,7 +30,7 @@ import (
 	"time"
 )
 
-// Config has the settings of a node. The tags are the key, the default in text, and the explanation for the manual.
+// Config is the settings of a node. The tags are the key, the default as text, and the description for the manual.
 type Config struct {
 	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, where those have no setting of their own."`
 	DatabaseURL Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
@@ -105,7 +112,7 @@ type Config struct {
 	Regions map[string]Region `toml:"regions" doc:"Hosts per region, in the file only, as tables such as [regions.us-east-1]. What a region leaves out is as above."`
 }
 
-// Region has the hosts that the domains of a region point at.
+// Region is the hosts that the DNS records of a region's domains name.
 type Region struct {
 	BounceHost   string `toml:"bounce_host"`
 	InboundHost  string `toml:"inbound_host"`
@@ -113,7 +120,7 @@ type Region struct {
 	TrackingHost string `toml:"tracking_host"`
 }
 
-// Region returns the hosts of a region; those of the node when the region has no table.
+// Region returns the hosts of a region, or those of the node when the region has no table.
 func (c Config) Region(label string) Region {
 	if r, ok := c.Regions[label]; ok {
 		return r
@@ -121,7 +128,7 @@ func (c Config) Region(label string) Region {
 	return Region{c.BounceHost, c.InboundHost, c.SPFInclude, c.TrackingHost}
 }
 
-// Secret is a setting that does not show when a Config is printed or logged. Convert it to a string to use it.
+// Secret is a setting that is hidden when a Config is printed or logged. Convert it to a string to use it.
 type Secret string
 
 // String hides the value.

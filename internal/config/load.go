@@ -19,22 +19,22 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// DefaultFile is read when it exists and no other file is named.
+// DefaultFile is the file that is read if it exists and no other is named.
 const DefaultFile = "postrider.toml"
 
 const regionsKey = "regions"
 
-// Source is where settings come from. A nil function is that of package os.
+// Source is where settings come from. If a function is nil, that of package os is used.
 type Source struct {
 	Args     []string                          // flags, as --http-listen=:80 or --http-listen :80; --config names the file
-	Flags    *flag.FlagSet                     // flags of the caller's own, parsed together; nil: other arguments are a problem
+	Flags    *flag.FlagSet                     // additional flags of the caller; if nil, other arguments are a problem
 	Getenv   func(name string) string          // POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the file
 	ReadFile func(name string) ([]byte, error) // reads the file
 	Hostname func() (string, error)            // the name of the machine
-	Defaults map[string]string                 // key to text, over the built-in defaults; for a command with its own
+	Defaults map[string]string                 // key to text; replace built-in defaults, for a command with its own
 }
 
-// setting is a field of Config and where its value came from.
+// setting is a field of Config and the source of its value.
 type setting struct {
 	key, def, doc string
 	value         reflect.Value
@@ -55,14 +55,14 @@ func settings(c *Config) []*setting {
 	return list
 }
 
-// loader gathers values and problems.
+// loader collects values and problems.
 type loader struct {
 	config   Config
 	settings []*setting
 	problems []error
 }
 
-// Load returns the settings from all sources, checked and completed. The error joins all problems, or is flag.ErrHelp
+// Load returns the settings from all sources, checked and complete. The error joins all problems, or is flag.ErrHelp
 // when the arguments ask for help.
 func Load(src Source) (Config, error) {
 	if src.Getenv == nil {
@@ -94,7 +94,7 @@ func Load(src Source) (Config, error) {
 			l.set(s, text, "--"+s.flag())
 		}
 	}
-	if len(l.problems) == 0 { // What is derived from wrong values would only add noise.
+	if len(l.problems) == 0 { // Values derived from wrong ones would only add more problems.
 		l.complete(src)
 	}
 	l.check()
@@ -104,7 +104,7 @@ func Load(src Source) (Config, error) {
 	return l.config, nil
 }
 
-// parseFlags returns the texts of the flags that were given, by name.
+// parseFlags returns the texts of the given flags by name.
 func (l *loader) parseFlags(src *Source) (map[string]string, error) {
 	set := src.Flags
 	if set == nil {
@@ -164,7 +164,7 @@ func (l *loader) defaults(other map[string]string) {
 	}
 }
 
-// file reads the file that a flag or POSTRIDER_CONFIG names, or else the default one if it exists.
+// file reads the file named by a flag or POSTRIDER_CONFIG, or else the default one if it exists.
 func (l *loader) file(src Source, named string) {
 	named = cmp.Or(named, src.Getenv("POSTRIDER_CONFIG"))
 	name := cmp.Or(named, DefaultFile)
@@ -193,7 +193,7 @@ func (l *loader) file(src Source, named string) {
 	}
 }
 
-// regions reads the tables [regions.<label>]. They are gathered into the map, and checked with the rest.
+// regions reads the tables [regions.<label>] into the map. They are checked with the other settings.
 func (l *loader) regions(value any, name string) {
 	tables, ok := value.(map[string]any)
 	if !ok {
@@ -225,7 +225,7 @@ func (l *loader) regions(value any, name string) {
 	}
 }
 
-// set gives a setting its value from a text or from a value of the file.
+// set sets the value of a setting from text or from a value of the file.
 func (l *loader) set(s *setting, value any, origin string) {
 	s.origin = origin
 	if err := assign(s.value, value); err != nil {
@@ -233,7 +233,7 @@ func (l *loader) set(s *setting, value any, origin string) {
 	}
 }
 
-// assign converts a text or a value of the file. A list in one text is parted by commas.
+// assign converts text or a value of the file. Commas separate the items of a list in text.
 func assign(v reflect.Value, value any) error {
 	if v.Kind() == reflect.Slice {
 		items, ok := value.([]any)

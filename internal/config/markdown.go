@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Markdown returns docs/configuration.md: a page about where settings come from, and a table of all of them.
+// Markdown returns the text of docs/configuration.md: where settings come from, and a table of all of them.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
@@ -56,7 +56,7 @@ bounce_host = "bounce.eu.example.com"
 	return b.String()
 }
 
-// kind names the type of a setting for the reader of the manual.
+// kind is the type of a setting as the manual names it.
 func kind(v reflect.Value) string {
 	switch v.Interface().(type) {
 	case time.Duration:

@@ -129,7 +129,7 @@ func (l *loader) oneOf(key, value string, allowed ...string) {
 func (l *loader) checkAddresses() {
 	c := &l.config
 	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
-		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // it may hold a password
+		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // may have a password
 	}
 	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
 		l.wrong("blob_url", "scheme %q is not known; use a folder, file://, s3:// or mem://", scheme)

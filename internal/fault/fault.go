@@ -1,10 +1,14 @@
-// Package fault has the errors that users meet: a kind, the field at fault, and a sentence that says what to do.
+// Package fault defines the errors that users see: a kind, the field at fault, and a sentence that says what to do.
 //
-// Invariants: an Error is made where the rule is broken, by a constructor of this package, and its message is
-// fit to be shown to the user as it stands. Errors that are not of this type are failures of ours: a face
-// answers them as internal, without their text, and logs them once.
+// # Invariants
 //
-// The package knows nothing of HTTP or SMTP; each face owns one table that turns a Kind into its own words.
+// An Error is made where a rule is checked, by a constructor of this package, and its message can be shown to the
+// user unchanged. Errors of other types are failures of the server: the packages that answer users report them as
+// internal, without their text, and log them once.
+//
+// # What it does not do
+//
+// It knows nothing of HTTP or SMTP. Each package that answers users has one table that maps a Kind to its protocol.
 package fault
 
 import (
@@ -12,24 +16,24 @@ import (
 	"fmt"
 )
 
-// Kind says what sort of rule was broken. Faces translate it; nobody compares messages.
+// Kind is the kind of rule that was broken. Callers compare kinds, never messages.
 type Kind uint8
 
 const (
-	Internal            Kind = iota // ours; the message is not shown
+	Internal            Kind = iota // a failure of the server; the message is not shown
 	Invalid                         // a field's value breaks a rule
 	Missing                         // a required field is absent
 	MissingParameter                // a required query or path parameter is absent
-	BadID                           // an identifier is not of the form of one
-	BadAttachment                   // an attachment has no content or is of a refused type
+	BadID                           // an identifier is malformed
+	BadAttachment                   // an attachment has no content or a refused type
 	Malformed                       // the request cannot be read at all
 	BadIdempotencyKey               // the idempotency key is not 1 to 256 characters
 	NotFound                        // there is no such thing in this team
-	Forbidden                       // understood, and not allowed
+	Forbidden                       // understood, but not allowed
 	NoCredential                    // no key was given
 	BadCredential                   // the key is not known
 	Restricted                      // the key may not do this
-	OutOfScope                      // an actor that is no key does not have the scope
+	OutOfScope                      // an actor other than a key lacks the scope
 	Suspended                       // the team may not send at present
 	IdempotencyMismatch             // the key was used with another payload
 	InFlight                        // a request with the same key still runs
@@ -37,10 +41,10 @@ const (
 	TooFast                         // over the rate limit
 	DailyQuota                      // over the day's quota
 	MonthlyQuota                    // over the month's quota
-	Unavailable                     // we cannot do it now; trying later may work
+	Unavailable                     // not possible now; trying later may work
 )
 
-// Error is a broken rule. Field is the wire name of the field or parameter at fault, or empty.
+// Error is a broken rule. Field is the name of the field or parameter at fault as the client sent it, or empty.
 type Error struct {
 	Kind    Kind
 	Field   string
@@ -48,45 +52,45 @@ type Error struct {
 	cause   error
 }
 
-// Error returns the message alone: it is what a user reads.
+// Error returns the message only, which is what a user reads.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns what caused the fault, for logs; it is never shown to the user.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Because returns a copy of e that carries cause for the log.
+// Because returns a copy of e with a cause for the log.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
 	return &c
 }
 
-// New makes an error of any kind.
+// New returns an error of any kind.
 func New(k Kind, field, format string, args ...any) *Error {
 	return &Error{Kind: k, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalidf reports that field's value breaks a rule; the message names the field and the rule.
+// Invalidf returns an error for a field whose value breaks a rule. The message must name the field and the rule.
 func Invalidf(field, format string, args ...any) *Error {
 	return New(Invalid, field, format, args...)
 }
 
-// MissingField reports that a required field is absent.
+// MissingField returns an error for a required field that is absent.
 func MissingField(field string) *Error {
 	return New(Missing, field, "Missing `%s` field.", field)
 }
 
-// NotFoundf reports that there is no such thing in the caller's team.
-// What belongs to another team is reported in the same words as what does not exist.
+// NotFoundf returns an error for something that does not exist in the caller's team. What belongs to another team is
+// reported in the same words as what does not exist.
 func NotFoundf(format string, args ...any) *Error { return New(NotFound, "", format, args...) }
 
-// Forbiddenf reports an operation that is understood and not allowed.
+// Forbiddenf returns an error for an operation that is understood but not allowed.
 func Forbiddenf(field, format string, args ...any) *Error {
 	return New(Forbidden, field, format, args...)
 }
 
-// Ours reports whether err says nothing of what was asked for: it is a failure of ours, or something passes. Whoever
-// turns a broken rule into an outcome for good looks at this first.
+// Ours reports whether err is a failure of the server or may pass, rather than a broken rule. Check it before turning
+// an error into a permanent outcome.
 func Ours(err error) bool {
 	k := KindOf(err)
 	return err != nil && (k == Internal || k == Unavailable)

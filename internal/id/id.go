@@ -1,12 +1,19 @@
 // Package id makes and checks the identifiers of rows.
 //
-// Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7): it begins with the time in milliseconds, so ids
-// sort by age and a list's cursor is just an id. Within one process the ids of [New] are strictly increasing, also when
-// the clock stands still or steps back, and so are those of [At] unless it steps back by a minute.
+// # Invariants
 //
-// A list that somebody asks again and again for what is new has ids of one clock, made in the transaction that enters
-// their rows: those of At. An id that was made earlier, while something was waited for, would appear behind ids that
-// have been seen already.
+// Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7). It begins with the time in milliseconds, so ids
+// sort by age and the cursor of a list is just an id. Within one process the ids of [New] are strictly increasing,
+// even when the clock stands still or steps back, and so are those of [At] unless the clock steps back by a minute or
+// more.
+//
+// Lists that clients poll for new rows need ids from one clock, made in the transaction that inserts the row: those
+// of At. An id that was made earlier, before waiting for something, would sort before ids that clients have already
+// seen.
+//
+// # When it fails
+//
+// New and At panic when the system has no randomness.
 package id
 
 import (
@@ -17,7 +24,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// New returns a fresh id of the present by this machine's clock.
+// New returns a new id of the present by this machine's clock.
 func New() string {
 	u, err := uuid.NewV7()
 	if err != nil {
@@ -27,15 +34,17 @@ func New() string {
 	return u.String()
 }
 
-// last is the time of the latest id of At: milliseconds since 1970 in the upper 52 bits, and 4096ths of one in the rest.
+// last is the time of the latest id of At: milliseconds since 1970 in the upper 52 bits, and 4096ths of a millisecond
+// below.
 var last atomic.Int64
 
-// apart is how far behind the latest id a time must be, a minute, to be of a clock that was set back, whose ids would
-// otherwise be of the time before that for as long as the process lives.
+// apart is a minute. A time that is at least so far behind the latest id is taken to be from a clock that was set
+// back; otherwise all later ids would have the time before that for as long as the process lives.
 const apart = 60_000 << 12
 
-// At returns a fresh id of a time, which is the present by a clock that several machines share. When an id of that time
-// or a later one was made here already, the new one is of the instant after it: ids of one time sort as they were made.
+// At returns a new id of the time t, which must be the present by a clock that several machines share. When this
+// process has already made an id of that time or a later one, the new id has the next instant, so that ids of one
+// time sort in the order in which they were made.
 func At(t time.Time) string {
 	u, err := uuid.NewRandom()
 	if err != nil {
@@ -57,8 +66,8 @@ func At(t time.Time) string {
 	return u.String()
 }
 
-// First returns the least id that can be made of a time, to the millisecond: ids of that time and later ones are not
-// before it, and those of earlier times are.
+// First returns the least id of a time, to the millisecond: ids of that time and later ones are not less than it, and
+// ids of earlier times are.
 func First(t time.Time) string {
 	ms := max(0, t.UnixMilli())
 	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)

@@ -5,14 +5,14 @@ import "time"
 type dayKind uint8
 
 const (
-	dayNone    dayKind = iota // the coming time of day, today or tomorrow
-	dayOffset                 // so many days from today
-	dayWeekday                // the coming one
+	dayNone    dayKind = iota // the next time of day, today or tomorrow
+	dayOffset                 // a number of days from today
+	dayWeekday                // the next one
 	dayNext                   // the weekday of next week
 	dayDate
 )
 
-// day is a day as it was written; which one it is depends on the zone.
+// day is a day as written. Its date depends on the zone.
 type day struct {
 	kind    dayKind
 	offset  int
@@ -32,7 +32,7 @@ var weekdays = map[string]time.Weekday{
 	"saturday": time.Saturday, "sat": time.Saturday,
 }
 
-// day reads today, tomorrow, a weekday or a date, the latter two also with "on".
+// day reads today, tomorrow, a weekday or a date. A weekday or a date may follow "on".
 func (p *phrase) day() (day, bool) {
 	if p.word("today") {
 		return day{kind: dayOffset}, true
@@ -52,7 +52,7 @@ func (p *phrase) day() (day, bool) {
 	}
 	if m := isoDate.FindStringSubmatch(p.peek()); m != nil && kind == dayWeekday {
 		d := day{kind: dayDate, year: number(m[1]), month: time.Month(number(m[2])), mday: number(m[3])}
-		// Date would make 30 February the 2 March.
+		// time.Date would turn 30 February into 2 March.
 		if t := time.Date(d.year, d.month, d.mday, 0, 0, 0, 0, time.UTC); t.Month() == d.month && t.Day() == d.mday {
 			p.next++
 			return d, true
@@ -90,8 +90,8 @@ func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
 
 func sinceMonday(w time.Weekday) int { return (int(w) + 6) % 7 }
 
-// wall returns the instant at which clocks of a zone show a time. time.Date leaves open which one it returns when
-// there are two or none, so both offsets around the time are tried here: no zone is more than a day from UTC.
+// wall returns the instant at which clocks of a zone show a time. time.Date does not specify which one it returns
+// when there are two or none, so both offsets around the time are tried here; no zone is more than a day from UTC.
 func wall(year int, month time.Month, mday int, c clock, zone *time.Location) time.Time {
 	utc := time.Date(year, month, mday, c.hour, c.min, c.sec, c.nano, time.UTC)
 	_, before := utc.Add(-24 * time.Hour).In(zone).Zone()
@@ -105,5 +105,5 @@ func wall(year int, month time.Month, mday int, c clock, zone *time.Location) ti
 	if !shows(first) && shows(second) {
 		return second
 	}
-	return first // The only one, the first of two, or in a gap the time by the clocks before it.
+	return first // the only one, the first of two, or in a gap the time by the offset before it
 }

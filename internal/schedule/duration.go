@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// MaxDuration is the greatest duration that is understood, about ten years: enough for any rule to refuse it by name.
+// MaxDuration is the maximum duration that is understood, about ten years, so that callers can refuse too long ones
+// in words of their own.
 const MaxDuration = 3650 * 24 * time.Hour
 
 var errDuration = errors.New(`use a number and a unit such as "10 minutes", "2 hours", "1 day" or "1h 30m"`)
@@ -22,7 +23,7 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 }
 
-// Duration returns the duration that a text means: whole numbers with units from seconds to weeks, the greater unit
+// Duration returns the duration that a text means: whole numbers with units from seconds to weeks, greater units
 // first, each unit once. "a" and "an" are one.
 func Duration(s string) (time.Duration, error) {
 	if len(s) > maxText {
@@ -38,13 +39,13 @@ func Duration(s string) (time.Duration, error) {
 
 var amounts = regexp.MustCompile(`\d+|[a-z]+`)
 
-// duration reads all words that are left.
+// duration reads all remaining words.
 func (p *phrase) duration() (time.Duration, bool) {
 	text := strings.Join(p.low[p.next:], " ")
 	p.next = len(p.low)
 	words := amounts.FindAllString(text, -1)
 	if strings.Trim(amounts.ReplaceAllString(text, ""), " ") != "" {
-		return 0, false // Signs, fractions and the like.
+		return 0, false // signs, fractions and so on
 	}
 	var total time.Duration
 	last := MaxDuration

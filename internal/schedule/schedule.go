@@ -1,17 +1,27 @@
-// Package schedule reads the times and durations that users write: ISO 8601, and English phrases such as "in 2 hours"
-// or "Friday at 3pm ET" (API reference sections 8.5 and 22.4).
+// Package schedule parses the times and durations that users write: ISO 8601, and English phrases such as "in 2
+// hours" or "Friday at 3pm ET" (API reference sections 8.5 and 22.4).
 //
-// Invariants: pure but for the time zone database; the same text and now give the same answer, in UTC. A text is
-// understood as a whole or refused: nothing left over is ignored. Case and spacing do not matter.
+// # Invariants
 //
-// How what is open is decided: times without a zone are UTC. A time of day without a day, and a weekday, mean the
-// coming one, which may be today; "next" and a weekday mean that day of the next week, which begins on Monday. Midnight
-// is the beginning of the day that is named. "In a day" is 24 hours. A time that a zone skips when its clocks go
-// forward is moved forward as they are; of a time that comes twice, the first is meant. EST, CET and the like are
-// fixed offsets also in summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
+// Its functions depend on nothing but their arguments and the time zone database, and return times in UTC. A text is
+// understood as a whole or refused: no part of it is ignored. Case and spacing do not matter.
 //
-// Not here: whether a time is past or too far ahead, which is the caller's rule. Errors are sentences for the user.
-// A program that runs where there is no time zone database must embed time/tzdata.
+// # How ambiguous texts are understood
+//
+// Times without a zone are UTC. A time of day without a day, and a weekday, mean the next one, which may be today;
+// "next" and a weekday mean that day of the following week, which begins on Monday. Midnight is the beginning of the
+// named day. "In a day" is 24 hours. A time that a zone skips when its clocks go forward is moved forward by as much;
+// of a time that occurs twice, the first is meant. EST, CET and similar abbreviations are fixed offsets even in
+// summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
+//
+// # When it fails
+//
+// Errors are sentences for the user.
+//
+// # What it does not do
+//
+// It does not check whether a time is past or too far ahead; callers do. A program that runs on systems without a
+// time zone database must embed time/tzdata.
 package schedule
 
 import (
@@ -23,12 +33,12 @@ import (
 	"time"
 )
 
-// maxText is the greatest length of a text that is looked at, in bytes.
+// maxText is the maximum length of a text, in bytes.
 const maxText = 200
 
 var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
 
-// Parse returns the time that a text means at the time now, in UTC.
+// Parse returns the time that a text means if it is read at the time now, in UTC.
 func Parse(s string, now time.Time) (time.Time, error) {
 	if len(s) > maxText {
 		return time.Time{}, fmt.Errorf("a time of %d characters is not understood: %w", len(s), errTime)
@@ -41,9 +51,10 @@ func Parse(s string, now time.Time) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// phrase is a text in words, of which the first have been read. Its methods read on when they return true.
+// phrase is a text as words, of which those before next have been read. When a method returns true, it has advanced
+// next past what it read.
 type phrase struct {
-	raw  []string // as written, for names of zones
+	raw  []string // as written, for zone names
 	low  []string // in lower case
 	next int
 }
@@ -55,7 +66,7 @@ var (
 )
 
 func newPhrase(s string) *phrase {
-	// "Friday, 3pm" is two words; the comma of a fraction has no space behind it.
+	// "Friday, 3pm" is two words; the comma of a fraction has no space after it.
 	p := &phrase{raw: strings.Fields(strings.ReplaceAll(s, ", ", " "))}
 	if len(p.raw) > 0 {
 		if m := isoJoined.FindStringSubmatch(p.raw[0]); m != nil {
@@ -70,7 +81,7 @@ func newPhrase(s string) *phrase {
 
 func (p *phrase) end() bool { return p.next == len(p.low) }
 
-// peek returns the word to be read, or "".
+// peek returns the next word, or "" at the end.
 func (p *phrase) peek() string {
 	if p.end() {
 		return ""
@@ -78,7 +89,7 @@ func (p *phrase) peek() string {
 	return p.low[p.next]
 }
 
-// word reads one of the words given.
+// word reads one of the given words.
 func (p *phrase) word(words ...string) bool {
 	for _, w := range words {
 		if !p.end() && p.low[p.next] == w {
@@ -96,7 +107,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	}
 	d, hasDay := p.day()
 	at := p.word("at")
-	if p.end() && d.kind == dayDate && !at { // Of the days, only a date stands for a time by itself.
+	if p.end() && d.kind == dayDate && !at { // a date is the only day that is a time by itself
 		return d.resolve(clock{}, time.UTC, now), true
 	}
 	c, ok := p.clock(at)
@@ -118,13 +129,13 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	return d.resolve(c, zone, now), true
 }
 
-// clock is a time of day; zone is set when it was written without a space.
+// clock is a time of day. zone is set if it was written without a space before it.
 type clock struct {
 	hour, min, sec, nano int
 	zone                 *time.Location
 }
 
-// clock reads a time of day. An hour alone is one only after "at".
+// clock reads a time of day. A number alone is an hour only after "at".
 func (p *phrase) clock(at bool) (clock, bool) {
 	if p.word("noon") {
 		return clock{hour: 12}, true
@@ -167,7 +178,7 @@ func (p *phrase) clock(at bool) (clock, bool) {
 	return c, c.hour < 24 && c.min < 60 && c.sec < 60
 }
 
-// number reads up to nine digits; none are zero.
+// number parses up to nine digits. An empty text is zero.
 func number(digits string) int {
 	n, _ := strconv.Atoi(digits)
 	return n

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// offsets are abbreviations that name one offset, in minutes. Those that name several (IST, AST) are missing.
+// offsets are abbreviations with a single offset, in minutes. Ambiguous ones (IST, AST) are left out.
 var offsets = map[string]int{
 	"utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120, "eet": 120, "eest": 180, "msk": 180,
 	"est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360, "pst": -480, "pdt": -420,
 	"akst": -540, "akdt": -480, "hst": -600, "jst": 540, "kst": 540, "acst": 570, "aest": 600, "aedt": 660, "nzst": 720, "nzdt": 780,
 }
 
-// seasonal are abbreviations of places, which change their offset with the season.
+// seasonal are abbreviations of zones whose offset changes with the season.
 var seasonal = map[string]string{
 	"et": "America/New_York", "ct": "America/Chicago", "mt": "America/Denver", "pt": "America/Los_Angeles",
 }
@@ -39,7 +39,7 @@ func (p *phrase) zone() (*time.Location, bool) {
 	return zone, ok
 }
 
-// offsetZone understands Z, +02, -0530, UTC+2 and the abbreviations, in lower case.
+// offsetZone parses Z, +02, -0530, UTC+2 and the abbreviations, in lower case.
 func offsetZone(s string) (*time.Location, bool) {
 	if minutes, ok := offsets[s]; ok {
 		return time.FixedZone("", minutes*60), true
@@ -59,12 +59,12 @@ func offsetZone(s string) (*time.Location, bool) {
 	return time.FixedZone("", seconds), true
 }
 
-// namedZone looks a name up as it is written, and then with each word capitalised.
+// namedZone looks up a name as written, and then with each word capitalised.
 func namedZone(name string) (*time.Location, bool) {
 	if place, ok := seasonal[strings.ToLower(name)]; ok {
 		name = place
 	}
-	// The trees right/ and posix/ of some systems hold the same zones again, the former with leap seconds.
+	// Some systems have the same zones again in right/ and posix/, the former with leap seconds.
 	first, _, _ := strings.Cut(strings.ToLower(name), "/")
 	if len(name) > 50 || !zoneName.MatchString(name) || first == "right" || first == "posix" {
 		return nil, false

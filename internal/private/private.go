@@ -1,8 +1,15 @@
-// Package private keeps files and folders to their owner: mode 0600 and 0700, whatever the umask and whatever was there
-// before.
+// Package private makes files and folders accessible to their owner only: mode 0600 and 0700, whatever the umask and
+// the previous mode.
 //
-// What it returns without an error is private. Where a mode cannot be changed, because somebody else owns the file, the
-// error says what to run. It does not look at folders above, at access lists, or at who the owner is.
+// # When it fails
+//
+// What it returns without an error is private. When a mode cannot be changed, because another user owns the file, the
+// error says which command to run.
+//
+// # What it does not do
+//
+// It does not check parent folders, access lists, or who the owner is. On Windows, which has access lists instead of
+// modes, it changes no modes.
 package private
 
 import (
@@ -13,9 +20,9 @@ import (
 	"runtime"
 )
 
-const others = 0o077 // rights of the group and of everybody
+const others = 0o077 // permissions of the group and of everybody
 
-// Dir makes a folder, and what is missing above it, or takes the rights of others on it away.
+// Dir creates a folder and its missing parents, or removes others' permissions from an existing one.
 func Dir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
@@ -23,7 +30,7 @@ func Dir(path string) error {
 	return own(path, 0o700)
 }
 
-// own gives the owner of a file or folder the rights that the umask may have kept back, and takes those of others away.
+// own adds the owner's permissions that the umask may have removed, and removes those of others.
 func own(path string, rights fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&rights != rights && runtime.GOOS != "windows" {
@@ -35,7 +42,7 @@ func own(path string, rights fs.FileMode) error {
 	return Mend(path)
 }
 
-// File makes an empty file, or takes the rights of others on it away.
+// File creates an empty file, or removes others' permissions from an existing one.
 func File(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -47,7 +54,7 @@ func File(path string) error {
 	return own(path, 0o600)
 }
 
-// Mend takes the rights of others on a file or folder away, if it is there.
+// Mend removes others' permissions from a file or folder, if it exists.
 func Mend(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

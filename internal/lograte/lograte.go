@@ -1,4 +1,5 @@
-// Package lograte thins out log lines of which there would be one for each request while one thing is broken.
+// Package lograte limits log lines that would otherwise be written for each request while something is broken. It
+// counts the lines that it leaves out; it does not log them.
 package lograte
 
 import (
@@ -6,17 +7,17 @@ import (
 	"time"
 )
 
-// Every is the time between lines that a [Limiter] lets through.
+// Every is the least time between lines that a [Limiter] allows.
 const Every = 10 * time.Second
 
-// Limiter lets one line through at a time. Its zero value is ready, and it is safe for concurrent use.
+// Limiter allows one line in each period of Every. Its zero value is ready to use, and it is safe for concurrent use.
 type Limiter struct {
 	mu   sync.Mutex
 	next time.Time
 	left int
 }
 
-// Allow reports whether a line may be logged now, and how many were left out since the last one.
+// Allow reports whether a line may be logged now, and if so, how many were left out since the last one.
 func (l *Limiter) Allow() (ok bool, leftOut int) {
 	now := time.Now()
 	l.mu.Lock()

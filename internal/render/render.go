@@ -1,15 +1,15 @@
-// Package render fills the placeholders of templates.
+// Package render replaces the placeholders of templates by values.
 //
-// A placeholder is a name in three braces, with a text that takes the place of a missing value if one is given:
+// A placeholder is a name in three braces, with an optional fallback for a missing value:
 //
 //	Dear {{{contact.first_name|customer}}}, your code is {{{CODE}}}.
 //
-// A template is compiled once and filled for each recipient. Compiling takes time linear in its length and cannot fail:
-// what has not the form of a placeholder is text. Filling copies. Values are copied as they are, HTML is not escaped:
-// whoever gives a value decides what it may contain. A value is not searched for placeholders. [Template.Line] is for
-// the fields of a header, of which no value can begin another.
+// A template is compiled once and filled for each recipient. Compiling takes time linear in its length and cannot
+// fail: what does not have the form of a placeholder is text. Filling only copies. Values are copied unchanged,
+// without escaping HTML: the caller decides what a value may contain. Values are not searched for placeholders.
+// [Template.Line] is for header fields: no value can begin another field.
 //
-// The package does not know which names there are, nor what their values mean.
+// The package does not know which names exist or what their values mean.
 package render
 
 import (
@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// Limits of a placeholder; what is longer is text.
+// Limits of a placeholder. A longer one is text.
 const (
 	MaxName     = 100  // octets
 	MaxFallback = 2000 // octets
 )
 
-// Values are what placeholders stand for, by name. Names are case-sensitive.
+// Values are the values of placeholders by name. Names are case-sensitive.
 type Values map[string]string
 
 // Template is a compiled text. The zero Template is the empty text.
@@ -38,7 +38,7 @@ type slot struct {
 	name, fallback string
 }
 
-// Compile finds the placeholders of a text.
+// Compile parses the placeholders of a text.
 func Compile(source string) Template {
 	t := Template{source: source}
 	for at := 0; ; {
@@ -47,7 +47,7 @@ func Compile(source string) Template {
 			return t
 		}
 		end += at
-		// The last opening before the closing one: an opening that nobody closed is text.
+		// The last opening before the closing braces: an earlier one is not closed and so is text.
 		if start := strings.LastIndex(source[at:end], "{{{"); start >= 0 {
 			start += at
 			if name, fallback, ok := parse(source[start+3 : end]); ok {
@@ -58,7 +58,7 @@ func Compile(source string) Template {
 	}
 }
 
-// parse reads what stands between the braces.
+// parse parses the text between the braces.
 func parse(text string) (name, fallback string, ok bool) {
 	name, fallback, _ = strings.Cut(text, "|")
 	name = strings.TrimSpace(name)
@@ -75,10 +75,10 @@ func parse(text string) (name, fallback string, ok bool) {
 	return name, strings.TrimSpace(fallback), true
 }
 
-// Source is the text as it was compiled.
+// Source is the text that was compiled.
 func (t *Template) Source() string { return t.source }
 
-// Names are those of the placeholders, each once, in the order in which they first appear.
+// Names are the names of the placeholders, each once, in the order in which they first appear.
 func (t *Template) Names() (names []string) {
 	for _, s := range t.slots {
 		if !slices.Contains(names, s.name) {
@@ -88,11 +88,11 @@ func (t *Template) Names() (names []string) {
 	return names
 }
 
-// Fixed reports whether the text has no placeholders, so that it is the same whatever the values.
+// Fixed reports whether the text has no placeholders, and so is the same for all values.
 func (t *Template) Fixed() bool { return len(t.slots) == 0 }
 
-// Fill returns the text with values in the place of the names. A name without a value
-// becomes its fallback, or nothing when it has none; an empty value is a value.
+// Fill returns the text with placeholders replaced by values. A name without a value is replaced by its fallback, or
+// by nothing if it has none; an empty value counts as a value.
 func (t *Template) Fill(values Values) string { return t.fill(values, nil) }
 
 // Line is Fill for a text of one line: each control character of a value or fallback becomes a space.

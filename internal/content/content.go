@@ -1,16 +1,22 @@
-// Package content is what many emails share: subject, sender, texts and headers, as templates that are filled for each
-// email with its own values. A broadcast to a million recipients stores its text once.
+// Package content stores what many emails share: subject, sender, texts and headers, as templates that are filled for
+// each email with its own values. The text of a broadcast to a million recipients is stored once.
 //
 // # Invariants
 //
-// A content never changes after it was added, so its compiled form is kept in memory by its id, on any node. It belongs
-// to a team, and is found only together with it. It stays as long as an email refers to it: [Service.RemoveUnused]
-// deletes only what nobody keeps and what was used last before the oldest email that still has its content.
+// A content never changes once it is added, so every node caches its compiled form by its id. It belongs to a team
+// and is found only together with the team's id. It is kept as long as an email refers to it: [Service.RemoveUnused]
+// deletes only contents that are not marked as kept and that were last used before the oldest email that still has
+// its content.
+//
+// # When it fails
+//
+// A content that does not exist, or that belongs to another team, is a NotFound fault. Errors of the database are
+// returned; nothing is cached then.
 //
 // # What it does not do
 //
-// It enters no emails and does not know who receives them: package emails does. It does not check the rules of an
-// email, which hold for what was filled in. It knows no names of placeholders.
+// It stores no emails and does not know who receives them: package emails does. It does not check the rules of an
+// email, which apply to the filled texts, and it does not know the names of placeholders.
 package content
 
 import (
@@ -22,7 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/render"
 )
 
-// Content is what many emails share. Every text of it is a template (see package render).
+// Content is what many emails share. Each of its texts is a template (see package render).
 type Content struct {
 	ID        string // made by Add when empty
 	TeamID    string
@@ -34,11 +40,11 @@ type Content struct {
 	Headers   []message.Field
 	CreatedAt time.Time // set by Add
 
-	// Kept says that somebody may send by it again, such as a template. It is for Add; later, Release takes it back.
+	// Kept is set in Add if emails may be sent with it again at any time, as with a template. Release clears it.
 	Kept bool
 }
 
-// Compiled is a content that is ready to be filled. It is not changed and may be used by many at once.
+// Compiled is a content that is ready to be filled. It never changes and is safe for concurrent use.
 type Compiled struct {
 	ID     string
 	TeamID string
@@ -54,7 +60,7 @@ type Compiled struct {
 	used          usedAt
 }
 
-// Compile makes a content ready to be filled.
+// Compile prepares a content to be filled.
 func Compile(c *Content) *Compiled {
 	k := &Compiled{ID: c.ID, TeamID: c.TeamID, from: render.Compile(c.From), subject: render.Compile(c.Subject),
 		headers: c.Headers}
@@ -87,13 +93,13 @@ func Compile(c *Content) *Compiled {
 	return k
 }
 
-// From is the sender's mailbox in one email.
+// From is the sender's mailbox of one email.
 func (c *Compiled) From(v render.Values) string { return c.from.Line(v) }
 
-// Subject is the subject in one email.
+// Subject is the subject of one email.
 func (c *Compiled) Subject(v render.Values) string { return c.subject.Line(v) }
 
-// ReplyTo is where answers to one email go; nil when it does not say.
+// ReplyTo is the addresses for replies to one email, or nil if it has none.
 func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	for i := range c.replyTo {
 		all = append(all, c.replyTo[i].Line(v))
@@ -101,7 +107,7 @@ func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	return all
 }
 
-// Headers are the further header fields of one email. Their number is always the same.
+// Headers are the additional header fields of one email. Their number does not depend on the values.
 func (c *Compiled) Headers(v render.Values) []message.Field {
 	all := make([]message.Field, len(c.headers))
 	for i, f := range c.headers {
@@ -110,13 +116,13 @@ func (c *Compiled) Headers(v render.Values) []message.Field {
 	return all
 }
 
-// HTML is the HTML of one email; nil when none was given.
+// HTML is the HTML of one email, or nil if none was given.
 func (c *Compiled) HTML(v render.Values) *string { return fill(c.html, v) }
 
-// Text is the text of one email as its author gave it; nil when none was given.
+// Text is the text of one email if it was given, or nil.
 func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
 
-// Parts are the texts of one email as they are sent: the text part is made from the HTML when none was given.
+// Parts are the HTML and the text of one email as they are sent. The text is made from the HTML if none was given.
 func (c *Compiled) Parts(v render.Values) (html, text string) {
 	if c.html != nil {
 		html = c.html.Fill(v)
@@ -140,7 +146,7 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size is how many octets the texts of one email have.
+// Size is the size of the HTML and the given text of one email, in octets.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range []*render.Template{c.html, c.text} {
 		if t != nil {
@@ -150,10 +156,10 @@ func (c *Compiled) Size(v render.Values) (n int64) {
 	return n
 }
 
-// Names are those of all placeholders, each once, in order.
+// Names are the names of all placeholders, each once, sorted.
 func (c *Compiled) Names() []string { return slices.Sorted(maps.Keys(c.names)) }
 
-// Used returns the values whose names the content has, and the values themselves when it has all of them.
+// Used returns those values whose names occur in the content. If all do, it returns v itself.
 func (c *Compiled) Used(v render.Values) render.Values {
 	for name := range v {
 		if !c.names[name] {
@@ -165,7 +171,7 @@ func (c *Compiled) Used(v render.Values) render.Values {
 	return v
 }
 
-// SameEnvelope reports whether the sender, the addresses for answers and the subject are the same in all emails.
+// SameEnvelope reports whether the sender, the addresses for replies and the subject are the same in all emails.
 func (c *Compiled) SameEnvelope() bool {
 	return c.from.Fixed() && c.subject.Fixed() &&
 		!slices.ContainsFunc(c.replyTo, func(t render.Template) bool { return !t.Fixed() })

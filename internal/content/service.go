@@ -13,19 +13,20 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// Bounds of what is kept in memory of compiled contents.
+// Limits of the cache of compiled contents.
 const (
 	cacheCount  = 10_000
 	cacheOctets = 64 << 20
 )
 
-// usedEvery is how far used_at may be behind, and usedSlack how long after used_at a content may be in use for certain.
+// usedEvery is how far used_at may lag behind the last use. usedSlack is how long after used_at a content is not
+// deleted; it is longer, to be safe.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour
 )
 
-// Service adds and returns contents.
+// Service stores and returns contents.
 type Service struct {
 	d *db.DB
 
@@ -34,14 +35,14 @@ type Service struct {
 	octets int64
 }
 
-// New returns the service that keeps its contents in d.
+// New returns a service that stores its contents in d.
 func New(d *db.DB) *Service {
 	s := &Service{d: d}
 	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.octets -= c.weight() }) // fails for sizes below 1
 	return s
 }
 
-// Add enters a content in the caller's transaction, and sets its ID and CreatedAt.
+// Add inserts a content in the caller's transaction, and sets its CreatedAt, and its ID if it is empty.
 func (s *Service) Add(ctx context.Context, tx *db.Tx, c *Content) error {
 	if c.ID == "" {
 		c.ID = id.At(tx.Now())
@@ -50,7 +51,7 @@ func (s *Service) Add(ctx context.Context, tx *db.Tx, c *Content) error {
 	return insert(ctx, tx, c)
 }
 
-// Get returns a content of a team, compiled. It is a NotFound fault when there is none.
+// Get returns a team's content, compiled. The error is a NotFound fault when there is none.
 func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled, error) {
 	s.mu.Lock()
 	c, ok := s.cached.Get(contentID)
@@ -73,7 +74,7 @@ func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled,
 
 func notFound() error { return fault.NotFoundf("Content not found") }
 
-// remember keeps a compiled content, and forgets those that were not used for the longest time.
+// remember caches a compiled content, and evicts the least recently used ones.
 func (s *Service) remember(c *Compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,14 +87,15 @@ func (s *Service) remember(c *Compiled) {
 	}
 }
 
-// weight estimates the memory that a compiled content takes.
+// weight estimates the memory of a compiled content, in octets.
 func (c *Compiled) weight() int64 { return c.size + int64(len(c.made)) + 2048 }
 
-// usedAt is when a content was used last, as its row has it, in microseconds.
+// usedAt is when a content was last used, as stored in its row, in microseconds.
 type usedAt struct{ at atomic.Int64 }
 
-// Use notes in the caller's transaction that an email of the content is entered, so that it is not deleted. The
-// transaction fails with a NotFound fault when it is gone already.
+// Use records in the caller's transaction that an email with the content is inserted, so that the content is not
+// deleted. It writes at most once an hour for each content; when it writes and the content is gone, the transaction
+// fails with a NotFound fault.
 func (s *Service) Use(ctx context.Context, tx *db.Tx, c *Compiled) {
 	now := tx.Now().UnixMicro()
 	if now-c.used.at.Load() < usedEvery.Microseconds() {
@@ -103,14 +105,14 @@ func (s *Service) Use(ctx context.Context, tx *db.Tx, c *Compiled) {
 	tx.AfterCommit(func() { c.used.at.Store(now) })
 }
 
-// Release takes back that a content is kept: it is deleted after the last email of it. It is no error when there is none.
+// Release clears Kept: the content may be deleted after its last email. It is no error if there is none.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	release(ctx, tx, teamID, contentID)
 }
 
-// RemoveUnused deletes some contents of a team that nobody keeps and that no email can refer to: those used last before
-// the oldest email of the team that may still have its content was accepted. The zero time says that there is no such
-// email. It returns how many it deleted; there may be more when it is not 0.
+// RemoveUnused deletes some contents of a team that are not kept and that no email can refer to: those that were last
+// used before oldest, the time at which the oldest email of the team that may still have its content was accepted. A
+// zero time means that there is no such email. It returns how many it deleted; if that is not 0, there may be more.
 func (s *Service) RemoveUnused(ctx context.Context, teamID string, oldest time.Time) (n int64, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
 		before := tx.Now()
@@ -123,13 +125,13 @@ func (s *Service) RemoveUnused(ctx context.Context, teamID string, oldest time.T
 	return n, err
 }
 
-// TeamsWithUnused returns some teams behind an id, in order, that have contents which nobody keeps and which were not used
-// of late.
+// TeamsWithUnused returns some teams with ids after the given one, in order, that have contents which are not kept
+// and were not used recently.
 func (s *Service) TeamsWithUnused(ctx context.Context, after string) ([]string, error) {
 	return teamsWithUnused(ctx, s.d.Reader, after, s.d.Now().Add(-usedSlack))
 }
 
-// EraseTeam takes away the contents of a team. Its emails go first.
+// EraseTeam deletes the contents of a team. Its emails must be deleted first.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseSome(ctx, tx, teamID) })
 }

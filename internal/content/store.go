@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	removeMax = 20 // contents that one transaction deletes; each may be large
+	removeMax = 20 // contents deleted in one transaction; each may be large
 	teamsMax  = 100
 )
 
@@ -45,7 +45,7 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	return nil
 }
 
-// get returns a content and when it was used last, in microseconds.
+// get returns a content and when it was last used, in microseconds.
 func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content, used int64, err error) {
 	var created int64
 	var parts int

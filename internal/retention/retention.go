@@ -1,18 +1,21 @@
-// Package retention deletes what is older than it is to be kept: emails, their bodies, received emails, timelines.
+// Package retention deletes what is older than its retention time: emails, their bodies, received emails, timelines.
 //
-// For how long is a setting of the installation, and each team may have shorter times. What is deleted, and how, is
-// known to the packages that have it; each gives a [Step], which deletes one batch of one team in a transaction of
-// some milliseconds. This package decides when: it goes through the teams in rounds, so that none waits for the end
-// of another that has millions of emails, and after each batch it waits for as long as the batch took, so that at
-// most half of the time of SQLite's only writer is its own.
+// The times are settings of the installation, and each team may have shorter ones. The packages that own the rows
+// know what is deleted and how: each provides a [Step], which deletes one batch of one team in a transaction of some
+// milliseconds. This package decides when: it goes through the teams in rounds, so that no team waits for another
+// that has millions of emails, and after each batch it waits as long as the batch took, so that it uses at most half
+// of the time of SQLite's only writer.
 //
 // # When it fails
 //
-// It may stop or be killed anywhere: what is left is found again. What fails for one team is returned when all others
-// have had their turn. [Service.Run] ends after [runTime] at the latest, and goes on when it is called next.
+// It may stop or be killed at any point: what is left is found again. An error for one team is returned after all
+// other teams have had their turn. [Service.Run] ends after [runTime] at the latest, and continues when it is called
+// next.
 //
-// It does not delete what erasing an address or a team deletes, nor webhooks' messages and the request log, which have
-// retentions of their own.
+// # What it does not do
+//
+// It does not delete what erasing an address or a team deletes, nor messages of webhooks and the request log, which
+// have their own retention.
 package retention
 
 import (
@@ -25,23 +28,23 @@ import (
 )
 
 const (
-	runTime = 10 * time.Minute // of one Run
-	stretch = 50               // batches of one rule and team before the others have their turn
-	page    = 500              // teams that are read at once
+	runTime = 10 * time.Minute // the longest time of one Run
+	stretch = 50               // batches of one rule and team in a row
+	page    = 500              // teams read in one query
 )
 
-// Step deletes a batch of what a team has from before a time, from where after says, which is "" at first. It returns
-// where to go on, or "" when nothing is left.
+// Step deletes a batch of what a team has from before a time. after is where to continue, "" at first. It returns
+// where to continue, or "" when nothing is left.
 type Step func(ctx context.Context, teamID string, before time.Time, after string) (next string, err error)
 
-// Rule is something that is deleted when it is old.
+// Rule is a kind of rows that are deleted when they are old.
 type Rule struct {
 	Name string
-	Kept func(teams.Retention) time.Duration // for how long; 0 is without end
+	Kept func(teams.Retention) time.Duration // how long rows are kept; 0 means forever
 	Step Step
 }
 
-// Service runs the rules.
+// Service applies the rules.
 type Service struct {
 	most  teams.Retention
 	teams *teams.Service
@@ -49,12 +52,12 @@ type Service struct {
 	rules []Rule
 }
 
-// New returns the service. most is the retention of the installation, and now the clock by which things have their age.
+// New returns the service. most is the retention of the installation, and now the clock by which ages are measured.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
 	return &Service{most, t, now, rules}
 }
 
-// task is a rule that is applied to a team.
+// task is a rule to apply to a team.
 type task struct {
 	rule   *Rule
 	teamID string
@@ -62,7 +65,7 @@ type task struct {
 	after  string
 }
 
-// Run deletes all that is too old at present. It returns nil when its time is over.
+// Run deletes everything that is too old now. It returns nil when its time is over.
 func (s *Service) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
@@ -91,7 +94,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// each gives every rule that holds for a team, and for which something may be too old.
+// each calls do for every team and every rule by which its rows expire.
 func (s *Service) each(ctx context.Context, do func(*task)) error {
 	now := s.now()
 	for after := ""; ; {
@@ -111,7 +114,7 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 	}
 }
 
-// apply deletes for a stretch, and reports whether there may be more.
+// apply deletes up to stretch batches, and reports whether there may be more.
 func (t *task) apply(ctx context.Context) (more bool, err error) {
 	for range stretch {
 		if err := ctx.Err(); err != nil {

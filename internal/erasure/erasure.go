@@ -1,17 +1,24 @@
-// Package erasure is what the packages that store mail share when all that is about one email address is to be erased:
-// the address as it is looked for, whose rows are meant, and what was found.
+// Package erasure has what the packages that store mail share for erasing everything about one email address: how to
+// find the address in texts, which teams are meant, and a report of what was found.
 //
 // # What is erased
 //
-// What is about the address alone is deleted, and where it is one among others [Placeholder] takes its place. Each
-// package does so to its own rows, in transactions of one or a few rows; whatever stops it, doing it again goes on,
-// because what is erased is not found any more.
+// Rows about the address alone are deleted; where it is one address among others, [Placeholder] replaces it. Each
+// package does this to its own rows, in transactions of one or a few rows.
 //
 // # How it is found
 //
-// No index leads to an address within a text, and none of addresses is kept for this, because it would be written with
-// each email: tables are read once from end to end, by readers and in steps. Letters are compared without regard to
-// case, those outside of ASCII only as they are written in lower case.
+// No index finds an address within a text, and no index of addresses is kept for this purpose, because it would be
+// written with each email: tables are read once from end to end, by readers and in steps. Letters are compared
+// without regard to case; letters outside of ASCII are found only in lower case.
+//
+// # When it fails
+//
+// An erasure that was interrupted is repeated from the start: what has been erased is not found again.
+//
+// # What it does not do
+//
+// It reads and changes no rows by itself, except that [Walk] finds the bounds of steps.
 package erasure
 
 import (
@@ -24,16 +31,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Placeholder stands where an address was. It is a valid address that nobody can have (RFC 2606 section 2).
+// Placeholder replaces an erased address. It is a valid address that nobody can have (RFC 2606 section 2).
 const Placeholder = "erased@erased.invalid"
 
 // PlaceholderDomain is the domain of the placeholder.
 const PlaceholderDomain = "erased.invalid"
 
-// Address is an email address that is to be erased.
+// Address is an email address to erase.
 type Address struct{ key string }
 
-// Parse reads an address.
+// Parse parses an address. The error is an Invalid fault.
 func Parse(text string) (Address, error) {
 	a, err := message.ParseAddress(text)
 	if err != nil {
@@ -46,13 +53,13 @@ func Parse(text string) (Address, error) {
 // Key is the address in lower case.
 func (a Address) Key() string { return a.key }
 
-// Pattern is a pattern for LOWER(column) LIKE $n ESCAPE '\'. It finds each text that names the address, and may find
-// others; see [Address.In].
+// Pattern is a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each text that contains the address, and may
+// match others; check with [Address.In].
 func (a Address) Pattern() string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(a.key) + "%"
 }
 
-// Is reports whether a mailbox, with a name or without, is the address.
+// Is reports whether a mailbox, with or without a name, has the address.
 func (a Address) Is(mailbox string) bool {
 	if parsed, err := message.ParseAddress(mailbox); err == nil {
 		return parsed.Key() == a.key
@@ -60,10 +67,10 @@ func (a Address) Is(mailbox string) bool {
 	return lower(mailbox) == a.key
 }
 
-// In reports whether a text names the address.
+// In reports whether a text contains the address, and not only as part of a longer one.
 func (a Address) In(text string) bool { return a.index(lower(text), 0) >= 0 }
 
-// Replace returns the text with the placeholder wherever it names the address. In JSON this changes nothing else: the
+// Replace returns the text with the placeholder in each place of the address. It is safe in JSON, since the
 // placeholder needs no escapes.
 func (a Address) Replace(text string) string {
 	small := lower(text)
@@ -82,8 +89,8 @@ func (a Address) Replace(text string) string {
 	return b.String()
 }
 
-// index returns where the address stands in a text in lower case, from an offset on, and -1 where it does not: what is
-// part of a longer address is another one.
+// index returns the position of the address in a lower-case text, from an offset on, or -1 if it does not occur.
+// Where it is part of a longer address, it is another address.
 func (a Address) index(small string, from int) int {
 	for {
 		i := strings.Index(small[from:], a.key)
@@ -97,12 +104,12 @@ func (a Address) index(small string, from int) int {
 	}
 }
 
-// continues reports whether a local part that begins behind a text is only the end of one.
+// continues reports whether a local part after this text would only be the end of a longer one.
 func continues(before string) bool {
 	return before != "" && (alphanumeric(before[len(before)-1]) || strings.IndexByte("._+-", before[len(before)-1]) >= 0)
 }
 
-// goesOn reports whether a domain before a text is only the beginning of one.
+// goesOn reports whether a domain before this text would only be the beginning of a longer one.
 func goesOn(after string) bool {
 	switch {
 	case after == "":
@@ -115,7 +122,7 @@ func goesOn(after string) bool {
 
 func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80 }
 
-// lower is a text with its ASCII letters in lower case: it has the same length.
+// lower is a text with its ASCII letters in lower case. Its length is the same.
 func lower(text string) string {
 	small := []byte(text)
 	for i, c := range small {
@@ -126,17 +133,17 @@ func lower(text string) string {
 	return string(small)
 }
 
-// Scope says whose rows are meant, and whether they are only looked for.
+// Scope is the teams whose rows are meant. With DryRun they are only searched.
 type Scope struct {
 	Teams  []string // ids
-	All    bool     // the teams are all that there are
+	All    bool     // Teams has all teams
 	DryRun bool
 }
 
-// Has reports whether a team is meant.
+// Has reports whether a team is in scope.
 func (s *Scope) Has(teamID string) bool { return s.All || slices.Contains(s.Teams, teamID) }
 
-// Count is how much of a kind was erased, or left for a reason that the kind says.
+// Count is the number of rows of a kind that were erased, or that were left for a reason that the kind names.
 type Count struct {
 	Kind string
 	N    int
@@ -155,11 +162,12 @@ func (r *Report) Add(kind string, n int) {
 	(*r)[i].N += n
 }
 
-const walkRows = 2000 // that one step of Walk looks at
+const walkRows = 2000 // read by one step of Walk
 
 // Walk goes through the rows of a query in the order of a column of ids, and calls step with the bounds of each part:
-// of the ids behind after, up to and with upTo. The query has the table and a condition with its arguments as $1 and
-// on, such as "request_logs WHERE team_id = $1"; where has none, it ends with WHERE TRUE.
+// ids greater than after, up to and including upTo. from is the table with a condition, whose arguments are $1 and so
+// on, such as "request_logs WHERE team_id = $1"; without a condition it must end with WHERE TRUE. An error of step
+// ends Walk.
 func Walk(ctx context.Context, r db.Reader, from, column string, args []any, step func(after,
 	upTo string) error) error {
 	n := len(args)

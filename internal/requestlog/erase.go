@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/erasure"
 )
 
-// EraseAddress replaces an address in the entries of the log that name it.
+// EraseAddress replaces an address in the log entries that contain it, in the teams of the scope. With DryRun it only
+// counts them.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -33,7 +34,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// naming returns a team's entries between two ids that name an address.
+// naming returns a team's entries that contain an address and whose ids are between the bounds.
 func naming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry, err error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body FROM request_logs
 		WHERE team_id = $1 AND id > $2 AND id <= $3 AND (LOWER(endpoint) LIKE $4 ESCAPE '\' OR LOWER(user_agent) LIKE $4

@@ -10,27 +10,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// removed stands where a secret or a file was.
+// removed replaces a secret or the content of a file.
 const removed = `"[redacted]"`
 
-// secretEndings are what the names of secrets end with, in lower case.
+// secretEndings are the endings of the names of secrets, in lower case.
 var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key", "private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
-// nameMax is the longest name that is judged, in octets of JSON. The value of one that is longer is not shown: its
-// end may be cut off.
+// nameMax is the maximum length of a name that is checked, in octets of JSON. The value of a longer one is removed,
+// because the end of the name may have been cut off.
 const nameMax = 500
 
-// errTooLong says that even without long strings a body is beyond its bound.
+// errTooLong means that a body is too long even without long strings.
 var errTooLong = errors.New("the body is too long")
 
-// Redact returns a body as the log keeps it: JSON without spaces, with the contents of attachments and the values of
-// members whose names are those of secrets replaced, at any depth, secrets within texts veiled (see [Veil]), and long
-// strings cut. What is longer than 64 KB even so becomes an object that says so. longest is how many octets of a string
-// are kept. It returns "" for a body that is empty or is not JSON.
+// Redact returns a body as it is stored in the log: JSON without spaces, at any depth with the contents of
+// attachments and the values of members with names of secrets replaced, secrets within strings removed (see [Veil]),
+// and strings cut to longest octets. If more than 64 KB remain, it returns an object that says so. It returns "" for
+// a body that is empty or not JSON.
 //
-// The names of secrets are judged by how they end (token, signing_secret, X-Api-Key), in either case; a name of more
-// than 500 octets counts as one.
+// A name is that of a secret by its ending (token, signing_secret, X-Api-Key), in either case, or if it has more than
+// 500 octets.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
@@ -60,7 +60,7 @@ type redactor struct {
 	out []byte
 }
 
-// end reports what stands behind the value.
+// end returns an error if anything follows the value.
 func (r *redactor) end() error {
 	if _, err := r.d.ReadToken(); err == nil {
 		return errors.New("two values")
@@ -68,7 +68,7 @@ func (r *redactor) end() error {
 	return nil
 }
 
-// value copies the next value. file says whether it is one of a list of attachments.
+// value copies the next value. file means that it is in a list of attachments.
 func (r *redactor) value(file bool) error {
 	if len(r.out) > bodyMax {
 		return errTooLong
@@ -137,7 +137,7 @@ func (r *redactor) array(file bool) error {
 	return err
 }
 
-// skip reads a value that is not shown. Null tells nothing and stays.
+// skip replaces a value. Null contains no secret and is copied.
 func (r *redactor) skip() error {
 	if r.d.PeekKind() == 'n' {
 		r.out = append(r.out, "null"...)
@@ -158,9 +158,9 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 	return nil
 }
 
-// shorten cuts the strings of a JSON text that are longer than they may be, ahead of everything else: most of a large
-// body is one long string, and to step over it costs a small part of what it costs to read. Of a text that is not
-// JSON it makes another that is not.
+// shorten cuts the strings of a JSON text that are longer than longest, before it is parsed: most of a large body is
+// one long string, and to step over it costs much less than to parse it. A text that is not JSON does not become
+// JSON.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
 	copied := 0 // of body
@@ -190,7 +190,7 @@ func shorten(body []byte, longest int) []byte {
 	return append(out, body[copied:]...)
 }
 
-// stringEnd returns where the string that begins at from has its closing quote, -1 when it has none.
+// stringEnd returns the position of the closing quote of the string that begins at from, or -1 if it has none.
 func stringEnd(body []byte, from int) int {
 	for at := from; ; {
 		i := bytes.IndexByte(body[at:], '"')
@@ -209,7 +209,8 @@ func stringEnd(body []byte, from int) int {
 	}
 }
 
-// beginning returns how much of a string's source fits into limit without ending within a character or an escape.
+// beginning returns how many octets of a string's source fit into limit without ending within a character or an
+// escape.
 func beginning(source []byte, limit int) int {
 	for n := 0; n < len(source); {
 		step := 1
@@ -232,7 +233,7 @@ func beginning(source []byte, limit int) int {
 	return len(source)
 }
 
-// memberName is the name of a member in lower case; raw is the name as it stands in the text.
+// memberName is the name of a member in lower case. raw is its JSON.
 func memberName(raw jsontext.Value) string {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		if text, err := jsontext.AppendUnquote(nil, raw); err == nil {

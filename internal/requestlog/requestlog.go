@@ -1,24 +1,27 @@
-// Package requestlog remembers the API requests of teams: what was asked, by whom, and what was answered.
+// Package requestlog stores the API requests of teams: the request, its actor, and the response.
 //
 // # Life of an entry
 //
-// [Service.Add] takes a request once its client has the answer, and puts it into a queue in memory. [Service.Run]
-// takes secrets and file contents out of the bodies (see [Redact]), bounds them, and writes entries in batches.
-// [Service.Sweep] deletes those that are older than the retention.
+// [Service.Add] takes a request once its client has the response. It removes secrets and file contents from the
+// bodies (see [Redact]), limits their size, and puts the entry into a queue in memory. [Service.Run] writes entries
+// in batches. [Service.Sweep] deletes entries that are older than the retention.
 //
 // # Invariants
 //
-// No secret reaches the database: bodies are redacted before they are written, and so are the path and the user agent.
-// What waits is bounded by [queueBytes]. Bodies that are not JSON are not kept.
+// Secrets that Redact and [Veil] recognize reach neither the queue nor the database: they are removed from bodies,
+// the path and the user agent. The queue is limited to [queueBytes], which teams share as package fair describes.
+// Bodies that are not JSON are not stored.
 //
 // # When it fails
 //
-// While the database refuses, batches are tried again and the queue grows. When it is full, Add waits for up to
-// [patience]; then the entry is dropped and counted, and Run logs how many were. A clean stop writes everything that
-// waits; a crash loses at most what waits: requests are never slower for the log's sake than patience, and an entry
-// is not worth an fsync of its own.
+// While the database takes no writes, batches are retried and the queue grows. When a team has its share of the
+// queue, Add waits for up to [patience]; then the entry is dropped and counted, and Run logs how many were. A clean
+// stop writes everything that is queued, within [drainTime]; a crash loses at most what is queued. So the log delays
+// a request by no more than patience, and an entry does not cost an fsync of its own.
 //
-// The package does not decide which requests are logged: who calls Add does.
+// # What it does not do
+//
+// It does not decide which requests are logged: the callers of Add do.
 package requestlog
 
 import (
@@ -31,18 +34,18 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// Sizes of what is kept, in octets.
+// Limits of what is stored, in octets.
 const (
-	bodyMax   = 64 << 10 // of each body, as it is stored
-	stringMax = 16 << 10 // of one string in a body; what is beyond is cut off
-	// briefMax is stringMax of requests that succeeded. What they brought in can be retrieved by itself, and to store
-	// each email twice would double what sending costs the disk.
+	bodyMax   = 64 << 10 // of each stored body
+	stringMax = 16 << 10 // of one string in a body; the rest is cut off
+	// briefMax is stringMax for requests that succeeded. What they created can be retrieved by other operations, and to
+	// store each email twice would double the disk writes of sending.
 	briefMax = 1 << 10
 	pathMax  = 1000
 	agentMax = 500
 )
 
-// Request is a request and its answer. Body and Answer are only lent: Add copies what it keeps.
+// Request is a request and its response. Add keeps no reference to Body and Answer.
 type Request struct {
 	TeamID       string
 	Actor        teams.ActorRef
@@ -55,7 +58,7 @@ type Request struct {
 	Body, Answer []byte
 }
 
-// Entry is a request as it is remembered.
+// Entry is a logged request.
 type Entry struct {
 	ID        string
 	TeamID    string
@@ -68,21 +71,21 @@ type Entry struct {
 	Duration  time.Duration
 	CreatedAt time.Time
 
-	// Of a single entry only: JSON, empty when there was none.
+	// JSON, empty when there was none. Only Get returns them.
 	RequestBody, ResponseBody string
 }
 
-// Filter says which entries are wanted. Its zero value wants all.
+// Filter selects entries. Its zero value selects all.
 type Filter struct {
 	Status    string    // a class such as 4xx, or a code such as 429
 	Method    string    // in upper case
-	Endpoint  string    // that the path begins with
-	UserAgent string    // that the user agent has in it, in either case
-	KeyID     string    // of the API key
-	From, To  time.Time // from the one on, before the other; zero for no bound
+	Endpoint  string    // a prefix of the path
+	UserAgent string    // a part of the user agent, in either case
+	KeyID     string    // id of the API key
+	From, To  time.Time // From is included, To is not; zero means no bound
 }
 
-// statuses returns the least and the greatest code that are wanted.
+// statuses returns the least and the greatest status code that are selected.
 func (f Filter) statuses() (low, high int, err error) {
 	s := strings.ToLower(f.Status)
 	switch {
@@ -105,7 +108,7 @@ func (f Filter) check() error {
 	if !slices.Contains(methods, f.Method) {
 		return fault.Invalidf("method", "The `method` parameter must be one of GET, POST, PUT, PATCH, DELETE and OPTIONS.")
 	}
-	// Nothing longer is stored, and engines bound the patterns that they compare with.
+	// Nothing longer is stored, and databases limit the length of patterns.
 	if len(f.Endpoint) > pathMax {
 		return fault.Invalidf("endpoint", "The `endpoint` parameter is longer than %d octets.", pathMax)
 	}

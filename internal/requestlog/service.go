@@ -16,46 +16,47 @@ import (
 )
 
 const (
-	queueBytes = 32 << 20               // of entries that wait
-	overhead   = 512                    // octets that an entry takes beside its bodies
-	patience   = time.Second            // how long a request waits for room in the queue
-	gather     = 100 * time.Millisecond // entries that come within it share a batch
+	queueBytes = 32 << 20               // of queued entries
+	overhead   = 512                    // octets of an entry in addition to its bodies
+	patience   = time.Second            // the longest wait of a request for room in the queue
+	gather     = 100 * time.Millisecond // how long entries are collected for a batch
 	batchRows  = 64
-	batchBytes = 512 << 10 // of bodies in a batch: the one writer of SQLite is not held up for long
+	batchBytes = 512 << 10 // of bodies in a batch, so that it does not occupy SQLite's one writer for long
 	retryAfter = time.Second
-	writeTime  = 30 * time.Second // for one batch
-	drainTime  = 10 * time.Second // for all that waits at a stop
+	writeTime  = 30 * time.Second // limit for one batch
+	drainTime  = 10 * time.Second // limit for the whole queue at a stop
 	sweepRows  = 500
 )
 
-// Service has the verbs of the log.
+// Service writes, reads and deletes the log.
 type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	room      *fair.Pool // of octets in the queue, which teams share
+	room      *fair.Pool // octets in the queue, which teams share
 	wake      chan struct{}
 
 	mu      sync.Mutex
 	waiting []*waiting
-	dropped int // since it was last logged
+	dropped int // entries since this was last logged
 
-	writing sync.Mutex // held while a batch is taken and written, so that entries keep their order
+	writing sync.Mutex // held while batches are taken and written, so that entries keep their order
 }
 
-// waiting is an entry on its way to the database.
+// waiting is a queued entry.
 type waiting struct {
 	Entry
 	weight int64
 }
 
-// New returns the service. Entries older than the retention are swept.
+// New returns the service. Sweep deletes entries older than the retention.
 func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 	return &Service{d: d, log: log, retention: retention, room: fair.New(queueBytes, fair.Greed), wake: make(chan struct{}, 1)}
 }
 
-// Add remembers a request. It is quick, except that it waits for up to a second when its team has its share of the
-// queue. Bodies are redacted at once rather than copied: of most of them little is left.
+// Add queues a request for the log. It is quick, except that it waits for up to a second when its team has its share
+// of the queue; then it drops the entry. It redacts bodies at once instead of copying them, because most of them
+// become much smaller.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
 		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: db.Now()}
@@ -86,7 +87,7 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	}
 }
 
-// text makes a bounded text of UTF-8 without NUL, as databases want it.
+// text limits a text to so many octets and makes it UTF-8 without NUL, as databases require.
 func text(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -94,7 +95,7 @@ func text(s string, limit int) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
 }
 
-// Run writes entries until ctx ends, and then those that still wait. End ctx after the last Add.
+// Run writes entries until ctx ends, and then those that are still queued. End ctx after the last Add.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -139,7 +140,7 @@ func (s *Service) confess() {
 	}
 }
 
-// Flush writes all that waits. After an error, what was not written waits still.
+// Flush writes everything that is queued. After an error, what was not written stays queued.
 func (s *Service) Flush(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -163,7 +164,7 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 }
 
-// next is the next batch; it stays in the queue until it is written.
+// next returns the next batch, which stays in the queue until it is written.
 func (s *Service) next() []*waiting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +198,7 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 	return list(ctx, s.d.Reader, teamID, f, p)
 }
 
-// Get returns one entry with its bodies.
+// Get returns one entry with its bodies. The error is a NotFound fault when there is none.
 func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error) {
 	return get(ctx, s.d.Reader, teamID, entryID)
 }

@@ -24,7 +24,7 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 	return e, err
 }
 
-// rowsMax is how many entries one statement inserts: each number of rows is a statement of its own to prepare.
+// rowsMax is how many entries one statement inserts: each number of rows is another statement to prepare.
 const rowsMax = 8
 
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
@@ -47,7 +47,7 @@ func insert(ctx context.Context, tx *db.Tx, all []Entry) {
 			args = append(args, e.ID, e.TeamID, e.Actor.ID, e.RequestID, e.Method, e.Endpoint, e.Status, e.UserAgent,
 				e.Duration.Microseconds(), e.CreatedAt.UnixMicro(), string(e.Actor.Kind), e.RequestBody, e.ResponseBody)
 		}
-		// An entry whose batch was committed although the connection broke then is there already.
+		// The entries of a batch that was committed although the connection broke are there already.
 		text.WriteString(` ON CONFLICT DO NOTHING`)
 		tx.Queue(ctx, text.String(), args...)
 		all = all[n:]
@@ -96,7 +96,7 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	if f.KeyID != "" {
 		where("api_key_id = ? AND actor_kind = ?", f.KeyID, string(teams.KeyActor))
 	}
-	// The bounds on the id let the index find the span; those on the time cut it exactly.
+	// The bounds on the id let the index find the time span; those on the time are exact.
 	if !f.From.IsZero() {
 		where("id >= ? AND created_at >= ?", id.First(f.From), f.From.UnixMicro())
 	}
@@ -106,10 +106,10 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p, func(r db.Row) (Entry, error) { return scan(r) })
 }
 
-// like makes a pattern of a text, to be used with ESCAPE '\'.
+// like escapes a text for a pattern with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
 
-// nextTeam returns the team after one that has entries, in the order of ids, or "" when there is none.
+// nextTeam returns the next team after the given one that has entries, in the order of ids, or "" when there is none.
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`, after).Scan(&team)
 	if errors.Is(err, db.ErrNoRows) {
@@ -118,7 +118,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// deleteBefore deletes some of a team's entries that were made before an id, oldest first.
+// deleteBefore deletes up to limit of a team's entries with ids before the given one, oldest first.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
 		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)

@@ -7,10 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// lastID is behind the ids of all entries.
+// lastID is greater than the ids of all entries.
 const lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
-// EraseTeam takes away the entries of a team.
+// EraseTeam deletes the entries of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteBefore(ctx, tx, teamID, lastID, sweepRows) })
 	if err != nil {

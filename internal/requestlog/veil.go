@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// veiled stands in a text where a secret was.
+// veiled replaces a secret in a text.
 const veiled = "[redacted]"
 
-// linkTokenMin is the least length of the token of a download link: it ends with a code of 22 characters.
+// linkTokenMin is the minimum length of the token of a download link, which ends with a MAC of 22 characters.
 const linkTokenMin = 22
 
-// Veil takes out of a text what opens something by itself: tokens of download and shared links, passwords and
-// signatures in URLs, API keys but for the part that may be shown, and signing secrets. The text may be the source of a
-// JSON string.
+// Veil removes from a text what grants access by itself: tokens of download and shared links, passwords and
+// signatures in URLs, API keys except for the part that may be shown, and signing secrets. The text may be the source
+// of a JSON string.
 func Veil(s string) string { return string(veil([]byte(s))) }
 
-// span is a part of a text, from the one place to before the other.
+// span is a part of a text, from a position up to but not including another.
 type span struct{ from, to int }
 
-// veil is [Veil] of a text that it does not change. A text without secrets is returned itself.
+// veil is [Veil] for a text that it does not change. If the text has no secrets, it returns the text itself.
 func veil(text []byte) []byte {
 	var all []span
 	all = parameters(text, all)
@@ -37,7 +37,7 @@ func veil(text []byte) []byte {
 	done := 0
 	for _, s := range all {
 		if s.from < done {
-			done = max(done, s.to) // Within another, or overlapping its end.
+			done = max(done, s.to) // within another, or overlapping its end
 			continue
 		}
 		out = append(append(out, text[done:s.from]...), veiled...)
@@ -46,7 +46,7 @@ func veil(text []byte) []byte {
 	return append(out, text[done:]...)
 }
 
-// parameters finds the values of parameters of URLs whose names are those of secrets.
+// parameters finds the values of URL parameters with names of secrets.
 func parameters(text []byte, all []span) []span {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(text[at:], '=')
@@ -58,7 +58,7 @@ func parameters(text []byte, all []span) []span {
 		for name > 0 && nameMax > at-name && (isToken(text[name-1]) || text[name-1] == '.') {
 			name--
 		}
-		// An ampersand may be written as in HTML, &amp;, or escaped, \u0026.
+		// An ampersand may be escaped as in HTML, &amp;, or in JSON, \u0026.
 		if name == at || name == 0 || strings.IndexByte(`?&;#\`, text[name-1]) < 0 || !secretParameter(text[name:at]) {
 			continue
 		}
@@ -73,7 +73,7 @@ func secretParameter(name []byte) bool {
 	return secret(lower) || lower == "sig" || lower == "u0026sig"
 }
 
-// userInfos finds the user and password in front of the host of URLs.
+// userInfos finds the user name and password before the host of URLs.
 func userInfos(text []byte, all []span) []span {
 	for at := 0; ; {
 		i := bytes.IndexByte(text[at:], ':')
@@ -101,7 +101,7 @@ func userInfos(text []byte, all []span) []span {
 	}
 }
 
-// downloads finds the tokens of download links, which stand in the path.
+// downloads finds the tokens of download links, which are in the path.
 func downloads(text []byte, all []span) []span {
 	word := []byte("download")
 	for at := 0; ; {
@@ -150,7 +150,7 @@ func apiKeys(text []byte, all []span) []span {
 	}
 }
 
-// signingSecrets finds the secrets by which webhooks are signed.
+// signingSecrets finds the signing secrets of webhooks.
 func signingSecrets(text []byte, all []span) []span {
 	word := []byte("whsec_")
 	for at := 0; ; {
@@ -165,7 +165,7 @@ func signingSecrets(text []byte, all []span) []span {
 	}
 }
 
-// run returns where a run of characters that are ok ends. It begins at a place and may be empty.
+// run returns the end of the run of characters that are ok from a position on. The run may be empty.
 func run(text []byte, at int, ok func(c byte) bool) int {
 	for at < len(text) {
 		c, n := char(text, at)
@@ -177,8 +177,9 @@ func run(text []byte, at int, ok func(c byte) bool) int {
 	return at
 }
 
-// char returns the character at a place and how many octets its source takes: one, or those of an escape of JSON. Parts
-// of what is not ASCII count as characters of their own; an escaped quote, a control character and the end are 0.
+// char returns the character at a position and the length of its source in octets: one, or that of a JSON escape.
+// Each octet of a character outside of ASCII counts as a character; an escaped quote, a control character and the end
+// are 0.
 func char(text []byte, at int) (c byte, n int) {
 	if at >= len(text) {
 		return 0, 0
@@ -201,5 +202,5 @@ func char(text []byte, at int) (c byte, n int) {
 
 func isAlnum(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// isToken reports whether a character may stand in a signed token and in the name of a parameter.
+// isToken reports whether a character may occur in a signed token and in the name of a parameter.
 func isToken(c byte) bool { return isAlnum(c) || c == '-' || c == '_' }

@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// Keep is called by the transaction that deletes the events of some emails, sent or received, before it does so. What
-// the events count stays counted. It returns those of the emails whose events may be deleted: the others have one that
-// counters do not have yet, and may be deleted some minutes later.
+// Keep keeps the counts of emails, sent or received, whose events are about to be deleted. Call it in the transaction
+// that deletes the events, before it does so. It returns those emails whose events may be deleted: each of the others
+// has an event that is not in the counters yet, and may be deleted some minutes later.
 func Keep(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	at, err := getState(ctx, tx.Reader, teamID)
 	if err != nil {

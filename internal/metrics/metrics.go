@@ -1,42 +1,44 @@
-// Package metrics counts what happened to emails: for the metrics that teams ask for and for their usage.
+// Package metrics counts what happened to emails, for the metrics of teams and for their usage.
 //
-// # How it counts
+// # How it works
 //
-// Nothing is counted while an event is recorded: a counter that every transaction changes would make PostgreSQL's transactions wait for
-// each other and double SQLite's writes. Instead [Service.Roll], which runs every minute, adds up the events of each team
-// up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type; what came since then is counted when it is
-// asked for. So an answer is right at once, and reads a few thousand rows however many emails there were.
+// Recording an event changes no counter: a counter that every transaction changes would make PostgreSQL's
+// transactions wait for each other and double SQLite's writes. Instead [Service.Roll], which runs every minute,
+// counts the events of each team up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type.
+// Queries count the events since then themselves, so that their results are up to date, and read a few thousand rows
+// however many emails there were.
 //
-// An event's own time decides where it counts. One whose time is more than [lateness] behind the transaction that records it is
-// also entered as late, in that transaction. Quarter hours that late events fall into are counted afresh: by readers at once, and for
-// good by the next Roll.
+// An event counts at its own time. An event whose time is more than [lateness] before the transaction that records it
+// is also inserted as late, in that transaction. The quarter hours of late events are counted again: by each query at
+// once, and permanently by the next Roll.
 //
-// Events of emails that are deleted stay counted: [Keep] adds them to counts of their own by quarter hour
-// (email_counts_kept), and where a quarter hour is counted afresh, its counters are what is left of its events and
-// these. Of deleted events no more than the quarter hour is known: they count at its beginning, and no breakdown by
-// email has them. An open or a click that comes when the earlier ones of its email are deleted counts as the first.
+// Events of deleted emails stay counted: [Keep] adds them to separate counts by quarter hour (email_counts_kept), and
+// when a quarter hour is counted again, its counters are the sum of these and of its remaining events. Of deleted
+// events only the quarter hour is known: they count at its start, and are left out of breakdowns by email. An open or
+// a click that is recorded after the earlier ones of its email were deleted counts as the first.
 //
 // # What is counted
 //
-// Each event counts once. Besides, recipients are counted: with sent events those that the email goes to, and with opens and
-// clicks those that open or click the email for the first time. So periods add up: the unique opens of a week are the
-// sum of those of its days.
+// Each event counts once. In addition recipients are counted: for sent events those that the email is sent to, and
+// for opens and clicks those that open or click the email for the first time. So periods add up: the unique opens of
+// a week are the sum of those of its days.
 //
 // # Invariants
 //
-// Counts equal a plain count of the events, deleted ones included, at any moment, whatever the order in which events
-// came. An event that is not late is committed before its time is counted, provided that transactions take less than
-// margin-lateness and the nodes' clocks differ by less than the same.
+// Counts always equal a plain count of the events, including deleted ones, whatever the order in which events were
+// recorded. An event that is not late is committed before its time is counted, provided that transactions take less
+// than margin-lateness and the nodes' clocks differ by less than that.
 //
 // # When it fails
 //
-// Roll is one transaction for each step, fenced by a version; it may stop or run twice anywhere. While it does not run, answers stay
-// right and become slower.
+// Each step of Roll is one transaction, fenced by a version: Roll may stop at any point and may run twice at the same
+// time. While it does not run, results stay right and queries become slower. Errors of the database are returned. #
+// What it does not do It records no events and sets no limits by usage.
 package metrics
 
 import "time"
 
-// slot is the finest period that is kept: in every zone, hours begin at a whole number of these since 1970.
+// slot is the shortest period that is counted: in every time zone, hours begin at a multiple of it since 1970.
 const slot = 15 * time.Minute
 
 const (
@@ -44,19 +46,19 @@ const (
 	margin   = 3 * time.Minute
 )
 
-// Query asks for counts in a span of time (API reference section 8.9).
+// Query selects counts in a time span (API reference section 8.9).
 type Query struct {
-	From, To     time.Time // To itself is left out
+	From, To     time.Time // To is excluded
 	DomainIDs    []string  // empty: all
 	EmailIDs     []string
 	BroadcastIDs []string
-	ByPeriod     func(time.Time) string // names the period that a time is in; nil when not broken down by it
+	ByPeriod     func(time.Time) string // returns the name of the period of a time; nil: no breakdown by period
 	ByDomain     bool
 	ByEmail      bool
 	ByBroadcast  bool
 }
 
-// Count is one row of the breakdown.
+// Count is one row of a breakdown.
 type Count struct {
 	Period, DomainID, DomainName, EmailID, BroadcastID string // empty where not broken down by it
 
@@ -66,18 +68,18 @@ type Count struct {
 	Recipients int // see the package comment
 }
 
-// Usage is how much a team sent and received in a span: addresses mailed, and emails that came in.
+// Usage is what a team sent and received in a time span: addresses mailed, and emails received.
 type Usage struct{ Sent, Received int }
 
-// span is a time from its first moment to before its second, in microseconds.
+// span is the time from its first moment up to but not including its second, in microseconds.
 type span struct{ from, to int64 }
 
-// down and up are the whole number of slots at or before, and at or after, a time.
+// down and up return the number of the last slot boundary at or before, and of the first at or after, a time.
 func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
-// split says how a span is counted when everything before until is in counters, but for the dirty slots: the slots from low to before
-// high by their counters, and the rest from the events.
+// split returns how to count a span when counters are complete before until, except in the dirty slots: the slots
+// from low up to but not including high by their counters, and the spans live by their events.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	rollStep = time.Hour // of events that are counted in one step
-	lateStep = 200       // late events that one step deals with
+	rollStep = time.Hour // time span of events that are counted in one step
+	lateStep = 200       // late events that are handled in one step
 )
 
-// counterGroups are what a counter is of.
+// counterGroups are the groups of the counters.
 var counterGroups = groups{slot: true, domain: true, broadcast: true}
 
-// Roll adds the events that are old enough to the counters of every team, and corrects those that late events made
-// wrong. What fails for one team is returned once all others have had their turn.
+// Roll adds the events that are old enough to the counters of every team, and corrects the counters that late events
+// made wrong. An error for one team is returned after all others have had their turn.
 func (s *Service) Roll(ctx context.Context) error {
 	var failed error
 	for team := ""; ; {
@@ -50,8 +50,8 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
-// advance counts the next events up to target, and reports whether there may be more. Counting happens before the
-// transaction: what is that old does not change, but for late events, which are entered.
+// advance counts the next events up to target, and reports whether there may be more. It counts before its
+// transaction: events that old no longer change, except for late ones, which are recorded as such.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
 	if err != nil || !ok || first >= target {
@@ -80,13 +80,13 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	return true, err
 }
 
-// correct counts the slots of some late events afresh, and reports whether there may be more.
+// correct counts the slots of some late events again, and reports whether there may be more.
 func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64) (more bool, err error) {
 	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateStep)
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
-	// What is entered was committed with its event: whatever is counted from here on includes these.
+	// A late entry is committed with its event, so what is counted from here on includes the events of these.
 	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until, ids)
 	if err != nil {
 		return false, err

@@ -11,19 +11,19 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// rowsMax bounds a breakdown by email.
+// rowsMax limits the rows of a breakdown by email.
 const rowsMax = 50_000
 
-// Service counts.
+// Service counts events.
 type Service struct{ d *db.DB }
 
-// New returns the service. Register it as a listener of the recorder too.
+// New returns the service. It must also be registered as a listener of the recorder.
 func New(d *db.DB) *Service { return &Service{d} }
 
-// Now is the present by the clock that stamps events.
+// Now is the present by the clock of events.
 func (s *Service) Now() time.Time { return s.d.Now() }
 
-// Recorded enters events whose time may have been counted already.
+// Recorded inserts a late entry for each event whose time may have been counted already.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]
@@ -41,7 +41,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// Count counts a team's events.
+// Count counts a team's events. A breakdown by email with more than 50,000 rows is an Invalid fault.
 func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, error) {
 	g := groups{slot: q.ByPeriod != nil, domain: q.ByDomain, email: q.ByEmail, broadcast: q.ByBroadcast}
 	f := filters{q.DomainIDs, q.EmailIDs, q.BroadcastIDs}
@@ -62,10 +62,10 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	return s.named(ctx, teamID, q, rows)
 }
 
-// combineTries is how often reading begins again because the counters changed meanwhile, which they do once a minute.
+// combineTries is how often counters are read when they change meanwhile, which they do once a minute.
 const combineTries = 5
 
-// combine adds what counters have and what must be counted afresh.
+// combine adds up counters and what must be counted from events.
 func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters) (rows []row, err error) {
 	before, err := getState(ctx, s.d.Reader, teamID)
 	for try := 1; err == nil; try++ {
@@ -108,10 +108,10 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 	return rows, err
 }
 
-// dirtyMax is how many slots are counted afresh one by one; beyond it, counting all events is as quick.
+// dirtyMax is how many slots are counted again one by one. Beyond it, counting all events is as fast.
 const dirtyMax = 300
 
-// named gives rows the names of periods and domains, and adds up those that have the same.
+// named adds the names of periods and domains to rows, and merges rows with the same names.
 func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
 	names := map[string]string{}
 	if q.ByDomain {
@@ -153,7 +153,7 @@ func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row)
 	return out, nil
 }
 
-// Usage returns what a team sent and received from a time to before another.
+// Usage returns what a team sent and received from a time up to but not including another.
 func (s *Service) Usage(ctx context.Context, teamID string, from, to time.Time) (u Usage, err error) {
 	all, err := s.Count(ctx, teamID, Query{From: from, To: to})
 	for _, c := range all {

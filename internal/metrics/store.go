@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// state is how far a team's events are counted. The zero version says that none are.
+// state is how far a team's events are counted. Version 0 means that none are.
 type state struct{ until, version int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
@@ -21,7 +21,7 @@ func getState(ctx context.Context, r db.Reader, teamID string) (s state, err err
 	return s, err
 }
 
-// setState replaces a state by the next one, and reports false when it is another by now.
+// setState replaces a state by the next one. It returns false when the state has changed since it was read.
 func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until int64) (bool, error) {
 	var n int64
 	var err error
@@ -35,7 +35,7 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 	return n == 1, err
 }
 
-// late is an entered late event.
+// late is a late entry.
 type late struct {
 	id, emailID string
 	at          int64
@@ -45,7 +45,7 @@ func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
 	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID, l.id, l.emailID, l.at)
 }
 
-// lateIDs returns ids of a team's late events, oldest first.
+// lateIDs returns ids of a team's late entries, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
 	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
@@ -58,9 +58,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns the slots before until whose counters late events have made wrong, in order: those that they
-// fall into, and those of later opens and clicks of the same email, which may no longer be the first. With ids, only
-// these late events matter.
+// dirtySlots returns the slots before until whose counters late events have made wrong, in order: their own slots,
+// and those of later opens and clicks of the same email, which may no longer be the first. If ids is not nil, only
+// these late entries are considered.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, ids []string) ([]int64, error) {
 	args, which := []any{teamID, until, slot.Microseconds()}, ""
 	if ids != nil {
@@ -75,7 +75,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, id
 	})
 }
 
-// row is what a query counted.
+// row is a row of a count.
 type row struct {
 	slot                     int64
 	domain, email, broadcast string
@@ -88,13 +88,13 @@ func scanRow(r db.Row) (x row, err error) {
 	return x, err
 }
 
-// groups are the columns that rows are told apart by.
+// groups are the columns by which rows are grouped.
 type groups struct{ slot, domain, email, broadcast bool }
 
 // filters are conditions on ids.
 type filters struct{ domains, emails, broadcasts []string }
 
-// where adds the conditions to a query.
+// where adds the conditions to a query and its arguments.
 func (f filters) where(prefix string, args []any) (string, []any) {
 	text := ""
 	for _, c := range []struct {
@@ -116,8 +116,8 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
-// recipientsOf is how many recipients an event e counts; see the package comment. What is looked up of an email names
-// no team, because SQLite would rather go through all events of the team than use the email's key.
+// recipientsOf is the number of recipients that an event e counts; see the package comment. The look-ups by email do
+// not name the team, because SQLite would then read all events of the team instead of using the email's key.
 const recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed')
@@ -126,23 +126,23 @@ const recipientsOf = `CASE
 				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)) THEN 0
 			ELSE 1 END`
 
-// counted is the condition of events that are counted at all.
+// counted is the condition for events that are counted.
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 
-// countEvents counts events of a span, at most limit rows of the result. It is the definition of what counters hold.
-// Deleted events are taken from where [Keep] has put them, by the same statement, so that none is counted twice or left
-// out while it is deleted; they count at the beginning of their slot.
+// countEvents counts the events of a span, with at most limit rows. It defines what counters hold. The same statement
+// adds what [Keep] has stored of deleted events, so that no event is counted twice or left out while it is deleted;
+// deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters, limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})
 	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
 	if len(f.emails) > 0 {
-		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3" // not by the index of times
+		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3" // avoids the index of times
 	}
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
 		FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
 		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"), column(g.domain, "e.domain_id", "''"),
 		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, when, counted, where)
-	if !g.email && len(f.emails) == 0 { // of deleted events it is not known whose they were
+	if !g.email && len(f.emails) == 0 { // the emails of deleted events are not known
 		args = append(args, up(s.from), up(s.to))
 		low, high := len(args)-1, len(args)
 		where, args = f.where("k.", args)
@@ -157,8 +157,8 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	return db.Collect(rows, err, scanRow)
 }
 
-// uncounted returns those of some emails that have an event at a time or later, or one that came late and that counters
-// do not have yet.
+// uncounted returns those emails that have an event at or after a time, or a late one that is not in the counters
+// yet.
 func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
 		AND e.created_at + 0 >= $3
@@ -170,9 +170,9 @@ func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []strin
 	})
 }
 
-// keepCounts adds what the events of some emails count to what stays of deleted ones.
+// keepCounts adds the counts of the events of some emails to those of deleted events.
 func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
-	// The order keeps two transactions from waiting for each other's rows in a circle.
+	// The order prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
 		events, recipients)
 		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
@@ -183,7 +183,7 @@ func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string
 		slot.Microseconds(), recipientsOf, counted), teamID, emailIDs)
 }
 
-// sumCounters adds up counters of the slots from low to before high, without those left out.
+// sumCounters adds up the counters of the slots from low up to but not including high, except those in without.
 func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups, f filters) ([]row, error) {
 	args := []any{teamID, low, high}
 	not := ""
@@ -211,7 +211,7 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	}
 }
 
-// nextTeam returns the team after one that has events, in the order of ids, or "".
+// nextTeam returns the next team after the given one that has events, in the order of ids, or "".
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`, after).Scan(&team)
 	if errors.Is(err, db.ErrNoRows) {
@@ -220,7 +220,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// nextEvent returns the time of a team's first event at a time or later, and false when there is none.
+// nextEvent returns the time of a team's first event at or after a time, and false when there is none.
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2 ORDER BY created_at LIMIT 1`,
 		teamID, from).Scan(&at)
@@ -230,7 +230,7 @@ func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at 
 	return at, err == nil, err
 }
 
-// domainNames returns the names of a team's domains by id; those that are gone are missing.
+// domainNames returns the names of a team's domains by id. Deleted domains are missing.
 func domainNames(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {

@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-const eraseSlots = 100 // whose counters one transaction deletes
+const eraseSlots = 100 // rows that one transaction selects for deletion
 
-// EraseTeam takes away the counters of a team. Its events go first: they would be counted again.
+// EraseTeam deletes the counters of a team. Its events must be deleted first, because they would be counted again.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, text := range []string{
 		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1 ORDER BY slot LIMIT $2)`,

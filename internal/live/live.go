@@ -1,26 +1,29 @@
-// Package live shows a team its events while they happen, as the payloads that webhook endpoints get, for people who
-// develop against them.
+// Package live shows a team its events while they happen, as the payloads that webhook endpoints receive, for people
+// who develop against them.
 //
 // # How it works
 //
-// A team is watched while a tail is open and for [lease] after the last one. [Service.Recorded] enters the payloads
-// of a watched team's events in the transaction that records them; for other teams it looks into memory and does
-// nothing. Tails read what was entered: woken by a hint, otherwise every second. So a tail sees what any node
-// records, and one that was interrupted goes on where it was, on any node.
+// A team is watched while a tail is open and for up to [lease] after the last one was closed. [Service.Recorded]
+// inserts the payloads of a watched team's events in the transaction that records them; for other teams it only
+// checks a map in memory. Tails read these rows when a hint wakes them, and otherwise every second. So a tail shows
+// what any node records, and one that was interrupted continues where it was, on any node.
 //
 // # Invariants
 //
-// A tail shows each event at least once, and roughly in order: transactions that end in another order than they began
-// are looked for for [overlap]. Nothing is buffered for a slow reader but one batch. On one node, a team has at most
-// [tailsMax] tails.
+// A tail shows each inserted event at least once, and roughly in order: transactions may commit in another order than
+// they began, so it reads the last [overlap] again. It holds at most one batch for a slow reader. On one node, a team
+// has at most [tailsMax] tails.
 //
 // # When it fails
 //
-// A lost hint costs a second. Until other nodes know that a team is watched, which is at most [refresh], what they
-// record is missed; so is what happens after the lease has run out. [Tail.Next] says so when it goes on after a lease
-// that had run out.
+// A lost hint costs a second. Events that other nodes record before they notice that a team is watched, within
+// [refresh], are missed; so are those after the lease has expired. [Tail.Missed] reports whether a tail continued
+// after its lease had expired. When rendering or inserting a payload fails, the transaction that records the event
+// fails.
 //
-// The package delivers nothing and keeps no history: that is for webhooks.
+// # What it does not do
+//
+// It delivers nothing and keeps no history: webhooks do.
 package live
 
 import (
@@ -39,29 +42,29 @@ import (
 
 const (
 	lease     = 5 * time.Minute
-	renew     = time.Minute // of the lease, while a tail is open
+	renew     = time.Minute // how often the lease is renewed while a tail is open
 	refresh   = 2 * time.Second
 	poll      = time.Second
-	pace      = 100 * time.Millisecond // between two reads of a tail
+	pace      = 100 * time.Millisecond // least time between two reads of a tail
 	overlap   = 10 * time.Second
 	batch     = 100
 	tailsMax  = 5
 	hintTopic = "live"
-	newTail   = "watch " // begins a hint that a team is watched from now on
+	newTail   = "watch " // prefix of a hint that a team is watched from now on
 	sweepRows = 500
 )
 
-// Message is an event as endpoints are told it.
+// Message is an event as webhook endpoints receive it.
 type Message struct {
 	ID      string // of the webhook message
 	Type    events.Type
 	Payload string
 }
 
-// Render makes the message of an event, in the transaction that records it. One without an id is not shown.
+// Render returns the message of an event, in the transaction that records it. A message without an id is not shown.
 type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
 
-// Service has the tails of this node.
+// Service manages the tails of this node.
 type Service struct {
 	d      *db.DB
 	log    *slog.Logger
@@ -70,13 +73,13 @@ type Service struct {
 	once   sync.Once
 
 	mu      sync.Mutex
-	learned bool                 // whether watched has what the database knows
-	watched map[string]time.Time // team -> until when
+	learned bool                 // whether watched was read from the database
+	watched map[string]time.Time // team -> until when it is watched
 	tails   map[string][]*Tail
 }
 
-// New returns the service. Register it as a listener of the recorder, and run it. Make it after the service of teams:
-// that must hear of a change before the tails do, whose readers ask it.
+// New returns the service. It must be registered as a listener of the recorder, and run. Create it after the service
+// of teams: that service must get each hint of a change first, because the readers of tails query it.
 func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{}, tails: map[string][]*Tail{}}
 	d.OnHint(hintTopic, s.hint)
@@ -84,7 +87,8 @@ func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	return s
 }
 
-// look has every tail return to who reads it, who must ask again whether it may be read: a team or a key has changed.
+// look makes Next of every tail return, because a team or a key has changed and its reader must check again whether
+// it may read the tail.
 func (s *Service) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +102,7 @@ func (s *Service) look() {
 	}
 }
 
-// hint wakes the tails of a team that has something new, or notes that a team is watched.
+// hint wakes the tails of a team that has new messages, or notes that a team is watched.
 func (s *Service) hint(payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,11 +118,11 @@ func (s *Service) hint(payload string) {
 	}
 }
 
-// Run learns which teams other nodes watch, until ctx ends.
+// Run reads which teams other nodes watch, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	every := refresh
 	if s.d.Alone() {
-		every = time.Minute // a tail of this node is known at once
+		every = time.Minute // tails of this node are known at once
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -158,7 +162,7 @@ func (s *Service) learnFrom(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
-// begun makes sure that a node that was just started knows what was watched before.
+// begun reads which teams are watched if this node was just started and has not yet.
 func (s *Service) begun(ctx context.Context, tx *db.Tx) error {
 	s.mu.Lock()
 	learned := s.learned
@@ -175,7 +179,7 @@ func (s *Service) watches(teamID string, now time.Time) bool {
 	return s.watched[teamID].After(now)
 }
 
-// Recorded enters the events of watched teams.
+// Recorded inserts the messages of events of watched teams.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	if err := s.begun(ctx, tx); err != nil {
 		return fmt.Errorf("read which teams are watched: %w", err)
@@ -203,11 +207,12 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// Close ends all tails of this node.
+// Close ends all tails of this node: their Next returns ErrClosed.
 func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 
-// Open begins a tail of a team's events of some types, or of all with none. After is the id of the last message that
-// an interrupted tail showed, or empty. Close the tail.
+// Open opens a tail of a team's events of some types, or of all types if none are given. after is the id of the last
+// message that an interrupted tail showed, or empty. The caller must close the tail. When the team has too many tails
+// the error is a TooFast fault.
 func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
 	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		seen: map[string]time.Time{}}
@@ -227,7 +232,7 @@ func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, 
 	return t, nil
 }
 
-// Sweep deletes what no tail will show any more.
+// Sweep deletes messages that no tail will show any more, and expired leases.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.d.Now()
 	for more := true; more; {

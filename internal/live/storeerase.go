@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// EraseTeam takes away what a team was shown.
+// EraseTeam deletes the messages and the lease of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		tx.Queue(ctx, `DELETE FROM live_tails WHERE team_id = $1`, teamID)

@@ -12,26 +12,26 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// ErrClosed says that this node stops; the tail goes on at another, or later.
+// ErrClosed means that this node stops. The tail can be continued on another node, or later.
 var ErrClosed = errors.New("the node stops")
 
-// Tail shows the events of a team. It is for one goroutine.
+// Tail shows the events of a team. It must be used by one goroutine only.
 type Tail struct {
 	s       *Service
 	team    string
 	types   []events.Type
-	wake    chan struct{} // something new is there
+	wake    chan struct{} // there are new messages
 	changed chan struct{} // a team or a key has changed
 
-	from    string               // the least id that matters
-	seen    map[string]time.Time // messages shown, with the times of their ids
+	from    string               // the least id to show
+	seen    map[string]time.Time // messages shown recently, with the times of their ids
 	newest  time.Time            // of them
 	renewed time.Time
-	read    time.Time // when it was last read
+	read    time.Time // when messages were last read
 	missed  bool
 }
 
-// begin takes the lease and finds out where to go on.
+// begin takes the lease and determines where to continue.
 func (t *Tail) begin(ctx context.Context, after string) error {
 	now := t.s.d.Now()
 	t.from = firstAt(now)
@@ -45,7 +45,7 @@ func (t *Tail) begin(ctx context.Context, after string) error {
 	return err
 }
 
-// renew takes the lease for a while longer and returns until when it was taken before.
+// renew extends the lease and returns until when it was valid before.
 func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err error) {
 	err = t.s.d.Update(ctx, func(tx *db.Tx) error {
 		if before, err = leaseOf(ctx, tx.Reader, t.team); err != nil {
@@ -61,11 +61,12 @@ func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err 
 	return before, err
 }
 
-// Missed reports whether events may have been missed before this tail went on.
+// Missed reports whether events may have been missed before this tail continued.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages, in the order of their ids. It returns none when nothing came for as long as idle, and when a
-// team or a key has changed. Whether what it returns may still be shown is for the caller to ask, each time.
+// Next waits for messages and returns them in the order of their ids. It returns none when there were none for the
+// time idle, and when a team or a key has changed. After each call, the caller must check whether the messages may
+// still be shown.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()
@@ -96,7 +97,7 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 		case <-again.C:
 		}
 		again.Stop()
-		// A busy team wakes often; reading now and then is enough.
+		// A busy team wakes its tails often; reading every pace is enough.
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -105,8 +106,8 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	}
 }
 
-// take reads what is new. Ids of the last while are read again, because a transaction may end later than one that
-// began after it.
+// take reads new messages. It reads the ids of the last overlap again, because a transaction may end after one that
+// began later.
 func (t *Tail) take(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()
 	low := t.from
@@ -162,7 +163,7 @@ func (t *Tail) fresh(ctx context.Context, low string) (fresh []string, err error
 	}
 }
 
-// Close ends the tail. The team stays watched for a while, for the tail that goes on.
+// Close closes the tail. The team stays watched for the rest of the lease, for a tail that continues.
 func (t *Tail) Close() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -174,7 +175,7 @@ func (t *Tail) Close() {
 
 const prefix = "msg_"
 
-// firstAt is the least id that a message can have that happened at a time or later.
+// firstAt is the least id of a message that happened at or after a time.
 func firstAt(at time.Time) string {
 	const digits = "0123456789abcdef"
 	ms := uint64(max(0, at.UnixMilli()))
@@ -185,7 +186,7 @@ func firstAt(at time.Time) string {
 	return prefix + string(b)
 }
 
-// messageTime is when a message happened, by its id.
+// messageTime returns when a message happened, by its id.
 func messageTime(messageID string) (time.Time, bool) {
 	hex, ok := strings.CutPrefix(messageID, prefix)
 	if !ok || len(hex) != 32 {

@@ -1,14 +1,22 @@
-// Package notices writes to teams, by email, what they should know of their account: that a webhook endpoint fails or
-// was disabled, that another team claims their domain.
+// Package notices emails teams about their account: that a webhook endpoint fails or was disabled, that another team
+// claims their domain.
 //
-// A notice is a job, entered in the transaction that gives reason for it, so that it is neither lost nor sent for
-// nothing. The job sends an ordinary email in the name of the operator's team, once however often it runs: its id is
-// the idempotency key. Without a sender in the configuration, or for a team without an address, the notice is logged
-// and not sent. When the email is refused, because the sender's domain is not verified, say, that is logged too: a
-// notice is no reason to try for ever. A node sends a team perDay notices in a day at most, whatever it has a
-// thousand of; the rest is logged.
+// # Invariants
 //
-// The package does not decide what is worth a notice.
+// A notice is a job, inserted in the transaction that causes it, so it is neither lost nor sent without cause. The
+// job sends an ordinary email in the name of the operator's team. It sends it once, however often the job runs,
+// because the job's id is the idempotency key. A node sends a team at most [perDay] notices in 24 hours, counted in
+// memory; it logs the others.
+//
+// # When it fails
+//
+// A notice is logged and not sent if no sender is configured, if the team has no address, or if the email is refused,
+// for example because the sender's domain is not verified: that is not retried. A notice to a team that was deleted
+// is dropped. Other errors are retried by the schedule of the job, which is then parked.
+//
+// # What it does not do
+//
+// It does not decide what a team is notified of.
 package notices
 
 import (
@@ -29,12 +37,12 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// Kind is the kind of the jobs that send notices; the lane is the team that is told.
+// Kind is the kind of the jobs that send notices. Their lane is the team that is notified.
 const Kind = "notice"
 
-// Config is what of the configuration concerns notices.
+// Config is the settings of notices.
 type Config struct {
-	From         string // sender, at a domain that the operator's team may send from; empty sends nothing
+	From         string // sender, at a domain of the operator's team; if empty, no notice is sent
 	OperatorTeam string // id of the team in whose name notices are sent; empty is the oldest team
 }
 
@@ -65,7 +73,7 @@ type notice struct {
 	Text    string `json:"text"`
 }
 
-// Tell has a team told, within the transaction of what it is told about.
+// Tell queues a notice to a team, in the transaction that causes it.
 func (s *Service) Tell(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
 	payload, err := json.Marshal(notice{subject, text})
 	if err != nil {
@@ -75,7 +83,7 @@ func (s *Service) Tell(ctx context.Context, tx *db.Tx, teamID, subject, text str
 	return nil
 }
 
-// Kind is how notices are worked.
+// Kind describes the jobs that send notices.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 4, PerLane: 1, Lease: time.Minute,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour}}
@@ -92,7 +100,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return s.q.End(ctx, j)
 }
 
-// send sends the notice, or logs it where it cannot be sent. An error is worth another try.
+// send sends the notice, or logs it when it cannot be sent. It returns only errors that are worth another try.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
 	team, err := s.teams.Get(ctx, j.TeamID)

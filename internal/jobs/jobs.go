@@ -36,14 +36,16 @@
 // A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint of new
 // work may be lost; the next scan then finds the work. A job whose handler fails is retried by the kind's schedule
 // and then parked, where an operator sees it; no job is dropped. Insert and Move make a parked job with their dedupe
-// key due again. When the node of a job dies, the job is due again after about 20 seconds. Times are those of the
-// database's clock ([db.DB.Now]). When that steps back, which is noticed within seconds, waits that had begun start
-// again from the new time. A job that is due at once is inserted as due an hour ago, so a step does not delay it. A
-// time that a caller chose, such as that of a scheduled email, is kept. # What it does not do It does not run a job
-// exactly once, keeps no history of finished jobs, and orders the jobs of a lane only by the time at which they are
-// due.
+// key due again. When the node of a job dies, the job is due again after about 20 seconds.
 //
-// It knows nothing of email.
+// Times are those of the database's clock ([db.DB.Now]). When that steps back, which is noticed within seconds, waits
+// that had begun start again from the new time. A job that is due at once is inserted as due an hour ago, so a step
+// does not delay it. A time that a caller chose, such as that of a scheduled email, is kept.
+//
+// # What it does not do
+//
+// It does not run a job exactly once, keeps no history of finished jobs, and orders the jobs of a lane only by the
+// time at which they are due. It knows nothing of email.
 package jobs
 
 import (

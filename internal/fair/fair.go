@@ -14,13 +14,18 @@
 //
 // Waiting owners take turns, one request each. While an owner that holds nothing waits for more places than are free,
 // owners that hold some may take no more, so that free places accumulate; other owners that hold nothing may still
-// take places. [Turns] is the simpler form for short work and few places.
+// take places.
+//
+// [Turns] is a simpler form for short work and few places.
 //
 // # When it fails
 //
 // A request whose context ends takes nothing. Places that are never released are lost, so callers release them in a
-// defer. Releasing more than was taken from a Pool panics. # What it does not do A pool has no notion of time: it
-// never takes places back from an owner that holds them forever.
+// defer. Releasing more than was taken from a Pool panics.
+//
+// # What it does not do
+//
+// A pool has no notion of time: it never takes places back from an owner that holds them forever.
 package fair
 
 import (

@@ -32,8 +32,11 @@
 // # When it fails
 //
 // Each step of Roll is one transaction, fenced by a version: Roll may stop at any point and may run twice at the same
-// time. While it does not run, results stay right and queries become slower. Errors of the database are returned. #
-// What it does not do It records no events and sets no limits by usage.
+// time. While it does not run, results stay right and queries become slower. Errors of the database are returned.
+//
+// # What it does not do
+//
+// It records no events and sets no limits by usage.
 package metrics
 
 import "time"

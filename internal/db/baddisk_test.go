@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// Reads that a failing disk ends are outages, wherever they are noticed, and pass with it.
+// Reads that fail because of the disk are outages, wherever they fail, and work again when the disk does.
 func TestReadsOfABadDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	d := dbtest.Open(t, path)
@@ -34,7 +34,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 			_, err = db.Collect(rows, err, text)
 			return err
 		},
-		"sorted rows": func() error { // which are read before there is a first one
+		"sorted rows": func() error { // all are read before the first is returned
 			rows, err := d.Query(t.Context(), `SELECT name FROM things ORDER BY name`)
 			_, err = db.Collect(rows, err, text)
 			return err
@@ -53,7 +53,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 			}
 		}
 	}
-	if err := insert(t.Context(), d, "last", "last", 1000); err != nil { // so that what the readers have in memory is old
+	if err := insert(t.Context(), d, "last", "last", 1000); err != nil { // invalidates the readers' caches
 		t.Fatal(err)
 	}
 	mend := dbtest.Unreadable(t, path)
@@ -70,7 +70,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 	}
 }
 
-// A statement for which there is no room fails its update, and those that share its transaction, as an outage.
+// A full disk fails the update of a statement, and those that share its transaction, as an outage.
 func TestFullDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	makeTable(t, d)
@@ -98,7 +98,7 @@ func TestFullDatabase(t *testing.T) {
 			return tx.QueryRow(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ('c', $1 || 'c', 3, TRUE, '') RETURNING n`, big).Scan(&n)
 		},
 	}
-	limit(1) // SQLite makes it what there is
+	limit(1) // SQLite raises it to the present size
 	for name, way := range ways {
 		err := d.Update(t.Context(), func(tx *db.Tx) error { return way(t.Context(), tx) })
 		if !errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable {

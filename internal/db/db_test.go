@@ -124,7 +124,7 @@ func TestUpdate(t *testing.T) {
 		})
 		t.Run("readers cannot write", func(t *testing.T) {
 			if d.Engine() != "sqlite" {
-				return // PostgreSQL's pool is shared; the type Reader keeps it from writing.
+				return // PostgreSQL's pool can write; only the type Reader prevents it
 			}
 			if rows, err := d.Query(ctx, `DELETE FROM things RETURNING id`); err == nil {
 				for rows.Next() {
@@ -168,7 +168,7 @@ func TestUniqueViolation(t *testing.T) {
 	})
 }
 
-// Updates of many callers share commits; each must succeed or fail for itself.
+// Updates of many callers share commits; each must succeed or fail by itself.
 func TestConcurrentUpdates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -194,7 +194,7 @@ func TestConcurrentUpdates(t *testing.T) {
 	})
 }
 
-// A statement behind a fence fails the whole transaction when its row is not there any more.
+// A statement behind a fence fails the whole transaction when its row is gone.
 func TestQueueOne(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -240,7 +240,7 @@ func TestQueueOne(t *testing.T) {
 	})
 }
 
-// Updates that come together stand or fall each for itself, and what hangs on a commit runs once.
+// Each of several simultaneous updates succeeds or fails by itself, and its AfterCommit functions run once.
 func TestUpdatesTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -294,8 +294,8 @@ func TestCancelledUpdateDoesNothing(t *testing.T) {
 	})
 }
 
-// TestMigrationNumbers holds that no two migrations have one number, so that their order is plain. Two of 0009 were
-// released, and what has been released keeps its name.
+// TestMigrationNumbers checks that no two migrations have the same number, so that their order is clear. Two with
+// 0009 were released, and what has been released keeps its name.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")
@@ -341,7 +341,7 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	wg.Go(func() { b.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// The listener needs a moment to connect; a hint may be lost, which is its nature, so it is repeated.
+	// The listener needs a moment to connect; hints may be lost, so it is repeated.
 	for {
 		a.Hint("work", "lane 1")
 		select {
@@ -355,7 +355,7 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	}
 }
 
-// More texts than are kept prepared, asked by many at once: none loses its statement to another's.
+// More texts than the cache keeps are run at the same time: no statement is closed while it is in use.
 func TestMoreTextsThanAreKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var wg sync.WaitGroup
@@ -453,7 +453,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// TestHold has a row that a transaction holds, and one that is not there.
+// TestHold holds a row that exists, and one that does not.
 func TestHold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// prove inserts a row by itself, with its proof.
+// prove inserts a row in a transaction of its own, with its proof.
 func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	return func(tx *db.Tx) error {
 		*ran++
@@ -37,7 +37,7 @@ func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) e
 	}
 }
 
-// A commit whose answer is lost was made all the same: the update has not failed, and is not run again.
+// When the answer to a commit is lost, the commit was made all the same: the update succeeds and is not run again.
 func TestLostAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -61,7 +61,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// A commit that never reached the server is made by a second run, once it is certain that the first stored nothing.
+// When a commit did not reach the server, the update is run again once it is certain that the first run stored
+// nothing.
 func TestLostCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -72,7 +73,7 @@ func TestLostCommit(t *testing.T) {
 			if err := update(t.Context(), prove(t.Context(), name, &ran)); err != nil || ran != 2 {
 				t.Errorf("ran %d times, error %v; want 2, nil", ran, err)
 			}
-			// Every connection breaks: the second run is the last.
+			// every connection breaks: the second run is the last
 			proxy.DropCommits(100)
 			ran = 0
 			err := update(t.Context(), prove(t.Context(), name+" again", &ran))
@@ -89,7 +90,7 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// An update that says no proof cannot be settled: it may have been stored, and is never run again.
+// An update without a proof cannot be settled: it may have been stored, and is never run again.
 func TestUnknownCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -113,8 +114,8 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// While the server is at the transaction still, its outcome is waited for. One that does not end has its process ended;
-// what it did is undone then, and the update is run again.
+// While the server is still working on the transaction, Update waits for its outcome. When it does not end, its
+// process is terminated, which rolls it back, and the update is run again.
 func TestSlowCommit(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprintf("ends=%v", ends), func(t *testing.T) {
@@ -179,7 +180,7 @@ func poll(t *testing.T, f func() bool) {
 	}
 }
 
-// An update that only queues is one round trip, its proof included.
+// An update that only queues takes one round trip, including its proof.
 func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	p := dbtest.Proxy(t)
 	d, err := db.Open(t.Context(), db.Options{URL: p.URL(), MaxConns: 1})
@@ -189,7 +190,7 @@ func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	t.Cleanup(d.Close)
 	makeTable(t, d)
 	least := 100
-	for i := range 10 { // the first prepares, and the pool asks after connections that were idle for a while
+	for i := range 10 { // the first prepares statements, and the pool checks connections that were idle
 		ran, before := 0, p.Requests()
 		if err := d.Update(t.Context(), prove(t.Context(), strings.Repeat("x", i+1), &ran)); err != nil {
 			t.Fatal(err)
@@ -201,7 +202,7 @@ func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Of many updates that share transactions whose answers are lost, each is stored once, and each is told so.
+// When the answers to shared transactions are lost, each of their updates is stored once and succeeds.
 func TestManyLostAnswers(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -226,7 +227,7 @@ func TestManyLostAnswers(t *testing.T) {
 	}
 }
 
-// outages are the ways in which PostgreSQL is away.
+// outages are the ways in which PostgreSQL is not available.
 var outages = map[string]func(*pgproxy.Proxy){
 	"refused":                (*pgproxy.Proxy).Refuse,
 	"silent":                 (*pgproxy.Proxy).Hang,
@@ -236,8 +237,8 @@ var outages = map[string]func(*pgproxy.Proxy){
 	"cut before each COMMIT": func(p *pgproxy.Proxy) { p.DropCommits(1000) },
 }
 
-// Whatever keeps the database away, reads and writes end in bounded time with the same kind of error, and work again
-// afterwards on the same pool.
+// In every outage, reads and writes end in bounded time with the same kind of error, and work again afterwards on the
+// same pool.
 func TestOutages(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -304,8 +305,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// A server that became a standby answers reads and takes no writes: the node is not ready, and writes may be tried
-// again.
+// A server that became a standby answers reads and refuses writes: the node is not ready, and writes may be retried.
 func TestReadOnlyServer(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))
@@ -325,7 +325,7 @@ func TestReadOnlyServer(t *testing.T) {
 	}
 }
 
-// What is wrong with a statement is no outage: it stays what it is, in a read and in an update.
+// An error of a statement is not an outage: reads and updates return it unchanged.
 func TestFaultyStatementIsNoOutage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -343,8 +343,8 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 	})
 }
 
-// A transaction that stands still is ended by the server, and nothing of it is stored: by our limit, where the operator's
-// is longer, and else by his.
+// The server ends an idle transaction, and nothing of it is stored: after our limit or that of the operator,
+// whichever is shorter.
 func TestTransactionThatStandsStill(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))

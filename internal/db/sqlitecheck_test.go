@@ -21,7 +21,7 @@ func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err 
 	return d, log.String(), err
 }
 
-// expect opens a file that is whole, says whether it is looked at, and closes it.
+// expect opens an undamaged file, checks whether it is examined, and closes it.
 func expect(t *testing.T, what, path string, beside, looked bool) {
 	t.Helper()
 	d, said, err := opened(t, path, beside)
@@ -34,7 +34,7 @@ func expect(t *testing.T, what, path string, beside, looked bool) {
 	}
 }
 
-// filled makes a database of some hundred pages, and leaves it open.
+// filled creates a database of some hundred pages, and leaves it open.
 func filled(t *testing.T, path string) *db.DB {
 	t.Helper()
 	d, _, err := opened(t, path, false)
@@ -75,7 +75,7 @@ func copied(t *testing.T, path string) string {
 	return to
 }
 
-// A node looks at a file that was not closed in order, and at no other.
+// A node checks a file that was not closed in order, and no other.
 func TestWhatIsLookedAt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -97,7 +97,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	d.Close()
 	expect(t, "after a command that wrote", path, false, false)
 
-	// As it is after kill -9: the log of what was written is there, and no mark.
+	// As after kill -9: there is a write-ahead log, and no mark.
 	expect(t, "after a kill", running, false, true)
 	expect(t, "after a kill and a stop", running, false, false)
 	other := copied(t, path)
@@ -106,7 +106,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	expect(t, "a command beside a copy", copied(t, path), true, false)
 }
 
-// On a file that is found to be damaged no node starts, and it says what to do.
+// No node starts on a file that is found to be damaged, and the error says what to do.
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -156,13 +156,13 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// A snapshot is whole and of one instant, whatever is written meanwhile.
+// A snapshot is complete and of one instant, whatever is written meanwhile.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	d := filled(t, filepath.Join(t.TempDir(), "a.db"))
 	defer d.Close()
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // pairs, of which a snapshot has both or none
+	go func() { // pairs, of which a snapshot must have both or none
 		defer close(stopped)
 		for i := 0; ; i++ {
 			select {

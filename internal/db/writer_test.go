@@ -7,7 +7,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The writer of SQLite goes on after a transaction that could not be ended.
+// SQLite's writer continues after a transaction that could not be ended.
 func TestWriterEndsWhatWasLeft(t *testing.T) {
 	d, err := Open(t.Context(), Options{URL: filepath.Join(t.TempDir(), "test.db")})
 	if err != nil {
@@ -24,7 +24,7 @@ func TestWriterEndsWhatWasLeft(t *testing.T) {
 	}
 }
 
-// A full disk keeps the end of a transaction out of the log; one that fails to sync may have all of it there.
+// On a full disk the end of a transaction is not in the log; when only the sync fails, all of it may be there.
 func TestCommitsInDoubt(t *testing.T) {
 	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false, lib.SQLITE_BUSY: false,
 		lib.SQLITE_CONSTRAINT_FOREIGNKEY: false} {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// A verb of which any statement fails says so, and the jobs are as they were.
+// When any statement of a method fails, the method returns an error and the jobs are unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, q := t.Context(), NewQueue(d)
@@ -75,7 +75,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				}
 				before = rows()
 			}, c.act, func(err error) {
-				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // which goes in steps
+				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // which works in steps
 					t.Errorf("%s fails and has changed something: %v\n%s%s", c.name, err, before, now)
 				}
 			})
@@ -89,7 +89,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Operators are shown what waits and what gave up, and what is not in hand says since when it is due.
+// Stats and ParkedJobs list what waits and what is parked, and since when it is due unless it is in hand.
 func TestWhatOperatorsSee(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -122,7 +122,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 	})
 }
 
-// The text of an error is kept up to 500 octets, as text that both databases take.
+// The text of an error is cut to 500 octets and made valid for both databases.
 func TestBounded(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a\x00b": "ab", "a\xffb": "a?b", strings.Repeat("x", 500): strings.Repeat("x", 500),
 		strings.Repeat("x", 501): strings.Repeat("x", 500), strings.Repeat("x", 499) + "é": strings.Repeat("x", 499),
@@ -133,7 +133,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A hint that another node sends says all or nothing.
+// A hint of another node is parsed as a whole or not at all.
 func TestParseHint(t *testing.T) {
 	if kind, lane, at, ok := parseHint("k\tl|t\tzz"); !ok || kind != "k" || lane != "l|t" || at != 35*36+35 {
 		t.Errorf("%q %q %d, %v", kind, lane, at, ok)

@@ -23,18 +23,18 @@ func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error
 		Bulk: func(lane string) bool { return strings.HasSuffix(lane, "/b") }}
 }
 
-// However much bulk waits in a group, and however long it takes, other jobs of the same owner find places free.
+// However much bulk waits in a group, and however long its jobs take, other jobs of the same owner find capacity.
 func TestBulkLeavesPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		workers, perLane int
-		groups           int // that bulk goes to
-		bulk             int // that run at a time
+		groups           int // groups of the bulk lanes
+		bulk             int // bulk jobs that run at a time
 		lane             string
-		other            int // that run beside them
+		other            int // other jobs that run beside them
 	}{
 		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // of 8, a quarter is left
-		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // 14 are the owner's
+		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // the owner may have 14
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -80,7 +80,7 @@ func TestBulkLeavesPlaces(t *testing.T) {
 	}
 }
 
-// Where both wait for the same place, bulk is passed over, but not for ever.
+// When both wait for the same place, others go first, but bulk does not wait forever.
 func TestBulkGoesOn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

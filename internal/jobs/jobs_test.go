@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// bench is a queue, a runner and what its handlers saw.
+// bench is a queue, a runner and the jobs that its handlers got.
 type bench struct {
 	d *db.DB
 	q *jobs.Queue
@@ -126,7 +126,7 @@ func TestEachJobRunsOnce(t *testing.T) {
 	})
 }
 
-// A lane with a long backlog, or with a worker that hangs, holds up no other.
+// A lane with a long backlog, or with a worker that hangs, delays no other lane.
 func TestLanesTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -157,7 +157,7 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
-// An owner whose many lanes hang leaves workers for the next, and has them all back when it is alone.
+// An owner whose many lanes hang leaves workers for the next owner, and gets them back when it is alone.
 func TestOwnersShareWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -202,7 +202,7 @@ func TestOwnersShareWorkers(t *testing.T) {
 	})
 }
 
-// Of two owners in a group that is full, the one with few lanes does not wait for all lanes of the other.
+// In a group that is full, an owner with few lanes does not wait for all lanes of another.
 func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -240,7 +240,7 @@ func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	})
 }
 
-// However long the jobs of an owner that has a group's limit in hand may take, another's begin.
+// When one owner has a group's limit in hand, jobs of another start however long its jobs take.
 func TestOwnersFindRoomInAFullGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -393,8 +393,8 @@ func TestErrorsAreRetriedThenParked(t *testing.T) {
 	})
 }
 
-// Errors count in a row: a try that comes to an end between them sets them back, and what a handler may count are such
-// tries alone. Whoever needs a job that is parked nevertheless makes it due.
+// Failures count errors in a row: a try that ends between them resets them, and only such tries count as tries.
+// Insert makes a parked job due again.
 func TestFailuresCountInARow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -438,7 +438,7 @@ func TestFailuresCountInARow(t *testing.T) {
 	})
 }
 
-// What could not be tried counts as no try.
+// Wait does not count as a try.
 func TestWaitIsNoTry(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -488,7 +488,7 @@ func TestMoveRevivesAParkedJob(t *testing.T) {
 	})
 }
 
-// Recurring work that panics comes back, however often.
+// Recurring work that panics runs again, however often.
 func TestCronIsNeverParked(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		newBench(t, d).insert(t, jobs.New{Kind: "cron.c", Dedupe: "c"})
@@ -523,7 +523,7 @@ func TestTheFenceHolds(t *testing.T) {
 		b.r.Handle(jobs.Kind{Name: "k", Handle: func(ctx context.Context, j jobs.Job) error {
 			if j.Attempt == 1 {
 				first <- j
-				// Another node takes the lease for lost.
+				// Another node takes over the job.
 				return d.Update(ctx, func(tx *db.Tx) error {
 					_, err := tx.Exec(ctx, `UPDATE jobs SET attempt = attempt + 1, run_at = 0, holder = '' WHERE id = $1`, j.ID)
 					return errors.Join(err, nil)
@@ -585,7 +585,7 @@ func TestStoppingReturnsLeases(t *testing.T) {
 	})
 }
 
-// A process that dies without a word leaves leases behind; the next to start on SQLite takes them at once.
+// A process that is killed leaves claimed jobs behind; the next one that starts on SQLite makes them due at once.
 func TestDeadProcessOnSQLite(t *testing.T) {
 	d := dbtest.SQLite(t)
 	b := newBench(t, d)

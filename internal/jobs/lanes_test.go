@@ -23,13 +23,13 @@ func TestRing(t *testing.T) {
 			all.resume("a")
 		}
 	}
-	all.resume("b") // who has nothing has no turn
+	all.resume("b") // an owner without lanes has no turn
 	if s := fmt.Sprint(got); s != "[b0 c0 a0 a1 a2 a3]" || !all.empty() {
 		t.Errorf("the turns were %s", s)
 	}
 }
 
-// Bulk waits for the others, and has one turn in eight.
+// Bulk waits for the others, and gets one turn in eight.
 func TestTurnsOfBulk(t *testing.T) {
 	var all turns
 	for i := range 16 {
@@ -48,7 +48,7 @@ func TestTurnsOfBulk(t *testing.T) {
 	}
 }
 
-// An owner that has its share of the workers costs the same at each look, however many lanes it has.
+// An owner that has its share of the workers costs the same in each turn, however many lanes it has.
 func TestPausedOwnersCostNothing(t *testing.T) {
 	cost := func(lanes int) float64 {
 		var all ring
@@ -89,12 +89,12 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// What becomes free in a group goes to lanes that are not bulk, but for one when it is bulk's turn.
+// Capacity that becomes free in a group goes to lanes that are not bulk, except for one when it is bulk's turn.
 func TestFreedRoomGoesToOthersFirst(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		passed    int
-		others    int // lanes that wait and are not bulk
+		others    int // waiting lanes that are not bulk
 		ofOthers  int // of these, how many become ready
 		ofBulk    int
 		bulkHands int // jobs of bulk in hand

@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// TestNodesAreCounted has nodes come, end, die, and be taken for dead. The rows that a node has of limits go with it.
+// TestNodesAreCounted starts, ends and kills nodes, and has one taken for dead. A node's rows of limits are deleted
+// with it.
 func TestNodesAreCounted(t *testing.T) {
 	d := dbtest.Postgres(t)
 	first, second := testRunner(t, d), testRunner(t, d)
@@ -59,7 +60,8 @@ func TestNodesAreCounted(t *testing.T) {
 	}
 }
 
-// TestNodesHearOfEachOther has a node that looks at the others once an hour hear of one that comes and goes.
+// TestNodesHearOfEachOther checks that a node that reads the others once an hour is notified of one that comes and
+// goes.
 func TestNodesHearOfEachOther(t *testing.T) {
 	d := dbtest.Postgres(t)
 	first, second := testRunner(t, d), testRunner(t, d)

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// TestJudge says who is dead, to a node that looks every two seconds.
+// TestJudge checks which nodes are dead to a node that reads beats every two seconds.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	type look struct {
@@ -150,8 +150,8 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesAreBuried has a node that died without a word, and one that only seems to have held its jobs for too
-// long: its clock, by which their time is over, is behind.
+// TestDeadNodesAreBuried has a node that was killed, and one that only seems to have held its jobs for too long,
+// because its clock is behind.
 func TestDeadNodesAreBuried(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
@@ -192,7 +192,7 @@ func TestDeadNodesAreBuried(t *testing.T) {
 	}
 }
 
-// TestBuriedNodeFindsOut has others take a living node for dead.
+// TestBuriedNodeFindsOut makes others take a live node for dead.
 func TestBuriedNodeFindsOut(t *testing.T) {
 	d := dbtest.Postgres(t)
 	r := testRunner(t, d)
@@ -229,7 +229,7 @@ func TestBuriedNodeFindsOut(t *testing.T) {
 	}
 }
 
-// TestHeartWaitsForNoWork has all connections taken and jobs that are owed, and looks that the heart beats on.
+// TestHeartWaitsForNoWork takes all connections and leaves jobs to be given back, and checks that heartbeats go on.
 func TestHeartWaitsForNoWork(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	d, beside := dbtest.Open(t, url), dbtest.Open(t, url)
@@ -281,7 +281,7 @@ func TestHeartWaitsForNoWork(t *testing.T) {
 	stop()
 }
 
-// TestStopBeforeTheBeginning stops a runner that has not begun, which is no failure.
+// TestStopBeforeTheBeginning stops a runner before it has started, which is no error.
 func TestStopBeforeTheBeginning(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -292,7 +292,7 @@ func TestStopBeforeTheBeginning(t *testing.T) {
 	})
 }
 
-// TestStoppingBeginsNothing stops a node while a handler prepares, and looks that the job is given back as it was.
+// TestStoppingBeginsNothing stops a node while a handler prepares, and checks that the job is given back unchanged.
 func TestStoppingBeginsNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)
@@ -325,15 +325,14 @@ func TestStoppingBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestUnnoticedClaims has a claim that came through although its answer was lost: the node holds a job that no worker
-// has.
+// TestUnnoticedClaims makes a claim succeed whose answer is lost: the node holds a job that no worker has.
 func TestUnnoticedClaims(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)
 		got := make(chan Job, 10)
 		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
 			if j.Payload == "mark" {
-				// The loop is between two claims, or in one that begins with a look.
+				// The loop is between two claims, or in one that calls disown first.
 				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`, r.node, int64(inHand))
 				r.kinds[0].doubt.Store(true)
 				insert(t, d, New{Kind: "k", Lane: "l"})
@@ -355,8 +354,8 @@ func TestUnnoticedClaims(t *testing.T) {
 	})
 }
 
-// TestClockSteppedBack has jobs from before the clock stepped back by ten hours. What waited goes on to wait as long as
-// it was meant to; a time that somebody chose stays.
+// TestClockSteppedBack has jobs from before the clock stepped back by ten hours. Waits last as long as intended; a
+// time that a caller chose is kept.
 func TestClockSteppedBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := d.Now()
@@ -380,7 +379,7 @@ func TestClockSteppedBack(t *testing.T) {
 				t.Errorf("%q is due at %v, want %v", lane, time.UnixMicro(at), want)
 			}
 		}
-		// The step is seen while a node runs, too.
+		// The step is also noticed while a node runs.
 		r := testRunner(t, d)
 		c := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(), later.UnixMicro())
@@ -392,8 +391,8 @@ func TestClockSteppedBack(t *testing.T) {
 	})
 }
 
-// TestLostWordOfABurial has others take a node for dead, and loses the answer by which it would have entered again. Its
-// next beat finds it among the nodes, but what it had in hand before is not its own.
+// TestLostWordOfABurial makes others take a node for dead, and loses the answer to the beat that enters it again. Its
+// next beat finds it among the nodes, but the jobs that it had before are no longer its own.
 func TestLostWordOfABurial(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := testRunner(t, d)
@@ -414,8 +413,8 @@ func TestLostWordOfABurial(t *testing.T) {
 	}
 }
 
-// TestBuriedNodeClaimsNothing has others take a node for dead, which does not know yet. What it would claim then nobody
-// would give back, should it die: its burial is over.
+// TestBuriedNodeClaimsNothing makes others take a node for dead, which the node has not noticed. A claim of it must
+// fail, because no node would release the jobs if it died: its burial is over.
 func TestBuriedNodeClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, alive := testRunner(t, d), testRunner(t, d)
@@ -449,8 +448,8 @@ func TestBuriedNodeClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestClaimInABurial has a node claim a job while another buries it. Either the burial makes the job due again, or the
-// claim fails.
+// TestClaimInABurial makes a node claim a job while another buries it. Either the burial makes the job due again, or
+// the claim fails.
 func TestClaimInABurial(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, other := testRunner(t, d), testRunner(t, d)
@@ -499,8 +498,8 @@ func TestClaimInABurial(t *testing.T) {
 	}
 }
 
-// TestFrozenNodeIsBuried has a node stop, or its network fall silent, in the middle of transactions that lock what a
-// burial needs: the server does not hear that it is gone.
+// TestFrozenNodeIsBuried stops a node, or its network, in the middle of transactions that lock what a burial needs:
+// the server does not notice that the node is gone.
 func TestFrozenNodeIsBuried(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)

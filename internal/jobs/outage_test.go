@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// A runner that cannot enter its node does not work in silence on jobs that nobody would take over from it.
+// A runner that cannot enter its node fails instead of claiming jobs that no node would take over.
 func TestRunnerNeedsTheDatabase(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

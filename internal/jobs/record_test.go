@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 )
 
-// TestRecord has the database fail while an outcome is recorded.
+// TestRecord makes the database fail while an outcome is recorded.
 func TestRecord(t *testing.T) {
 	later := func(f func() error) {
 		time.AfterFunc(time.Second, func() {

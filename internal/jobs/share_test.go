@@ -13,7 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// Groups in doubt leave workers of their owner to those that get on, and those that are stuck leave some to the rest.
+// Groups in doubt leave workers of their owner to groups that make progress, and those that are stuck leave some to
+// the rest.
 func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -42,7 +43,7 @@ func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 				return b.finish(ctx, j)
 			}})
 		var all []jobs.New
-		for i := range 400 { // 56 workers are the owner's: 42 of them for groups in doubt, 10 of these for stuck ones
+		for i := range 400 { // the owner may have 56 workers: 42 of them for groups in doubt, 10 of these for stuck ones
 			all = append(all, jobs.New{Kind: "k", Lane: fmt.Sprint([]string{"u", "x"}[i%2], i/4)})
 		}
 		b.insert(t, all...)

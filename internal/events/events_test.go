@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// listener keeps what it hears, and fails with an error when it has one.
+// listener keeps the events that it gets, and returns its error if it has one.
 type listener struct {
 	heard []events.Event
 	err   error
@@ -26,7 +26,7 @@ func (l *listener) Recorded(_ context.Context, _ *db.Tx, all []events.Event) err
 	return l.err
 }
 
-// However many events come at once, all stand in the timeline in their order, and listeners hear them with ids and times.
+// Any number of events recorded at once are in the timeline in order, and listeners get them with ids and times.
 func TestTimeline(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
@@ -36,7 +36,7 @@ func TestTimeline(t *testing.T) {
 			var all []events.Event
 			for i := range n {
 				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered, Recipient: fmt.Sprint(i)},
-					events.Event{TeamID: "team", Type: events.DomainUpdated}) // which stands in no timeline
+					events.Event{TeamID: "team", Type: events.DomainUpdated}) // belongs to no timeline
 			}
 			if err := d.Update(t.Context(), func(tx *db.Tx) error { return recorder.Record(t.Context(), tx, all...) }); err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// Events that come at once are written by a few statements.
+// Events that are recorded at once are written by a few statements.
 func TestStatementsOfEvents(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
@@ -77,7 +77,7 @@ func TestStatementsOfEvents(t *testing.T) {
 	})
 }
 
-// A timeline that cannot be read is an error, and not an event of no time.
+// When a timeline cannot be read, the error is returned, and not an event without a time.
 func TestTimelineThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t)
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -93,7 +93,7 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// An event keeps the id and the time that it has, and its data as JSON; that of received email is kept elsewhere.
+// An event keeps the id and the time that it has, and its data is stored as JSON, except that of received email.
 func TestWhatIsRecorded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -132,7 +132,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	})
 }
 
-// What a listener cannot do did not happen.
+// When a listener fails, nothing is recorded.
 func TestListenerFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder, first, last := &events.Recorder{}, &listener{err: errors.New("full")}, &listener{}

@@ -79,7 +79,7 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// A walk meets every row once, whichever way it goes and whatever comes or goes on its way.
+// Paging finds every row once, in both directions and whatever is inserted or deleted meanwhile.
 func TestWalkIsStable(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -95,7 +95,7 @@ func TestWalkIsStable(t *testing.T) {
 			p.After = ids[len(ids)-1]
 			change := `DELETE FROM shelf WHERE id = $1` // the cursor's own row
 			if len(down) == 6 {
-				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row in a page that is over
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row in a page that was read
 			}
 			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
 			if err != nil {
@@ -162,7 +162,7 @@ func TestAll(t *testing.T) {
 				t.Fatalf("%d rows are read and %d used", scanned, yielded)
 			}
 			if yielded == 100 {
-				insert(1203, 1300) // which come too late
+				insert(1203, 1300) // too late
 			}
 		}
 		if yielded != 1203 {

@@ -74,7 +74,7 @@ func TestDivideWhole(t *testing.T) {
 	}
 }
 
-// Where there are too few places, each node has its turn, whatever the others want.
+// When there are too few places, each node gets its turn, whatever the others want.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit < 5; limit++ {
@@ -97,7 +97,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Who has more than its share keeps it for now, and nobody else is given it.
+// A node that uses more than its share keeps it for now, and no other node gets it.
 func TestTargetLeavesWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	all := wants(20, 20, 20)
@@ -108,7 +108,7 @@ func TestTargetLeavesWhatIsUsed(t *testing.T) {
 	}
 }
 
-// checkDivision is what holds for all divisions.
+// checkDivision checks what holds for all divisions.
 func checkDivision(t *testing.T, limit int, all []demand, turn int64) {
 	t.Helper()
 	shuffled := slices.Clone(all)

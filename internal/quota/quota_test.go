@@ -23,7 +23,7 @@ const (
 	every = 20 * time.Millisecond
 )
 
-// cluster is nodes of one database that use places of one limit. It sees all that they take and give back.
+// cluster is nodes of one database that use places of one limit. It counts all that they take and release.
 type cluster struct {
 	t     *testing.T
 	d     *db.DB
@@ -32,16 +32,16 @@ type cluster struct {
 	mu    sync.Mutex
 	nodes map[string]*user
 	most  int           // places in use at a time
-	news  chan struct{} // closed when something was taken, given back, or changed
+	news  chan struct{} // closed when something was taken, released, or changed
 }
 
-// user is a node that takes what places it may have while it wants any.
+// user is a node that takes the places that it may have while it wants any.
 type user struct {
 	*Shares
 	c     *cluster
 	name  string
 	want  int
-	slow  bool // gives nothing back
+	slow  bool // releases nothing
 	used  int
 	share int
 	stop  func()
@@ -61,7 +61,7 @@ func newCluster(t *testing.T, d *db.DB, limit int, names ...string) *cluster {
 	return c
 }
 
-// add has another node run, which does not know yet how many there are.
+// add runs another node, which does not know yet how many there are.
 func (c *cluster) add(name string, d *db.DB) *user {
 	c.t.Helper()
 	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
@@ -118,7 +118,7 @@ func (c *cluster) set(u *user, n int) {
 	c.work(u)
 }
 
-// work takes places and gives them back, as many as are wanted and allowed.
+// work takes and releases as many places as are wanted and allowed.
 func (c *cluster) work(u *user) {
 	if n := min(u.want, u.share); n > u.used || !u.slow {
 		u.used = n
@@ -132,7 +132,7 @@ func (c *cluster) work(u *user) {
 	c.news = make(chan struct{})
 }
 
-// wants has a node want so many places from now on.
+// wants makes a node want so many places from now on.
 func (c *cluster) wants(name string, n int) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -156,7 +156,7 @@ func (c *cluster) used() map[string]int {
 	return used
 }
 
-// await waits until what the nodes use is as it should be.
+// await waits until the nodes use what is expected.
 func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 	c.t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -180,7 +180,7 @@ func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 	}
 }
 
-// kept fails when there was a moment at which more than the limit was in use.
+// kept fails the test if more than the limit was in use at any moment.
 func (c *cluster) kept() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -197,7 +197,7 @@ func sum(used map[string]int) (n int) {
 	return n
 }
 
-// Three nodes that want ever different numbers of places never have more than the limit, and all of it when they want
+// Three nodes that want changing numbers of places never have more than the limit, and have all of it when they want
 // as much.
 func TestThreeNodesKeepOneLimit(t *testing.T) {
 	t.Parallel()
@@ -219,7 +219,7 @@ func TestThreeNodesKeepOneLimit(t *testing.T) {
 					c.mu.Unlock()
 					c.wants(name, n)
 				}
-				for _, name := range names { // what hung comes to an end
+				for _, name := range names { // what hung ends
 					c.mu.Lock()
 					u := c.nodes[name]
 					u.slow = false
@@ -236,7 +236,7 @@ func TestThreeNodesKeepOneLimit(t *testing.T) {
 	}
 }
 
-// A single place goes around, so that each node that wants it has it in the end.
+// A single place is passed on, so that each node that wants it gets it in the end.
 func TestOnePlaceGoesAround(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
@@ -249,7 +249,7 @@ func TestOnePlaceGoesAround(t *testing.T) {
 	c.kept()
 }
 
-// The share of a node that wants nothing any more, or is dead, goes to those that want it.
+// The share of a node that no longer wants anything, or is dead, goes to those that want it.
 func TestSharesComeBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
@@ -264,7 +264,7 @@ func TestSharesComeBack(t *testing.T) {
 	c.await("one wants one", func(used map[string]int) bool { return used["a"] == 1 && used["b"]+used["c"] >= 18 })
 	c.kept()
 
-	c.nodes["c"].stop() // dead, and found so: what it had is the others'
+	c.nodes["c"].stop() // found dead: the others get its share
 	c.mu.Lock()
 	c.nodes["c"].used = 0
 	c.mu.Unlock()
@@ -292,7 +292,7 @@ func (c *cluster) rows() (n int) {
 	return n
 }
 
-// eventually asks until something is so; nothing says when.
+// eventually polls until a condition holds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(every) {
@@ -302,7 +302,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A node that was alone, with all places in use, and another that comes.
+// A node that was alone and uses all places is joined by another.
 func TestAnotherNodeComes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a")
@@ -346,7 +346,7 @@ func TestTakenForDead(t *testing.T) {
 	c.kept()
 }
 
-// While the database is away every node keeps its shares.
+// While the database is not available every node keeps its shares.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -356,7 +356,7 @@ func TestDatabaseAway(t *testing.T) {
 	even := func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 }
 	c.await("both want all", even)
 	p.Refuse()
-	for range 2 { // one that was under way when it went away, and one that was not
+	for range 2 { // one that was running when it went away, and one that was not
 		c.nodes["a"].failed(t)
 	}
 	if share, known := c.nodes["a"].Places(Key{kind, "k"}, 20); share != 10 || !known {
@@ -385,7 +385,7 @@ func (u *user) failed(t *testing.T) {
 	eventually(t, "an exchange fails", func() bool { return u.failures.Load() > before })
 }
 
-// Answers that are lost leave the table and the node's view of it the same in the end.
+// After lost answers, the table and the node's copy of it agree in the end.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -401,7 +401,7 @@ func TestLostAnswers(t *testing.T) {
 	c.kept()
 }
 
-// Rates add up to the limit, and who asks for little leaves the rest to the others.
+// Rates add up to the limit, and a node that wants little leaves the rest to the others.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
@@ -436,7 +436,7 @@ func TestRates(t *testing.T) {
 	eventually(t, "rows that nobody wants are removed", func() bool { return c.rows() == 0 })
 }
 
-// There is an end to the keys that a node exchanges.
+// The number of keys that a node exchanges is limited.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b")
@@ -455,7 +455,7 @@ func TestKeysAreBounded(t *testing.T) {
 	eventually(t, "what is not used makes room", func() bool { return c.rows() == 0 })
 }
 
-// Alone, a node asks the database nothing.
+// A node that is alone makes no queries.
 func TestAloneWithoutQueries(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -486,7 +486,7 @@ func TestAloneWithoutQueries(t *testing.T) {
 	})
 }
 
-// What an exchange asks does not take longer with the rows of other keys.
+// The queries of an exchange do not take longer with more rows of other keys.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	trace := &dbtest.Trace{}

@@ -54,7 +54,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	}
 }
 
-// What greedy owners hold goes down to equal shares as they release and take again.
+// What greedy owners hold converges to equal shares as they release and take again.
 func TestSharesEven(t *testing.T) {
 	p := fair.New(500, 7)
 	held := [2]int{fill(p, "0"), 0}
@@ -105,7 +105,7 @@ func TestWaitersHaveTurns(t *testing.T) {
 	})
 }
 
-// A large request of a newcomer is served once enough is free, although small ones of others keep coming.
+// A large request of an owner without places is granted once enough is free, although others keep making small ones.
 func TestLargeRequestOfANewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fair.New(100, 7)
@@ -151,8 +151,7 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// Whatever happens, what is taken never exceeds the capacity, nobody who may have a place waits, and in the end all are
-// free.
+// What is taken never exceeds the capacity, no owner that may have a place waits, and in the end all places are free.
 func TestPlacesAddUp(t *testing.T) {
 	p := fair.New(64, 7)
 	var mu sync.Mutex

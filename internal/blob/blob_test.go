@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/blob/blobtest"
 )
 
-// each runs a test on every kind of store: what one does, the others do.
+// each runs a test on every kind of store.
 func each(t *testing.T, test func(t *testing.T, s *Store)) {
 	t.Helper()
 	places := map[string]func(t *testing.T) string{
@@ -153,7 +153,7 @@ func TestListStopsAndMayDelete(t *testing.T) {
 	})
 }
 
-// A sweep asks about pages of blobs, and takes away what nobody uses and what is not too new.
+// Sweep asks about pages of blobs, and deletes those that are neither in use nor too new.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		const blobs = sweepPage + 3

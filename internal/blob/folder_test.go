@@ -129,7 +129,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFillOnAFullDevice writes to a device that is always full, where there is one.
+// TestFillOnAFullDevice writes to a device that is always full, if the system has one.
 func TestFillOnAFullDevice(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -148,7 +148,7 @@ func TestFillOnAFullDevice(t *testing.T) {
 	}
 }
 
-// A folder that is away is not a folder without the blob.
+// A missing folder is not reported as a missing blob.
 func TestFolderThatIsAway(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "blobs")

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// contents are what a holder is given, by where it belongs.
+// contents are the contents of the files that Each returns, by name.
 func (h *Held) contents(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -31,7 +31,7 @@ func (h *Held) contents(t *testing.T) map[string]string {
 	return found
 }
 
-// What is deleted while the blobs are held is gone for all but the holder.
+// Blobs that are deleted while they are held are gone for all but the holder.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -62,7 +62,7 @@ func TestHold(t *testing.T) {
 	if diff := cmp.Diff(before, held.contents(t)); diff != "" {
 		t.Errorf("the holder sees (-want +got):\n%s", diff)
 	}
-	// Where they belong is where they are found once they are put there.
+	// A file that is copied to its name is found as that blob.
 	restored := t.TempDir()
 	for name, content := range before {
 		path := filepath.Join(restored, filepath.FromSlash(name))
@@ -110,7 +110,7 @@ func nameOf(key string, s *Store) string {
 	return f.file(f.path(key), key).Name
 }
 
-// What a holder that was killed has left goes when the folder is opened, and nothing is kept any more.
+// What a killed holder has left is deleted when the folder is opened, and nothing more is kept.
 func TestHolderKilled(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -123,14 +123,14 @@ func TestHolderKilled(t *testing.T) {
 	if err := s.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	held.unlock() // which the end of a process does
+	held.unlock() // as the end of a process does
 	open(t, root)
 	if left, err := os.ReadDir(filepath.Join(root, keptName)); err != nil || len(left) > 0 {
 		t.Errorf("kept: %v, %v", left, err)
 	}
 }
 
-// While blobs are written and deleted, a holder is given each that was there when it began.
+// While blobs are written and deleted, Each returns all that were there when the hold began.
 func TestHoldMissesNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

@@ -31,7 +31,7 @@ func TestJWTVector(t *testing.T) {
 
 const jwtHeader = `{"alg":"HS256","typ":"JWT"}`
 
-// signHS256 makes tokens that the keyring would not make: the compact form of RFC 7515 section 7.1.
+// signHS256 makes tokens that the keyring would not make, in the compact form of RFC 7515 section 7.1.
 func signHS256(key, header, payload []byte) string {
 	enc := base64.RawURLEncoding
 	input := enc.EncodeToString(header) + "." + enc.EncodeToString(payload)
@@ -95,7 +95,7 @@ func TestJWTRefusesToMake(t *testing.T) {
 	}
 }
 
-// TestVerifyJWTRefuses signs what we would never make with the right key: the header may not choose.
+// TestVerifyJWTRefuses signs with the right key what JWT would never make: the header must not choose the algorithm.
 func TestVerifyJWTRefuses(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

@@ -104,7 +104,7 @@ func TestKeysDifferByUseAndPurpose(t *testing.T) {
 	}
 }
 
-// TestKeysStay pins the derivation: a change of it would make all that is sealed unreadable.
+// TestKeysStay fixes the derivation of keys: a change would make all sealed data unreadable.
 func TestKeysStay(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

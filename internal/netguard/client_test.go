@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// site is a server on loopback with a page for each way to misbehave.
+// site is a server on the loopback interface with a page for each kind of misbehaviour.
 func site(t *testing.T) *httptest.Server {
 	t.Helper()
 	done := make(chan struct{})
@@ -163,7 +163,7 @@ func TestFetchFails(t *testing.T) {
 			if !tt.want(err) || body != nil {
 				t.Errorf("Fetch = %.20q, %v", body, err)
 			}
-			if strings.Contains(fmt.Sprint(err), tt.path) { // which may have a signature in it, and errors are logged
+			if strings.Contains(fmt.Sprint(err), tt.path) { // errors are logged, and the path may have a signature
 				t.Errorf("the error names the path: %v", err)
 			}
 		})

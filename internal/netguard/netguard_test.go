@@ -82,7 +82,7 @@ func TestAllowedByOptions(t *testing.T) {
 	}
 }
 
-// FuzzAllowed holds two laws: an IPv4 address that is refused is refused in each IPv6 address that embeds it, and no
+// FuzzAllowed checks that an IPv4 address that is refused is refused in each IPv6 address that embeds it, and that no
 // address is allowed that the standard library knows to be special.
 func FuzzAllowed(f *testing.F) {
 	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255", "100.64.0.1"} {

@@ -68,7 +68,7 @@ func TestPlacesOfAHost(t *testing.T) {
 	})
 }
 
-// Names that lead to one address share its places.
+// Names that resolve to one address share its places.
 func TestPlacesOfAnAddress(t *testing.T) {
 	t.Parallel()
 	came, release := make(chan struct{}, 100), make(chan struct{})
@@ -137,7 +137,7 @@ func TestTrickleEnds(t *testing.T) {
 	})
 }
 
-// Who waits between the headers and the body does not spend the server's time.
+// The time limit does not run while the caller waits between the headers and the body.
 func TestTimeStandsStillBetweenHeadersAndBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := newTimeLimit(t.Context())

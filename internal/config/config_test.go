@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
 
-// source is a world of one file, some variables and some flags.
+// source has one file, some variables and some flags.
 func source(file string, env map[string]string, args ...string) Source {
 	return Source{
 		Args:   args,
@@ -119,7 +119,7 @@ func TestFileIsNamed(t *testing.T) {
 		}
 	}
 	src := source("rate_limit = 9", map[string]string{"POSTRIDER_CONFIG": filepath.Join(dir, "a.toml")})
-	src.ReadFile = nil // The true one.
+	src.ReadFile = nil // that of package os
 	if c := load(t, src); c.RateLimit != 1 {
 		t.Errorf("rate_limit = %d, want that of the file in POSTRIDER_CONFIG", c.RateLimit)
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Ids of a time tell it to the millisecond, and sort by it.
+// Ids of a time contain it to the millisecond, and sort by it.
 func TestAt(t *testing.T) {
-	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // so that none is of a later time already
+	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // no id has a later time yet
 	var all []string
 	for _, after := range []time.Duration{0, time.Microsecond, 999 * time.Microsecond, time.Millisecond, time.Hour} {
 		one := At(at.Add(after))
@@ -24,7 +24,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// A clock that was far ahead and is set back leaves no ids of the time that it showed.
+// After a clock that was far ahead is set back, new ids have the present time.
 func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 	now := time.Now().Add(24 * time.Hour)
 	ahead := At(now.Add(time.Hour))
@@ -33,11 +33,12 @@ func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
-// Ids of one time and of times that went back a little sort as they were made, and none is made twice, whoever makes them.
+// Ids of one time, and of times that went back a little, sort as they were made, and none is made twice by concurrent
+// callers.
 func TestAtNeverGoesBackALittle(t *testing.T) {
 	now := time.Now()
 	at := At(now)
-	for i := range 10_000 { // more than a millisecond has places for
+	for i := range 10_000 { // more than the ids of one millisecond
 		next := At(now.Add(-time.Duration(i) * time.Millisecond))
 		if next <= at {
 			t.Fatalf("%s came after %s", next, at)
@@ -66,7 +67,7 @@ func TestAtNeverGoesBackALittle(t *testing.T) {
 	}
 }
 
-// Whatever the clock says, there is an id.
+// There is an id for every time.
 func TestAtOfOddTimes(t *testing.T) {
 	for _, at := range []time.Time{{}, time.Unix(0, 0), time.UnixMilli(-1)} {
 		if one := At(at); !Valid(one) {

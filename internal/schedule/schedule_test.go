@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // The tests need zones also where the system has none.
+	_ "time/tzdata" // the tests need zones even on a system without them
 )
 
 // wednesday is the now of the tables: a Wednesday in summer, 14:30:00 UTC, 10:30 in New York, 16:30 in Berlin.
@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 		{"at 9am ET tomorrow", "2026-08-06T13:00:00Z"},
 		{"at 9am tomorrow ET", "2026-08-06T13:00:00Z"},
 
-		// A time alone is the coming one.
+		// A time alone is the next one.
 		{"at 5pm", "2026-08-05T17:00:00Z"},
 		{"5pm", "2026-08-05T17:00:00Z"},
 		{"15:00", "2026-08-05T15:00:00Z"},

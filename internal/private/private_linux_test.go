@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The file of somebody else cannot be mended, and the error says what to do.
+// The mode of another user's file cannot be changed, and the error says what to do.
 func TestCannotBeMended(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
@@ -30,7 +30,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread, which is nobody for files, ends with this function
+		runtime.LockOSThread() // never unlocked: the thread, whose file system user is nobody, ends with the goroutine
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		failed <- Mend(path)
 	}()
@@ -39,7 +39,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 }
 
-// The owner has all rights on what is made, whatever the umask keeps back.
+// The owner has all permissions on what is created, whatever the umask.
 func TestUmask(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	defer syscall.Umask(syscall.Umask(0o777))

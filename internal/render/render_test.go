@@ -85,8 +85,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Whatever the text, filling it without values leaves its fixed parts as they are, and what was filled is as long as was
-// reserved.
+// FuzzFill checks that all names occur in the text, that filling leaves a text without placeholders unchanged, and
+// that Line lets no value begin a new line.
 func FuzzFill(f *testing.F) {
 	f.Add("Dear {{{NAME|you}}}, {{{x}}}", "v")
 	f.Add("{{{{{{a}}}}}}", "{{{a}}}")

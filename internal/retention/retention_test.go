@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const day = 24 * time.Hour
 
-// A team has what the installation keeps, or less; teams take turns, and what fails for one of them holds up nobody.
+// A team keeps rows as long as the installation, or shorter; teams take turns, and an error for one delays no other.
 func TestRun(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, now := t.Context(), time.Now()

@@ -44,8 +44,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// What opens something by itself is in no text that is kept, whatever the member is called, and however its encoder
-// writes it.
+// No stored text contains what grants access by itself, whatever the name of its member, and however its encoder
+// escapes it.
 func TestVeil(t *testing.T) {
 	token := strings.Repeat("aB3-_", 10)
 	for give, want := range map[string]string{

@@ -40,7 +40,7 @@ func TestEntry(t *testing.T) {
 		body := []byte(`{"subject": "Hi", "token": "x"}`)
 		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails", UserAgent: "a\xffb\x00c",
 			Status: 200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
-		clear(body) // it was only lent
+		clear(body) // the caller reuses it
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// Everything that was added before the stop is written, by many at once and in several batches.
+// Everything that many callers added before the stop is written, in several batches.
 func TestNothingIsLostAtAStop(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := requestlog.New(d, quiet, time.Hour)
@@ -153,8 +153,8 @@ func TestNothingIsLostAtAStop(t *testing.T) {
 	})
 }
 
-// When the database does not keep up, requests wait for a moment and then go on without an entry, which is said. A team
-// that fills the queue holds up no other.
+// When the database does not keep up, requests wait for a moment and then go on without an entry, which is logged. A
+// team that fills the queue delays no other.
 func TestFullQueue(t *testing.T) {
 	var log strings.Builder
 	d := dbtest.SQLite(t)

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// world is a team with emails, and all that happened to them.
+// world is a team with emails and all their events.
 type world struct {
 	d        *db.DB
 	s        *metrics.Service
@@ -93,7 +93,7 @@ func (w *world) event(r *rand.Rand, now time.Time) events.Event {
 	return v
 }
 
-// recount is the plain count of events, with nothing clever about it.
+// recount counts the events plainly.
 func (w *world) recount(q metrics.Query) []metrics.Count {
 	sums := map[metrics.Count][2]int{}
 	for i := range w.all {
@@ -101,7 +101,7 @@ func (w *world) recount(q metrics.Query) []metrics.Count {
 		at := e.At
 		if w.gone[e.EmailID] {
 			if q.ByEmail || len(q.EmailIDs) > 0 {
-				continue // it is not known any more whose they were
+				continue // the emails of deleted events are not known
 			}
 			at = at.Truncate(15 * time.Minute)
 		}
@@ -168,7 +168,7 @@ func sorted(all []metrics.Count) []metrics.Count {
 	return all
 }
 
-// queries are questions of every kind.
+// queries are queries of every kind.
 func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
 	hourly := func(t time.Time) string { return t.UTC().Format("15") }
 	span := func() (from, to time.Time) {
@@ -189,8 +189,7 @@ func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
 		metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Minute), ByPeriod: hourly})
 }
 
-// Counts are those of a plain recount at any moment, whatever the order in which events came and whenever counters
-// were made.
+// Counts always equal a plain recount, whatever the order in which events were recorded and counters were made.
 func TestCountsAreTrue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
@@ -236,7 +235,7 @@ func TestCountsAreTrue(t *testing.T) {
 	})
 }
 
-// delete deletes all that an email has, if its events are counted.
+// delete deletes all rows of an email, if its events are counted.
 func (w *world) delete(t *testing.T, e email) {
 	t.Helper()
 	var kept []string
@@ -250,7 +249,7 @@ func (w *world) delete(t *testing.T, e email) {
 	w.gone[e.id] = len(kept) > 0
 }
 
-// Counts are those of a plain recount also when emails are deleted, at any moment, while late events come of others.
+// Counts always equal a plain recount, even while emails are deleted and late events of others are recorded.
 func TestCountsOutliveEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(5, 6)), time.Now()
@@ -298,7 +297,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 	})
 }
 
-// An email stays while something that happened to it is not counted.
+// An email is not deleted while one of its events is not counted.
 func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, now := newWorld(t, d), time.Now()
@@ -332,7 +331,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	})
 }
 
-// Nodes that count at the same time, while events come, count nothing twice and leave nothing out.
+// Nodes that count at the same time, while events are recorded, count nothing twice and leave nothing out.
 func TestManyCountAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(3, 4)), time.Now()
@@ -426,8 +425,8 @@ func TestTooManyEmails(t *testing.T) {
 	}
 }
 
-// A team with more different counters than one step takes is counted in shorter steps, and one that cannot be counted
-// holds up no other.
+// A team with more different counters than one step allows is counted in shorter steps, and one that cannot be
+// counted delays no other.
 func TestRollOfManyCounters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		from := time.Now().Add(-3 * time.Hour).Truncate(time.Hour)
@@ -462,7 +461,7 @@ func TestRollOfManyCounters(t *testing.T) {
 	})
 }
 
-// BenchmarkMillion asks for a month's metrics, by day and domain, when a million events happened in it.
+// BenchmarkMillion queries a month's metrics by day and domain, with a million events in the month.
 func BenchmarkMillion(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever the span, each of its moments is counted once: by the counters of its slot, as far as those go, or live.
+// Each moment of a span is counted once: by the counters of its slot if they are complete, or from the events.
 func TestSplit(t *testing.T) {
 	us := slot.Microseconds()
 	third := us / 3

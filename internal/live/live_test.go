@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// node is a part of a house: a service, its database and its recorder.
+// node is a service with its database and its recorder.
 type node struct {
 	*live.Service
 	d        *db.DB
@@ -45,7 +45,7 @@ func newNode(d *db.DB) *node {
 // made numbers ids.
 var made atomic.Int64
 
-// newID is an id of the present, also where the present is simulated: those of package id never go back.
+// newID is an id of the present even if the time is simulated: those of package id never go back.
 func newID() string {
 	ms := time.Now().UnixMilli()
 	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, made.Add(1)&0xfff, made.Load())
@@ -73,7 +73,7 @@ func (n *node) open(t *testing.T, team, after string, types ...events.Type) *liv
 	return tail
 }
 
-// want reads from a tail until it has as many messages as wanted, and compares ids.
+// want reads from a tail until it has as many messages as expected, and compares ids.
 func want(t *testing.T, tail *live.Tail, ids ...string) {
 	t.Helper()
 	var got []string
@@ -180,7 +180,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// A message whose transaction ends after those that began later is shown all the same.
+// A message is shown even if its transaction ends after others that began later.
 func TestOutOfOrder(t *testing.T) {
 	d := dbtest.SQLite(t)
 	n := newNode(d)
@@ -194,7 +194,7 @@ func TestOutOfOrder(t *testing.T) {
 	quiet(t, tail)
 }
 
-// What one node records, a tail at another shows.
+// A tail on one node shows what another records.
 func TestTwoNodes(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	a, b := newNode(dbtest.Open(t, url)), newNode(dbtest.Open(t, url))
@@ -213,7 +213,7 @@ func TestTwoNodes(t *testing.T) {
 	}()
 	tail := a.open(t, "team", "")
 	for tries := 0; ; tries++ {
-		// The other node learns in its own time that the team is watched.
+		// The other node reads at an interval that the team is watched.
 		b.happen(t, "team", events.EmailSent)
 		all, err := tail.Next(t.Context(), 200*time.Millisecond)
 		if err != nil || tries > 200 {
@@ -225,7 +225,8 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// The team stays watched for a while after its last tail, and no longer; who comes back later is told that something may be missing.
+// The team stays watched for the lease after its last tail, and no longer; a tail that continues later reports that
+// events may have been missed.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(dbtest.SQLite(t))
@@ -269,7 +270,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// An event that cannot be rendered fails its transaction only where somebody watches: nothing is told that did not happen.
+// An event that cannot be rendered fails its transaction if the team is watched, and only then: nothing is shown that
+// did not happen.
 func TestRenderFails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var recorder events.Recorder

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// logged is a log that can be read.
+// logged is a log that the test can read.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -125,13 +125,13 @@ func waiting(t *testing.T, d *db.DB) (n int) {
 	return n
 }
 
-// run works one job.
+// run runs one job.
 func run(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind) {
 	t.Helper()
 	runAll(t, d, q, log, k, 1)
 }
 
-// runAll works n jobs.
+// runAll runs n jobs.
 func runAll(t *testing.T, d *db.DB, q *jobs.Queue, log *slog.Logger, k jobs.Kind, n int) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)

@@ -47,7 +47,8 @@ func TestBackupAndRestore(t *testing.T) {
 	accepted := map[string]bool{}
 	send := func(more string) {
 		var sent struct{ ID string }
-		n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+more+`}`, &sent)
+		n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+more+`}`,
+			&sent)
 		accepted[sent.ID] = true
 	}
 	for range 20 {
@@ -73,7 +74,8 @@ func TestBackupAndRestore(t *testing.T) {
 			working = false
 		default:
 			var sent struct{ ID string }
-			n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+file+`}`, &sent)
+			n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+file+
+				`}`, &sent)
 		}
 	}
 	if err != nil {
@@ -86,7 +88,8 @@ func TestBackupAndRestore(t *testing.T) {
 	if _, errOut, err := command(t, env, "backup", saved); err == nil || !strings.Contains(errOut, "exists") {
 		t.Errorf("a backup over another: %s%v", errOut, err)
 	}
-	if out, errOut, err := command(t, env, "backup", "--force", saved); err != nil || !strings.Contains(out, "secret key is not in it") {
+	if out, errOut, err := command(t, env, "backup", "--force", saved); err != nil ||
+		!strings.Contains(out, "secret key is not in it") {
 		t.Errorf("a backup over another, by force: %s%s%v", out, errOut, err)
 	}
 	if names, err := filepath.Glob(filepath.Join(filepath.Dir(saved), "*")); err != nil || len(names) != 1 {
@@ -136,7 +139,8 @@ func TestBackupAndRestore(t *testing.T) {
 			continue
 		}
 		scheduled++
-		r.must(http.MethodPatch, "/emails/"+email, `{"scheduled_at":"`+time.Now().Add(time.Second).UTC().Format(time.RFC3339)+`"}`, nil)
+		r.must(http.MethodPatch, "/emails/"+email, `{"scheduled_at":"`+time.Now().Add(time.Second).UTC().Format(time.RFC3339)+
+			`"}`, nil)
 	}
 	if scheduled != 1 {
 		t.Errorf("%d emails wait for their time", scheduled)
@@ -152,10 +156,12 @@ func TestBackupAndRestore(t *testing.T) {
 		}
 		return true
 	})
-	if _, errOut, err := command(t, []string{"POSTRIDER_DATA_DIR=" + restored}, "backup", "--with-key", saved+"2"); err != nil {
+	if _, errOut, err := command(t, []string{"POSTRIDER_DATA_DIR=" + restored}, "backup", "--with-key", saved+
+		"2"); err != nil {
 		t.Errorf("a backup with the key: %s%v", errOut, err)
 	}
-	if out, err := exec.Command("tar", "-tf", saved+"2").CombinedOutput(); err != nil || !strings.Contains(string(out), "secret.key") {
+	if out, err := exec.Command("tar", "-tf", saved+"2").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "secret.key") {
 		t.Errorf("a backup with the key has %s, %v", out, err)
 	}
 }
@@ -166,8 +172,9 @@ func TestStartLooksAtTheDatabase(t *testing.T) {
 	n := in(t, dir, "POSTRIDER_LOG_LEVEL=info")
 	n.addDomain("acme.example")
 	for i := range 100 {
-		n.must(http.MethodPost, "/emails", fmt.Sprintf(`{"from":"a@acme.example","to":"b%d@one.example","subject":"s","text":"%s"}`, i,
-			strings.Repeat("x", 4000)), nil)
+		n.must(http.MethodPost, "/emails",
+			fmt.Sprintf(`{"from":"a@acme.example","to":"b%d@one.example","subject":"s","text":"%s"}`, i,
+				strings.Repeat("x", 4000)), nil)
 	}
 	looked := func() bool { return strings.Contains(n.out.String(), "looking whether it is whole") }
 	if looked() {

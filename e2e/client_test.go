@@ -45,10 +45,13 @@ func TestOfficialClientSends(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")
 	c := client(t, n)
-	sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "Acmé <hello@acme.example>", To: []string{"Bob <bob@example.net>"},
+	sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "Acmé <hello@acme.example>",
+		To: []string{"Bob <bob@example.net>"},
 		Cc: []string{"carol@example.org"}, Bcc: []string{"dave@example.net"}, ReplyTo: "help@acme.example", Subject: "Größe",
-		Html: `<p>Hello <img src="cid:logo"></p>`, Tags: []resend.Tag{{Name: "kind", Value: "test"}}, Headers: map[string]string{"X-Entity-Ref-ID": "1"},
-		Attachments: []*resend.Attachment{{Content: []byte("PDF"), Filename: "a.pdf"}, {Content: []byte("PNG"), Filename: "logo.png", ContentId: "logo"}}})
+		Html: `<p>Hello <img src="cid:logo"></p>`, Tags: []resend.Tag{{Name: "kind", Value: "test"}},
+		Headers: map[string]string{"X-Entity-Ref-ID": "1"},
+		Attachments: []*resend.Attachment{{Content: []byte("PDF"), Filename: "a.pdf"},
+			{Content: []byte("PNG"), Filename: "logo.png", ContentId: "logo"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +81,8 @@ func TestOfficialClientSends(t *testing.T) {
 		}
 	})
 	t.Run("a test address bounces and is not suppressed", func(t *testing.T) {
-		sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bounced+x@resend.dev"}, Subject: "s", Text: "t"})
+		sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bounced+x@resend.dev"},
+			Subject: "s", Text: "t"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,18 +103,21 @@ func TestOfficialClientSends(t *testing.T) {
 		if _, err := c.Batch.Send([]*resend.SendEmailRequest{one, bad}); err == nil || !strings.Contains(err.Error(), "to") {
 			t.Errorf("a bad email in a strict batch: %v", err)
 		}
-		b, err = c.Batch.SendWithOptions(t.Context(), []*resend.SendEmailRequest{one, bad}, &resend.BatchSendEmailOptions{BatchValidation: resend.BatchValidationPermissive})
+		b, err = c.Batch.SendWithOptions(t.Context(), []*resend.SendEmailRequest{one, bad},
+			&resend.BatchSendEmailOptions{BatchValidation: resend.BatchValidationPermissive})
 		if err != nil || len(b.Data) != 1 || len(b.Errors) != 1 || b.Errors[0].Index != 1 {
 			t.Errorf("a permissive batch: %+v, %v", b, err)
 		}
 	})
 	t.Run("schedule, reschedule, cancel", func(t *testing.T) {
-		sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t", ScheduledAt: "in 2 hours"})
+		sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"},
+			Subject: "s", Text: "t", ScheduledAt: "in 2 hours"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		n.awaitEvent(c, sent.Id, "scheduled")
-		if _, err := c.Emails.Update(&resend.UpdateEmailRequest{Id: sent.Id, ScheduledAt: time.Now().Add(3 * time.Hour).Format(time.RFC3339)}); err != nil {
+		if _, err := c.Emails.Update(&resend.UpdateEmailRequest{Id: sent.Id,
+			ScheduledAt: time.Now().Add(3 * time.Hour).Format(time.RFC3339)}); err != nil {
 			t.Error(err)
 		}
 		if _, err := c.Emails.Cancel(sent.Id); err != nil {
@@ -166,12 +173,13 @@ func (n *node) checkSignatures(t *testing.T, raw string) {
 			}
 		}
 	}
-	all, err := dkim.VerifyWithOptions(bytes.NewReader([]byte(raw)), &dkim.VerifyOptions{LookupTXT: func(name string) ([]string, error) {
-		if v := txt[name]; v != "" {
-			return []string{v}, nil
-		}
-		return nil, fmt.Errorf("no record %s", name)
-	}})
+	all, err := dkim.VerifyWithOptions(bytes.NewReader([]byte(raw)),
+		&dkim.VerifyOptions{LookupTXT: func(name string) ([]string, error) {
+			if v := txt[name]; v != "" {
+				return []string{v}, nil
+			}
+			return nil, fmt.Errorf("no record %s", name)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +203,8 @@ func TestOfficialClientManages(t *testing.T) {
 	if d.Status != "not_started" {
 		t.Errorf("a new domain is %s", d.Status)
 	}
-	_, err = c.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"})
+	_, err = c.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example", To: []string{"bob@example.net"},
+		Subject: "s", Text: "t"})
 	if err == nil || !strings.Contains(err.Error(), "mail.acme.example of the `from` field is not verified") {
 		t.Errorf("sending before it is verified: %v", err)
 	}
@@ -206,7 +215,8 @@ func TestOfficialClientManages(t *testing.T) {
 		got, err := c.Domains.Get(d.Id)
 		return err == nil && got.Status == "verified"
 	})
-	if _, err := c.Domains.Update(d.Id, &resend.UpdateDomainRequest{OpenTracking: true, Tls: resend.Enforced}); err != nil {
+	if _, err := c.Domains.Update(d.Id, &resend.UpdateDomainRequest{OpenTracking: true,
+		Tls: resend.Enforced}); err != nil {
 		t.Errorf("update: %v", err)
 	}
 	if got, err := c.Domains.Get(d.Id); err != nil || got.Status != "verified" || got.Region != "eu-west-1" {
@@ -227,13 +237,15 @@ func TestOfficialClientManages(t *testing.T) {
 	if _, err := restricted.Domains.List(); err == nil || !strings.Contains(err.Error(), "restricted") {
 		t.Errorf("a sending key lists domains: %v", err)
 	}
-	if _, err := restricted.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"}); err != nil {
+	if _, err := restricted.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example",
+		To: []string{"bob@example.net"}, Subject: "s", Text: "t"}); err != nil {
 		t.Errorf("a sending key sends: %v", err)
 	}
 	if ok, err := c.ApiKeys.Remove(k.Id); !ok || err != nil {
 		t.Errorf("remove a key: %v", err)
 	}
-	if _, err := restricted.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"}); err == nil {
+	if _, err := restricted.Emails.Send(&resend.SendEmailRequest{From: "a@mail.acme.example",
+		To: []string{"bob@example.net"}, Subject: "s", Text: "t"}); err == nil {
 		t.Error("a removed key sends")
 	}
 	// This version of the client knows no suppressions.
@@ -276,7 +288,8 @@ func TestAThousandThroughARelay(t *testing.T) {
 	for b := range count / 100 {
 		var batch []*resend.SendEmailRequest
 		for i := range 100 {
-			batch = append(batch, &resend.SendEmailRequest{From: "hello@acme.example", To: []string{fmt.Sprintf("u%d@d%d.example", b*100+i, i%7)}, Subject: "s", Text: "t"})
+			batch = append(batch, &resend.SendEmailRequest{From: "hello@acme.example",
+				To: []string{fmt.Sprintf("u%d@d%d.example", b*100+i, i%7)}, Subject: "s", Text: "t"})
 		}
 		if _, err := c.Batch.Send(batch); err != nil {
 			t.Fatal(err)

@@ -32,19 +32,22 @@ func TestCommands(t *testing.T) {
 	if out, _, err = command(t, env, "migrate"); err != nil || !strings.Contains(out, "up to date") {
 		t.Errorf("migrate again: %s%v", out, err)
 	}
-	if out, errOut, err = command(t, env, "keys", "create", "--team", "Acme", "--sending"); err != nil || !strings.HasPrefix(out, "re_") {
+	if out, errOut, err = command(t, env, "keys", "create", "--team", "Acme", "--sending"); err != nil ||
+		!strings.HasPrefix(out, "re_") {
 		t.Errorf("keys create: %s%s%v", out, errOut, err)
 	}
 	if out, errOut, err = command(t, env, "jobs"); err != nil || !strings.Contains(out, "kind") {
 		t.Errorf("jobs: %s%s%v", out, errOut, err)
 	}
-	if _, errOut, err = command(t, env, "jobs", "retry", "nothing"); err == nil || !strings.Contains(errOut, "no parked job") {
+	if _, errOut, err = command(t, env, "jobs", "retry", "nothing"); err == nil ||
+		!strings.Contains(errOut, "no parked job") {
 		t.Errorf("retry of what is not there: %s%v", errOut, err)
 	}
 	if out, _, err = command(t, env, "version"); err != nil || !strings.HasPrefix(out, "postrider ") {
 		t.Errorf("version: %s%v", out, err)
 	}
-	if _, errOut, err = command(t, append(env, "POSTRIDER_TRANSPORT=pigeon", "POSTRIDER_RATE_LIMIT=many"), "serve"); err == nil ||
+	if _, errOut, err = command(t, append(env, "POSTRIDER_TRANSPORT=pigeon", "POSTRIDER_RATE_LIMIT=many"),
+		"serve"); err == nil ||
 		!strings.Contains(errOut, "transport") || !strings.Contains(errOut, "rate_limit") {
 		t.Errorf("serve does not name both problems of its settings: %s%v", errOut, err)
 	}
@@ -70,12 +73,14 @@ func TestOneNodeAFolder(t *testing.T) {
 func TestLinks(t *testing.T) {
 	n := start(t, nil)
 	var sent struct{ ID, URL string }
-	n.must(http.MethodPost, "/emails", `{"from":"onboarding@resend.dev","to":"bob@example.net","subject":"A <b> subject","html":"<p>Hi</p><script>alert(1)</script>",
+	n.must(http.MethodPost, "/emails",
+		`{"from":"onboarding@resend.dev","to":"bob@example.net","subject":"A <b> subject","html":"<p>Hi</p><script>alert(1)</script>",
 		"attachments":[{"filename":"a.html","content":"PHA+"}]}`, &sent)
 	id := sent.ID
 	n.must(http.MethodPost, "/emails/"+id+"/share", `{"expires_in":"1 hour"}`, &sent)
 	page, header := get(t, sent.URL, http.StatusOK)
-	if !strings.Contains(page, "A &lt;b&gt; subject") || strings.Contains(page, "<script>") || !strings.Contains(page, "sandbox") {
+	if !strings.Contains(page, "A &lt;b&gt; subject") || strings.Contains(page, "<script>") ||
+		!strings.Contains(page, "sandbox") {
 		t.Errorf("the shared page shows\n%s", page)
 	}
 	if header.Get("X-Robots-Tag") != "noindex" || header.Get("Content-Security-Policy") == "" {

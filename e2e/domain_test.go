@@ -44,7 +44,8 @@ func domainsLife(t *testing.T, env []string) {
 			t.Errorf("the domain is %s with %d records, want %s", d.Status, len(d.Records), want)
 		}
 	}
-	const refusal = `{"statusCode":403,"message":"The domain acme.example of the ` + "`from`" + ` field is not verified. ` +
+	const refusal = `{"statusCode":403,"message":"The domain acme.example of the ` + "`from`" +
+		` field is not verified. ` +
 		`Install its DNS records and verify it.","name":"validation_error"}`
 	refused := func() {
 		t.Helper()
@@ -57,7 +58,8 @@ func domainsLife(t *testing.T, env []string) {
 	}
 	records("not_started")
 	refused()
-	n.must(http.MethodPost, "/emails", `{"from":"onboarding@resend.dev","to":"b@example.net","subject":"s","text":"t"}`, nil)
+	n.must(http.MethodPost, "/emails", `{"from":"onboarding@resend.dev","to":"b@example.net","subject":"s","text":"t"}`,
+		nil)
 
 	n.verifyDomain(d.ID)
 	n.must(http.MethodGet, "/domains/"+d.ID, "", &d)
@@ -66,7 +68,8 @@ func domainsLife(t *testing.T, env []string) {
 
 	n.must(http.MethodPatch, "/domains/"+d.ID, `{"tracking_subdomain":"links"}`, nil)
 	n.must(http.MethodGet, "/domains/"+d.ID, "", &d)
-	if i := slices.IndexFunc(d.Records, func(r struct{ Record, Status string }) bool { return r.Record == "Tracking" }); i < 0 ||
+	if i := slices.IndexFunc(d.Records,
+		func(r struct{ Record, Status string }) bool { return r.Record == "Tracking" }); i < 0 ||
 		d.Records[i].Status != "not_started" || d.Status != "verified" {
 		t.Errorf("with a tracking subdomain: %+v", d)
 	}
@@ -86,7 +89,8 @@ func TestDevelopmentBeginsWithDomains(t *testing.T) {
 		if len(all) != 2 || all[0].Status != "verified" || all[1].Status != "verified" {
 			t.Errorf("domains: %+v", all)
 		}
-		n.must(http.MethodPost, "/emails", `{"from":"a@mail.other.example","to":"b@example.net","subject":"s","text":"t"}`, nil)
+		n.must(http.MethodPost, "/emails", `{"from":"a@mail.other.example","to":"b@example.net","subject":"s","text":"t"}`,
+			nil)
 		n.kill()
 		n.launch()
 	}

@@ -134,12 +134,13 @@ func killRounds(t *testing.T, env []string) {
 	if len(l.accepted) < total/2 {
 		t.Errorf("only %d of %d emails were accepted: the test tested little", len(l.accepted), total)
 	}
-	t.Logf("%d kills; %d emails accepted, %d arrived, %d copies more than one (killed between the sink's answer and the commit)",
+	t.Logf("%d kills; %d emails accepted, %d arrived, %d copies more than one (killed between the sink's answer and "+
+		"the commit)",
 		rounds, len(l.accepted), len(l.arrived), twice)
 }
 
-// post sends email i and notes whether it was answered 200. Where the answer did not come, the email may be there or not.
-// It reports false when nobody listened, so that nothing was asked.
+// post sends email i and notes whether it was answered 200. Where the answer did not come, the email may be there or
+// not. It reports false when nobody listened, so that nothing was asked.
 func post(ctx context.Context, n *node, l *ledger, i int) (made bool) {
 	body, _ := json.Marshal(map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("user%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>", "headers": map[string]string{"X-Number": strconv.Itoa(i)}})

@@ -93,8 +93,8 @@ func (s *said) String() string {
 	return s.b.String()
 }
 
-// Events reach the developer's receiver while they happen, signed; a restart of the server interrupts it and nothing is lost or
-// doubled; and Ctrl-C ends it.
+// Events reach the developer's receiver while they happen, signed; a restart of the server interrupts it and nothing is
+// lost or doubled; and Ctrl-C ends it.
 func TestListen(t *testing.T) {
 	n := start(t, nil)
 	var h heard
@@ -138,12 +138,14 @@ func TestListen(t *testing.T) {
 	n.kill()
 	n.launch()
 	n.must(http.MethodPost, "/suppressions", `{"email":"c@example.net"}`, nil)
-	eventually(t, 30*time.Second, "what happened after the restart arrives", func() bool { return h.count("suppression.added") == 1 })
+	eventually(t, 30*time.Second, "what happened after the restart arrives",
+		func() bool { return h.count("suppression.added") == 1 })
 	if got := h.count("domain.created"); got != 1 {
 		t.Errorf("domain.created came %d times", got)
 	}
 	h.verify(t, secret)
-	if !regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  email\.delivered +msg_[0-9a-f]{32}  202 Accepted in `).MatchString(out.String()) {
+	if !regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  email\.delivered +msg_[0-9a-f]{32}  202 Accepted in `).MatchString(
+		out.String()) {
 		t.Error("there is no line of the event and its answer")
 	}
 

@@ -71,7 +71,8 @@ func prepare(t *testing.T, program string, env []string, args ...string) *node {
 	}
 	n := &node{t: t, program: program, addr: l.Addr().String(), env: env}
 	l.Close()
-	n.args = append([]string{"dev", "--data-dir", t.TempDir(), "--http", n.addr, "--api-key", key, "--rate-limit", "0"}, args...)
+	n.args = append([]string{"dev", "--data-dir", t.TempDir(), "--http", n.addr, "--api-key", key, "--rate-limit", "0"},
+		args...)
 	t.Cleanup(func() {
 		if n.cmd != nil {
 			n.cmd.Process.Signal(syscall.SIGTERM)

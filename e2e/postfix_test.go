@@ -31,7 +31,8 @@ func relayed(t *testing.T) (*node, *postfix) {
 	}})
 	mx := freeAddr(t)
 	p := startPostfix(t, "acme.example "+route(mx), ".acme.example "+route(mx), "far.example "+route(far.Addr))
-	names := serveDNS(t, `elsewhere.example. 60 IN TXT "v=spf1 ip4:127.0.0.1 -all"`, `_dmarc.elsewhere.example. 60 IN TXT "v=DMARC1; p=reject"`)
+	names := serveDNS(t, `elsewhere.example. 60 IN TXT "v=spf1 ip4:127.0.0.1 -all"`,
+		`_dmarc.elsewhere.example. 60 IN TXT "v=DMARC1; p=reject"`)
 	n := start(t, []string{"POSTRIDER_DNS_SERVERS=" + names}, "--relay", p.addr, "--relay-tls", "none", "--smtp-in", mx)
 	n.addDomainOf(`{"name":"acme.example","capabilities":{"receiving":"enabled"}}`)
 	return n, p
@@ -47,8 +48,10 @@ func route(addr string) string {
 // all of it back from the API, octet by octet.
 func TestPostfixRelaysToUs(t *testing.T) {
 	n, p := relayed(t)
-	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000), "naïve café.txt": []byte("one\r\ntwo\r\n")}
-	if err := smtp.SendMail(p.addr, nil, "alice@elsewhere.example", []string{"anyone@acme.example"}, multipart(parts)); err != nil {
+	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000),
+		"naïve café.txt": []byte("one\r\ntwo\r\n")}
+	if err := smtp.SendMail(p.addr, nil, "alice@elsewhere.example", []string{"anyone@acme.example"},
+		multipart(parts)); err != nil {
 		t.Fatal(err)
 	}
 	type received struct {
@@ -75,14 +78,17 @@ func TestPostfixRelaysToUs(t *testing.T) {
 	})
 	var e received
 	n.must(http.MethodGet, "/emails/receiving/"+list.Data[0].ID+"?html_format=cid", "", &e)
-	if e.From != "alice@elsewhere.example" || e.Subject != "Grüße through Postfix" || strings.Join(e.To, " ") != "anyone@acme.example" ||
-		strings.Join(e.ReceivedFor, " ") != "anyone@acme.example" || strings.TrimSpace(e.Text) != "Hello from afar." || !strings.Contains(e.HTML, "cid:picture") {
+	if e.From != "alice@elsewhere.example" || e.Subject != "Grüße through Postfix" ||
+		strings.Join(e.To, " ") != "anyone@acme.example" ||
+		strings.Join(e.ReceivedFor, " ") != "anyone@acme.example" || strings.TrimSpace(e.Text) != "Hello from afar." ||
+		!strings.Contains(e.HTML, "cid:picture") {
 		t.Errorf("received %+v", e)
 	}
 	if !strings.Contains(e.Headers["received"], "relay.postfix.example") {
 		t.Errorf("the trace does not show the relay: %q", e.Headers["received"])
 	}
-	if a := e.Authentication; a.SPF.Result != "pass" || a.DMARC.Result != "pass" || a.DMARC.Domain != "elsewhere.example" || a.Policy != "reject" {
+	if a := e.Authentication; a.SPF.Result != "pass" || a.DMARC.Result != "pass" ||
+		a.DMARC.Domain != "elsewhere.example" || a.Policy != "reject" {
 		t.Errorf("authentication: %+v", a)
 	}
 	if len(e.Attachments) != len(parts) {
@@ -117,7 +123,8 @@ func TestPostfixBounces(t *testing.T) {
 		{"full@far.example", "bounced", "Transient", http.StatusNotFound},
 	} {
 		var sent struct{ ID string }
-		n.must(http.MethodPost, "/emails", `{"from":"hello@acme.example","to":"`+test.to+`","subject":"Hello","text":"Hello."}`, &sent)
+		n.must(http.MethodPost, "/emails", `{"from":"hello@acme.example","to":"`+test.to+
+			`","subject":"Hello","text":"Hello."}`, &sent)
 		var events struct {
 			Data []struct {
 				Type, Recipient string

@@ -33,7 +33,8 @@ func TestOfficialClientReceives(t *testing.T) {
 	mx := freeAddr(t)
 	n := start(t, nil, "--smtp-in", mx)
 	n.addDomainOf(`{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`)
-	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000), "naïve café.txt": []byte("one\r\ntwo\r\n")}
+	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000),
+		"naïve café.txt": []byte("one\r\ntwo\r\n")}
 	if err := inject(mx, "support@in.acme.example", multipart(parts)); err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +47,16 @@ func TestOfficialClientReceives(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	e, err := c.Emails.Receiving.Get(list.Data[0].Id)
-	if err != nil || e.Object != "email" || e.From != "alice@elsewhere.example" || !strings.Contains(e.Html, "data:image/png;base64,") ||
+	if err != nil || e.Object != "email" || e.From != "alice@elsewhere.example" ||
+		!strings.Contains(e.Html, "data:image/png;base64,") ||
 		e.Headers["return-path"] != "<alice@elsewhere.example>" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if raw, _ := get(t, e.Raw.DownloadUrl, http.StatusOK); !strings.Contains(raw, "Content-Type: multipart/") {
 		t.Errorf("the raw message is\n%.500s", raw)
 	}
-	page, err := c.Emails.Receiving.ListAttachmentsWithOptions(t.Context(), e.Id, &resend.ListOptions{After: &e.Attachments[0].Id, Limit: new(1)})
+	page, err := c.Emails.Receiving.ListAttachmentsWithOptions(t.Context(), e.Id,
+		&resend.ListOptions{After: &e.Attachments[0].Id, Limit: new(1)})
 	if err != nil || len(page.Data) != 1 || page.Data[0].Id != e.Attachments[1].Id || !page.HasMore {
 		t.Errorf("second page: %+v, %v", page, err)
 	}
@@ -69,7 +72,8 @@ func TestOfficialClientReceives(t *testing.T) {
 	}
 	var shared struct{ ID, URL string }
 	n.must(http.MethodPost, "/emails/"+e.Id+"/share", `{"expires_in":"1 hour"}`, &shared)
-	if page, header := get(t, shared.URL, http.StatusOK); shared.ID != e.Id || !strings.Contains(page, "<iframe sandbox srcdoc=") ||
+	if page, header := get(t, shared.URL, http.StatusOK); shared.ID != e.Id ||
+		!strings.Contains(page, "<iframe sandbox srcdoc=") ||
 		strings.Count(page, "/download/received/") != len(parts) || header.Get("X-Robots-Tag") != "noindex" {
 		t.Errorf("%+v shows\n%.2000s\nwith %v", shared, page, header)
 	}

@@ -49,7 +49,8 @@ func submit(addr, password string, raw []byte, to ...string) error {
 	return c.Quit()
 }
 
-// TestSubmission hands in a message over SMTP. It arrives at the relay as it was, signed, and is an email like any other.
+// TestSubmission hands in a message over SMTP. It arrives at the relay as it was, signed, and is an email like any
+// other.
 func TestSubmission(t *testing.T) {
 	var mu sync.Mutex
 	arrived := map[string][]byte{}
@@ -96,7 +97,8 @@ Message-ID: <x1@acme.example>
 	defer mu.Unlock()
 	for _, to := range []string{"bob@one.example", "hidden@two.example"} {
 		got := arrived[to]
-		if !bytes.HasSuffix(got, raw) || bytes.Count(got, []byte("DKIM-Signature: ")) != 2 || bytes.Contains(got, []byte("hidden@")) {
+		if !bytes.HasSuffix(got, raw) || bytes.Count(got, []byte("DKIM-Signature: ")) != 2 ||
+			bytes.Contains(got, []byte("hidden@")) {
 			t.Errorf("%s got\n%s", to, got)
 		}
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// TestKillBeforeWebhook kills the program at random moments between events and their delivery: every event that was recorded reaches
-// the receiver at least once, signed, and those of one email in order.
+// TestKillBeforeWebhook kills the program at random moments between events and their delivery: every event that was
+// recorded reaches the receiver at least once, signed, and those of one email in order.
 func TestKillBeforeWebhook(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { killWebhooks(t, nil) })
 	t.Run("postgres", func(t *testing.T) { killWebhooks(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}) })
 }
 
-// told is what a receiver was sent: the types of each email's events in the order of their first arrival, and how often each
-// message came.
+// told is what a receiver was sent: the types of each email's events in the order of their first arrival, and how often
+// each message came.
 type told struct {
 	mu     sync.Mutex
 	secret string
@@ -67,7 +67,8 @@ func killWebhooks(t *testing.T, env []string) {
 	var hook struct {
 		Secret string `json:"signing_secret"`
 	}
-	n.must(http.MethodPost, "/webhooks", `{"endpoint":"`+receiver.URL+`","events":["email.sent","email.delivered"]}`, &hook)
+	n.must(http.MethodPost, "/webhooks", `{"endpoint":"`+receiver.URL+`","events":["email.sent","email.delivered"]}`,
+		&hook)
 	x.mu.Lock()
 	x.secret = hook.Secret
 	x.mu.Unlock()
@@ -114,7 +115,8 @@ func killWebhooks(t *testing.T, env []string) {
 	defer x.mu.Unlock()
 	for id, types := range x.types {
 		// Of an email whose acceptance was not answered, the second may still be on its way.
-		if got := fmt.Sprint(types); got != "[email.sent email.delivered]" && (got != "[email.sent]" || slices.Contains(accepted, id)) {
+		if got := fmt.Sprint(types); got != "[email.sent email.delivered]" &&
+			(got != "[email.sent]" || slices.Contains(accepted, id)) {
 			t.Errorf("email %s: %v", id, types)
 		}
 	}
@@ -125,5 +127,6 @@ func killWebhooks(t *testing.T, env []string) {
 	if x.forged > 0 || len(accepted) < rounds*perRound/4 {
 		t.Errorf("%d requests were not signed rightly; %d emails accepted", x.forged, len(accepted))
 	}
-	t.Logf("%d kills; %d emails accepted, %d messages, %d of them more than once", rounds, len(accepted), len(x.times), twice)
+	t.Logf("%d kills; %d emails accepted, %d messages, %d of them more than once", rounds, len(accepted), len(x.times),
+		twice)
 }

@@ -152,7 +152,10 @@ func (a *API) mount(ops []op) {
 		if o.scope == 0 {
 			panic("api: " + o.method + " " + o.path + " has no scope: name one in routes.go")
 		}
-		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w.(*recorder), r, o) }))
+		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.serve(w.(*recorder), r,
+				o)
+		}))
 	}
 	r.Get("/openapi.json", a.Document)
 	r.Get("/docs", a.Docs)
@@ -247,7 +250,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 		a.Log.Log(r.Context(), level, "request", args...)
 	}
 	if a.Observe != nil && w.actor.TeamID != "" {
-		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method, Path: r.URL.Path,
+		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
+			Path:      r.URL.Path,
 			UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer,
 			Streamed: w.streamed})
 	}

@@ -83,21 +83,24 @@ func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place 
 	f.recorder = recorder
 	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
-	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed25519",
-		Hosts: []string{"mx.postrider.test", "api.postrider.test"}, ManagedDomain: "inbox.postrider.test",
+	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider",
+		SelectorEd25519: "postrider-ed25519",
+		Hosts:           []string{"mx.postrider.test", "api.postrider.test"}, ManagedDomain: "inbox.postrider.test",
 		SandboxDomains: []string{"resend.dev"}, TrustDomains: dns == nil}, d, queue, recorder, secrets, dns, quiet)}
 	s.Teams = teams.New(d, quiet, s.Domains.Exists)
 	s.Suppressions = suppressions.New(d, recorder)
-	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: queue,
-		Recorder: recorder, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
-		Suppressions: s.Suppressions, Teams: s.Teams})
+	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"},
+		emails.Parts{DB: d, Queue: queue,
+			Recorder: recorder, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
+			Suppressions: s.Suppressions, Teams: s.Teams})
 	s.Metrics = metrics.New(d)
 	recorder.Listen(s.Metrics)
 	s.Logs = requestlog.New(d, quiet, time.Hour)
 	s.Domains.PendingScheduled = s.Emails.WaitingFrom
 	recorder.Listen(s.Emails)
 	recorder.Listen(s.Suppressions)
-	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets, Guard: netguard.New(netguard.Options{}),
+	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets,
+		Guard:   netguard.New(netguard.Options{}),
 		Domains: s.Domains, Log: quiet})
 	recorder.Listen(s.Webhooks)
 	s.Live = live.New(d, quiet, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
@@ -106,8 +109,10 @@ func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place 
 		return m, err
 	})
 	recorder.Listen(s.Live)
-	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"}, PublicURL: "https://postrider.test"},
-		receiving.Parts{DB: d, Recorder: recorder, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: quiet})
+	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
+		PublicURL: "https://postrider.test"},
+		receiving.Parts{DB: d, Recorder: recorder, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails,
+			Teams: s.Teams, Log: quiet})
 	if dns != nil {
 		f.work(t, jobs.NewRunner(d, queue, quiet, time.Second), s.Domains.Kind())
 	}
@@ -119,8 +124,9 @@ func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place 
 		must(err)
 		if name == "full" {
 			f.team = team
-			_, f.keys["sending"], err = s.Teams.CreateKey(context.Background(), teams.System(team.ID), teams.NewKey{Name: "sending",
-				Permission: teams.SendingAccess})
+			_, f.keys["sending"], err = s.Teams.CreateKey(context.Background(), teams.System(team.ID),
+				teams.NewKey{Name: "sending",
+					Permission: teams.SendingAccess})
 			must(err)
 		}
 	}
@@ -154,7 +160,8 @@ func (f *office) remember(t testing.TB) {
 		if !r.Logged() {
 			return
 		}
-		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method, Path: r.Path,
+		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
+			Path:      r.Path,
 			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
 		if err := f.Services.Logs.Flush(ctx); err != nil {
 			t.Error(err)
@@ -173,7 +180,10 @@ func (f *office) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	for _, d := range []string{"Host: api.postrider.test", "User-Agent: scenario/1", "Authorization: full",
 		"Content-Length: " + strconv.Itoa(len(body))} {
 		name, _, _ := strings.Cut(d, ":")
-		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), strings.ToLower(name)+":") }) {
+		if !slices.ContainsFunc(lines, func(l string) bool {
+			return strings.HasPrefix(strings.ToLower(l),
+				strings.ToLower(name)+":")
+		}) {
 			lines = append(lines, d)
 		}
 	}
@@ -198,7 +208,8 @@ func (f *office) do(t testing.TB, text string) *httptest.ResponseRecorder {
 }
 
 // shown are the response headers that a scenario shows, when they are there.
-var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset", "Retry-After", "Www-Authenticate"}
+var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
+	"Retry-After", "Www-Authenticate"}
 
 // names replaces what differs from run to run, the same thing by the same name, and back.
 type names struct {
@@ -260,7 +271,8 @@ func (f *office) verified(t testing.TB, name string) domains.Domain {
 func (f *office) receive(t *testing.T, text string) string {
 	t.Helper()
 	head, message, _ := strings.Cut(text, "\n\n")
-	c, err := f.Services.Receiving.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"), Hello: "mail.example.org"})
+	c, err := f.Services.Receiving.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
+		Hello: "mail.example.org"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +342,8 @@ func TestScenariosAreComplete(t *testing.T) {
 	}
 	for _, o := range (&API{}).operations() {
 		path := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.path), `[^/? \n]+`)
-		ok := regexp.MustCompile(`(?m)^-- request --\n` + o.method + ` ` + path + `/?(\?.*)?\n(?s:([^-]|-[^-])*)-- response --\n2\d\d$`)
+		ok := regexp.MustCompile(`(?m)^-- request --\n` + o.method + ` ` + path +
+			`/?(\?.*)?\n(?s:([^-]|-[^-])*)-- response --\n2\d\d$`)
 		if !ok.MatchString(shown) {
 			t.Errorf("%s %s succeeds in no scenario: add one to testdata", o.method, o.path)
 		}

@@ -13,7 +13,8 @@ import (
 )
 
 var benchBody = `{"from":"Acme <hello@example.org>","to":["you@example.net"],"subject":"Hello","html":"` +
-	strings.Repeat("<p>Some text of an email, with its tags.</p>", 10_000/43) + `","tags":[{"name":"kind","value":"bench"}]}`
+	strings.Repeat("<p>Some text of an email, with its tags.</p>", 10_000/43) +
+	`","tags":[{"name":"kind","value":"bench"}]}`
 
 type discard struct{ h http.Header }
 
@@ -21,8 +22,8 @@ func (d discard) Header() http.Header         { return d.h }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkPost is a trivial operation with a body of 10 KB through the whole stack but for the network: what the adapter costs.
-// BenchmarkPostBare is the same without the adapter: read the body, decode it, encode the answer.
+// BenchmarkPost is a trivial operation with a body of 10 KB through the whole stack but for the network: what the
+// adapter costs. BenchmarkPostBare is the same without the adapter: read the body, decode it, encode the answer.
 func BenchmarkPost(b *testing.B) {
 	f := newRoute(b, Options{RateLimit: 1 << 30, Log: slog.New(slog.DiscardHandler)},
 		func(_ context.Context, _ *Call, in sendEmailIn) (emailID, error) { return emailID{in.From}, nil })

@@ -69,12 +69,15 @@ func badBody(err error, contentType string) error {
 		}
 		return fault.Invalidf(field, "The `%s` field must be %s, not %s.", field, want, kindName(e.JSONKind)).Because(err)
 	}
-	if media, _, _ := mime.ParseMediaType(contentType); media != "" && media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return fault.New(fault.Malformed, "", "The request body must be JSON, with the header `Content-Type: application/json`, not %s.",
+	if media, _, _ := mime.ParseMediaType(contentType); media != "" && media != "application/json" &&
+		!strings.HasSuffix(media, "+json") {
+		return fault.New(fault.Malformed, "",
+			"The request body must be JSON, with the header `Content-Type: application/json`, not %s.",
 			media).Because(err)
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return fault.New(fault.Malformed, "", "The request body is not valid JSON: there is a mistake at byte %d.", e.ByteOffset).Because(err)
+		return fault.New(fault.Malformed, "", "The request body is not valid JSON: there is a mistake at byte %d.",
+			e.ByteOffset).Because(err)
 	}
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }

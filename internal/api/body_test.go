@@ -64,8 +64,9 @@ func TestDecode(t *testing.T) {
 		{"an empty file", `{"file":""}`, bodyIn{File: content{true, []byte{}}}},
 		{"bytes", `{"file":[104,105]}`, bodyIn{File: content{true, []byte("hi")}}},
 		{"a buffer", `{"file":{"type":"Buffer","data":[104,105]}}`, bodyIn{File: content{true, []byte("hi")}}},
-		{"header fields in order", `{"headers":{"B":"1","A":2,"C":true,"D":null}}`, bodyIn{Fields: fields{{Name: "B", Value: "1"},
-			{Name: "A", Value: "2"}, {Name: "C", Value: "true"}}}},
+		{"header fields in order", `{"headers":{"B":"1","A":2,"C":true,"D":null}}`,
+			bodyIn{Fields: fields{{Name: "B", Value: "1"},
+				{Name: "A", Value: "2"}, {Name: "C", Value: "true"}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +128,8 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestHasNUL(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{`"a"`: false, `"\u0000"`: true, `"\\u0000"`: false, `"\\\u0000"`: true, `"\\\\u0000"`: false,
+	for text, want := range map[string]bool{`"a"`: false, `"\u0000"`: true, `"\\u0000"`: false, `"\\\u0000"`: true,
+		`"\\\\u0000"`:      false,
 		`"\\u0000 \u0000"`: true, `"\u0001"`: false, `"u0000"`: false} {
 		if hasNUL([]byte(text)) != want {
 			t.Errorf("%s: %v", text, !want)
@@ -138,7 +140,8 @@ func TestHasNUL(t *testing.T) {
 func TestTimesOnTheWire(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2023, 10, 6, 23, 47, 56, 678_000_000, time.FixedZone("", 3600))
-	got, err := json.Marshal([]any{dbTime(at), dbTime(at.Add(162*time.Microsecond + 999)), dbTime(at.Truncate(time.Second)), dbTime{},
+	got, err := json.Marshal([]any{dbTime(at), dbTime(at.Add(162*time.Microsecond + 999)),
+		dbTime(at.Truncate(time.Second)), dbTime{},
 		isoTime(at), isoTime(at.Truncate(time.Second))})
 	want := `["2023-10-06 22:47:56.678+00","2023-10-06 22:47:56.678162+00","2023-10-06 22:47:56+00",null,` +
 		`"2023-10-06T22:47:56.678Z","2023-10-06T22:47:56.000Z"]`
@@ -149,8 +152,10 @@ func TestTimesOnTheWire(t *testing.T) {
 
 // Whatever a body is, it is read or refused with a fault.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{``, `{}`, `null`, `[{}]`, `{"to":["a",1]}`, `{"text":"\ud800\u0000"}`, "\ufeff{\"a\":1e400}", `{"file":{"data":{"data":"x"}}}`,
-		`{"headers":{"a":1,"a":null}}`, `{"nested":[{"tag":null}]}`, `{"opt":null,"opt":"x"}`, `{"text":`, `{"a":"\\u0000"}`} {
+	for _, seed := range []string{``, `{}`, `null`, `[{}]`, `{"to":["a",1]}`, `{"text":"\ud800\u0000"}`,
+		"\ufeff{\"a\":1e400}", `{"file":{"data":{"data":"x"}}}`,
+		`{"headers":{"a":1,"a":null}}`, `{"nested":[{"tag":null}]}`, `{"opt":null,"opt":"x"}`, `{"text":`,
+		`{"a":"\\u0000"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -170,10 +175,13 @@ func FuzzDecode(f *testing.F) {
 func FuzzRequest(f *testing.F) {
 	office := newOffice(f, dbtest.SQLite(f), Options{BodyMax: 1 << 20})
 	office.verified(f, "example.org")
-	seeds := []string{"GET /emails?limit=1", "GET /emails/metrics?start_date=2026-01-01&dimensions=period,domain", "GET /suppressions/a%40b?x=%zz",
-		"POST /domains {\"name\":\"xn--a.example\"}", "PATCH /emails/0199aaaa-0000-7000-8000-000000000000 {\"scheduled_at\":\"tomorrow\"}",
+	seeds := []string{"GET /emails?limit=1", "GET /emails/metrics?start_date=2026-01-01&dimensions=period,domain",
+		"GET /suppressions/a%40b?x=%zz",
+		"POST /domains {\"name\":\"xn--a.example\"}",
+		"PATCH /emails/0199aaaa-0000-7000-8000-000000000000 {\"scheduled_at\":\"tomorrow\"}",
 		`POST /emails {"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","headers":{"X-A":"1"},"tags":[{"name":"a","value":"b"}]}`,
-		`POST /emails/batch [{"from":"a@example.org","to":"b@example.net","subject":"s","html":"<p>"}]`, "DELETE /suppressions/%C3%A9@example.org",
+		`POST /emails/batch [{"from":"a@example.org","to":"b@example.net","subject":"s","html":"<p>"}]`,
+		"DELETE /suppressions/%C3%A9@example.org",
 		`POST /suppressions/batch/add {"emails":["a@b.c","A@B.C"]}`, `POST /api-keys {"name":"x","permission":"full_access"}`}
 	for _, s := range seeds {
 		head, body, _ := strings.Cut(s, " {")
@@ -201,7 +209,8 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%s %q %q: %d %s\n%s", method, target, body, w.Code, w.Body, office.log)
 		}
 		office.log.Reset()
-		if ct := w.Header().Get("Content-Type"); !strings.HasPrefix(ct, "application/json") && target != "/docs" && w.Code != 200 {
+		if ct := w.Header().Get("Content-Type"); !strings.HasPrefix(ct, "application/json") && target != "/docs" &&
+			w.Code != 200 {
 			t.Errorf("%s %q: Content-Type %q", method, target, ct)
 		}
 	})

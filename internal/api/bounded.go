@@ -182,7 +182,8 @@ func unbounded(t reflect.Type, where string) string {
 		}
 		return ""
 	}
-	if pointer.Implements(reflect.TypeFor[json.UnmarshalerFrom]()) || pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if pointer.Implements(reflect.TypeFor[json.UnmarshalerFrom]()) ||
+		pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return where
 	}
 	switch t.Kind() {

@@ -171,12 +171,16 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 			}
 			full := doc.list(l, max(l.schema.MaxItems, l.schema.MaxProperties, 100))
 			again := l.body(full, elements/4/len(full)+1)
-			if n, w := f.allocated(t, o.method, withIDs(o.path), "full", again); n > uint64(multiple*len(again)+small) || w.Code >= 500 {
-				t.Errorf("%s %s %v again and again: %d octets for a body of %d; %d %.300s", o.method, o.path, l.place, n, len(again), w.Code, w.Body)
+			if n, w := f.allocated(t, o.method, withIDs(o.path), "full", again); n > uint64(multiple*len(again)+small) ||
+				w.Code >= 500 {
+				t.Errorf("%s %s %v again and again: %d octets for a body of %d; %d %.300s", o.method, o.path, l.place, n,
+					len(again), w.Code, w.Body)
 			}
 		}
-		if n, w := f.allocated(t, o.method, withIDs(o.path), "full", unknown); n > uint64(multiple*len(unknown)+small) || w.Code >= 500 {
-			t.Errorf("%s %s with unknown lists: %d octets for a body of %d; %d %.300s", o.method, o.path, n, len(unknown), w.Code, w.Body)
+		if n, w := f.allocated(t, o.method, withIDs(o.path), "full", unknown); n > uint64(multiple*len(unknown)+small) ||
+			w.Code >= 500 {
+			t.Errorf("%s %s with unknown lists: %d octets for a body of %d; %d %.300s", o.method, o.path, n, len(unknown),
+				w.Code, w.Body)
 		}
 	}
 	if total < 25 {
@@ -190,25 +194,30 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newOffice(t, dbtest.SQLite(t), Options{})
 	const n = 200_000
 	for name, body := range map[string]string{
-		"members that nobody knows":   `{"x":{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}}`,
-		"names that nobody knows":     `{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}`,
-		"escaped names":               `{` + strings.TrimSuffix(strings.Repeat(`"\u0061":0,`, n), ",") + `}`,
-		"deep lists":                  `{"x":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`,
-		"too deep lists":              `{"x":` + strings.Repeat("[", n),
-		"a subject again and again":   `{` + strings.TrimSuffix(strings.Repeat(`"subject":"ab",`, n), ",") + `}`,
-		"an html again and again":     `{` + strings.TrimSuffix(strings.Repeat(`"html":"ab",`, n), ",") + `}`,
-		"templates":                   `{` + strings.TrimSuffix(strings.Repeat(`"template":null,"template":{},`, n/2), ",") + `}`,
+		"members that nobody knows": `{"x":{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}}`,
+		"names that nobody knows":   `{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}`,
+		"escaped names":             `{` + strings.TrimSuffix(strings.Repeat(`"\u0061":0,`, n), ",") + `}`,
+		"deep lists":                `{"x":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`,
+		"too deep lists":            `{"x":` + strings.Repeat("[", n),
+		"a subject again and again": `{` + strings.TrimSuffix(strings.Repeat(`"subject":"ab",`, n), ",") + `}`,
+		"an html again and again":   `{` + strings.TrimSuffix(strings.Repeat(`"html":"ab",`, n), ",") + `}`,
+		"templates": `{` + strings.TrimSuffix(strings.Repeat(`"template":null,"template":{},`, n/2), ",") +
+			`}`,
 		"a recipient again and again": `{` + strings.TrimSuffix(strings.Repeat(`"to":"",`, n), ",") + `}`,
 		"base64 in words":             `{"attachments":[{"content":"` + strings.Repeat("A ", n) + `"}]}`,
 		"base64 in escaped words":     `{"attachments":[{"content":"` + strings.Repeat(`A\n`, n) + `"}]}`,
-		"buffers in buffers":          `{"attachments":[{"content":` + strings.Repeat(`{"data":`, 9000) + `""` + strings.Repeat(`}`, 9000) + `}]}`,
-		"a buffer's members":          `{"attachments":[{"content":{` + strings.TrimSuffix(strings.Repeat(`"ab":0,`, n), ",") + `}}]}`,
-		"a file as numbers":           `{"attachments":[{"content":[` + strings.TrimSuffix(strings.Repeat(`0,`, n), ",") + `]}]}`,
-		"a header's long name":        `{"headers":{"` + strings.Repeat("a", n) + `":[]}}`,
-		"a long name of a variable":   `{"template":{"variables":{"` + strings.Repeat("a", n) + `":1}}}`,
-		"values of variables":         `{"template":{"id":"x","variables":{"a":[` + strings.TrimSuffix(strings.Repeat(`[],`, n), ",") + `]}}}`,
-		"an empty email":              `{}` + strings.Repeat(" ", n),
-		"zeros":                       `{"subject":` + strings.Repeat("0", n) + `}`,
+		"buffers in buffers": `{"attachments":[{"content":` + strings.Repeat(`{"data":`, 9000) + `""` +
+			strings.Repeat(`}`, 9000) + `}]}`,
+		"a buffer's members": `{"attachments":[{"content":{` + strings.TrimSuffix(strings.Repeat(`"ab":0,`, n),
+			",") + `}}]}`,
+		"a file as numbers": `{"attachments":[{"content":[` + strings.TrimSuffix(strings.Repeat(`0,`, n), ",") +
+			`]}]}`,
+		"a header's long name":      `{"headers":{"` + strings.Repeat("a", n) + `":[]}}`,
+		"a long name of a variable": `{"template":{"variables":{"` + strings.Repeat("a", n) + `":1}}}`,
+		"values of variables": `{"template":{"id":"x","variables":{"a":[` +
+			strings.TrimSuffix(strings.Repeat(`[],`, n), ",") + `]}}}`,
+		"an empty email": `{}` + strings.Repeat(" ", n),
+		"zeros":          `{"subject":` + strings.Repeat("0", n) + `}`,
 	} {
 		for _, path := range []string{"/emails", "/emails/batch"} {
 			text := body
@@ -217,7 +226,8 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 			}
 			took, w := f.allocated(t, http.MethodPost, path, "full", text)
 			if took > uint64(multiple*len(text)+small) || w.Code < 400 || w.Code >= 500 || w.Body.Len() > 4000 {
-				t.Errorf("%s, %s: %d octets for a body of %d; %d %.300s (%d)", path, name, took, len(text), w.Code, w.Body, w.Body.Len())
+				t.Errorf("%s, %s: %d octets for a body of %d; %d %.300s (%d)", path, name, took, len(text), w.Code, w.Body,
+					w.Body.Len())
 			}
 		}
 	}
@@ -232,15 +242,18 @@ func TestBatchWithALongList(t *testing.T) {
 	body := `[` + good + `,{"to":["x"` + strings.Repeat(`,"x"`, 50) + `],"tags":[{"name":"a","value":{}}]},` + good + `]`
 	var got batchOut
 	w := f.do(t, "POST /emails/batch\nX-Batch-Validation: permissive\n\n"+body)
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || len(got.Data) != 2 || len(*got.Errors) != 1 || (*got.Errors)[0].Index != 1 {
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || len(got.Data) != 2 ||
+		len(*got.Errors) != 1 || (*got.Errors)[0].Index != 1 {
 		t.Errorf("permissive: %d %s, error %v", w.Code, w.Body, err)
 	}
-	if w := f.do(t, "POST /emails/batch\n\n"+body); w.Code != 422 || !strings.Contains(w.Body.String(), "`[1].to` field has more than 50 items") {
+	if w := f.do(t, "POST /emails/batch\n\n"+body); w.Code != 422 ||
+		!strings.Contains(w.Body.String(), "`[1].to` field has more than 50 items") {
 		t.Errorf("strict: %d %s", w.Code, w.Body)
 	}
 	for _, mode := range []string{"strict", "permissive"} {
 		w := f.do(t, "POST /emails/batch\nX-Batch-Validation: "+mode+"\n\n["+strings.Repeat("{},", 2999)+"{}]")
-		if want := "A batch must have 1 to 100 emails; this one has 3000."; w.Code != 422 || !strings.Contains(w.Body.String(), want) {
+		if want := "A batch must have 1 to 100 emails; this one has 3000."; w.Code != 422 ||
+			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", mode, w.Code, w.Body)
 		}
 	}
@@ -276,7 +289,8 @@ func TestRequestTypesAreBounded(t *testing.T) {
 	type tags struct {
 		Names []string `json:"names"`
 	}
-	for _, in := range []any{[]string{}, map[string]int{}, struct{ A any }{}, struct{ A *tags }{}, many[tags, maxTags]{}, named[[]int, maxTags]{},
+	for _, in := range []any{[]string{}, map[string]int{}, struct{ A any }{}, struct{ A *tags }{}, many[tags, maxTags]{},
+		named[[]int, maxTags]{},
 		opt[[]string]{}, struct{ A [2]int }{}, struct{ A bytes.Buffer }{}} {
 		if unbounded(reflect.TypeOf(in), "in") == "" {
 			t.Errorf("%T counts as bounded", in)

@@ -80,8 +80,9 @@ func domainToItem(d domains.Domain) DomainItem {
 }
 
 func (a *API) domainToWire(d domains.Domain) domainWire {
-	w := domainWire{Object: "domain", DomainItem: domainToItem(d), TLS: d.TLS, TrackingSubdomain: orNull(d.TrackingSubdomain),
-		Records: []recordWire{}}
+	w := domainWire{Object: "domain", DomainItem: domainToItem(d), TLS: d.TLS,
+		TrackingSubdomain: orNull(d.TrackingSubdomain),
+		Records:           []recordWire{}}
 	for _, r := range a.Services.Domains.Records(&d) {
 		w.Records = append(w.Records, recordWire{r.Kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
 	}
@@ -108,8 +109,9 @@ func capabilities(in capabilitiesIn) (c domains.Capabilities, err error) {
 
 func (in *createDomainIn) domain() (domains.NewDomain, error) {
 	c, err := capabilities(in.Capabilities)
-	return domains.NewDomain{Name: in.Name, Region: in.Region, ReturnPath: in.CustomReturnPath, TrackingSubdomain: in.TrackingSubdomain,
-		TLS: in.TLS, OpenTracking: in.OpenTracking, ClickTracking: in.ClickTracking, Capabilities: c}, err
+	return domains.NewDomain{Name: in.Name, Region: in.Region, ReturnPath: in.CustomReturnPath,
+		TrackingSubdomain: in.TrackingSubdomain,
+		TLS:               in.TLS, OpenTracking: in.OpenTracking, ClickTracking: in.ClickTracking, Capabilities: c}, err
 }
 
 func (a *API) createDomain(ctx context.Context, c *Call, in createDomainIn) (domainWire, error) {
@@ -191,7 +193,8 @@ type claimWire struct {
 
 func claimToWire(c domains.Claim) claimWire {
 	return claimWire{"domain_claim", c.ID, c.Name, string(c.Status), orNull(c.DomainID), orNull(c.Region),
-		claimRecord{"TXT", c.Name, c.RecordValue(), "Auto"}, orNull(c.BlockedReason), orNull(c.FailureReason), dbTime(c.CreatedAt),
+		claimRecord{"TXT", c.Name, c.RecordValue(), "Auto"}, orNull(c.BlockedReason), orNull(c.FailureReason),
+		dbTime(c.CreatedAt),
 		dbTime(c.ExpiresAt)}
 }
 

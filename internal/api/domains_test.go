@@ -168,7 +168,8 @@ func smtpRcpt(t *testing.T, addr, to string) int {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	err = c.SendMail("ca@issuer.example", []string{to}, strings.NewReader("Subject: Confirm\r\n\r\nThe code is 12345.\r\n"))
+	err = c.SendMail("ca@issuer.example", []string{to},
+		strings.NewReader("Subject: Confirm\r\n\r\nThe code is 12345.\r\n"))
 	if refused, ok := err.(*smtp.SMTPError); ok {
 		return refused.Code
 	} else if err != nil {
@@ -231,7 +232,8 @@ func TestMailIsNotHijacked(t *testing.T) {
 		own := f.add(t, "full", fmt.Sprintf(onlyReceiving, "in.acme.example"))
 		dns.install("acme.example", own)
 		f.looked(t, "full", own.ID, "a domain that only receives is verified", isVerified)
-		if code, _, text := f.call(t, "full", "PATCH /domains/"+acme.ID, `{"capabilities":{"receiving":"enabled"}}`); code != 200 {
+		if code, _, text := f.call(t, "full", "PATCH /domains/"+acme.ID,
+			`{"capabilities":{"receiving":"enabled"}}`); code != 200 {
 			t.Fatal(text)
 		}
 		if code := smtpRcpt(t, addr, "admin@acme.example"); code != 550 {
@@ -275,7 +277,8 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 		later := f.add(t, "other", `{"name":"postrider-user.example"}`)
 		dns.install("acme.example", squatted)
 		dns.pointMX("send.acme.example", "bounces.postrider.test")
-		f.looked(t, "other", squatted.ID, "the squatter was looked at", func(d shownDomain) bool { return d.Status == "pending" })
+		f.looked(t, "other", squatted.ID, "the squatter was looked at",
+			func(d shownDomain) bool { return d.Status == "pending" })
 
 		for _, path := range []string{"/domains", "/domains/claim"} {
 			for _, name := range []string{"SEND.Acme.Example.", "below.send.acme.example", "links.acme.example",

@@ -67,7 +67,8 @@ func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 // Schema describes the object in the document.
 func (fields) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, MaxProperties: new(emails.MaxHeaders), AdditionalProperties: &huma.Schema{Type: huma.TypeString}}
+	return &huma.Schema{Type: huma.TypeObject, MaxProperties: new(emails.MaxHeaders),
+		AdditionalProperties: &huma.Schema{Type: huma.TypeString}}
 }
 
 func (*fields) elements() []reflect.Type { return nil }
@@ -110,7 +111,8 @@ type sendEmailIn struct {
 }
 
 func (in *sendEmailIn) send() emails.Send {
-	s := emails.Send{From: in.From, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo, Subject: in.Subject, HTML: in.HTML,
+	s := emails.Send{From: in.From, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo, Subject: in.Subject,
+		HTML: in.HTML,
 		Text: in.Text, Headers: in.Headers, ScheduledAt: in.ScheduledAt, TopicID: in.TopicID}
 	if len(s.ReplyTo) == 0 {
 		s.ReplyTo = in.ReplyToOld
@@ -274,7 +276,8 @@ type emailWire struct {
 }
 
 func emailToItem(e emails.Email) EmailItem {
-	return EmailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, dbTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc), orEmpty(e.Cc),
+	return EmailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, dbTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc),
+		orEmpty(e.Cc),
 		orEmpty(e.ReplyTo), string(e.LastEvent), dbTime(e.ScheduledAt)}
 }
 
@@ -369,7 +372,8 @@ func (a *API) attachmentToItem(f emails.Attachment) AttachmentItem {
 		disposition = "inline"
 	}
 	link, expires := a.Services.Emails.DownloadURL(&f, time.Now())
-	return AttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, disposition, orNull(f.ContentID), link, isoTime(expires)}
+	return AttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, disposition, orNull(f.ContentID), link,
+		isoTime(expires)}
 }
 
 func (a *API) listAttachments(ctx context.Context, c *Call, _ none) (list[AttachmentItem], error) {

@@ -128,7 +128,8 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 		a.fail(w, r, err)
 		return
 	}
-	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), json.Deterministic(true))
+	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+		json.Deterministic(true))
 	if err != nil {
 		a.fail(w, r, fmt.Errorf("encode the answer: %w", err))
 		return
@@ -156,7 +157,8 @@ func readURL(u *url.URL) (url.Values, error) {
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, fault.Invalidf("", "The query cannot be read: write a percent sign as %%25 and a semicolon as %%3B.").Because(err)
+		return nil, fault.Invalidf("",
+			"The query cannot be read: write a percent sign as %%25 and a semicolon as %%3B.").Because(err)
 	}
 	for name, values := range q {
 		if len(name) > maxParameter || !isText(name) {
@@ -216,7 +218,8 @@ func (c *Call) Page(deflt int) (page.Page, error) {
 	}
 	for _, name := range [...]string{"after", "before"} {
 		if q.Has(name) && !id.Valid(q.Get(name)) {
-			return p, fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.", name)
+			return p, fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
+				name)
 		}
 	}
 	return p, nil

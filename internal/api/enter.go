@@ -20,7 +20,8 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	}
 	token := bearer(r)
 	if token == "" {
-		return fault.New(fault.NoCredential, "Authorization", "Missing API key. Send it as the header `Authorization: Bearer re_...`.")
+		return fault.New(fault.NoCredential, "Authorization",
+			"Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
 	// Behind a proxy, all clients may have one address: those with a known key are not held up by those that guess.
 	if a.guess.Over(peer(r), guessesPerSecond) && !a.Services.Teams.Knows(token) {
@@ -49,7 +50,8 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	h["Ratelimit-Reset"] = []string{"1"}
 	h["Ratelimit-Policy"] = []string{n + ";w=1"}
 	if !ok {
-		return fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.", limit)
+		return fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.",
+			limit)
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ func writeError(w http.ResponseWriter, e *fault.Error) {
 	}
 	message := e.Message
 	if x.status == http.StatusInternalServerError {
-		message = "Something went wrong on our side. Try again; if it goes on, tell the operator the x-request-id of this answer."
+		message = "Something went wrong on our side. Try again; if it goes on, tell the operator the x-request-id of this " +
+			"answer."
 	}
 	switch x.status {
 	case http.StatusUnauthorized:

@@ -28,14 +28,17 @@ func TestExtremeTimes(t *testing.T) {
 				t.Errorf("%.200s: %d %.300s", request, w.Code, w.Body)
 			}
 		}
-		times := []string{"0000-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "1677-09-21T00:12:43Z", "2262-04-11T23:47:17Z", "9999-12-31T23:59:59-23:59",
-			"10000-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "in 3650 days", "in 99999999999999999999 seconds", "in 9223372036854775807 weeks"}
+		times := []string{"0000-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "1677-09-21T00:12:43Z", "2262-04-11T23:47:17Z",
+			"9999-12-31T23:59:59-23:59",
+			"10000-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "in 3650 days", "in 99999999999999999999 seconds",
+			"in 9223372036854775807 weeks"}
 		for _, at := range times {
 			refused("POST /emails\n\n"+email+`,"scheduled_at":"`+at+`"}`, "scheduled_at")
 			refused("PATCH /emails/"+sent.ID+"\n\n"+`{"scheduled_at":"`+at+`"}`, "scheduled_at")
 			refused("POST /emails/"+sent.ID+"/share\n\n"+`{"expires_in":"`+strings.TrimPrefix(at, "in ")+`"}`, "expires_in")
 		}
-		for query, rows := range map[string]bool{"from=0000-01-01&to=9999-12-31T23:59:59-23:59": true, "from=1677-09-20": true, "to=0001-01-01": false,
+		for query, rows := range map[string]bool{"from=0000-01-01&to=9999-12-31T23:59:59-23:59": true,
+			"from=1677-09-20": true, "to=0001-01-01": false,
 			"from=9999-12-31T23:59:59-23:59": false, "to=2262-04-12": true} {
 			w := f.do(t, "GET /logs?"+query)
 			if w.Code != 200 || strings.Contains(w.Body.String(), `"endpoint"`) != rows {

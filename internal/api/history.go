@@ -53,7 +53,8 @@ type attemptItem struct {
 }
 
 func attemptToItem(t emails.Attempt) attemptItem {
-	return attemptItem{t.ID, t.Destination, orEmpty(t.Recipients), orNull(t.Host), orNull(t.TLS), t.Outcome, t.Reply, t.Conversation,
+	return attemptItem{t.ID, t.Destination, orEmpty(t.Recipients), orNull(t.Host), orNull(t.TLS), t.Outcome, t.Reply,
+		t.Conversation,
 		dbTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, dbTime(t.NextAt)}
 }
 

@@ -16,11 +16,13 @@ import (
 )
 
 // hostileTexts are texts that databases do not take, as they stand in a URL.
-var hostileTexts = []string{"%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "a%", "%5C", "%25", "_", "'", ";", "%F0%9F", strings.Repeat("_", 40_000),
+var hostileTexts = []string{"%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "a%", "%5C", "%25", "_", "'", ";", "%F0%9F",
+	strings.Repeat("_", 40_000),
 	strings.Repeat("%25", 40_000), strings.Repeat("%5C%25", 5_000), strings.Repeat("%00", 100)}
 
 // hostileStrings are the same in JSON, where they stand within quotes.
-var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\xff", "\xed\xa0\x80", "\\ufffe", `\u0001\u007f`, `\\u0000`, `\\`, `%`,
+var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\xff", "\xed\xa0\x80", "\\ufffe",
+	`\u0001\u007f`, `\\u0000`, `\\`, `%`,
 	strings.Repeat("_", 40_000), strings.Repeat("%", 40_000), strings.Repeat(`\\%`, 20_000)}
 
 // asker asks an office for what must not be answered as a failure of ours.
@@ -48,7 +50,8 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 	k.ServeHTTP(w, r)
 	k.asked++
 	if w.Code >= 500 || strings.Contains(k.log.String(), "level=ERROR") {
-		k.t.Errorf("%s %.200q?%.200q %.200q %.100q: %d %.300s\n%.2000s", method, path, query, body, headers, w.Code, w.Body, k.log)
+		k.t.Errorf("%s %.200q?%.200q %.200q %.100q: %d %.300s\n%.2000s", method, path, query, body, headers, w.Code, w.Body,
+			k.log)
 	}
 	k.log.Reset()
 }
@@ -171,7 +174,8 @@ func (k *asker) hostileBodies(o op, at []place) {
 			k.t.Fatal(err)
 		}
 		for _, hostile := range hostileStrings {
-			k.ask(o.method, withIDs(o.path), "", strings.NewReplacer(hostileName, hostile, hostileValue, hostile).Replace(string(text)))
+			k.ask(o.method, withIDs(o.path), "", strings.NewReplacer(hostileName, hostile, hostileValue,
+				hostile).Replace(string(text)))
 		}
 	}
 }

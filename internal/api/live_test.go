@@ -64,10 +64,12 @@ func TestListen(t *testing.T) {
 		f.do(t, "POST /domains\n\n"+`{"name":"example.org"}`)
 		f.do(t, "POST /suppressions\n\n"+`{"email":"a@example.net"}`)
 		created, suppressed := next(), next()
-		if !strings.HasPrefix(created, "id: msg_") || !strings.Contains(created, "\nevent: domain.created\ndata: {\"type\":\"domain.created\",") {
+		if !strings.HasPrefix(created, "id: msg_") ||
+			!strings.Contains(created, "\nevent: domain.created\ndata: {\"type\":\"domain.created\",") {
 			t.Errorf("first %q", created)
 		}
-		if !strings.Contains(suppressed, "\nevent: suppression.added\n") || !strings.Contains(suppressed, `"email":"a@example.net"`) {
+		if !strings.Contains(suppressed, "\nevent: suppression.added\n") ||
+			!strings.Contains(suppressed, `"email":"a@example.net"`) {
 			t.Errorf("second %q", suppressed)
 		}
 		f.do(t, "POST /suppressions\nAuthorization: other\n\n"+`{"email":"b@example.net"}`)

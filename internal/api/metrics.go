@@ -14,14 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/metrics"
 )
 
-var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id", "email_id", "broadcast_id"}
+var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id",
+	"email_id", "broadcast_id"}
 
 // counted are the metrics that are counted, rates those computed from them.
 var (
-	counted = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient", "bounced_permanent",
-		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened", "unique_clicked"}
+	counted = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient",
+		"bounced_permanent",
+		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened",
+		"unique_clicked"}
 	rates = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
-		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained", "delivered"},
+		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained",
+			"delivered"},
 		"unsubscribe_rate": {"unsubscribed", "delivered"}}
 	rateNames = []string{"delivery_rate", "open_rate", "click_rate", "bounce_rate", "complaint_rate", "unsubscribe_rate"}
 )
@@ -222,10 +226,12 @@ func (in *metricsIn) readDimensions(q url.Values) (err error) {
 		case "broadcast":
 			in.ByBroadcast = true
 		default:
-			return fault.Invalidf("dimensions", "The `dimensions` parameter has `%s`; it takes period, domain, email and broadcast.", d)
+			return fault.Invalidf("dimensions",
+				"The `dimensions` parameter has `%s`; it takes period, domain, email and broadcast.", d)
 		}
 	}
-	for name, dst := range map[string]*[]string{"domain_id": &in.DomainIDs, "email_id": &in.EmailIDs, "broadcast_id": &in.BroadcastIDs} {
+	for name, dst := range map[string]*[]string{"domain_id": &in.DomainIDs, "email_id": &in.EmailIDs,
+		"broadcast_id": &in.BroadcastIDs} {
 		if *dst, err = listed(q, name); err != nil {
 			return err
 		}
@@ -237,7 +243,8 @@ func (in *metricsIn) readDimensions(q url.Values) (err error) {
 		}
 	}
 	if (in.ByEmail || len(in.EmailIDs) > 0) && (in.ByBroadcast || len(in.BroadcastIDs) > 0) {
-		return fault.Invalidf("dimensions", "The email dimension or `email_id` cannot be combined with the broadcast dimension or `broadcast_id`.")
+		return fault.Invalidf("dimensions",
+			"The email dimension or `email_id` cannot be combined with the broadcast dimension or `broadcast_id`.")
 	}
 	return nil
 }

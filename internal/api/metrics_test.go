@@ -20,7 +20,8 @@ func TestMetricsAndUsage(t *testing.T) {
 		f := newOffice(t, d, Options{})
 		f.verified(t, "example.org")
 		var sent ref
-		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+`{"from":"a@example.org","to":["a@example.net","b@example.net"],"subject":"s","text":"t"}`).
+		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+
+			`{"from":"a@example.org","to":["a@example.net","b@example.net"],"subject":"s","text":"t"}`).
 			Body.Bytes(), &sent); err != nil || sent.ID == "" {
 			t.Fatalf("%+v, %v", sent, err)
 		}
@@ -34,17 +35,24 @@ func TestMetricsAndUsage(t *testing.T) {
 			}
 			all = append(all, e)
 		}
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { return f.recorder.Record(t.Context(), tx, all...) }); err != nil {
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			return f.recorder.Record(t.Context(), tx,
+				all...)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		var got metricsOutForTest
-		answer := f.do(t, "GET /emails/metrics?dimensions=period,email&end_date="+time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		answer := f.do(t, "GET /emails/metrics?dimensions=period,email&end_date="+
+			time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
 			t.Fatalf("%s: %v", answer.Body, err)
 		}
-		want := map[string]float64{"received": 1, "delivered": 1, "complained": 0, "suppressed": 0, "bounced": 1, "bounced_transient": 1,
-			"bounced_permanent": 0, "bounced_undetermined": 0, "opened": 2, "clicked": 0, "unsubscribed": 0, "delivery_delayed": 0, "failed": 0,
-			"sent": 2, "unique_opened": 1, "unique_clicked": 0, "delivery_rate": 50, "open_rate": 100, "click_rate": 0, "bounce_rate": 50,
+		want := map[string]float64{"received": 1, "delivered": 1, "complained": 0, "suppressed": 0, "bounced": 1,
+			"bounced_transient": 1,
+			"bounced_permanent": 0, "bounced_undetermined": 0, "opened": 2, "clicked": 0, "unsubscribed": 0,
+			"delivery_delayed": 0, "failed": 0,
+			"sent": 2, "unique_opened": 1, "unique_clicked": 0, "delivery_rate": 50, "open_rate": 100, "click_rate": 0,
+			"bounce_rate":    50,
 			"complaint_rate": 0, "unsubscribe_rate": 0}
 		if diff := gocmp.Diff(want, got.Totals); diff != "" {
 			t.Error(diff)
@@ -57,7 +65,8 @@ func TestMetricsAndUsage(t *testing.T) {
 				Daily, Monthly struct{ Used, Sent, Received int }
 			}
 		}
-		if err := json.Unmarshal(f.do(t, "GET /usage").Body.Bytes(), &used, json.MatchCaseInsensitiveNames(true)); err != nil {
+		if err := json.Unmarshal(f.do(t, "GET /usage").Body.Bytes(), &used,
+			json.MatchCaseInsensitiveNames(true)); err != nil {
 			t.Fatal(err)
 		}
 		if u := used.Emails.Daily; u.Used != 3 || u.Sent != 2 || u.Received != 1 || used.Emails.Monthly != u {

@@ -29,13 +29,17 @@ func parameters(name string) *huma.Param {
 		p.Description = "How many items, 1 to 100."
 		p.Schema = &huma.Schema{Type: "integer", Minimum: new(1.0), Maximum: new(100.0)}
 	case "after":
-		p.Description, p.Schema.Format = "Id of the item after which to go on, towards older ones. Not together with before.", "uuid"
+		p.Description, p.Schema.Format = "Id of the item after which to go on, towards older ones. Not together with before.",
+			"uuid"
 	case "before":
-		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with after. An email that is "+
-			"accepted later has a greater id, so asking again with the newest one finds what is new. With PostgreSQL, emails accepted at the "+
+		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with "+
+			"after. An email that is "+
+			"accepted later has a greater id, so asking again with the newest one finds what is new. With PostgreSQL, emails "+
+			"accepted at the "+
 			"same moment may appear in another order: go back by a minute to be certain to see each.", "uuid"
 	case "status":
-		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, success or failed."
+		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, " +
+			"success or failed."
 	case "endpoint":
 		p.Description = "What the path begins with."
 	case "user_agent":
@@ -58,13 +62,16 @@ func parameters(name string) *huma.Param {
 // headers returns the request headers that an operation uses.
 func headers(o *op) (list []*huma.Param) {
 	if o.path == "/emails" && o.method == http.MethodPost || o.path == "/emails/batch" {
-		list = append(list, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", MinLength: new(1), MaxLength: new(256)},
-			Description: "For 24 hours, a second request with the same key and the same body sends nothing and has the answer of the first."})
+		list = append(list, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string",
+			MinLength: new(1), MaxLength: new(256)},
+			Description: "For 24 hours, a second request with the same key and the same body sends nothing and has the " +
+				"answer of the first."})
 	}
 	if o.path == "/emails/batch" {
 		list = append(list, &huma.Param{Name: "x-batch-validation", In: "header",
-			Schema:      &huma.Schema{Type: "string", Enum: []any{"strict", "permissive"}, Default: "strict"},
-			Description: "strict accepts all emails or none; permissive accepts those that are right and lists the others in errors."})
+			Schema: &huma.Schema{Type: "string", Enum: []any{"strict", "permissive"}, Default: "strict"},
+			Description: "strict accepts all emails or none; permissive accepts those that are right and lists the others in " +
+				"errors."})
 	}
 	return list
 }
@@ -72,7 +79,8 @@ func headers(o *op) (list []*huma.Param) {
 // openAPI makes the document from the operations and their types, with Huma's generator of schemas.
 func (a *API) openAPI() *huma.OpenAPI {
 	doc := &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: "Postrider", Version: a.Version,
-		Description: "The API of Postrider, an email platform that you run yourself. Send `Authorization: Bearer re_...` with each request."},
+		Description: "The API of Postrider, an email platform that you run yourself. Send `Authorization: Bearer re_...` " +
+			"with each request."},
 		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {Type: "http", Scheme: "bearer"}}},
 		Security: []map[string][]string{{"bearer": {}}}, Paths: map[string]*huma.PathItem{}}
@@ -106,9 +114,11 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 	content := func(t reflect.Type) map[string]*huma.MediaType {
 		return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, operationID(*o)+t.Name())}}
 	}
-	d := &huma.Operation{OperationID: operationID(*o), Summary: o.summary, Tags: []string{o.tag}, Responses: map[string]*huma.Response{
-		strconv.Itoa(o.status): {Description: "Done.", Content: content(o.out)},
-		"default":              {Description: "What is wrong, and what to do.", Content: content(reflect.TypeFor[envelope]())}}}
+	d := &huma.Operation{OperationID: operationID(*o), Summary: o.summary, Tags: []string{o.tag},
+		Responses: map[string]*huma.Response{
+			strconv.Itoa(o.status): {Description: "Done.", Content: content(o.out)},
+			"default": {Description: "What is wrong, and what to do.",
+				Content: content(reflect.TypeFor[envelope]())}}}
 	if teams.SendingAccess.Scopes().Has(o.scope) {
 		d.Description = "A key with sending_access is enough."
 	}
@@ -229,7 +239,8 @@ func (a *API) docsHTML() ([]byte, error) {
 		if !slices.Contains(p.Tags, o.tag) {
 			p.Tags = append(p.Tags, o.tag)
 		}
-		d := docsOp{Method: o.method, Path: o.path, Summary: o.summary, ID: operationID(o), Params: o.query, Answer: outline(schemas, o.out)}
+		d := docsOp{Method: o.method, Path: o.path, Summary: o.summary, ID: operationID(o), Params: o.query,
+			Answer: outline(schemas, o.out)}
 		if o.takesBody() {
 			d.Body = outline(schemas, o.in)
 		}

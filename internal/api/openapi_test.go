@@ -54,7 +54,8 @@ POST /suppressions/batch/remove
 `
 
 // undocumented are operations for machines, and other names of one that is documented.
-var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending", "POST /emails/sending",
+var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending",
+	"POST /emails/sending",
 	"POST /domains/claims", "GET /domains/{domain_id}/claims", "POST /domains/{domain_id}/claims/verify"}
 
 type docSchema struct {
@@ -121,7 +122,8 @@ func readDocOf(t *testing.T, f *office) (openAPIDoc, string) {
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, text := readDoc(t)
-	if doc.OpenAPI != "3.1.0" || doc.Info["title"] == "" || doc.Info["version"] != "test" || doc.Components.SecuritySchemes["bearer"] == nil {
+	if doc.OpenAPI != "3.1.0" || doc.Info["title"] == "" || doc.Info["version"] != "test" ||
+		doc.Components.SecuritySchemes["bearer"] == nil {
 		t.Errorf("the document's head: %s %v", doc.OpenAPI, doc.Info)
 	}
 	ids := map[string]bool{}
@@ -144,7 +146,8 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s: body documented %v", name, d.RequestBody != nil)
 		}
 		for _, status := range []string{map[int]string{200: "200", 201: "201"}[o.status], "default"} {
-			if r := d.Responses[status]; r.Description == "" || reflect.DeepEqual(r.Content["application/json"].Schema, docSchema{}) {
+			if r := d.Responses[status]; r.Description == "" || reflect.DeepEqual(r.Content["application/json"].Schema,
+				docSchema{}) {
 				t.Errorf("%s: no schema of the answer %s", name, status)
 			}
 		}
@@ -260,7 +263,8 @@ func TestDocs(t *testing.T) {
 	f := newOffice(t, dbtest.SQLite(t), Options{})
 	w := f.do(t, "GET /docs\nAuthorization: -")
 	page := w.Body.String()
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Content-Security-Policy") == "" {
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
+		w.Header().Get("Content-Security-Policy") == "" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 	if foreign := regexp.MustCompile(`(?:src|href)="[^"/#]`).FindString(page); foreign != "" {
@@ -275,8 +279,9 @@ func TestDocs(t *testing.T) {
 
 func TestOperationID(t *testing.T) {
 	t.Parallel()
-	for summary, want := range map[string]string{"Send an email": "sendAnEmail", "List an email's attachments": "listAnEmailsAttachments",
-		"Send up to 100 emails": "sendUpToEmails"} {
+	for summary, want := range map[string]string{"Send an email": "sendAnEmail",
+		"List an email's attachments": "listAnEmailsAttachments",
+		"Send up to 100 emails":       "sendUpToEmails"} {
 		if diff := gocmp.Diff(want, operationID(op{summary: summary})); diff != "" {
 			t.Error(diff)
 		}

@@ -62,9 +62,11 @@ func anyBody(o op) string {
 func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var e envelope
-	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != 503 || e.StatusCode != 503 || e.Name != "service_unavailable" ||
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != 503 || e.StatusCode != 503 ||
+		e.Name != "service_unavailable" ||
 		e.Message == "" || w.Header().Get("Retry-After") == "" {
-		t.Errorf("%s: %d %s, Retry-After %q; want 503 service_unavailable", what, w.Code, w.Body, w.Header().Get("Retry-After"))
+		t.Errorf("%s: %d %s, Retry-After %q; want 503 service_unavailable", what, w.Code, w.Body,
+			w.Header().Get("Retry-After"))
 	}
 }
 
@@ -95,7 +97,8 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 			if w := f.do(t, "GET /healthz"); w.Code != 200 {
 				t.Errorf("healthz: %d %s", w.Code, w.Body)
 			}
-			if w := f.do(t, "GET /readyz"); w.Code != 503 || w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "127.0.0.1") {
+			if w := f.do(t, "GET /readyz"); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
+				strings.Contains(w.Body.String(), "127.0.0.1") {
 				t.Errorf("readyz: %d %v %s", w.Code, w.Header(), w.Body)
 			}
 			f.heal(t)
@@ -129,7 +132,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		mend := dbtest.Unreadable(t, path)
-		text := o.method + " " + withIDs(strings.Replace(o.path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(), "-", ""), 1))
+		text := o.method + " " + withIDs(strings.Replace(o.path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(),
+			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
 		// The writer need not read what it has in memory.
@@ -147,7 +151,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 500*time.Millisecond)
-	for _, text := range []string{"GET /emails", "POST /api-keys\n\n{\"name\":\"x\"}", "POST /emails\n\n" + rightBodies["POST /emails"],
+	for _, text := range []string{"GET /emails", "POST /api-keys\n\n{\"name\":\"x\"}", "POST /emails\n\n" +
+		rightBodies["POST /emails"],
 		"POST /emails/batch\n\n" + rightBodies["POST /emails/batch"], "GET /emails\nAuthorization: other"} {
 		f.heal(t)
 		f.proxy.Hang()
@@ -227,7 +232,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told is what an operation answers whenever it is asked: the whole body where nothing is changed, else the names in it.
+// told is what an operation answers whenever it is asked: the whole body where nothing is changed, else the names in
+// it.
 func told(o op, w *httptest.ResponseRecorder) string {
 	if o.method == http.MethodGet {
 		return w.Body.String()
@@ -274,7 +280,8 @@ func TestLostAnswersOfEmails(t *testing.T) {
 	f.proxy.TurnAway("53300")
 	w = f.send(t, "k")
 	wantAway(t, "an unknown commit", w)
-	if text := w.Body.String(); !strings.Contains(text, "may have been accepted") || !strings.Contains(text, "same idempotency key") {
+	if text := w.Body.String(); !strings.Contains(text, "may have been accepted") ||
+		!strings.Contains(text, "same idempotency key") {
 		t.Errorf("an unknown commit: %s", text)
 	}
 	f.heal(t)
@@ -304,7 +311,8 @@ func TestPermissiveBatchWithoutDatabase(t *testing.T) {
 	f := newRemote(t, 0)
 	f.heal(t)
 	f.proxy.Refuse()
-	wantAway(t, "a permissive batch", f.do(t, "POST /emails/batch\nX-Batch-Validation: permissive\n\n"+rightBodies["POST /emails/batch"]))
+	wantAway(t, "a permissive batch", f.do(t, "POST /emails/batch\nX-Batch-Validation: permissive\n\n"+
+		rightBodies["POST /emails/batch"]))
 }
 
 // An outage is a line in the log, not one for each request.

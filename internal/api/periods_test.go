@@ -16,9 +16,11 @@ import (
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	zones := []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "Pacific/Kiritimati"}
+	zones := []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia",
+		"Pacific/Kiritimati"}
 	starts := []time.Time{time.Date(2011, 12, 28, 0, 0, 0, 0, time.UTC), time.Date(2026, 3, 6, 0, 0, 0, 0, time.UTC),
-		time.Date(2026, 10, 23, 0, 0, 0, 0, time.UTC), time.Date(1969, 12, 30, 0, 0, 0, 0, time.UTC), time.Date(2024, 2, 27, 0, 0, 0, 0, time.UTC)}
+		time.Date(2026, 10, 23, 0, 0, 0, 0, time.UTC), time.Date(1969, 12, 30, 0, 0, 0, 0, time.UTC),
+		time.Date(2024, 2, 27, 0, 0, 0, 0, time.UTC)}
 	for range 400 {
 		zone, err := time.LoadLocation(zones[r.IntN(len(zones))])
 		if err != nil {

@@ -65,7 +65,8 @@ func TestPollingMissesNothing(t *testing.T) {
 	const small = `POST /emails
 
 {"from":"hello@acme.example","to":"a@example.net","subject":"Hi","text":"Hello."`
-	withFile := small + `,"attachments":[{"filename":"a.txt","content":"` + base64.StdEncoding.EncodeToString([]byte("the file")) + `"}]}`
+	withFile := small + `,"attachments":[{"filename":"a.txt","content":"` +
+		base64.StdEncoding.EncodeToString([]byte("the file")) + `"}]}`
 	const message = `RECEIVE from@example.net a@in.acme.example
 
 From: from@example.net
@@ -87,8 +88,10 @@ Subject: Hi
 			path        string
 			slow, quick func() string
 		}{
-			"sent": {"/emails", func() string { return sentID(f.do(t, withFile)) }, func() string { return sentID(f.do(t, small+"}")) }},
-			"received": {"/emails/receiving", func() string { return receive(strings.Repeat("A line of a long message.\n", 10_000)) },
+			"sent": {"/emails", func() string { return sentID(f.do(t, withFile)) },
+				func() string { return sentID(f.do(t, small+"}")) }},
+			"received": {"/emails/receiving",
+				func() string { return receive(strings.Repeat("A line of a long message.\n", 10_000)) },
 				func() string { return receive("Hello.\n") }},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -120,7 +123,8 @@ func TestBatchKeepsItsOrder(t *testing.T) {
 		f.verified(t, "acme.example")
 		var all []string
 		for i := range 100 {
-			all = append(all, fmt.Sprintf(`{"from":"hello@acme.example","to":"a@example.net","subject":"%d","text":"Hello."}`, i))
+			all = append(all, fmt.Sprintf(`{"from":"hello@acme.example","to":"a@example.net","subject":"%d","text":"Hello."}`,
+				i))
 		}
 		w := f.do(t, "POST /emails/batch\n\n["+strings.Join(all, ",")+"]")
 		var batch struct {

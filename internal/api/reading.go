@@ -105,7 +105,8 @@ func (b *incomingBody) reserve(ctx context.Context, pool *fair.Pool, size int64)
 	wait, cancel := context.WithTimeout(ctx, bodyWait)
 	defer cancel()
 	if err := pool.Acquire(wait, b.team, size); err != nil {
-		return fault.New(fault.Unavailable, "", "Too many large requests are being carried out. Try again in a moment.").Because(err)
+		return fault.New(fault.Unavailable, "",
+			"Too many large requests are being carried out. Try again in a moment.").Because(err)
 	}
 	b.src.start = b.src.start.Add(time.Since(began))
 	b.release()
@@ -185,9 +186,11 @@ func (a *API) brokenBody(err error) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return a.tooLarge()
 	}
-	return fault.New(fault.Malformed, "", "The request body could not be read to its end: it broke off or came too slowly.").Because(err)
+	return fault.New(fault.Malformed, "",
+		"The request body could not be read to its end: it broke off or came too slowly.").Because(err)
 }
 
 func (a *API) tooLarge() error {
-	return fault.Invalidf("", "The request body is larger than %d bytes. Link to large files instead of attaching them.", a.BodyMax)
+	return fault.Invalidf("", "The request body is larger than %d bytes. Link to large files instead of attaching them.",
+		a.BodyMax)
 }

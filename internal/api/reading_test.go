@@ -50,7 +50,10 @@ type pipeServer struct {
 }
 
 func newPipeServer(t *testing.T) (*pipeServer, func()) {
-	f := newRoute(t, Options{BodyMax: 8 << 20}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
+	f := newRoute(t, Options{BodyMax: 8 << 20}, func(_ context.Context, _ *Call, in echo) (int,
+		error) {
+		return len(in.Text), nil
+	})
 	f.begun, f.bodies = fair.New(begunTest, fair.Greed), fair.New(bodiesTest, bodiesGreed)
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil}
@@ -67,7 +70,8 @@ func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.
 	here, there := net.Pipe()
 	s.p.conns <- there
 	go func() {
-		fmt.Fprintf(here, "POST /test HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n",
+		fmt.Fprintf(here, "POST /test HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\nAuthorization: Bearer "+
+			"%s\r\nContent-Length: %d\r\n\r\n",
 			s.keys[key], len(body))
 		for rest := body[:sent]; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
 			if _, err := here.Write(rest[:min(piece, len(rest))]); err != nil {
@@ -211,7 +215,8 @@ func TestPaceOfBodies(t *testing.T) {
 			{100_000, 20_000, 2 * time.Second, 200, 8 * time.Second, 8 * time.Second},
 		} {
 			if status, took := drip(c.length, c.piece, c.every); status != c.status || took < c.least || took > c.most {
-				t.Errorf("%d octets in pieces of %d every %v: %d after %v, want %d after %v to %v", c.length, c.piece, c.every, status, took,
+				t.Errorf("%d octets in pieces of %d every %v: %d after %v, want %d after %v to %v", c.length, c.piece, c.every,
+					status, took,
 					c.status, c.least, c.most)
 			}
 		}

@@ -83,7 +83,8 @@ func receivedToItem(e receiving.Email) ReceivedItem {
 	for i, f := range e.Files {
 		files[i] = receivedFileOf(f)
 	}
-	return ReceivedItem{e.ID, orEmpty(e.To), e.From, isoTime(e.CreatedAt), orNull(e.Subject), e.MessageID, orEmpty(e.Bcc), orEmpty(e.Cc),
+	return ReceivedItem{e.ID, orEmpty(e.To), e.From, isoTime(e.CreatedAt), orNull(e.Subject), e.MessageID, orEmpty(e.Bcc),
+		orEmpty(e.Cc),
 		orEmpty(e.ReplyTo), orEmpty(e.ReceivedFor), e.ThreadID, files}
 }
 
@@ -94,7 +95,8 @@ func (a *API) listReceived(ctx context.Context, c *Call, _ none) (list[ReceivedI
 	}
 	thread := strings.ToLower(c.Query().Get("thread_id"))
 	if c.Query().Has("thread_id") && !id.Valid(thread) {
-		return list[ReceivedItem]{}, fault.Invalidf("thread_id", "The `thread_id` parameter must be the `thread_id` of an email.")
+		return list[ReceivedItem]{}, fault.Invalidf("thread_id",
+			"The `thread_id` parameter must be the `thread_id` of an email.")
 	}
 	all, more, err := a.Services.Receiving.List(ctx, c.TeamID, thread, p)
 	return listOf(all, more, receivedToItem), err
@@ -112,8 +114,10 @@ func (a *API) getReceived(ctx context.Context, c *Call, _ none) (receivedWire, e
 	}
 	c.done = content.Close
 	link, expires := a.Services.Receiving.RawURL(e.TeamID, e.ID, time.Now())
-	w := receivedWire{Object: "email", ReceivedItem: receivedToItem(e), HTML: content.HTML, Text: content.Text, HTMLFormat: format,
-		Headers: joined(content.Header), Raw: rawLink{link, isoTime(expires)}, Authentication: authenticationOf(e.Authentication)}
+	w := receivedWire{Object: "email", ReceivedItem: receivedToItem(e), HTML: content.HTML, Text: content.Text,
+		HTMLFormat: format,
+		Headers:    joined(content.Header), Raw: rawLink{link, isoTime(expires)},
+		Authentication: authenticationOf(e.Authentication)}
 	if e.Spam != nil {
 		w.Spam = &spamOut{e.Spam.Action, e.Spam.Fields}
 	}
@@ -138,7 +142,8 @@ func authenticationOf(r *authres.Results) *authenticationOut {
 	if r == nil {
 		return nil
 	}
-	out := &authenticationOut{SPF: verdictOut(r.SPF), DKIM: []verdictOut{}, DMARC: verdictOut(r.DMARC), Policy: r.Policy, ARC: verdictOut(r.ARC)}
+	out := &authenticationOut{SPF: verdictOut(r.SPF), DKIM: []verdictOut{}, DMARC: verdictOut(r.DMARC), Policy: r.Policy,
+		ARC: verdictOut(r.ARC)}
 	for _, v := range r.DKIM {
 		out.DKIM = append(out.DKIM, verdictOut(v))
 	}
@@ -164,7 +169,8 @@ type receivedAttachmentWire struct {
 
 func (a *API) receivedAttachment(teamID, emailID string, f receiving.File) ReceivedAttachmentItem {
 	link, expires := a.Services.Receiving.FileURL(teamID, emailID, f.ID, time.Now())
-	return ReceivedAttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, orNull(f.Disposition), orNull(f.ContentID), link,
+	return ReceivedAttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, orNull(f.Disposition),
+		orNull(f.ContentID), link,
 		isoTime(expires)}
 }
 
@@ -178,7 +184,10 @@ func (a *API) listReceivedFiles(ctx context.Context, c *Call, _ none) (list[Rece
 		return list[ReceivedAttachmentItem]{}, err
 	}
 	all, more, err := a.Services.Receiving.Files(ctx, c.TeamID, emailID, p)
-	return listOf(all, more, func(f receiving.File) ReceivedAttachmentItem { return a.receivedAttachment(c.TeamID, emailID, f) }), err
+	return listOf(all, more, func(f receiving.File) ReceivedAttachmentItem {
+		return a.receivedAttachment(c.TeamID, emailID,
+			f)
+	}), err
 }
 
 func (a *API) getReceivedFile(ctx context.Context, c *Call, _ none) (receivedAttachmentWire, error) {

@@ -55,7 +55,8 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		ask("POST /emails/" + email + "/share\n\n{}")
 		file := id(ask("GET /emails/" + email + "/attachments"))
 		ask("GET /emails/" + email + "/attachments/" + file)
-		hook := id(ask("POST /webhooks\n\n" + `{"endpoint":"https://one.example/hook?token=s3cr3ttoken","events":["email.sent"]}`))
+		hook := id(ask("POST /webhooks\n\n" +
+			`{"endpoint":"https://one.example/hook?token=s3cr3ttoken","events":["email.sent"]}`))
 		secrets = append(secrets, "s3cr3ttoken")
 		ask("GET /webhooks/" + hook)
 		ask("POST /api-keys\n\n" + `{"name":"k"}`)

@@ -29,14 +29,16 @@ import (
 func newRoute[In, Out any](t testing.TB, o Options, f func(context.Context, *Call, In) (Out, error)) *office {
 	t.Helper()
 	office := newOffice(t, dbtest.SQLite(t), o)
-	office.mount(append(office.operations(), op{http.MethodPost, "/test", teams.LogsRead, 200, "Tests", "Test", nil, endpoint(f)}))
+	office.mount(append(office.operations(), op{http.MethodPost, "/test", teams.LogsRead, 200, "Tests", "Test", nil,
+		endpoint(f)}))
 	return office
 }
 
 func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, name string) {
 	t.Helper()
 	var e envelope
-	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != status || e.StatusCode != status || e.Name != name || e.Message == "" {
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != status || e.StatusCode != status ||
+		e.Name != name || e.Message == "" {
 		t.Errorf("answer %d %s, want %d %s", w.Code, w.Body, status, name)
 	}
 	if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
@@ -58,7 +60,8 @@ func TestRateLimit(t *testing.T) {
 			return answer{strconv.Itoa(w.Code), h.Get("Ratelimit-Limit"), h.Get("Ratelimit-Remaining"), h.Get("Ratelimit-Reset"),
 				h.Get("Ratelimit-Policy"), h.Get("Retry-After")}
 		}
-		want := []answer{{"200", "2", "1", "1", "2;w=1", ""}, {"404", "2", "0", "1", "2;w=1", ""}, {"429", "2", "0", "1", "2;w=1", "1"}}
+		want := []answer{{"200", "2", "1", "1", "2;w=1", ""}, {"404", "2", "0", "1", "2;w=1", ""},
+			{"429", "2", "0", "1", "2;w=1", "1"}}
 		for _, wait := range []time.Duration{0, time.Second} {
 			time.Sleep(wait)
 			got := []answer{ask("GET /api-keys"), ask("GET /nowhere"), ask("POST /emails\nAuthorization: sending")}
@@ -121,8 +124,9 @@ func TestGuessing(t *testing.T) {
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t, dbtest.SQLite(t), Options{})
-	for given, kept := range map[string]bool{"abc-123": true, "-": false, strings.Repeat("x", 100): true, strings.Repeat("x", 101): false,
-		"a b": false, "é": false} {
+	for given, kept := range map[string]bool{"abc-123": true, "-": false, strings.Repeat("x", 100): true,
+		strings.Repeat("x", 101): false,
+		"a b":                    false, "é": false} {
 		got := f.do(t, "GET /nowhere\nX-Request-Id: "+given).Header().Get("X-Request-Id")
 		if kept && got != given || !kept && !id.Valid(got) {
 			t.Errorf("given %q: %q", given, got)
@@ -147,7 +151,8 @@ func TestFailuresOfOurs(t *testing.T) {
 		{"unavailable", func() error {
 			return fault.New(fault.Unavailable, "", "Not now.").Because(errors.New("secret cause"))
 		}, 503, "service_unavailable"},
-		{"an error with a deadline", func() error { return fmt.Errorf("secret cause: %w", context.DeadlineExceeded) }, 503, "service_unavailable"},
+		{"an error with a deadline", func() error { return fmt.Errorf("secret cause: %w", context.DeadlineExceeded) }, 503,
+			"service_unavailable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -224,11 +229,14 @@ func TestObserver(t *testing.T) {
 	f.do(t, "GET /healthz")
 	f.do(t, "DELETE /api-keys/x\nAuthorization: sending")
 	want := []RequestRecord{
-		{Method: "POST", Path: "/test", UserAgent: "scenario/1", Status: 200, Body: []byte(`{ "text":"<&>" }`), Answer: []byte(`{"text":"<&>"}`)},
-		{Method: "POST", Path: "/test", UserAgent: "scenario/1", Status: 400, Body: []byte(`{`), Answer: []byte(`{"statusCode":400,` +
-			`"message":"The request body is not valid JSON: it ends too early.","name":"validation_error"}`)},
-		{Method: "DELETE", Path: "/api-keys/x", UserAgent: "scenario/1", Status: 401, Answer: []byte(`{"statusCode":401,"message":` +
-			`"This API key is restricted to only send emails. Use a key with full access.","name":"restricted_api_key"}`)},
+		{Method: "POST", Path: "/test", UserAgent: "scenario/1", Status: 200, Body: []byte(`{ "text":"<&>" }`),
+			Answer: []byte(`{"text":"<&>"}`)},
+		{Method: "POST", Path: "/test", UserAgent: "scenario/1", Status: 400, Body: []byte(`{`),
+			Answer: []byte(`{"statusCode":400,` +
+				`"message":"The request body is not valid JSON: it ends too early.","name":"validation_error"}`)},
+		{Method: "DELETE", Path: "/api-keys/x", UserAgent: "scenario/1", Status: 401,
+			Answer: []byte(`{"statusCode":401,"message":` +
+				`"This API key is restricted to only send emails. Use a key with full access.","name":"restricted_api_key"}`)},
 	}
 	for i := range want {
 		want[i].TeamID = f.team.ID
@@ -269,11 +277,15 @@ func send(t *testing.T, f *office, method, url string, body io.Reader) (int, str
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
-	f := newRoute(t, Options{BodyMax: limit}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
+	f := newRoute(t, Options{BodyMax: limit}, func(_ context.Context, _ *Call, in echo) (int, error) {
+		return len(in.Text),
+			nil
+	})
 	s := listening(t, f)
 	for _, n := range []int{0, 1, bodyIsLarge - len(`{"text":""}`), bodyIsLarge, limit - len(`{"text":""}`), limit} {
 		body := `{"text":"` + strings.Repeat("x", n) + `"}`
-		for kind, src := range map[string]io.Reader{"with a length": strings.NewReader(body), "in chunks": io.MultiReader(strings.NewReader(body))} {
+		for kind, src := range map[string]io.Reader{"with a length": strings.NewReader(body),
+			"in chunks": io.MultiReader(strings.NewReader(body))} {
 			status, text := send(t, f, http.MethodPost, s.URL+"/test", src)
 			want := strconv.Itoa(n)
 			if n == limit {
@@ -356,8 +368,10 @@ func TestHead(t *testing.T) {
 
 func TestReadyz(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{Ready: func(context.Context) error { return errors.New("the database does not answer") }})
-	if w := f.do(t, "GET /readyz"); w.Code != 503 || w.Body.String() != `{"status":"unavailable: the database does not answer"}` {
+	f := newOffice(t, dbtest.SQLite(t),
+		Options{Ready: func(context.Context) error { return errors.New("the database does not answer") }})
+	if w := f.do(t, "GET /readyz"); w.Code != 503 ||
+		w.Body.String() != `{"status":"unavailable: the database does not answer"}` {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -366,7 +380,8 @@ func TestReadyz(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	f := newOffice(t, dbtest.SQLite(t), Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	f := newOffice(t, dbtest.SQLite(t),
+		Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	f.do(t, "GET /api-keys?limit=1")
 	f.do(t, "GET /nowhere")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
@@ -405,7 +420,8 @@ func TestOtherTeams(t *testing.T) {
 				`"attachments":[{"filename":"a","content":"YQ=="}]}`),
 		}
 		var files list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /emails/"+ids["email_id"]+"/attachments").Body.Bytes(), &files); err != nil || len(files.Data) != 1 {
+		if err := json.Unmarshal(f.do(t, "GET /emails/"+ids["email_id"]+"/attachments").Body.Bytes(), &files); err != nil ||
+			len(files.Data) != 1 {
 			t.Fatalf("%+v, error %v", files, err)
 		}
 		ids["attachment_id"] = files.Data[0].ID
@@ -417,11 +433,13 @@ func TestOtherTeams(t *testing.T) {
 		}
 		ids["log_id"] = logs.Data[0].ID
 		var told list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /webhooks/"+ids["webhook_id"]+"/events").Body.Bytes(), &told); err != nil || len(told.Data) != 1 {
+		if err := json.Unmarshal(f.do(t, "GET /webhooks/"+ids["webhook_id"]+"/events").Body.Bytes(), &told); err != nil ||
+			len(told.Data) != 1 {
 			t.Fatalf("%+v, error %v", told, err)
 		}
 		ids["webhook_event_id"] = told.Data[0].ID
-		body := `{"name":"x","scheduled_at":"in 2 hours","tls":"enforced","since":"` + time.Now().Add(-time.Hour).Format(time.RFC3339) + `"}`
+		body := `{"name":"x","scheduled_at":"in 2 hours","tls":"enforced","since":"` +
+			time.Now().Add(-time.Hour).Format(time.RFC3339) + `"}`
 		asked := 0
 		for _, o := range f.ops {
 			if !strings.Contains(o.path, "{") {
@@ -448,7 +466,8 @@ func TestOtherTeams(t *testing.T) {
 				t.Errorf("%s: %s", path, w.Body)
 			}
 		}
-		if w := f.do(t, "GET /emails/"+ids["email_id"]); w.Code != 200 || !strings.Contains(w.Body.String(), `"last_event":"scheduled"`) {
+		if w := f.do(t, "GET /emails/"+ids["email_id"]); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"last_event":"scheduled"`) {
 			t.Errorf("the email afterwards: %s", w.Body)
 		}
 	})

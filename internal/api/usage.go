@@ -63,7 +63,8 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 	out := usageWire{Object: "usage", GeneratedAt: isoTime(now), RateLimit: rateUsage{Duration: "1000ms"}}
 	out.AutomationRuns.ResetsAt = isoTime(nextMonth)
 	var err error
-	if out.Emails.Daily, err = a.emailUsage(ctx, c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)); err != nil {
+	if out.Emails.Daily, err = a.emailUsage(ctx, c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, d+1, 0, 0, 0,
+		0, time.UTC)); err != nil {
 		return out, err
 	}
 	if out.Emails.Monthly, err = a.emailUsage(ctx, c, month, nextMonth); err != nil {

@@ -52,7 +52,8 @@ type webhookSecret struct {
 }
 
 func webhookToItem(e webhooks.Endpoint) WebhookItem {
-	w := WebhookItem{e.ID, e.URL, nil, string(e.Status), dbTime(e.CreatedAt), orNull(e.DisabledReason), dbTime(e.DisabledAt),
+	w := WebhookItem{e.ID, e.URL, nil, string(e.Status), dbTime(e.CreatedAt), orNull(e.DisabledReason),
+		dbTime(e.DisabledAt),
 		dbTime(e.FailingSince), dbTime(e.FullSince)}
 	for _, t := range e.Events {
 		w.Events = append(w.Events, string(t))
@@ -88,7 +89,8 @@ func (a *API) updateWebhook(ctx context.Context, c *Call, in updateWebhookIn) (r
 	if err != nil {
 		return ref{}, err
 	}
-	return ref{"webhook", id}, a.Services.Webhooks.Update(ctx, c.TeamID, id, webhooks.Change{URL: in.Endpoint, Events: in.Events,
+	return ref{"webhook", id}, a.Services.Webhooks.Update(ctx, c.TeamID, id, webhooks.Change{URL: in.Endpoint,
+		Events: in.Events,
 		Status: in.Status})
 }
 
@@ -117,7 +119,8 @@ func (a *API) recoverWebhook(ctx context.Context, c *Call, in recoverWebhookIn) 
 	var since time.Time
 	if in.Since != "" {
 		if since, err = time.Parse(time.RFC3339, in.Since); err != nil {
-			return ref{}, fault.Invalidf("since", "The `since` field must be a time in ISO 8601, such as `2026-10-01T12:00:00Z`.")
+			return ref{}, fault.Invalidf("since",
+				"The `since` field must be a time in ISO 8601, such as `2026-10-01T12:00:00Z`.")
 		}
 	}
 	return ref{"webhook", id}, a.Services.Webhooks.Recover(ctx, c.TeamID, id, since)
@@ -183,7 +186,8 @@ func (c *Call) forward(prefix string) (page.Page, error) {
 	after := q.Get("after")
 	if q.Has("after") {
 		if err := webhooks.CheckID("after", prefix, after); err != nil {
-			return page.Page{}, fault.Invalidf("after", "The `after` parameter must be the id of an item: the pagination cursor is invalid.")
+			return page.Page{}, fault.Invalidf("after",
+				"The `after` parameter must be the id of an item: the pagination cursor is invalid.")
 		}
 		q.Del("after")
 	}
@@ -212,7 +216,8 @@ func (a *API) getWebhookEvent(ctx context.Context, c *Call, _ none) (webhookEven
 		return webhookEventWire{}, err
 	}
 	m, err := a.Services.Webhooks.Message(ctx, c.TeamID, id, eventID)
-	w := webhookEventWire{"webhook_event", m.ID, string(m.Type), isoTime(m.CreatedAt), string(m.State), nil, jsontext.Value(m.Payload)}
+	w := webhookEventWire{"webhook_event", m.ID, string(m.Type), isoTime(m.CreatedAt), string(m.State), nil,
+		jsontext.Value(m.Payload)}
 	if !m.NextAt.IsZero() {
 		w.NextAttemptAt = new(isoTime(m.NextAt))
 	}

@@ -215,7 +215,8 @@ func TestPutThatFailsLeavesTheKeyAsItWas(t *testing.T) {
 			t.Errorf("Put of a broken reader: %v, want its error", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		mid := io.MultiReader(strings.NewReader("half"), readerFunc(func([]byte) (int, error) { cancel(); return 0, nil }), strings.NewReader("rest"))
+		mid := io.MultiReader(strings.NewReader("half"), readerFunc(func([]byte) (int, error) { cancel(); return 0, nil }),
+			strings.NewReader("rest"))
 		if _, err := s.Put(ctx, "a", mid); !errors.Is(err, context.Canceled) {
 			t.Errorf("Put with a context that ends: %v, want context.Canceled", err)
 		}
@@ -261,7 +262,8 @@ func TestConcurrentPutsOfOneKey(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	s := open(t, "mem://")
-	bad := []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/..", ".tmp/x", "a/.b", "A", "a b", "a=b", "a\\b", "a\x00", "é",
+	bad := []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/..", ".tmp/x", "a/.b", "A", "a b", "a=b",
+		"a\\b", "a\x00", "é",
 		"a\n", "c:x", strings.Repeat("k", MaxKey+1)}
 	for _, key := range bad {
 		if _, err := s.Put(t.Context(), key, strings.NewReader("x")); err == nil {
@@ -281,7 +283,8 @@ func TestKeys(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	for _, where := range []string{"", "gs://bucket", "file://relative/path", "file://", "file:///x?a=b", "http://x.test/"} {
+	for _, where := range []string{"", "gs://bucket", "file://relative/path", "file://", "file:///x?a=b",
+		"http://x.test/"} {
 		if s, err := Open(t.Context(), where); err == nil {
 			t.Errorf("Open took %q: %v", where, s)
 		}
@@ -299,7 +302,8 @@ func FuzzCheckKey(f *testing.F) {
 			return
 		}
 		rel, ok := strings.CutPrefix(folder.path(key), root+"/")
-		if shard, name, ok2 := strings.Cut(rel, "/"); !ok || !ok2 || len(shard) != 2 || len(name) != len(key) || strings.Contains(name, "/") {
+		if shard, name, ok2 := strings.Cut(rel, "/"); !ok || !ok2 || len(shard) != 2 || len(name) != len(key) ||
+			strings.Contains(name, "/") {
 			t.Errorf("key %q goes to %q", key, rel)
 		}
 	})

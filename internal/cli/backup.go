@@ -19,7 +19,8 @@ import (
 
 const backupUsage = "use: postrider backup FILE [--force] [--with-key]"
 
-const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; nothing that is sealed can be used without it\n"
+const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; nothing that is sealed can be used " +
+	"without it\n"
 
 // backup copies the database and the blobs of an SQLite installation into one archive, which has the shape of
 // data_dir. A node may run meanwhile.
@@ -40,12 +41,14 @@ func backup(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	if c.DatabaseURL != "" {
-		return errors.New("the database is PostgreSQL, which has its own tools: copy it with pg_dump first, and then the blobs " +
+		return errors.New("the database is PostgreSQL, which has its own tools: copy it with pg_dump first, and then the " +
+			"blobs " +
 			"(blob_url: a folder with cp or rsync, a bucket with its own tools) and the secret key")
 	}
 	key := filepath.Join(c.DataDir, "secret.key")
 	if *withKey && c.SecretKey != "" {
-		return errors.New("--with-key: the secret key is not a file here but the setting secret_key; keep a copy of that setting")
+		return errors.New("--with-key: the secret key is not a file here but the setting secret_key; keep a copy of that " +
+			"setting")
 	}
 	if _, err := os.Stat(databaseURL(c)); err != nil {
 		return fmt.Errorf("there is no installation in data_dir: %w", err)
@@ -60,7 +63,8 @@ func backup(ctx context.Context, e *env, args []string) error {
 	if err := b.write(ctx, c, e); err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "wrote %s: the database (%d octets) and %d blobs (%d octets)\n", b.to, b.dbSize, b.blobs, b.blobSize)
+	fmt.Fprintf(e.out, "wrote %s: the database (%d octets) and %d blobs (%d octets)\n", b.to, b.dbSize, b.blobs,
+		b.blobSize)
 	switch {
 	case *withKey:
 		fmt.Fprintln(e.out, "the secret key is in it: whoever gets the file can use all that is sealed in it")

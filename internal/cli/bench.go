@@ -35,9 +35,12 @@ func bench(ctx context.Context, e *env, args []string) error {
 	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
 	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
 	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
-	hostile := flags.Bool("hostile", false, "measure what a team sees beside another whose hosts and endpoints never answer")
-	bulk := flags.Bool("bulk", false, "measure what single emails see beside the same team's bulk mail to the same destination")
-	enqueue := flags.Int("enqueue", 0, "measure how fast so many recipients of one content are entered, as a broadcast does")
+	hostile := flags.Bool("hostile", false,
+		"measure what a team sees beside another whose hosts and endpoints never answer")
+	bulk := flags.Bool("bulk", false,
+		"measure what single emails see beside the same team's bulk mail to the same destination")
+	enqueue := flags.Int("enqueue", 0,
+		"measure how fast so many recipients of one content are entered, as a broadcast does")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
@@ -76,11 +79,12 @@ type benchRun struct {
 	emails, conns, bytes, backlog, runs int
 	unsigned                            bool
 	profile                             string
-	url                                 string   // of PostgreSQL; empty for SQLite
-	dns                                 string   // the DNS server of the node; empty for that of the system
-	direct                              []string // flags of a node that delivers directly; nil for one that relays to the sink
-	dir                                 string
-	sink                                *smtpsink.Sink
+	url                                 string // of PostgreSQL; empty for SQLite
+	dns                                 string // the DNS server of the node; empty for that of the system
+	// flags of a node that delivers directly; nil for one that relays to the sink
+	direct []string
+	dir    string
+	sink   *smtpsink.Sink
 }
 
 func (b *benchRun) engine() string {
@@ -93,7 +97,8 @@ func (b *benchRun) engine() string {
 func (b *benchRun) say(format string, args ...any) { fmt.Fprintf(b.env.out, format+"\n", args...) }
 
 func (b *benchRun) run(ctx context.Context) error {
-	b.say("Postrider %s on %s: HTML of %d bytes, %d connections, load and sink beside it", Version, b.engine(), b.bytes, b.conns)
+	b.say("Postrider %s on %s: HTML of %d bytes, %d connections, load and sink beside it", Version, b.engine(), b.bytes,
+		b.conns)
 	n, err := b.start(ctx)
 	if err != nil {
 		return err

@@ -48,7 +48,8 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 	}
 	all := time.Since(start)
 	slices.Sort(took)
-	b.say("Postrider %s on %s: %d recipients of one content of %d bytes, %d in a transaction", Version, b.engine(), recipients,
+	b.say("Postrider %s on %s: %d recipients of one content of %d bytes, %d in a transaction", Version, b.engine(),
+		recipients,
 		b.bytes, emails.MaxEnqueue)
 	b.say("entered                     %8.0f /s   CPU %.3f ms a recipient   a transaction p50 %.0f ms, p99 %.0f ms",
 		float64(recipients)/all.Seconds(), (self.cpu()-cpu).Seconds()*1000/float64(recipients),
@@ -70,8 +71,9 @@ func (b *benchRun) mailing(ctx context.Context, n *node) (*emails.Mailing, error
 		return nil, err
 	}
 	html := "<p>Dear {{{contact.first_name|reader}}},</p>\n" + b.html()
-	c := content.Content{TeamID: who.TeamID, From: "Bench <a@bench.example>", Subject: "News for {{{contact.first_name|you}}}",
-		HTML: &html}
+	c := content.Content{TeamID: who.TeamID, From: "Bench <a@bench.example>",
+		Subject: "News for {{{contact.first_name|you}}}",
+		HTML:    &html}
 	if err := n.db.Update(ctx, func(tx *db.Tx) error { return n.contents.Add(ctx, tx, &c) }); err != nil {
 		return nil, err
 	}

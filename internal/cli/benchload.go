@@ -23,8 +23,9 @@ type loadResult struct {
 // load posts emails over kept connections: as fast as answers come, or at the given rate, in which case latency
 // counts from the time at which a request was due.
 func (b *benchRun) load(ctx context.Context, n *benchNode, count int, rate float64) (loadResult, error) {
-	body, err := json.Marshal(map[string]any{"from": "Acme <hello@bench.example>", "to": "user@example.net", "subject": "Receipt no. 1234567",
-		"html": b.html(), "tags": []map[string]string{{"name": "category", "value": "receipt"}}})
+	body, err := json.Marshal(map[string]any{"from": "Acme <hello@bench.example>", "to": "user@example.net",
+		"subject": "Receipt no. 1234567",
+		"html":    b.html(), "tags": []map[string]string{{"name": "category", "value": "receipt"}}})
 	if err != nil {
 		return loadResult{}, err
 	}
@@ -71,7 +72,8 @@ func (b *benchRun) load(ctx context.Context, n *benchNode, count int, rate float
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // post sends requests over one connection until there are no more.
-func post(ctx context.Context, addr string, request []byte, next func() (time.Time, bool)) (took []time.Duration, err error) {
+func post(ctx context.Context, addr string, request []byte,
+	next func() (time.Time, bool)) (took []time.Duration, err error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err

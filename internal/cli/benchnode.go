@@ -40,7 +40,8 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	if transport == nil {
 		transport = []string{"--relay", b.sink.Addr(), "--relay-tls", "none"}
 	}
-	args = slices.Concat([]string{"dev", "--data-dir", b.data(), "--http", addr, "--api-key", benchKey, "--rate-limit", "0",
+	args = slices.Concat([]string{"dev", "--data-dir", b.data(), "--http", addr, "--api-key", benchKey, "--rate-limit",
+		"0",
 		"--domain", "bench.example"}, transport, args)
 	cmd := exec.Command(self, args...)
 	cmd.Stderr = b.env.errOut

@@ -16,7 +16,8 @@ func (b *benchRun) submission(ctx context.Context) error {
 	}
 	port := l.Addr().String()
 	l.Close()
-	b.say("Postrider %s on %s: messages of %d bytes, %d sessions with a key as the password", Version, b.engine(), b.bytes, b.conns)
+	b.say("Postrider %s on %s: messages of %d bytes, %d sessions with a key as the password", Version, b.engine(), b.bytes,
+		b.conns)
 	t := smtpTraffic{from: "alice@bench.example", to: "bob@inbox.example",
 		auth: base64.StdEncoding.EncodeToString([]byte("\x00postrider\x00" + benchKey))}
 	n, err := b.start(ctx, "--smtp-submit", port, "--roles", "api,submission")
@@ -26,7 +27,8 @@ func (b *benchRun) submission(ctx context.Context) error {
 	cpu, start := n.cpu(), time.Now()
 	err = b.smtpLoad(ctx, port, t, b.conns, b.emails, b.bytes)
 	took := time.Since(start)
-	b.say("handed in, delivery held    %8.0f /s   CPU %.2f ms a message   peak memory %.0f MB", float64(b.emails)/took.Seconds(),
+	b.say("handed in, delivery held    %8.0f /s   CPU %.2f ms a message   peak memory %.0f MB",
+		float64(b.emails)/took.Seconds(),
 		(n.cpu()-cpu).Seconds()*1000/float64(b.emails), n.memoryMB("VmHWM"))
 	n.stop()
 	if err != nil {
@@ -48,7 +50,8 @@ func (b *benchRun) submission(ctx context.Context) error {
 		if err := n.idle(ctx); err != nil {
 			return err
 		}
-		b.say("end to end                  %8.0f /s   handed in at %.0f/s   CPU %.2f ms a message", float64(b.emails)/time.Since(start).Seconds(),
+		b.say("end to end                  %8.0f /s   handed in at %.0f/s   CPU %.2f ms a message",
+			float64(b.emails)/time.Since(start).Seconds(),
 			float64(b.emails)/accepted.Seconds(), (n.cpu()-cpu).Seconds()*1000/float64(b.emails))
 	}
 	return b.bigMessages(ctx, n, port, t)

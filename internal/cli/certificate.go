@@ -38,7 +38,8 @@ func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*cer
 		if err != nil {
 			return nil, fmt.Errorf("make a certificate: %w", err)
 		}
-		log.Info("SMTP listeners have a certificate that nobody signed, so clients cannot know whom they talk to; set tls_cert_file "+
+		log.Info("SMTP listeners have a certificate that nobody signed, so clients cannot know whom they talk to; set "+
+			"tls_cert_file "+
 			"and tls_key_file", "hostname", hostname)
 		c.cert = cert
 		return c, nil

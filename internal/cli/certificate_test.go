@@ -24,7 +24,8 @@ func writeCertificate(t *testing.T, certFile, keyFile string, at time.Time) []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key}} {
+	for name, b := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert.Certificate[0]},
+		keyFile: {Type: "PRIVATE KEY", Bytes: key}} {
 		if err := os.WriteFile(name, pem.EncodeToMemory(b), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,8 @@ func TestOwnersAreToldOfClaims(t *testing.T) {
 			t.Error("an email was sent before there was one")
 		}
 		var email struct{ ID string }
-		ask(owner, http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t"}`, &email)
+		ask(owner, http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t"}`,
+			&email)
 		eventually(t, "it is known that an email was sent", func() bool { return sent(domain.ID) })
 		if sent(email.ID) {
 			t.Error("it was sent from any domain")
@@ -82,7 +83,8 @@ func TestOwnersAreToldOfClaims(t *testing.T) {
 		told("A team claims your domain acme.example")
 		ask(other, http.MethodPost, "/domains/"+claim.DomainID+"/claims/verify", "", &claim)
 		told("Your domain acme.example is about to go to another team")
-		if ask(other, http.MethodGet, "/domains/"+claim.DomainID+"/claim", "", &claim); claim.Status != "blocked" || claim.Blocked != "grace_period" {
+		if ask(other, http.MethodGet, "/domains/"+claim.DomainID+"/claim", "", &claim); claim.Status != "blocked" ||
+			claim.Blocked != "grace_period" {
 			t.Errorf("the claim: %+v", claim)
 		}
 	})

@@ -19,8 +19,10 @@ import (
 
 // devDefaults are the settings that differ in development.
 var devDefaults = map[string]string{
-	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture", "rate_limit": "1000",
-	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn", "hostname": "localhost",
+	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture",
+	"rate_limit":   "1000",
+	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn",
+	"hostname":       "localhost",
 	"shutdown_grace": "5s", "roles": "api,delivery,jobs,submission,receiving", "smtp_in_listen": "127.0.0.1:1025",
 	"smtp_submit_listen": "127.0.0.1:1587", "smtp_submits_listen": "", "smtp_submit_clear": "true",
 }
@@ -31,13 +33,15 @@ func dev(ctx context.Context, e *env, args []string) error {
 	http := flags.String("http", "", "address of the API (127.0.0.1:3000)")
 	relay := flags.String("relay", "", "HOST:PORT of a mail server that takes what is sent, instead of the outbox")
 	key := flags.String("api-key", "", "the API key; one is made and kept when none is given")
-	smtpIn := flags.String("smtp-in", "", "address at which mail comes in (127.0.0.1:1025, or any free port when that is taken)")
+	smtpIn := flags.String("smtp-in", "",
+		"address at which mail comes in (127.0.0.1:1025, or any free port when that is taken)")
 	var names []string
 	flags.Func("domain", "a domain that can be sent from at once; may be repeated", func(name string) error {
 		names = append(names, name)
 		return nil
 	})
-	smtpSubmit := flags.String("smtp-submit", "", "address of SMTP submission (127.0.0.1:1587, or any free port when that is taken)")
+	smtpSubmit := flags.String("smtp-submit", "",
+		"address of SMTP submission (127.0.0.1:1587, or any free port when that is taken)")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
 		return err

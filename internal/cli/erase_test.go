@@ -95,7 +95,8 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 			}
 			names, marks, args = append(names, name), append(marks, fmt.Sprintf("$%d", j+1)), append(args, value)
 		}
-		tx.Queue(ctx, `INSERT INTO `+x.name+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(marks, ", ")+`)`, args...)
+		tx.Queue(ctx, `INSERT INTO `+x.name+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(marks, ", ")+`)`,
+			args...)
 	}
 }
 
@@ -162,7 +163,8 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 			return total, where
 		}
 		if total, where := left("gone"); total > 0 {
-			t.Errorf("%d rows of the deleted team are left in%s: give their owner an EraseTeam, and name it in node.build", total, where)
+			t.Errorf("%d rows of the deleted team are left in%s: give their owner an EraseTeam, and name it in node.build",
+				total, where)
 		}
 		if total, where := left("kept"); total != rows*(len(tables)-len(single))+len(single) {
 			t.Errorf("the other team has %d rows in%s", total, where)
@@ -192,7 +194,11 @@ func TestDeletedTeam(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &sent); err != nil || sent.ID == "" {
 			t.Fatalf("%s: %v", text, err)
 		}
-		eventually(t, "the first is captured", func() bool { all, err := n.delivery.Outbox(t.Context()); return err == nil && len(all) == 1 })
+		eventually(t, "the first is captured", func() bool {
+			all, err := n.delivery.Outbox(t.Context())
+			return err == nil &&
+				len(all) == 1
+		})
 		files := func() (found int) {
 			for _, pattern := range []string{"attachments=*", "submitted=*"} {
 				all, _ := filepath.Glob(filepath.Join(p.dir, "blobs", "*", pattern))
@@ -204,13 +210,18 @@ func TestDeletedTeam(t *testing.T) {
 			t.Fatalf("%d files are stored", files())
 		}
 		p.must("teams", "delete", "Acme", "--yes")
-		eventually(t, "the key is refused", func() bool { status, _ := n.ask(key, http.MethodGet, "/domains", ""); return status == 401 })
+		eventually(t, "the key is refused", func() bool {
+			status, _ := n.ask(key, http.MethodGet, "/domains",
+				"")
+			return status == 401
+		})
 		eventually(t, "its domain is free", func() bool {
 			status, _ := n.ask(other, http.MethodPost, "/domains", `{"name":"acme.example"}`)
 			return status == 201
 		})
 		eventually(t, "its rows and files are gone", func() bool {
-			return files() == 0 && n.count(`SELECT COUNT(*) FROM emails`) == 0 && n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0
+			return files() == 0 && n.count(`SELECT COUNT(*) FROM emails`) == 0 &&
+				n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0
 		})
 		if status, text := n.ask(other, http.MethodPost, "/emails", hello); status != 200 {
 			t.Errorf("another team: %d %s", status, text)

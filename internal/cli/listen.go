@@ -75,7 +75,8 @@ func listen(ctx context.Context, e *env, args []string) error {
 func newListener(e *env, args []string) (l *listener, secret string, err error) {
 	flags := flag.NewFlagSet("listen", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
-	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"), "URL of the API; otherwise RESEND_BASE_URL")
+	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
+		"URL of the API; otherwise RESEND_BASE_URL")
 	key := flags.String("api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
 		"API key with full access; otherwise POSTRIDER_API_KEY or RESEND_API_KEY")
 	forward := flags.String("forward-to", "", "URL that events are posted to; without it they are only shown")
@@ -85,7 +86,8 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 		return nil, "", err
 	}
 	if flags.NArg() > 0 {
-		return nil, "", fmt.Errorf("unexpected %q; use: postrider listen --forward-to URL [--api-key KEY] [--url URL] [--events a,b]", flags.Arg(0))
+		return nil, "", fmt.Errorf("unexpected %q; use: postrider listen --forward-to URL [--api-key KEY] [--url URL] "+
+			"[--events a,b]", flags.Arg(0))
 	}
 	if *key == "" {
 		return nil, "", errors.New("give an API key with --api-key or the variable POSTRIDER_API_KEY")
@@ -97,7 +99,8 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 	if *names != "" {
 		source.RawQuery = url.Values{"events": {*names}}.Encode()
 	}
-	if to, err := url.Parse(*forward); *forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
+	if to, err := url.Parse(*forward); *forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" &&
+		to.Scheme != "https") {
 		return nil, "", fmt.Errorf("--forward-to %q must be a URL such as http://localhost:3000/webhook", *forward)
 	}
 	if secret = *given; secret == "" {

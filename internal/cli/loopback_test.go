@@ -45,8 +45,10 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 		for host, want := range map[string]int{
 			"": 200, "localhost": 200, "LocalHost:3000": 200, "localhost.": 200, "mail.localhost:3000": 200, "127.0.0.1": 200,
 			"127.8.9.1:80": 200, "[::1]": 200, "[::1]:3000": 200, "[::ffff:127.0.0.1]:3000": 200,
-			"evil.example": 421, "evil.example:3000": 421, "localhost.evil.example": 421, "notlocalhost": 421, "127.0.0.1.evil.example": 421,
-			"10.0.0.1": 421, "0.0.0.0:3000": 421, "[::]": 421, "[2001:db8::1]:3000": 421, "2130706433": 421, "0x7f.1": 421,
+			"evil.example": 421, "evil.example:3000": 421, "localhost.evil.example": 421, "notlocalhost": 421,
+			"127.0.0.1.evil.example": 421,
+			"10.0.0.1":               421, "0.0.0.0:3000": 421, "[::]": 421, "[2001:db8::1]:3000": 421, "2130706433": 421,
+			"0x7f.1": 421,
 		} {
 			for _, path := range []string{"/dev/outbox", "/dev/waiting", "/dev/outbox/" + id, "/dev/nothing", "/dev/"} {
 				status, body := get(path, host)

@@ -169,7 +169,8 @@ func (n *node) checkOperator(ctx context.Context) error {
 	}
 	_, err := teams.New(n.db, n.log, nil).Operator(ctx, n.c.OperatorTeam)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
-		return fmt.Errorf("operator_team: there is no team with the id %s; `postrider teams list` shows those that are", n.c.OperatorTeam)
+		return fmt.Errorf("operator_team: there is no team with the id %s; `postrider teams list` shows those that are",
+			n.c.OperatorTeam)
 	}
 	return err
 }
@@ -190,7 +191,8 @@ func (n *node) lockFolder() error {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return fmt.Errorf("another node uses the folder %s; stop it, or set database_url to share a PostgreSQL database", n.c.DataDir)
+		return fmt.Errorf("another node uses the folder %s; stop it, or set database_url to share a PostgreSQL database",
+			n.c.DataDir)
 	}
 	n.lock = f
 	return nil
@@ -209,9 +211,12 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	for label := range c.Regions {
 		regions[label] = domains.Region(c.Region(label))
 	}
-	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
-		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains, SandboxSend: c.SandboxSend,
-		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}, n.db,
+	n.domains = domains.New(domains.Config{Default: domains.Region(c.Region("")), Regions: regions,
+		Selector:        c.DKIMSelector,
+		SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains,
+		SandboxSend:  c.SandboxSend,
+		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain},
+		n.db,
 		n.queue, recorder, keys, asked, n.log) // Uncached: a user who has just published a record need not wait.
 	n.shares = quota.New(n.db, n.runner.Node(), n.log, 0)
 	n.runner.OnNodes(n.shares.Live)
@@ -219,31 +224,39 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
-	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL}, emails.Parts{DB: n.db, Queue: n.queue,
-		Recorder: recorder, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams,
-		Contents: n.contents, Log: n.log})
+	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL},
+		emails.Parts{DB: n.db, Queue: n.queue,
+			Recorder: recorder, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed,
+			Teams:    n.teams,
+			Contents: n.contents, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
 	counters := metrics.New(n.db)
 	recorder.Listen(counters)
-	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams, n.log)
+	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams,
+		n.log)
 	n.domains.Notify = told.Tell
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: n.db.Now(), DomainIDs: []string{domainID}})
 		sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
 		return slices.ContainsFunc(all, sent), err
 	}
-	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter, Retention: c.WebhookRetention,
-		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue, Keys: keys,
+	hooks := webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter,
+		Retention: c.WebhookRetention,
+		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue,
+		Keys:  keys,
 		Guard: guard, Domains: n.domains, Log: n.log, Notify: told.Tell})
 	recorder.Listen(hooks)
 
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
-		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS), SMTPPort: c.SMTPPort,
-		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate,
-		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.measured.unsigned, AllowPrivate: n.measured.loopback,
-		OwnHosts: n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
+		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS),
+		SMTPPort: c.SMTPPort,
+		Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers, LaneConnections: c.LaneConcurrency,
+		LaneRate:       c.LaneRate,
+		MaxConnections: c.ConnectionsMax, SandboxDomains: c.SandboxDomains, Unsigned: n.measured.unsigned,
+		AllowPrivate: n.measured.loopback,
+		OwnHosts:     n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Shares: n.shares, Log: n.log,
 		Grown: func(group string) { n.runner.Grown(emails.DeliveryKind, group) }})
 
@@ -262,9 +275,12 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.mux = http.NewServeMux()
 	links.New(n.emails, n.receiving, n.log).Register(n.mux)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
-	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed, Emails: n.emails,
-		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log, Version: Version,
-		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.ready, Observe: n.observe})
+	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
+		Emails: n.emails,
+		Logs:   n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log,
+		Version:   Version,
+		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
+		Ready: n.ready, Observe: n.observe})
 	development := onlyLoopback(n.mux)
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets such paths unchanged.
@@ -283,7 +299,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 
 	// Jobs go first, so that no more work begins, and counters after the events that they count.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
-		n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam, n.logs.EraseTeam}
+		n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam,
+		n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -334,7 +351,8 @@ func (n *node) retention(now func() time.Time) *retention.Service {
 // observe adds an API request to the request log.
 func (n *node) observe(ctx context.Context, r api.RequestRecord) {
 	if r.Logged() {
-		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method, Path: r.Path,
+		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
+			Path:      r.Path,
 			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
 	}
 }

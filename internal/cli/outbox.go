@@ -43,7 +43,8 @@ func (n *node) serveOutbox() {
 	})
 	n.mux.HandleFunc("GET /dev/waiting", func(w http.ResponseWriter, r *http.Request) {
 		var waiting int
-		if err := n.db.QueryRow(r.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind).Scan(&waiting); err != nil {
+		if err := n.db.QueryRow(r.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`,
+			emails.DeliveryKind).Scan(&waiting); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

@@ -22,13 +22,17 @@ import (
 var longReads = []dbtest.Allowed{
 	{Text: "UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''", Only: "sqlite",
 		Reason: "a node that starts asks it once"},
-	{Text: "UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1", Reason: "a node asks it when it stops or another died, " +
-		"and an index of holders would be written at each claim"},
-	{Text: "UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1", Reason: "there is one job of each recurring work"},
-	{Text: "UPDATE jobs SET run_at = $1 + (run_at - set_at)", Reason: "a node asks it when it starts or the clock stepped back"},
+	{Text: "UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1",
+		Reason: "a node asks it when it stops or another died, " +
+			"and an index of holders would be written at each claim"},
+	{Text: "UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1",
+		Reason: "there is one job of each recurring work"},
+	{Text: "UPDATE jobs SET run_at = $1 + (run_at - set_at)",
+		Reason: "a node asks it when it starts or the clock stepped back"},
 	{Text: "SELECT COUNT(*) FROM domains WHERE team_id = $1", Reason: "a team has few domains"},
 	{Text: "FROM webhooks WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
-	{Text: "UPDATE webhooks SET status = 'deleted' WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
+	{Text: "UPDATE webhooks SET status = 'deleted' WHERE team_id = $1",
+		Reason: "a team has few endpoints, which is bounded"},
 	{Text: "FROM jobs j JOIN emails e ON e.id = j.dedupe", Reason: "a claim looks at what the team has scheduled"},
 	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
 }
@@ -39,7 +43,8 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		trace := &dbtest.Trace{}
 		p.measured.trace = trace.Tell
-		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving", "127.0.0.1:0"
+		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",
+			"127.0.0.1:0"
 		p.vars["POSTRIDER_NOTICE_FROM"] = "notices@resend.dev"
 		p.must("teams", "create", "Operator")
 		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")
@@ -181,7 +186,8 @@ func (d *driver) everything(otherKey string) {
 		}
 	}()
 	eventually(t, "the events are watched", func() bool { return d.count(`SELECT COUNT(*) FROM live_tails`) > 0 })
-	email := d.do("POST", "/emails", `{"from":"a@acme.example","to":["b@one.example","no@one.example"],"subject":"s","html":"<p>t</p>",
+	email := d.do("POST", "/emails",
+		`{"from":"a@acme.example","to":["b@one.example","no@one.example"],"subject":"s","html":"<p>t</p>",
 		"tags":[{"name":"a","value":"b"}],"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`)
 	later := strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1)
 	scheduled := d.do("POST", "/emails", strings.Replace(later, "a@resend.dev", "a@acme.example", 1))
@@ -268,7 +274,8 @@ func (d *driver) everything(otherKey string) {
 	}
 }
 
-const received = "Message-ID: <1@sender.example>\r\nSubject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n" +
+const received = "Message-ID: <1@sender.example>\r\nSubject: x\r\nContent-Type: multipart/mixed; " +
+	"boundary=b\r\n\r\n--b\r\n\r\nx\r\n" +
 	"--b\r\nContent-Type: text/plain; name=a.txt\r\nContent-Disposition: attachment\r\n\r\nx\r\n--b--\r\n"
 
 const bounce = "Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\nNo.\r\n" +
@@ -330,7 +337,8 @@ func watch(ctx context.Context, url, key string) error {
 // crons are the kinds of recurring work.
 func (d *driver) crons() []string {
 	d.t.Helper()
-	rows, err := d.look.Query(d.t.Context(), `SELECT kind FROM jobs WHERE kind >= 'cron.' AND kind < 'cron/' ORDER BY kind`)
+	rows, err := d.look.Query(d.t.Context(),
+		`SELECT kind FROM jobs WHERE kind >= 'cron.' AND kind < 'cron/' ORDER BY kind`)
 	all, err := db.Collect(rows, err, func(r db.Row) (kind string, err error) { return kind, r.Scan(&kind) })
 	if err != nil || len(all) < 8 {
 		d.t.Fatalf("recurring work: %v, %v", all, err)

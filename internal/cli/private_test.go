@@ -49,7 +49,11 @@ func TestDataIsPrivate(t *testing.T) {
 		if status, body := n.ask(key, http.MethodPost, "/emails", email); status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
-		eventually(t, "the email is captured", func() bool { all, err := n.delivery.Outbox(t.Context()); return err == nil && len(all) == 1 })
+		eventually(t, "the email is captured", func() bool {
+			all, err := n.delivery.Outbox(t.Context())
+			return err == nil &&
+				len(all) == 1
+		})
 		check("while the node runs")
 
 		// A former version, or a copy, left everything open.

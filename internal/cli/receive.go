@@ -18,9 +18,11 @@ import (
 
 // newReceiving builds the service for received mail: every node shows it, and those with the role receiving accept
 // it.
-func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver) (*receiving.Service, error) {
+func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring,
+	dns resolve.Resolver) (*receiving.Service, error) {
 	c := n.c
-	p := receiving.Parts{DB: n.db, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails, Teams: n.teams, Log: n.log}
+	p := receiving.Parts{DB: n.db, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails,
+		Teams: n.teams, Log: n.log}
 	if c.CheckAuthentication {
 		p.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: dns})
 	}
@@ -32,7 +34,8 @@ func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring, dn
 		}
 	}
 	return receiving.New(receiving.Config{Hostname: c.Hostname, Hosts: ownHosts(c), ManagedDomain: c.ManagedDomain,
-		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, Providers: c.FeedbackProviders, PublicURL: c.PublicURL}, p), nil
+		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, Providers: c.FeedbackProviders, PublicURL: c.PublicURL},
+		p), nil
 }
 
 // ownHosts returns the names of this installation's own hosts, at which its operator has addresses.
@@ -62,8 +65,9 @@ func (n *node) listenInbound() error {
 	if !n.has("receiving") || n.port(portInbound) != "" {
 		return nil
 	}
-	return n.listenSMTP(portInbound, "smtp_in_listen", n.c.SMTPInListen, smtpserver.Config{MaxSize: int64(n.c.SMTPInMaxSize),
-		MaxConnections: n.c.SMTPInConnections, MaxPerAddr: n.c.SMTPInPerAddress}, n.receiving)
+	return n.listenSMTP(portInbound, "smtp_in_listen", n.c.SMTPInListen,
+		smtpserver.Config{MaxSize: int64(n.c.SMTPInMaxSize),
+			MaxConnections: n.c.SMTPInConnections, MaxPerAddr: n.c.SMTPInPerAddress}, n.receiving)
 }
 
 // listenInboundDev opens the port for development: the requested one, or else the usual one, or else any, so that

@@ -224,7 +224,11 @@ func (d *driver) contentsOf(teamID string) {
 	for _, c := range []content.Content{shared, unused, released} {
 		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1`, c.ID)
 	}
-	if err := d.db.Update(ctx, func(tx *db.Tx) error { d.contents.Release(ctx, tx, teamID, released.ID); return nil }); err != nil {
+	if err := d.db.Update(ctx, func(tx *db.Tx) error {
+		d.contents.Release(ctx, tx, teamID,
+			released.ID)
+		return nil
+	}); err != nil {
 		d.t.Fatal(err)
 	}
 	m, err := d.emails.Mailing(ctx, teams.System(teamID), shared.ID, true)

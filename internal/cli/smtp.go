@@ -53,12 +53,14 @@ func (n *node) listenSubmission() error {
 	if !n.has("submission") || n.port(portSubmit) != "" || n.port(portSubmits) != "" {
 		return nil
 	}
-	handler, err := submission.New(submission.Config{Hostname: c.Hostname, RateLimit: c.RateLimit, MaxSize: int64(c.AttachmentMax),
-		Spool: filepath.Join(c.DataDir, "spool")}, submission.Parts{Teams: n.teams, Emails: n.emails, Limits: n.limits})
+	handler, err := submission.New(submission.Config{Hostname: c.Hostname, RateLimit: c.RateLimit,
+		MaxSize: int64(c.AttachmentMax),
+		Spool:   filepath.Join(c.DataDir, "spool")}, submission.Parts{Teams: n.teams, Emails: n.emails, Limits: n.limits})
 	if err != nil {
 		return err
 	}
-	o := smtpserver.Config{Auth: smtpserver.AuthOverTLS, MaxSize: int64(c.AttachmentMax), MaxRecipients: submission.MaxRecipients,
+	o := smtpserver.Config{Auth: smtpserver.AuthOverTLS, MaxSize: int64(c.AttachmentMax),
+		MaxRecipients:  submission.MaxRecipients,
 		MaxConnections: c.SMTPSubmitConnections, MaxPerAddr: c.SMTPSubmitPerAddress}
 	if c.SMTPSubmitsListen != "" {
 		implicit := o

@@ -88,7 +88,8 @@ func verbUsage(flags *flag.FlagSet, usage string) func() {
 		own.SetOutput(flags.Output())
 		fmt.Fprintf(own.Output(), "%s\n\nFlags of %s:\n", usage, flags.Name())
 		own.PrintDefaults()
-		fmt.Fprint(own.Output(), "Every setting is a flag too, such as --config, --data-dir and --database-url: docs/configuration.md lists them.\n")
+		fmt.Fprint(own.Output(), "Every setting is a flag too, such as --config, --data-dir and --database-url: "+
+			"docs/configuration.md lists them.\n")
 	}
 }
 
@@ -252,7 +253,8 @@ func deleteTeam(flags *flag.FlagSet) action {
 				return fmt.Errorf("the team %s (%s) is the operator's: set operator_team to another one first", t.Name, t.ID)
 			}
 			if !*yes {
-				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all else; say --yes to do it", t.Name, t.ID)
+				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all else; say --yes to do it",
+					t.Name, t.ID)
 			}
 			if err := n.teams.Delete(ctx, n.queue, t.ID); err != nil {
 				return err
@@ -282,7 +284,8 @@ func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
 			if t.Suspended {
 				state = "suspended"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, orDash(t.Email), rate, state, t.CreatedAt.Format("2006-01-02 15:04:05"))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, orDash(t.Email), rate, state,
+				t.CreatedAt.Format("2006-01-02 15:04:05"))
 		}
 		after = all[len(all)-1].ID
 	}
@@ -290,7 +293,8 @@ func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
 
 // manageKeys runs the operator's commands for API keys: for the first key, and for emergencies.
 func manageKeys(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys}, {"delete", 1, deleteKey}}, args)
+	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys},
+		{"delete", 1, deleteKey}}, args)
 }
 
 const teamFlag = "the team, by its id or its exact name"
@@ -356,7 +360,10 @@ func deleteKey(flags *flag.FlagSet) action {
 		if *team == "" {
 			return errNoTeam
 		}
-		return n.withTeam(ctx, *team, func(t teams.Team) error { return n.teams.DeleteKey(ctx, t.ID, strings.ToLower(words[0])) })
+		return n.withTeam(ctx, *team, func(t teams.Team) error {
+			return n.teams.DeleteKey(ctx, t.ID,
+				strings.ToLower(words[0]))
+		})
 	}
 }
 

@@ -35,12 +35,14 @@ func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 		if teams := p.must("teams", "list"); strings.Count(teams, "\n") != 2 || !strings.Contains(teams, "owner@a.example") {
 			t.Errorf("teams:\n%s", teams)
 		}
-		if keys := p.must("keys", "list", "--team", "B"); strings.Count(keys, "\n") != 1 || !strings.Contains(keys, second[:11]) {
+		if keys := p.must("keys", "list", "--team", "B"); strings.Count(keys, "\n") != 1 ||
+			!strings.Contains(keys, second[:11]) {
 			t.Errorf("B's keys:\n%s", keys)
 		}
 		p.refused("say whose key", "keys", "create")
 		p.refused("say whose key", "keys", "list")
-		p.refused("exists, with owner@a.example as its owner's address", "keys", "create", "--team", "A", "--email", "other@a.example")
+		p.refused("exists, with owner@a.example as its owner's address", "keys", "create", "--team", "A", "--email",
+			"other@a.example")
 	})
 }
 
@@ -59,7 +61,8 @@ func (p *place) teamOf(name string) (columns []string) {
 func TestTeamsCommand(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {
-		operator, acme := p.must("teams", "create", "Operator"), p.must("teams", "create", "Acme", "--email", "owner@acme.example")
+		operator, acme := p.must("teams", "create", "Operator"), p.must("teams", "create", "Acme", "--email",
+			"owner@acme.example")
 		twin := p.must("teams", "create", "--email", "Owner@Twin.example", "Acme")
 		p.refused(acme+", "+twin, "keys", "create", "--team", "Acme")
 		p.refused(acme+", "+twin, "teams", "suspend", "Acme")
@@ -190,12 +193,14 @@ func TestSuspendAndResume(t *testing.T) {
 		n.due("emails.release")
 		var state string
 		eventually(t, "the scheduled email fails", func() bool {
-			if err := n.db.QueryRow(t.Context(), `SELECT last_event FROM emails WHERE id = $1`, sent.ID).Scan(&state); err != nil {
+			if err := n.db.QueryRow(t.Context(), `SELECT last_event FROM emails WHERE id = $1`,
+				sent.ID).Scan(&state); err != nil {
 				t.Fatal(err)
 			}
 			return state == "failed"
 		})
-		if n.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND data LIKE '%account_suspended%'`, sent.ID) != 1 {
+		if n.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND data LIKE '%account_suspended%'`,
+			sent.ID) != 1 {
 			t.Error("the timeline does not say why")
 		}
 		soon(t, resume, suspend, func() bool { return !refused() })
@@ -221,7 +226,8 @@ func TestSuspendAndResume(t *testing.T) {
 func (n *started) due(kind string) {
 	n.t.Helper()
 	var lane, dedupe string
-	if err := n.look.QueryRow(n.t.Context(), `SELECT lane, dedupe FROM jobs WHERE kind = $1`, kind).Scan(&lane, &dedupe); err != nil {
+	if err := n.look.QueryRow(n.t.Context(), `SELECT lane, dedupe FROM jobs WHERE kind = $1`, kind).Scan(&lane,
+		&dedupe); err != nil {
 		n.t.Fatal(err)
 	}
 	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error {

@@ -128,7 +128,8 @@ func (l *loader) oneOf(key, value string, allowed ...string) {
 
 func (l *loader) checkAddresses() {
 	c := &l.config
-	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
+	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") &&
+		!strings.HasPrefix(s, "postgresql://") {
 		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // may have a password
 	}
 	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
@@ -140,7 +141,8 @@ func (l *loader) checkAddresses() {
 	if !hostPort(c.HTTPListen, true) {
 		l.wrong("http_listen", "%q is no address; write :8080 or 127.0.0.1:8080", c.HTTPListen)
 	}
-	for _, s := range [][2]string{{"smtp_submit_listen", c.SMTPSubmitListen}, {"smtp_submits_listen", c.SMTPSubmitsListen}} {
+	for _, s := range [][2]string{{"smtp_submit_listen", c.SMTPSubmitListen},
+		{"smtp_submits_listen", c.SMTPSubmitsListen}} {
 		if s[1] != "" && !hostPort(s[1], true) {
 			l.wrong(s[0], "%q is no address; write :587 or 127.0.0.1:1587", s[1])
 		}
@@ -150,7 +152,8 @@ func (l *loader) checkAddresses() {
 	}
 	if s := c.PublicURL; s != "" {
 		u, err := url.Parse(s)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+			u.RawQuery != "" || u.Fragment != "" {
 			l.wrong("public_url", "%q must be a URL such as https://mail.example.com, without a query", s)
 		}
 	}
@@ -168,8 +171,10 @@ func (l *loader) checkAddresses() {
 	}
 	for i, s := range c.FeedbackProviders {
 		c.FeedbackProviders[i] = hostName(s)
-		if local, host, ok := strings.Cut(hostName(s), "@"); ok && (local == "" || !domain.MatchString(host)) || !ok && !domain.MatchString(local) {
-			l.wrong("feedback_providers", "%q is neither a domain nor an address; write arf.mail.example.com or staff@example.com", s)
+		if local, host, ok := strings.Cut(hostName(s), "@"); ok && (local == "" || !domain.MatchString(host)) || !ok &&
+			!domain.MatchString(local) {
+			l.wrong("feedback_providers", "%q is neither a domain nor an address; write arf.mail.example.com or "+
+				"staff@example.com", s)
 		}
 	}
 	for _, s := range c.DNSServers {
@@ -286,7 +291,8 @@ func (l *loader) checkWebhooks() {
 		l.wrong("webhook_disable_after", "is %v, must be at least 1h", c.WebhookDisableAfter)
 	}
 	if least := max(24*time.Hour, 2*total); c.WebhookRetention < least {
-		l.wrong("webhook_retention", "is %v, must be at least %v, twice the time that webhook_schedule takes", c.WebhookRetention, least)
+		l.wrong("webhook_retention", "is %v, must be at least %v, twice the time that webhook_schedule takes",
+			c.WebhookRetention, least)
 	}
 }
 

@@ -52,17 +52,21 @@ func TestDefaults(t *testing.T) {
 		RateLimit: 10, LegacyAliases: true, AttachmentMax: 40 << 20,
 		Transport: "direct", RelayTLS: "opportunistic", SMTPPort: 25,
 		DeliveryWorkers: max(16, 4*runtime.NumCPU()), Signers: runtime.NumCPU(),
-		RetrySchedule: []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
+		RetrySchedule: []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
+			2 * time.Hour, 4 * time.Hour,
 			8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour},
 		LaneConcurrency: 20, ConnectionsMax: 500,
-		WebhookSchedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+		WebhookSchedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+			10 * time.Hour,
 			10 * time.Hour}, WebhookDisableAfter: 5 * 24 * time.Hour, WebhookRetention: 30 * 24 * time.Hour,
-		BounceHost: "node1.example.com", InboundHost: "node1.example.com", SPFInclude: "node1.example.com", TrackingHost: "localhost",
+		BounceHost: "node1.example.com", InboundHost: "node1.example.com", SPFInclude: "node1.example.com",
+		TrackingHost: "localhost",
 		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
 		SMTPSubmitListen: ":587", SMTPSubmitsListen: ":465", SMTPSubmitConnections: 500, SMTPSubmitPerAddress: 50,
-		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50, CheckAuthentication: true,
-		SandboxDomains: []string{"resend.dev"},
-		Roles:          []string{"api", "delivery", "jobs"}, MigrateOnStart: true,
+		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50,
+		CheckAuthentication: true,
+		SandboxDomains:      []string{"resend.dev"},
+		Roles:               []string{"api", "delivery", "jobs"}, MigrateOnStart: true,
 		LogRetention: 720 * time.Hour, ShutdownGrace: 30 * time.Second, LogLevel: slog.LevelInfo, LogFormat: "text",
 	}
 	if diff := cmp.Diff(want, load(t, source("", nil))); diff != "" {
@@ -84,8 +88,9 @@ func TestEachSourceStandsOverTheOneBefore(t *testing.T) {
 		log_level = "debug"
 		shutdown_grace = "5s"`
 	env := map[string]string{
-		"POSTRIDER_HTTP_LISTEN": "127.0.0.1:2", "POSTRIDER_RATE_LIMIT": "6", "POSTRIDER_ROLES": "api, jobs,", "POSTRIDER_RETRY_SCHEDULE": "3s,4m",
-		"POSTRIDER_HOSTNAME": "",
+		"POSTRIDER_HTTP_LISTEN": "127.0.0.1:2", "POSTRIDER_RATE_LIMIT": "6", "POSTRIDER_ROLES": "api, jobs,",
+		"POSTRIDER_RETRY_SCHEDULE": "3s,4m",
+		"POSTRIDER_HOSTNAME":       "",
 	}
 	src := source(file, env, "--http-listen=127.0.0.1:3", "-sandbox-send", "--legacy-aliases=false", "--log-level", "WARN")
 	src.Defaults = map[string]string{"rate_limit": "1", "transport": "capture", "shutdown_grace": "1s"}
@@ -101,7 +106,8 @@ func TestEachSourceStandsOverTheOneBefore(t *testing.T) {
 		Level                       slog.Level
 		Grace                       time.Duration
 	}
-	got := picked{c.HTTPListen, c.Hostname, c.Transport, c.RateLimit, c.LaneRate, c.RequireUserAgent, c.SandboxSend, c.LegacyAliases,
+	got := picked{c.HTTPListen, c.Hostname, c.Transport, c.RateLimit, c.LaneRate, c.RequireUserAgent, c.SandboxSend,
+		c.LegacyAliases,
 		c.Roles, c.RetrySchedule, c.AttachmentMax, c.LogLevel, c.ShutdownGrace}
 	want := picked{"127.0.0.1:3", "file.example.com", "capture", 6, 0.5, true, true, false,
 		[]string{"api", "jobs"}, []time.Duration{3 * time.Second, 4 * time.Minute}, 10 << 20, slog.LevelWarn, 5 * time.Second}
@@ -161,14 +167,16 @@ func TestRegions(t *testing.T) {
 func TestDerived(t *testing.T) {
 	t.Parallel()
 	for listen, want := range map[string]string{
-		":8080": "http://localhost:8080", "0.0.0.0:80": "http://localhost", "[::]:8025": "http://localhost:8025", "10.0.0.1:9": "http://10.0.0.1:9",
-		"[::1]:80": "http://[::1]", "[::1]:81": "http://[::1]:81", "mail.test:80": "http://mail.test",
+		":8080": "http://localhost:8080", "0.0.0.0:80": "http://localhost", "[::]:8025": "http://localhost:8025",
+		"10.0.0.1:9": "http://10.0.0.1:9",
+		"[::1]:80":   "http://[::1]", "[::1]:81": "http://[::1]:81", "mail.test:80": "http://mail.test",
 	} {
 		if c := load(t, source("", nil, "--http-listen", listen, "--tracking-host", "t.test")); c.PublicURL != want {
 			t.Errorf("public_url at %s = %s, want %s", listen, c.PublicURL, want)
 		}
 	}
-	c := load(t, source("", nil, "--dns-servers", "9.9.9.9, 1.1.1.1:5353,2620:fe::fe,[::1]:53", "--delivery-workers=3", "--signers=7"))
+	c := load(t, source("", nil, "--dns-servers", "9.9.9.9, 1.1.1.1:5353,2620:fe::fe,[::1]:53", "--delivery-workers=3",
+		"--signers=7"))
 	if diff := cmp.Diff([]string{"9.9.9.9:53", "1.1.1.1:5353", "[2620:fe::fe]:53", "[::1]:53"}, c.DNSServers); diff != "" {
 		t.Errorf("dns_servers (-want +got):\n%s", diff)
 	}
@@ -188,9 +196,12 @@ func TestProblems(t *testing.T) {
 		args       []string
 		want       string
 	}{
-		{"feedback provider", `feedback_providers = ["not a domain"]`, nil, `"not a domain" is neither a domain nor an address`},
-		{"feedback provider's address", `feedback_providers = ["@b.example"]`, nil, `"@b.example" is neither a domain nor an address`},
-		{"feedback without signatures", "feedback_providers = [\"a.example\"]\ncheck_authentication = false", nil, "needs check_authentication"},
+		{"feedback provider", `feedback_providers = ["not a domain"]`, nil,
+			`"not a domain" is neither a domain nor an address`},
+		{"feedback provider's address", `feedback_providers = ["@b.example"]`, nil,
+			`"@b.example" is neither a domain nor an address`},
+		{"feedback without signatures", "feedback_providers = [\"a.example\"]\ncheck_authentication = false", nil,
+			"needs check_authentication"},
 		{"unknown key", "colour = 1", nil, "postrider.toml: unknown setting colour"},
 		{"no TOML", "a = = b", nil, "postrider.toml: "},
 		{"list for a text", `hostname = ["a"]`, nil, "hostname (postrider.toml): must be a single value"},
@@ -210,7 +221,8 @@ func TestProblems(t *testing.T) {
 		{"relay without address", "", []string{"--transport=relay"}, "relay_addr: is empty; transport relay needs"},
 		{"relay address", "", []string{"--relay-addr=smtp.test"}, "is not host:port"},
 		{"half a login", "", []string{"--relay-addr=smtp.test:25", "--relay-username=a"}, "belong together"},
-		{"password in clear", "", []string{"--relay-addr=smtp.test:25", "--relay-username=a", "--relay-password=b", "--relay-tls=none"}, "password in clear to smtp.test"},
+		{"password in clear", "", []string{"--relay-addr=smtp.test:25", "--relay-username=a", "--relay-password=b",
+			"--relay-tls=none"}, "password in clear to smtp.test"},
 		{"relay tls", "", []string{"--relay-tls=maybe"}, "use one of opportunistic"},
 		{"listen", "", []string{"--http-listen=8080"}, "write :8080"},
 		{"listen port", "", []string{"--http-listen=:99999"}, "write :8080"},
@@ -257,14 +269,16 @@ func TestProblems(t *testing.T) {
 
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"POSTRIDER_SMTP_PORT": "x", "POSTRIDER_SECRET_KEY": "hunter2", "POSTRIDER_DATABASE_URL": "mysql://u:hunter2@h/d"}
+	env := map[string]string{"POSTRIDER_SMTP_PORT": "x", "POSTRIDER_SECRET_KEY": "hunter2",
+		"POSTRIDER_DATABASE_URL": "mysql://u:hunter2@h/d"}
 	src := source("colour = 1\nrate_limit = -1", env, "--transport=pigeon")
 	src.Hostname = func() (string, error) { return "", errors.New("nameless") }
 	_, err := Load(src)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"colour", "rate_limit (postrider.toml)", "smtp_port (POSTRIDER_SMTP_PORT)", "transport (--transport)",
+	for _, want := range []string{"colour", "rate_limit (postrider.toml)", "smtp_port (POSTRIDER_SMTP_PORT)",
+		"transport (--transport)",
 		"secret_key (POSTRIDER_SECRET_KEY)", "database_url (POSTRIDER_DATABASE_URL)"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not among the problems:\n%v", want, err)
@@ -319,7 +333,8 @@ func TestSecretsDoNotShow(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]Size{"0": 0, "1000": 1000, "40MB": 40 << 20, "40 mb": 40 << 20, "1GiB": 1 << 30, "512K": 512 << 10, "7b": 7, " 3G ": 3 << 30} {
+	for text, want := range map[string]Size{"0": 0, "1000": 1000, "40MB": 40 << 20, "40 mb": 40 << 20, "1GiB": 1 << 30,
+		"512K": 512 << 10, "7b": 7, " 3G ": 3 << 30} {
 		var s Size
 		if err := s.UnmarshalText([]byte(text)); err != nil || s != want {
 			t.Errorf("%q = %d, %v; want %d", text, s, err, want)

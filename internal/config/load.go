@@ -26,9 +26,10 @@ const regionsKey = "regions"
 
 // Source is where settings come from. If a function is nil, that of package os is used.
 type Source struct {
-	Args     []string                          // flags, as --http-listen=:80 or --http-listen :80; --config names the file
-	Flags    *flag.FlagSet                     // additional flags of the caller; if nil, other arguments are a problem
-	Getenv   func(name string) string          // POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the file
+	Args  []string      // flags, as --http-listen=:80 or --http-listen :80; --config names the file
+	Flags *flag.FlagSet // additional flags of the caller; if nil, other arguments are a problem
+	// POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the file
+	Getenv   func(name string) string
 	ReadFile func(name string) ([]byte, error) // reads the file
 	Hostname func() (string, error)            // the name of the machine
 	Defaults map[string]string                 // key to text; replace built-in defaults, for a command with its own
@@ -112,7 +113,8 @@ func (l *loader) parseFlags(src *Source) (map[string]string, error) {
 		set.SetOutput(io.Discard)
 	}
 	given := map[string]string{}
-	set.Func("config", "`file` with settings (default "+DefaultFile+", when it exists)", func(s string) error { given["config"] = s; return nil })
+	set.Func("config", "`file` with settings (default "+DefaultFile+", when it exists)",
+		func(s string) error { given["config"] = s; return nil })
 	for _, s := range l.settings {
 		if s.key == regionsKey {
 			continue
@@ -211,7 +213,8 @@ func (l *loader) regions(value any, name string) {
 		v := reflect.ValueOf(&r).Elem()
 		for _, key := range slices.Sorted(maps.Keys(table)) {
 			text, isText := table[key].(string)
-			i := slices.IndexFunc(slices.Collect(v.Type().Fields()), func(f reflect.StructField) bool { return f.Tag.Get("toml") == key })
+			i := slices.IndexFunc(slices.Collect(v.Type().Fields()),
+				func(f reflect.StructField) bool { return f.Tag.Get("toml") == key })
 			switch {
 			case i < 0:
 				l.problem("%s: unknown setting regions.%s.%s", name, label, key)

@@ -16,13 +16,16 @@ func Markdown() string {
 Every setting has a default, so Postrider starts without any. Each source stands over the one before it:
 
 1. the defaults in the table below,
-2. a TOML file: ` + "`postrider.toml`" + ` in the working directory if it exists, or the one that ` + "`--config`" + ` or
+2. a TOML file: ` + "`postrider.toml`" + ` in the working directory if it exists, or the one that ` + "`--config`" +
+		` or
    ` + "`POSTRIDER_CONFIG`" + ` names,
-3. environment variables: ` + "`POSTRIDER_`" + ` and the name in capitals, as ` + "`POSTRIDER_HTTP_LISTEN=:80`" + `; an empty one
+3. environment variables: ` + "`POSTRIDER_`" + ` and the name in capitals, as ` + "`POSTRIDER_HTTP_LISTEN=:80`" +
+		`; an empty one
    counts as not set,
 4. flags: the name with hyphens, as ` + "`--http-listen=:80`" + `.
 
-Durations are written as ` + "`30s`, `5m`, `1h30m`" + `; sizes as ` + "`512KB`, `40MB`" + ` (1 KB is 1,024 bytes); lists as TOML arrays, or
+Durations are written as ` + "`30s`, `5m`, `1h30m`" + `; sizes as ` + "`512KB`, `40MB`" +
+		` (1 KB is 1,024 bytes); lists as TOML arrays, or
 with commas in a variable or flag. All problems of the settings are reported at once, and nothing starts until there
 are none. The command dev has defaults of its own for a few of them.
 

@@ -38,7 +38,8 @@ type Service struct {
 // New returns a service that stores its contents in d.
 func New(d *db.DB) *Service {
 	s := &Service{d: d}
-	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.octets -= c.weight() }) // fails for sizes below 1
+	// fails for sizes below 1
+	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.octets -= c.weight() })
 	return s
 }
 

@@ -40,7 +40,8 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	}
 	now := c.CreatedAt.UnixMicro()
 	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to, headers, html,
-		body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, c.ID, c.TeamID, c.Kept, now, now, parts, c.From,
+		body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+		$12)`, c.ID, c.TeamID, c.Kept, now, now, parts, c.From,
 		c.Subject, replyTo, headers, html, text)
 	return nil
 }
@@ -51,7 +52,8 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 	var parts int
 	var replyTo, headers, html, text string
 	err = r.QueryRow(ctx, `SELECT id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to, headers, html, body_text
-		FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &used, &created, &parts,
+		FROM contents WHERE id = $1 AND team_id =
+		$2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &used, &created, &parts,
 		&c.From, &c.Subject, &replyTo, &headers, &html, &text)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, 0, notFound()
@@ -107,7 +109,8 @@ func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time
 }
 
 func eraseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 LIMIT $2)`, teamID,
+	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 LIMIT $2)`,
+		teamID,
 		removeMax)
 	if err != nil {
 		return 0, fmt.Errorf("erase the contents of team %s: %w", teamID, err)

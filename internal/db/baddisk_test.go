@@ -95,7 +95,8 @@ func TestFullDatabase(t *testing.T) {
 		},
 		"returning": func(ctx context.Context, tx *db.Tx) error {
 			var n int
-			return tx.QueryRow(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ('c', $1 || 'c', 3, TRUE, '') RETURNING n`, big).Scan(&n)
+			return tx.QueryRow(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ('c', $1 || 'c', 3, TRUE, '') RETURNING n`,
+				big).Scan(&n)
 		},
 	}
 	limit(1) // SQLite raises it to the present size

@@ -338,7 +338,8 @@ const walkRows = 2000 // read by one step of WalkIDs
 func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
 	for after := ""; ; {
 		var upTo string
-		err := d.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM `+table+` WHERE id > $1 ORDER BY id LIMIT $2) x`,
+		err := d.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM `+table+
+			` WHERE id > $1 ORDER BY id LIMIT $2) x`,
 			after, walkRows).Scan(&upTo)
 		if err != nil || upTo == "" {
 			return err

@@ -36,7 +36,8 @@ func makeTable(t *testing.T, d *db.DB) {
 
 func insert(ctx context.Context, d *db.DB, id, name string, n int) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, id, name, n, true, []byte{0, 1, 255})
+		tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, id, name, n, true,
+			[]byte{0, 1, 255})
 		return nil
 	})
 }
@@ -59,7 +60,8 @@ func TestUpdate(t *testing.T) {
 		var name string
 		var ok bool
 		var raw []byte
-		if err := d.QueryRow(ctx, `SELECT name, ok, raw FROM things WHERE n = $2 AND id = $1`, "a", 1).Scan(&name, &ok, &raw); err != nil {
+		if err := d.QueryRow(ctx, `SELECT name, ok, raw FROM things WHERE n = $2 AND id = $1`, "a", 1).Scan(&name, &ok,
+			&raw); err != nil {
 			t.Fatal(err)
 		}
 		if name != "Ann" || !ok || string(raw) != "\x00\x01\xff" {
@@ -112,11 +114,13 @@ func TestUpdate(t *testing.T) {
 			}
 		})
 		t.Run("no rows", func(t *testing.T) {
-			if err := d.QueryRow(ctx, `SELECT name FROM things WHERE id = $1`, "nobody").Scan(&name); !errors.Is(err, db.ErrNoRows) {
+			if err := d.QueryRow(ctx, `SELECT name FROM things WHERE id = $1`, "nobody").Scan(&name); !errors.Is(err,
+				db.ErrNoRows) {
 				t.Errorf("err = %v, want ErrNoRows", err)
 			}
 			d.Update(ctx, func(tx *db.Tx) error {
-				if err := tx.QueryRow(ctx, `SELECT name FROM things WHERE id = $1`, "nobody").Scan(&name); !errors.Is(err, db.ErrNoRows) {
+				if err := tx.QueryRow(ctx, `SELECT name FROM things WHERE id = $1`, "nobody").Scan(&name); !errors.Is(err,
+					db.ErrNoRows) {
 					t.Errorf("in a transaction err = %v, want ErrNoRows", err)
 				}
 				return nil
@@ -253,7 +257,8 @@ func TestUpdatesTogether(t *testing.T) {
 				bad := i%7 == 0
 				err := d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 					name := fmt.Sprint("t", i)
-					if _, err := tx.Exec(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, name, name, i, true, []byte{}); err != nil {
+					if _, err := tx.Exec(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $2, $3, $4, $5)`, name, name, i,
+						true, []byte{}); err != nil {
 						return err
 					}
 					tx.AfterCommit(func() { committed.Add(1) })
@@ -274,7 +279,8 @@ func TestUpdatesTogether(t *testing.T) {
 		}
 		ended, end := context.WithCancel(ctx)
 		end()
-		if err := d.UpdateTogether(ended, db.Recording, func(*db.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := d.UpdateTogether(ended, db.Recording, func(*db.Tx) error { return nil }); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("after its context has ended: %v", err)
 		}
 	})

@@ -40,6 +40,7 @@ func unavailable(what string, err error) error {
 
 // unknown returns the fault for a COMMIT whose outcome is not known.
 func unknown(what string, err error) error {
-	return fault.New(fault.Unavailable, "", "The database was lost before it answered, so this may have been carried out or not. "+
-		"Look before you repeat it.").Because(&outage{ErrUnknown, what, err})
+	return fault.New(fault.Unavailable, "",
+		"The database was lost before it answered, so this may have been carried out or not. "+
+			"Look before you repeat it.").Because(&outage{ErrUnknown, what, err})
 }

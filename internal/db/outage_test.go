@@ -52,7 +52,8 @@ func TestLostAnswer(t *testing.T) {
 				return one(tx)
 			})
 			if err != nil || ran != 1 || told != 1 || proxy.Lost() != lost+1 {
-				t.Errorf("ran %d times, told of %d commits, error %v, lost %d; want 1, 1, nil, %d", ran, told, err, proxy.Lost(), lost+1)
+				t.Errorf("ran %d times, told of %d commits, error %v, lost %d; want 1, 1, nil, %d", ran, told, err, proxy.Lost(),
+					lost+1)
 			}
 			if got := count(t, d.Reader); got != before+1 {
 				t.Errorf("%d rows, want %d", got, before+1)
@@ -103,7 +104,8 @@ func TestUnknownCommit(t *testing.T) {
 				tx.Queue(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $1, $2, TRUE, '')`, name, len(name))
 				return nil
 			})
-			if !errors.Is(err, db.ErrUnknown) || errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable || ran != 1 {
+			if !errors.Is(err, db.ErrUnknown) || errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable ||
+				ran != 1 {
 				t.Errorf("ran %d times, error %v; want once, unknown", ran, err)
 			}
 		})
@@ -278,7 +280,8 @@ func TestOutages(t *testing.T) {
 					return d.Update(ctx, func(tx *db.Tx) error { tx.Queue(ctx, `UPDATE things SET n = n`); return nil })
 				},
 				"a shared write": func() error {
-					return d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error { tx.Queue(ctx, `UPDATE things SET n = n`); return nil })
+					return d.UpdateTogether(ctx, db.Accepting,
+						func(tx *db.Tx) error { tx.Queue(ctx, `UPDATE things SET n = n`); return nil })
 				},
 			}
 			for what, do := range doing {
@@ -309,7 +312,8 @@ func TestOutages(t *testing.T) {
 func TestReadOnlyServer(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))
-	d, err := db.Open(t.Context(), db.Options{URL: url + "&default_transaction_read_only=on", Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), db.Options{URL: url + "&default_transaction_read_only=on",
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,12 +335,17 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 		makeTable(t, d)
 		var n int
 		for what, err := range map[string]error{
-			"read":    d.QueryRow(t.Context(), `SELECT nothing FROM things`).Scan(&n),
-			"write":   d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), `DELETE FROM nothing`); return err }),
+			"read": d.QueryRow(t.Context(), `SELECT nothing FROM things`).Scan(&n),
+			"write": d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(),
+					`DELETE FROM nothing`)
+				return err
+			}),
 			"queue":   d.Update(t.Context(), func(tx *db.Tx) error { tx.Queue(t.Context(), `DELETE FROM nothing`); return nil }),
 			"no rows": d.QueryRow(t.Context(), `SELECT n FROM things`).Scan(&n),
 		} {
-			if err == nil || fault.KindOf(err) != fault.Internal || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) {
+			if err == nil || fault.KindOf(err) != fault.Internal || errors.Is(err, db.ErrUnavailable) ||
+				errors.Is(err, db.ErrUnknown) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -349,19 +358,22 @@ func TestTransactionThatStandsStill(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))
 	for _, limit := range []string{"0", "100", "86400000"} { // milliseconds
-		d, err := db.Open(t.Context(), db.Options{URL: url + "&idle_in_transaction_session_timeout=" + limit, Patience: 2 * time.Second})
+		d, err := db.Open(t.Context(), db.Options{URL: url + "&idle_in_transaction_session_timeout=" + limit,
+			Patience: 2 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(d.Close)
 		began := time.Now()
 		err = d.Update(t.Context(), func(tx *db.Tx) error {
-			if _, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('a', 'a', 1, TRUE, '')`); err != nil {
+			if _, err := tx.Exec(t.Context(),
+				`INSERT INTO things (id, name, n, ok, raw) VALUES ('a', 'a', 1, TRUE, '')`); err != nil {
 				return err
 			}
 			var left int
 			for left = 1; left > 0; {
-				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`).Scan(&left); err != nil {
+				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`).Scan(
+					&left); err != nil {
 					return err
 				}
 				if time.Since(began) > 10*time.Second {

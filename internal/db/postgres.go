@@ -226,7 +226,8 @@ func isConflictCode(code string) bool { return code == "40001" || code == "40P01
 // ready checks that the server takes writes.
 func (p *postgresDB) ready(ctx context.Context) error {
 	var no bool
-	err := p.queryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::BOOLEAN`, nil).Scan(&no)
+	err := p.queryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::BOOLEAN`,
+		nil).Scan(&no)
 	if err == nil && no {
 		err = unavailable("ask whether the database takes writes", errors.New("it is read-only"))
 	}

@@ -43,7 +43,8 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 		return err
 	}
 	var b backend
-	err = c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&b.pid, &b.start)
+	err = c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&b.pid,
+		&b.start)
 	if c.IsClosed() || ctx.Err() != nil {
 		return err
 	}

@@ -111,7 +111,8 @@ func damaged(path string, err error) error {
 }
 
 func damagedAs(path, what string) error {
-	return fmt.Errorf("the database %s is damaged (%s), and running on it would lose more. Put it aside with the files whose "+
+	return fmt.Errorf("the database %s is damaged (%s), and running on it would lose more. Put it aside with the files "+
+		"whose "+
 		"names begin with its own, and restore the last backup; without one, `sqlite3 %s .recover` saves what can be read. "+
 		"See \"Backing up and restoring\" in docs/operating.md", path, what, path)
 }

@@ -117,7 +117,11 @@ func TestDamagedFile(t *testing.T) {
 			return err
 		},
 		"the end is missing": func(f *os.File, size int64) error { return f.Truncate(size / 2 / 8192 * 8192) },
-		"no database":        func(f *os.File, _ int64) error { _, err := f.WriteAt([]byte("hello, world, hello"), 0); return err },
+		"no database": func(f *os.File, _ int64) error {
+			_, err := f.WriteAt([]byte("hello, world, hello"),
+				0)
+			return err
+		},
 		"pages from another time": func(f *os.File, size int64) error {
 			later := io.NewSectionReader(f, size/2/8192*8192, 40*8192)
 			_, err := io.Copy(io.NewOffsetWriter(f, size/4/8192*8192), later)

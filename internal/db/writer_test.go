@@ -26,7 +26,8 @@ func TestWriterEndsWhatWasLeft(t *testing.T) {
 
 // On a full disk the end of a transaction is not in the log; when only the sync fails, all of it may be there.
 func TestCommitsInDoubt(t *testing.T) {
-	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false, lib.SQLITE_BUSY: false,
+	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false,
+		lib.SQLITE_BUSY:                  false,
 		lib.SQLITE_CONSTRAINT_FOREIGNKEY: false} {
 		if got := leavesDoubt(code); got != want {
 			t.Errorf("result code %d: %v, want %v", code, got, want)

@@ -14,7 +14,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	for i := range all {
 		e := &all[i]
 		to, ok := stateOf[e.Type]
-		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled || e.Type == events.EmailCanceled {
+		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled ||
+			e.Type == events.EmailCanceled {
 			continue // Queued and scheduled are written with the email; Cancel sets its state itself.
 		}
 		if !outranked(all, i, rank[to], true) {
@@ -61,7 +62,8 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 			e.EmailID, string(to), rank[to])
 		return
 	}
-	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to), rank[to])
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
+		rank[to])
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -37,8 +37,9 @@ func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Em
 
 // brief returns the summary of the email that its events carry.
 func (e *Email) brief(headers []message.Field) *events.Email {
-	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject, BroadcastID: e.BroadcastID,
-		TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}
+	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject,
+		BroadcastID: e.BroadcastID,
+		TemplateID:  e.TemplateID, CreatedAt: e.CreatedAt}
 	for _, t := range e.Tags {
 		b.Tags = append(b.Tags, events.Pair{Name: t.Name, Value: t.Value})
 	}

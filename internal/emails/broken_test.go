@@ -22,10 +22,12 @@ import (
 // inHand makes the job of an email one that a worker has.
 func (w *world) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	t.Helper()
-	j := jobs.Job{Kind: kind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: emailID, Attempt: 1, CreatedAt: time.Now()}
+	j := jobs.Job{Kind: kind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: emailID, Attempt: 1,
+		CreatedAt: time.Now()}
 	err := w.d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at <> 0`, emailID)
-		return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $3, attempt = 1, holder = 'a worker' WHERE kind = $1 AND dedupe = $2
+		return tx.QueryRow(t.Context(),
+			`UPDATE jobs SET run_at = $3, attempt = 1, holder = 'a worker' WHERE kind = $1 AND dedupe = $2
 			RETURNING id`, kind, emailID, time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
 	})
 	if err != nil {
@@ -107,7 +109,11 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"References":  func() error { _, err := w.emails.References(ctx, team, id); return err },
 			"WaitingFrom": func() error { _, err := w.emails.WaitingFrom(ctx, team, w.domainID); return err },
 			"Brief":       func() error { _, err := emails.Brief(ctx, w.d.Reader, team, id); return err },
-			"how often":   func() error { _, err := emails.UnsureAttempts(ctx, w.d.Reader, team, id, "one.example"); return err },
+			"how often": func() error {
+				_, err := emails.UnsureAttempts(ctx, w.d.Reader, team, id,
+					"one.example")
+				return err
+			},
 			"SweepFiles": func() error {
 				w.age(t)
 				return w.emails.SweepFiles(ctx)
@@ -125,7 +131,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
 		ctx, team := t.Context(), w.who.TeamID
 		text := "Hello."
-		full := emails.Send{From: "hello@acme.example", To: []string{"a@one.example", "b@two.example"}, Subject: "Hi", Text: &text,
+		full := emails.Send{From: "hello@acme.example", To: []string{"a@one.example", "b@two.example"}, Subject: "Hi",
+			Text: &text,
 			Tags: []emails.Tag{{Name: "a", Value: "b"}}, Headers: []message.Field{{Name: "X-A", Value: "b"}}}
 		file := full
 		file.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("a"), HasContent: true}}
@@ -164,13 +171,17 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				return err
 			}},
 			{"SendRaw", nil, func() error {
-				_, err := w.emails.SendRaw(ctx, w.who, composed(message.Address{Local: "a", Domain: "one.example"}), emails.Idempotency{})
+				_, err := w.emails.SendRaw(ctx, w.who, composed(message.Address{Local: "a", Domain: "one.example"}),
+					emails.Idempotency{})
 				return err
 			}},
 			{"Reschedule", send(later), func() error { return w.emails.Reschedule(ctx, team, id, "in 2 hours") }},
 			{"Cancel", send(later), func() error { return w.emails.Cancel(ctx, team, id) }},
 			{"release", held(emails.ReleaseKind, later), func() error { return w.emails.Kinds()[0].Handle(ctx, j) }},
-			{"release to be fetched", held(emails.ReleaseKind, laterPath), func() error { return w.emails.Kinds()[0].Handle(ctx, j) }},
+			{"release to be fetched", held(emails.ReleaseKind, laterPath), func() error {
+				return w.emails.Kinds()[0].Handle(ctx,
+					j)
+			}},
 			{"a fetch that fails", held(emails.FetchKind, path), func() error { return w.emails.Kinds()[1].Handle(ctx, j) }},
 			{"ToldBefore", send(full), func() error {
 				return w.d.Update(ctx, func(tx *db.Tx) error {
@@ -187,10 +198,12 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					if err != nil || !first {
 						return errors.Join(err, fmt.Errorf("it is the first: %v", first))
 					}
-					if err := emails.RecordAttempt(ctx, tx, emails.Attempt{TeamID: team, EmailID: id, Destination: "one.example"}); err != nil {
+					if err := emails.RecordAttempt(ctx, tx, emails.Attempt{TeamID: team, EmailID: id,
+						Destination: "one.example"}); err != nil {
 						return err
 					}
-					return w.recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailDelivered, Recipient: "a@one.example"})
+					return w.recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailDelivered,
+						Recipient: "a@one.example"})
 				})
 			}},
 			{"Sweep", nil, func() error { return w.emails.Sweep(ctx) }},
@@ -205,7 +218,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					}
 					state, parts = string(w.state(t, id)), fmt.Sprint(to)
 				}
-				return fmt.Sprint(state, parts, w.count(t, `SELECT COUNT(*) FROM emails`), w.count(t, `SELECT COUNT(*) FROM email_bodies`),
+				return fmt.Sprint(state, parts, w.count(t, `SELECT COUNT(*) FROM emails`),
+					w.count(t, `SELECT COUNT(*) FROM email_bodies`),
 					w.count(t, `SELECT COUNT(*) FROM email_recipients`), w.count(t, `SELECT COUNT(*) FROM email_events`),
 					w.count(t, `SELECT COUNT(*) FROM email_attempts`), w.count(t, `SELECT COUNT(*) FROM email_attachments`),
 					w.count(t, `SELECT COUNT(*) FROM jobs`), w.count(t, `SELECT COUNT(*) FROM idempotency_keys`))
@@ -260,10 +274,18 @@ func TestRemovalsWithoutAStatement(t *testing.T) {
 		}{
 			{"RemoveBefore", one, func() error { _, err := w.emails.RemoveBefore(ctx, team, later(), ""); return err }},
 			{"RemoveBodies", shared, func() error { _, err := w.emails.RemoveBodies(ctx, team, later(), ""); return err }},
-			{"RemoveBodiesLeft", waiting, func() error { _, err := w.emails.RemoveBodiesLeft(ctx, team, later(), ""); return err }},
+			{"RemoveBodiesLeft", waiting, func() error {
+				_, err := w.emails.RemoveBodiesLeft(ctx, team, later(),
+					"")
+				return err
+			}},
 			{"RemoveTimelines", one, func() error { _, err := w.emails.RemoveTimelines(ctx, team, later(), ""); return err }},
 			{"DeleteContent", one, func() error { return w.emails.DeleteContent(ctx, team, ids[0]) }},
-			{"EraseAddress", one, func() error { _, err := w.emails.EraseAddress(ctx, a, erasure.Scope{All: true}); return err }},
+			{"EraseAddress", one, func() error {
+				_, err := w.emails.EraseAddress(ctx, a,
+					erasure.Scope{All: true})
+				return err
+			}},
 			{"EraseAddress among others", shared, func() error {
 				_, err := w.emails.EraseAddress(ctx, a, erasure.Scope{All: true})
 				return err

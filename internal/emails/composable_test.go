@@ -15,16 +15,23 @@ import (
 
 // oddTexts are put into every field that ends in a header.
 func oddTexts() []string {
-	all := []string{"", " ", "\t", "a\tb", "\r\nX: y", "\x00", "\x01", "\x7f", "\xff", "\ufffd", "é", "日本語", "😀", "\u2028", "\u202e", "a/b", "a/", "/b", "a/b/c",
-		"text/plain; charset=\"utf-8", "text/plain; charset=utf-8;", "text/plain; a", "text/plain; a=", "text/plain; =b", "text/plain; a=b; a=c", "form-data; name=x",
-		"text/plain; a*=utf-8''%e9", "text/plain; a*0=x; a*1=y", "text/plain; a*0*=utf-8''%41; a*1=y", "text/plain; a*=utf-8''%0d%0ax", "text/plain; a=\"b\\\"c\"",
-		"text/plain; a=\"\"", "text/plain; a=(b)", "TEXT/PLAIN", "text", "text/ plain", "text /plain", "*/*", "a/b;c/d=e", "message/rfc822", "multipart/mixed",
-		"multipart/mixed; boundary=x", "=?utf-8?q?x?=", "=?utf-8?b?=?=", "<x@y>", "<>", "\"", "\\", "a\\", "\"a", "(", ")", ",", ";", ":", "@", "..", "a..b", ".a", "%0d%0a",
+	all := []string{"", " ", "\t", "a\tb", "\r\nX: y", "\x00", "\x01", "\x7f", "\xff", "\ufffd", "é", "日本語", "😀", "\u2028",
+		"\u202e", "a/b", "a/", "/b", "a/b/c",
+		"text/plain; charset=\"utf-8", "text/plain; charset=utf-8;", "text/plain; a", "text/plain; a=", "text/plain; =b",
+		"text/plain; a=b; a=c", "form-data; name=x",
+		"text/plain; a*=utf-8''%e9", "text/plain; a*0=x; a*1=y", "text/plain; a*0*=utf-8''%41; a*1=y",
+		"text/plain; a*=utf-8''%0d%0ax", "text/plain; a=\"b\\\"c\"",
+		"text/plain; a=\"\"", "text/plain; a=(b)", "TEXT/PLAIN", "text", "text/ plain", "text /plain", "*/*", "a/b;c/d=e",
+		"message/rfc822", "multipart/mixed",
+		"multipart/mixed; boundary=x", "=?utf-8?q?x?=", "=?utf-8?b?=?=", "<x@y>", "<>", "\"", "\\", "a\\", "\"a", "(", ")",
+		",", ";", ":", "@", "..", "a..b", ".a", "%0d%0a",
 		"a b  c", " a ", "a.exe", "x.pdf", "-", "--", "_", "'"}
 	for _, n := range []int{63, 77, 255, 256, 320, 499, 501, 980, 990, 998, 1000, 1990, 16384} {
-		all = append(all, strings.Repeat("x", n), strings.Repeat("é", n/2), strings.Repeat("x ", n/2), "a/"+strings.Repeat("b", n),
+		all = append(all, strings.Repeat("x", n), strings.Repeat("é", n/2), strings.Repeat("x ", n/2), "a/"+
+			strings.Repeat("b", n),
 			"a/b; c="+strings.Repeat("d", n), "a/b; c=\""+strings.Repeat("d e", n/3)+"\"", "a/b; "+strings.Repeat("c", n)+"=d",
-			"a/b; c*=utf-8''"+strings.Repeat("%e9", n/3), "a/b"+strings.Repeat("; c", n/3)+"=d", strings.Repeat("\"", n), strings.Repeat("\\", n))
+			"a/b; c*=utf-8''"+strings.Repeat("%e9", n/3), "a/b"+strings.Repeat("; c", n/3)+"=d", strings.Repeat("\"", n),
+			strings.Repeat("\\", n))
 	}
 	return all
 }
@@ -145,11 +152,15 @@ func TestTooManyAttachments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw := emails.Raw{Send: s, Recipients: []message.Address{to}, Header: []byte("From: hello@acme.example\r\n"), Body: []byte("\r\n")}
+		raw := emails.Raw{Send: s, Recipients: []message.Address{to}, Header: []byte("From: hello@acme.example\r\n"),
+			Body: []byte("\r\n")}
 		if _, err := w.emails.SendRaw(t.Context(), w.who, raw, emails.Idempotency{}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("submitted: %v", err)
 		}
-		if err := w.blobs.List(t.Context(), "", func(f blob.Info) error { return fmt.Errorf("%s was written", f.Key) }); err != nil {
+		if err := w.blobs.List(t.Context(), "", func(f blob.Info) error {
+			return fmt.Errorf("%s was written",
+				f.Key)
+		}); err != nil {
 			t.Error(err)
 		}
 		if n := w.count(t, `SELECT COUNT(*) FROM emails`) + w.count(t, `SELECT COUNT(*) FROM email_attachments`); n != 0 {

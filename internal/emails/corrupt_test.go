@@ -13,9 +13,11 @@ import (
 func TestRowsThatCannotBeRead(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for name, text := range map[string]string{"recipients": `UPDATE emails SET recipients = '{' WHERE id = $1`,
-			"tags": `UPDATE emails SET tags = '{' WHERE id = $1`, "headers": `UPDATE email_bodies SET headers = '{' WHERE email_id = $1`} {
+			"tags":    `UPDATE emails SET tags = '{' WHERE id = $1`,
+			"headers": `UPDATE email_bodies SET headers = '{' WHERE email_id = $1`} {
 			id := w.send(t, hello("ann@one.example"))
-			if err := w.d.Update(t.Context(), func(tx *db.Tx) error { tx.Queue(t.Context(), text, id); return nil }); err != nil {
+			if err := w.d.Update(t.Context(),
+				func(tx *db.Tx) error { tx.Queue(t.Context(), text, id); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := emails.Brief(t.Context(), w.d.Reader, w.who.TeamID, id); !fault.Ours(err) {

@@ -57,7 +57,10 @@ func (w digester) send(s *Send) {
 	w.texts(s.ReplyTo...)
 	w.optional(s.HTML)
 	w.optional(s.Text)
-	headers := slices.SortedStableFunc(slices.Values(s.Headers), func(a, b message.Field) int { return cmp.Compare(a.Name, b.Name) })
+	headers := slices.SortedStableFunc(slices.Values(s.Headers), func(a, b message.Field) int {
+		return cmp.Compare(a.Name,
+			b.Name)
+	})
 	w.number(len(headers))
 	for _, f := range headers {
 		w.texts(f.Name, f.Value)

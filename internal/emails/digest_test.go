@@ -19,10 +19,13 @@ func TestDigest(t *testing.T) {
 	}
 	empty, x := "", "x"
 	seen := map[string]int{}
-	different := [][]emails.Send{nil, {{}}, {{}, {}}, {{From: "x"}}, {{Subject: "x"}}, {{To: []string{"x"}}}, {{Cc: []string{"x"}}}, {{To: []string{"x", ""}}},
-		{{To: []string{"", "x"}}}, {{To: []string{"x"}}, {}}, {{}, {To: []string{"x"}}}, {{HTML: &empty}}, {{Text: &empty}}, {{HTML: &x}}, {{HasTemplate: true}},
+	different := [][]emails.Send{nil, {{}}, {{}, {}}, {{From: "x"}}, {{Subject: "x"}}, {{To: []string{"x"}}},
+		{{Cc: []string{"x"}}}, {{To: []string{"x", ""}}},
+		{{To: []string{"", "x"}}}, {{To: []string{"x"}}, {}}, {{}, {To: []string{"x"}}}, {{HTML: &empty}}, {{Text: &empty}},
+		{{HTML: &x}}, {{HasTemplate: true}},
 		{{Headers: fields("A")}}, {{Headers: fields("A", "B")}}, {{Tags: []emails.Tag{{Name: "A", Value: "v"}}}},
-		{{Tags: []emails.Tag{{Name: "Av"}}}}, {{Attachments: []emails.Upload{{Content: []byte("x")}}}}, {{Attachments: []emails.Upload{{Filename: "x"}}}},
+		{{Tags: []emails.Tag{{Name: "Av"}}}}, {{Attachments: []emails.Upload{{Content: []byte("x")}}}},
+		{{Attachments: []emails.Upload{{Filename: "x"}}}},
 		{{Attachments: []emails.Upload{{HasContent: true}}}}, {{TopicID: "x"}}, {{ScheduledAt: "x"}}, {{TemplateID: "x"}}}
 	for i, all := range different {
 		for _, mode := range []string{"", "strict"} {
@@ -33,7 +36,8 @@ func TestDigest(t *testing.T) {
 			seen[digest] = i
 		}
 	}
-	if emails.Digest("", emails.Send{Headers: fields("A", "B")}) != emails.Digest("", emails.Send{Headers: fields("B", "A")}) {
+	if emails.Digest("", emails.Send{Headers: fields("A", "B")}) != emails.Digest("",
+		emails.Send{Headers: fields("B", "A")}) {
 		t.Error("the order of headers counts")
 	}
 }

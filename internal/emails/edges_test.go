@@ -109,7 +109,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Content that cannot be read now is worth another try; content that is lost, and what is somebody else's fault, is not.
+// Content that cannot be read now is worth another try; content that is lost, and what is somebody else's fault, is
+// not.
 func TestUnread(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -193,7 +194,8 @@ func TestNeedsUTF8(t *testing.T) {
 // The id of an email is read from a Message-ID of the form of ours, in whatever case, and from no other.
 func TestFromMessageID(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
-	for text, want := range map[string]string{"<" + id + "@acme.example>": id, " <" + strings.ToUpper(id) + "@acme.example> ": id,
+	for text, want := range map[string]string{"<" + id + "@acme.example>": id, " <" + strings.ToUpper(id) +
+		"@acme.example> ": id,
 		id + "@acme.example": id, id: "", "<" + id + ">": "", "<other@acme.example>": "", "": "", "<@acme.example>": ""} {
 		if got, ok := FromMessageID(text); got != want || ok != (want != "") {
 			t.Errorf("%q is of %q, %v", text, got, ok)

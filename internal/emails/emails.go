@@ -65,8 +65,10 @@ var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delive
 var settled = rank[Delivered]
 
 // stateOf maps an event to the state that it leads to.
-var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.EmailQueued: Queued, events.EmailSent: Sent,
-	events.EmailDelayed: Delayed, events.EmailDelivered: Delivered, events.EmailOpened: Opened, events.EmailClicked: Clicked,
+var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.EmailQueued: Queued,
+	events.EmailSent:    Sent,
+	events.EmailDelayed: Delayed, events.EmailDelivered: Delivered, events.EmailOpened: Opened,
+	events.EmailClicked: Clicked,
 	events.EmailBounced: Bounced, events.EmailFailed: Failed, events.EmailSuppressed: Suppressed,
 	events.EmailCanceled: Canceled, events.EmailComplained: Complained}
 

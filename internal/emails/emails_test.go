@@ -89,8 +89,9 @@ func newWorld(t testing.TB, d *db.DB) *world {
 	w.teams = teams.New(d, log, w.domains.Exists)
 	w.suppressed = suppressions.New(d, w.recorder)
 	w.contents = content.New(d)
-	w.emails = emails.New(emails.Config{MaxSize: 1 << 20, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: w.q, Recorder: w.recorder,
-		Blobs: blobs, Keys: keys, Guard: netguard.New(netguard.Options{AllowLoopback: true}), Domains: w.domains,
+	w.emails = emails.New(emails.Config{MaxSize: 1 << 20, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: w.q,
+		Recorder: w.recorder,
+		Blobs:    blobs, Keys: keys, Guard: netguard.New(netguard.Options{AllowLoopback: true}), Domains: w.domains,
 		Suppressions: w.suppressed, Teams: w.teams, Contents: w.contents, Log: slog.New(slog.NewTextHandler(w.logged, nil))})
 	w.recorder.Listen(w.emails)
 	w.recorder.Listen(w.suppressed)
@@ -151,7 +152,10 @@ func (w *world) count(t testing.TB, query string, args ...any) (n int) {
 
 func (w *world) record(t *testing.T, all ...events.Event) {
 	t.Helper()
-	if err := w.d.Update(t.Context(), func(tx *db.Tx) error { return w.recorder.Record(t.Context(), tx, all...) }); err != nil {
+	if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+		return w.recorder.Record(t.Context(), tx,
+			all...)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +202,8 @@ func TestSendWritesAJobForEachDestination(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.LastEvent != emails.Queued || e.MessageID != "<"+id+"@acme.example>" || len(e.To) != 3 || e.Tags[0].Value != "test" ||
+		if e.LastEvent != emails.Queued || e.MessageID != "<"+id+"@acme.example>" || len(e.To) != 3 ||
+			e.Tags[0].Value != "test" ||
 			e.Text == nil || *e.Text != "Hello." || e.HTML != nil {
 			t.Errorf("stored %+v", e)
 		}
@@ -233,7 +238,8 @@ func TestStatesAdvanceByRank(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		id := w.send(t, hello("a@one.example", "b@one.example"))
 		happen := func(typ events.Type, to string, data any) {
-			w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: id, DomainID: w.domainID, Type: typ, Recipient: to, Data: data})
+			w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: id, DomainID: w.domainID, Type: typ, Recipient: to,
+				Data: data})
 		}
 		for _, step := range []struct {
 			typ  events.Type
@@ -285,9 +291,11 @@ func TestSuppressedRecipients(t *testing.T) {
 		// A hard bounce suppresses in the transaction that records it; a test address's does not.
 		for address, b := range map[string]*events.Bounce{"hard@one.example": {Type: "Permanent", Suppress: true},
 			"soft@one.example": {Type: "Transient"}, "play@one.example": {Type: "Permanent", Suppress: true, Simulated: true}} {
-			w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: some, Type: events.EmailBounced, Recipient: address, Data: b})
+			w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: some, Type: events.EmailBounced, Recipient: address,
+				Data: b})
 		}
-		found, err := w.suppressed.Among(t.Context(), w.d.Reader, w.who.TeamID, []string{"hard@one.example", "soft@one.example", "play@one.example"})
+		found, err := w.suppressed.Among(t.Context(), w.d.Reader, w.who.TeamID, []string{"hard@one.example",
+			"soft@one.example", "play@one.example"})
 		if err != nil || len(found) != 1 || found["hard@one.example"].SourceID != some {
 			t.Errorf("suppressed %+v, %v", found, err)
 		}
@@ -305,7 +313,8 @@ func TestScheduleRescheduleCancel(t *testing.T) {
 		if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
 			t.Error("a scheduled email is being delivered")
 		}
-		if err := w.emails.Reschedule(t.Context(), w.who.TeamID, id, time.Now().Add(time.Second).Format(time.RFC3339)); err != nil {
+		if err := w.emails.Reschedule(t.Context(), w.who.TeamID, id,
+			time.Now().Add(time.Second).Format(time.RFC3339)); err != nil {
 			t.Fatal(err)
 		}
 		w.release(t, func() bool { return w.state(t, id) == emails.Queued })
@@ -343,7 +352,8 @@ func TestRescheduleDuringRelease(t *testing.T) {
 			j := jobs.Job{Kind: emails.ReleaseKind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: id, Attempt: 1}
 			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
-				return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1 RETURNING id`, id,
+				return tx.QueryRow(t.Context(),
+					`UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1 RETURNING id`, id,
 					time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
 			}); err != nil {
 				t.Fatal(err)
@@ -369,10 +379,12 @@ func TestRescheduleDuringRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND payload LIKE '%`+id+`%'`)
-			left := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'emails.release' AND holder = '' AND dedupe = '`+id+`' AND run_at > `+
+			left := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'emails.release' AND holder = '' AND dedupe = '`+id+
+				`' AND run_at > `+
 				fmt.Sprint(time.Now().Add(time.Minute*30).UnixMicro()))
 			if got := w.state(t, id); got != want || n != deliveries || left != waiting {
-				t.Fatalf("after Reschedule returned %v the email is %s, with %d deliveries and %d releases that wait", err, got, n, left)
+				t.Fatalf("after Reschedule returned %v the email is %s, with %d deliveries and %d releases that wait", err, got, n,
+					left)
 			}
 		}
 	})
@@ -415,11 +427,15 @@ func TestReleaseChecksAgain(t *testing.T) {
 }
 
 func TestAttachments(t *testing.T) {
-	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "fetched") }))
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w,
+			"fetched")
+	}))
 	defer files.Close()
 	each(t, func(t *testing.T, w *world) {
 		s := hello("a@one.example")
-		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("given"), HasContent: true}, {Path: files.URL + "/b.pdf", Filename: "b.pdf"}}
+		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("given"), HasContent: true},
+			{Path: files.URL + "/b.pdf", Filename: "b.pdf"}}
 		id := w.send(t, s)
 		w.release(t, func() bool { return w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`) == 1 })
 		all, _, err := w.emails.Attachments(t.Context(), w.who.TeamID, id, page.Page{})
@@ -448,7 +464,8 @@ func TestAttachments(t *testing.T) {
 			t.Errorf("downloaded %s", a.Filename)
 		}
 		old, _ := w.emails.DownloadURL(&all[0], time.Now().Add(-2*time.Hour))
-		if _, _, err := w.emails.Download(t.Context(), strings.TrimPrefix(old, "http://mail.test/download/")); fault.KindOf(err) != fault.Forbidden {
+		if _, _, err := w.emails.Download(t.Context(), strings.TrimPrefix(old, "http://mail.test/download/")); fault.KindOf(
+			err) != fault.Forbidden {
 			t.Errorf("an expired link: %v", err)
 		}
 		if _, _, err := w.emails.Download(t.Context(), token+"x"); fault.KindOf(err) != fault.NotFound {
@@ -473,7 +490,8 @@ func TestSweepFiles(t *testing.T) {
 			kept = append(kept, w.rename(t, key, "attachments/"+old+"/"+id.New()))
 		}
 		kept = append(kept, "attachments/"+id.New()+"new", "other/stays")
-		for _, key := range append([]string{"attachments/" + id.New(), "attachments/" + id.New() + "/" + id.New()}, kept[2:]...) {
+		for _, key := range append([]string{"attachments/" + id.New(), "attachments/" + id.New() + "/" + id.New()},
+			kept[2:]...) {
 			if _, err := w.blobs.Put(ctx, key, strings.NewReader("stray")); err != nil {
 				t.Fatal(err)
 			}
@@ -579,7 +597,8 @@ func TestIdempotency(t *testing.T) {
 		}
 		other := key
 		other.Hash = "another"
-		if _, err := w.emails.Send(t.Context(), w.who, hello("a@one.example"), other); fault.KindOf(err) != fault.IdempotencyMismatch {
+		if _, err := w.emails.Send(t.Context(), w.who, hello("a@one.example"),
+			other); fault.KindOf(err) != fault.IdempotencyMismatch {
 			t.Errorf("another payload: %v", err)
 		}
 		if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 1 {
@@ -613,7 +632,8 @@ func TestIdempotency(t *testing.T) {
 		})
 		t.Run("a key is forgotten after a day", func(t *testing.T) {
 			err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = created_at - $1`, (25 * time.Hour).Microseconds())
+				_, err := tx.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = created_at - $1`,
+					(25 * time.Hour).Microseconds())
 				return err
 			})
 			if err != nil {
@@ -637,7 +657,8 @@ func TestIdempotency(t *testing.T) {
 func TestBatch(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		good, bad := hello("a@one.example"), hello("nonsense")
-		if _, err := w.emails.SendBatch(t.Context(), w.who, []emails.Send{good, bad}, false, emails.Idempotency{}); fault.KindOf(err) != fault.Invalid {
+		if _, err := w.emails.SendBatch(t.Context(), w.who, []emails.Send{good, bad}, false,
+			emails.Idempotency{}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a strict batch: %v", err)
 		}
 		if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 0 {
@@ -667,12 +688,14 @@ func TestSenderRules(t *testing.T) {
 		}
 		who := w.who
 		who.DomainID = "another"
-		if _, err := w.emails.Send(t.Context(), who, hello("a@one.example"), emails.Idempotency{}); fault.KindOf(err) != fault.Forbidden {
+		if _, err := w.emails.Send(t.Context(), who, hello("a@one.example"), emails.Idempotency{}); fault.KindOf(
+			err) != fault.Forbidden {
 			t.Errorf("a key of another domain: %v", err)
 		}
 		who = w.who
 		who.Suspended = true
-		if _, err := w.emails.Send(t.Context(), who, hello("a@one.example"), emails.Idempotency{}); fault.KindOf(err) != fault.Suspended {
+		if _, err := w.emails.Send(t.Context(), who, hello("a@one.example"), emails.Idempotency{}); fault.KindOf(
+			err) != fault.Suspended {
 			t.Errorf("a suspended team: %v", err)
 		}
 	})
@@ -717,7 +740,8 @@ func TestHeaderInjection(t *testing.T) {
 				s.Attachments = []emails.Upload{{Filename: "a.png", ContentID: evil, Content: []byte("x"), HasContent: true}}
 			},
 			"content_type": func(s *emails.Send) {
-				s.Attachments = []emails.Upload{{Filename: "a.png", ContentType: "image/png; a=\"" + evil + "\"", Content: []byte("x"), HasContent: true}}
+				s.Attachments = []emails.Upload{{Filename: "a.png", ContentType: "image/png; a=\"" + evil + "\"",
+					Content: []byte("x"), HasContent: true}}
 			},
 		} {
 			s := hello("a@one.example")

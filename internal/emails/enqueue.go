@@ -150,8 +150,9 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)
 		}
 	}
-	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID, From: c.From(values),
-		To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values), Tags: m.Tags, TopicID: m.TopicID,
+	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
+		From: c.From(values),
+		To:   []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values), Tags: m.Tags, TopicID: m.TopicID,
 		TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk,
 		shared: shared{c.ID, values}}
 	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
@@ -166,7 +167,8 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 		return nil, err
 	}
 	if d.from.Domain != m.sender.Domain {
-		return nil, fault.Invalidf("from", "The variables of this email make it come from %s, and not from %s as the others do.",
+		return nil, fault.Invalidf("from",
+			"The variables of this email make it come from %s, and not from %s as the others do.",
 			d.from.Domain, m.sender.Domain)
 	}
 	return e, d.checkContent()

@@ -81,12 +81,14 @@ func TestEnqueue(t *testing.T) {
 		}
 		if *ann.HTML != `<p>Dear Ann, <a href="https://acme.example/a1">read this</a>.</p>` || ann.Text != nil ||
 			ann.Subject != "News for Ann" || ann.From != "Acme <news@acme.example>" || ann.LastEvent != emails.Queued ||
-			ann.ReplyTo[0] != "answers+a1@acme.example" || ann.To[0] != "Ann <Ann@one.example>" || ann.BroadcastID != "broadcast" ||
+			ann.ReplyTo[0] != "answers+a1@acme.example" || ann.To[0] != "Ann <Ann@one.example>" ||
+			ann.BroadcastID != "broadcast" ||
 			ann.Tags[0].Value != "news" || ann.Actor != w.who.Ref() || ann.DomainID != w.domainID {
 			t.Errorf("the email to Ann is %+v, %q", ann, *ann.HTML)
 		}
 		text := w.compose(t, ann.ID)
-		for _, part := range []string{"From: Acme <news@acme.example>\r\n", "To: Ann <Ann@one.example>\r\n", "Subject: News for Ann\r\n",
+		for _, part := range []string{"From: Acme <news@acme.example>\r\n", "To: Ann <Ann@one.example>\r\n",
+			"Subject: News for Ann\r\n",
 			"X-Campaign: spring a1\r\n", "Reply-To: answers+a1@acme.example\r\n", "Message-ID: " + ann.MessageID + "\r\n",
 			"Dear Ann, read this [https://acme.example/a1]."} {
 			if !strings.Contains(text, part) {
@@ -104,7 +106,8 @@ func TestEnqueue(t *testing.T) {
 		if err != nil || len(brief.Headers) != 1 || brief.Headers[0].Value != "spring a1" {
 			t.Errorf("what is told of it is %+v, %v", brief, err)
 		}
-		if list, _, err := w.emails.List(ctx, team, page.Page{}); err != nil || len(list) != 3 || list[0].Subject != "News for Eve  Bcc: x@one.example" {
+		if list, _, err := w.emails.List(ctx, team, page.Page{}); err != nil || len(list) != 3 ||
+			list[0].Subject != "News for Eve  Bcc: x@one.example" {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
 		if stored := w.count(t, `SELECT COUNT(*) FROM email_bodies`) + w.count(t, `SELECT COUNT(*) FROM emails
@@ -147,13 +150,16 @@ func TestMailingRefused(t *testing.T) {
 			who    func(*teams.Actor)
 			kind   fault.Kind
 		}{
-			"no such content":            {func(c *content.Content) { c.TeamID = "another" }, nil, fault.NotFound},
-			"of another domain":          {func(c *content.Content) { c.From = "a@elsewhere.example" }, nil, fault.Forbidden},
-			"no sender":                  {func(c *content.Content) { c.From = "{{{FROM}}}" }, nil, fault.Invalid},
-			"no text":                    {func(c *content.Content) { c.HTML = &empty }, nil, fault.Missing},
-			"too large":                  {func(c *content.Content) { s := strings.Repeat("x", 2<<20); c.HTML = &s }, nil, fault.Invalid},
-			"a field of ours":            {func(c *content.Content) { c.Headers[0].Name = "DKIM-Signature" }, nil, fault.Invalid},
-			"a long subject":             {func(c *content.Content) { c.Subject = strings.Repeat("x", 1000) }, nil, fault.Invalid},
+			"no such content":   {func(c *content.Content) { c.TeamID = "another" }, nil, fault.NotFound},
+			"of another domain": {func(c *content.Content) { c.From = "a@elsewhere.example" }, nil, fault.Forbidden},
+			"no sender":         {func(c *content.Content) { c.From = "{{{FROM}}}" }, nil, fault.Invalid},
+			"no text":           {func(c *content.Content) { c.HTML = &empty }, nil, fault.Missing},
+			"too large": {func(c *content.Content) { s := strings.Repeat("x", 2<<20); c.HTML = &s }, nil,
+				fault.Invalid},
+			"a field of ours": {func(c *content.Content) { c.Headers[0].Name = "DKIM-Signature" }, nil,
+				fault.Invalid},
+			"a long subject": {func(c *content.Content) { c.Subject = strings.Repeat("x", 1000) }, nil,
+				fault.Invalid},
 			"of a suspended team":        {nil, func(a *teams.Actor) { a.Suspended = true }, fault.Suspended},
 			"by a key of another domain": {nil, func(a *teams.Actor) { a.DomainID = "other" }, fault.Forbidden},
 		} {
@@ -249,7 +255,8 @@ func (w *world) older(t *testing.T, emailID string, by time.Duration) string {
 	aged := id.First(at.Add(-by))[:13] + emailID[13:]
 	w.change(t, `UPDATE contents SET used_at = $2 WHERE id = (SELECT content_id FROM emails WHERE id = $1)`, emailID,
 		at.Add(-by).UnixMicro())
-	for _, column := range []string{"emails.id", "email_recipients.email_id", "email_events.email_id", "email_attempts.email_id",
+	for _, column := range []string{"emails.id", "email_recipients.email_id", "email_events.email_id",
+		"email_attempts.email_id",
 		"email_bodies_left.email_id", "email_bodies_until.email_id"} {
 		table, column, _ := strings.Cut(column, ".")
 		w.change(t, `UPDATE `+table+` SET `+column+` = $2 WHERE `+column+` = $1`, emailID, aged)
@@ -288,7 +295,8 @@ func TestContentsGo(t *testing.T) {
 		w.counted(t)
 		w.end(t, got[0].ID, "email.delivered", "ann@one.example")
 		w.all(t, w.emails.RemoveBodies, func() {})
-		if e, err := w.emails.Get(t.Context(), w.who.TeamID, got[0].ID); err != nil || e.HTML != nil || e.Subject != "News for you" {
+		if e, err := w.emails.Get(t.Context(), w.who.TeamID, got[0].ID); err != nil || e.HTML != nil ||
+			e.Subject != "News for you" {
 			t.Errorf("an email whose content was deleted is %+v, %v", e, err)
 		}
 		if _, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); !errors.Is(err, emails.ErrGone) {
@@ -306,7 +314,11 @@ func TestContentsGo(t *testing.T) {
 		if s := left(); s != "kept " {
 			t.Errorf("without emails there are %q", s)
 		}
-		err := w.d.Update(t.Context(), func(tx *db.Tx) error { w.contents.Release(t.Context(), tx, w.who.TeamID, keptID); return nil })
+		err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+			w.contents.Release(t.Context(), tx, w.who.TeamID,
+				keptID)
+			return nil
+		})
 		if s := left(); err != nil || s != "" {
 			t.Errorf("when nobody keeps it there are %q, %v", s, err)
 		}

@@ -232,5 +232,6 @@ func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
 
 // queuedNow is the event of a scheduled email that becomes queued because its time has come.
 func queuedNow(e *Email) events.Event {
-	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID, Type: events.EmailQueued}
+	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+		Type: events.EmailQueued}
 }

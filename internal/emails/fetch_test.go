@@ -239,7 +239,8 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 			return w.state(t, fails) == emails.Failed
 		})
 		until(t, "not all were handed over", func() bool { return w.handedOver(t, w.who.TeamID) == 2 })
-		if n := strings.Count(w.logged.String(), "an attachment could not be fetched"); n < 3 || !strings.Contains(w.logged.String(), fails) {
+		if n := strings.Count(w.logged.String(), "an attachment could not be fetched"); n < 3 ||
+			!strings.Contains(w.logged.String(), fails) {
 			t.Errorf("%d failures are logged: %s", n, w.logged)
 		}
 		host.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 )
 
-// An email whose attachments cannot be fetched is tried three times. Hosts that others fetch from are waited for, for six
-// hours and at no cost of tries, and so is what was fetched in part.
+// An email whose attachments cannot be fetched is tried three times. Hosts that others fetch from are waited for, for
+// six hours and at no cost of tries, and so is what was fetched in part.
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)
@@ -45,7 +45,8 @@ func TestFetchAgain(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.QueryRow(t.Context(), `SELECT id, kind, lane FROM jobs WHERE dedupe = $1`, e.ID).Scan(&j.ID, &j.Kind, &j.Lane); err != nil {
+			if err := d.QueryRow(t.Context(), `SELECT id, kind, lane FROM jobs WHERE dedupe = $1`, e.ID).Scan(&j.ID, &j.Kind,
+				&j.Lane); err != nil {
 				t.Fatal(err)
 			}
 			before := d.Now()
@@ -54,11 +55,13 @@ func TestFetchAgain(t *testing.T) {
 			}
 			var left, counted int
 			var at int64
-			if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COALESCE(SUM(tries), 0), COALESCE(MAX(run_at), 0) FROM jobs WHERE id = $1`,
+			if err := d.QueryRow(t.Context(),
+				`SELECT COUNT(*), COALESCE(SUM(tries), 0), COALESCE(MAX(run_at), 0) FROM jobs WHERE id = $1`,
 				j.ID).Scan(&left, &counted, &at); err != nil {
 				t.Fatal(err)
 			}
-			if wait := db.Time(at).Sub(before); left != c.left || counted != c.counted || left > 0 && (wait < c.wait/2 || wait > 2*c.wait) {
+			if wait := db.Time(at).Sub(before); left != c.left || counted != c.counted || left > 0 &&
+				(wait < c.wait/2 || wait > 2*c.wait) {
 				t.Errorf("%s: %d jobs are left with %d more tries, in %v", c.name, left, counted, wait)
 			}
 		}

@@ -85,7 +85,8 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 			w.change(t, `DELETE FROM jobs`)
 			id := w.send(t, s)
 			w.fetch(t, id, 0)
-			handed, again := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`), w.count(t, `SELECT COUNT(*) FROM jobs
+			handed, again := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`),
+				w.count(t, `SELECT COUNT(*) FROM jobs
 				WHERE kind = 'emails.fetch'`)
 			if c.fits && (handed != 1 || again != 0) || !c.fits && (handed != 0 || again != 1) {
 				t.Errorf("%s: %d deliveries and %d fetches wait", c.name, handed, again)

@@ -37,9 +37,11 @@ func (a *answer) maybe(err error) error {
 		what = "The emails"
 	}
 	if a.key.Key == "" {
-		advice = "Look at the list of emails before you repeat the request; with an idempotency key it could be repeated safely."
+		advice = "Look at the list of emails before you repeat the request; with an idempotency key it could be repeated " +
+			"safely."
 	}
-	return fault.New(fault.Unavailable, "", "%s may have been accepted: the database was lost before it answered. %s", what, advice).
+	return fault.New(fault.Unavailable, "", "%s may have been accepted: the database was lost before it answered. %s",
+		what, advice).
 		Because(errors.Unwrap(err))
 }
 
@@ -79,8 +81,9 @@ func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do 
 	}
 	token := by.TeamID + "\x00" + key.Scope + "\x00" + key.Key
 	if !s.running.enter(token) {
-		return a, fault.New(fault.InFlight, "Idempotency-Key", "A request with this idempotency key is still being carried out. "+
-			"Try again in a moment.")
+		return a, fault.New(fault.InFlight, "Idempotency-Key",
+			"A request with this idempotency key is still being carried out. "+
+				"Try again in a moment.")
 	}
 	defer s.running.leave(token)
 	if old, err := s.recall(ctx, by.TeamID, key); err != nil || old != nil {
@@ -109,15 +112,17 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	var hash, response string
 	var created int64
 	err := s.d.QueryRow(ctx, `SELECT payload_hash, response, created_at FROM idempotency_keys
-		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, key.Scope, key.Key).Scan(&hash, &response, &created)
+		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, key.Scope, key.Key).Scan(&hash, &response,
+		&created)
 	switch {
 	case errors.Is(err, db.ErrNoRows) || err == nil && s.d.Now().Sub(db.Time(created)) > keyLifetime:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look up idempotency key: %w", err)
 	case hash != key.Hash:
-		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key", "This idempotency key was used with another payload. "+
-			"Use a new key for a new email.")
+		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key",
+			"This idempotency key was used with another payload. "+
+				"Use a new key for a new email.")
 	}
 	var a answer
 	if err := json.Unmarshal([]byte(response), &a); err != nil {

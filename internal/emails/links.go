@@ -78,7 +78,8 @@ func unread(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err
 	}
-	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(err)
+	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(
+		err)
 }
 
 // standing returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those

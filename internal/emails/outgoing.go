@@ -118,7 +118,8 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
 	var variables string
-	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
+	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+
+		`, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
 		COALESCE(b.parts, 0), COALESCE(b.headers, '')
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
 		AND (b.email_id IS NOT NULL OR e.content_id <> '')
@@ -163,7 +164,10 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 
 func (o *Outgoing) needsUTF8() bool {
 	return o.body.parts&needsUTF8 != 0 ||
-		slices.ContainsFunc(o.To, func(a string) bool { return strings.ContainsFunc(a, func(r rune) bool { return r > 0x7e }) })
+		slices.ContainsFunc(o.To, func(a string) bool {
+			return strings.ContainsFunc(a,
+				func(r rune) bool { return r > 0x7e })
+		})
 }
 
 // Sift removes the addresses that the team has suppressed from o.To, and returns the events to record for them.
@@ -259,7 +263,8 @@ func (o *Outgoing) Forget() {
 // MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
 // if the email has several destinations, only the first outcome does.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID, string(Sent), rank[Sent])
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
+		string(Sent), rank[Sent])
 	if err != nil {
 		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
 	}

@@ -27,13 +27,18 @@ func TestOutranked(t *testing.T) {
 		{"twice the same", []events.Event{ann, ann}, 1, true, true},
 		{"another email", []events.Event{event(events.EmailDelivered, "f", "ann"), ann}, 1, false, false},
 		{"beside one that is suppressed", []events.Event{ann, event(events.EmailSuppressed, "e", "bob")}, 0, false, false},
-		{"delayed beside one that is suppressed", []events.Event{event(events.EmailDelayed, "e", "ann"), event(events.EmailSuppressed, "e", "ann")}, 0, false, false},
-		{"suppressed beside one that is delivered", []events.Event{ann, event(events.EmailSuppressed, "e", "bob")}, 1, false, rank[Delivered] >= rank[Suppressed]},
-		{"beside what is no state", []events.Event{ann, event(events.EmailClicked, "e", "ann")}, 0, rank[Clicked] > rank[Delivered], rank[Clicked] > rank[Delivered]},
-		{"beside another resource's", []events.Event{ann, {Type: events.DomainUpdated, EmailID: "e", Recipient: "ann"}}, 0, false, false},
+		{"delayed beside one that is suppressed", []events.Event{event(events.EmailDelayed, "e", "ann"),
+			event(events.EmailSuppressed, "e", "ann")}, 0, false, false},
+		{"suppressed beside one that is delivered", []events.Event{ann, event(events.EmailSuppressed, "e", "bob")}, 1, false,
+			rank[Delivered] >= rank[Suppressed]},
+		{"beside what is no state", []events.Event{ann, event(events.EmailClicked, "e", "ann")}, 0,
+			rank[Clicked] > rank[Delivered], rank[Clicked] > rank[Delivered]},
+		{"beside another resource's", []events.Event{ann, {Type: events.DomainUpdated, EmailID: "e", Recipient: "ann"}}, 0,
+			false, false},
 	} {
 		r := rank[stateOf[c.all[c.i].Type]]
-		if recipient, email := outranked(c.all, c.i, r, true), outranked(c.all, c.i, r, false); recipient != c.recipient || email != c.email {
+		if recipient, email := outranked(c.all, c.i, r, true), outranked(c.all, c.i, r, false); recipient != c.recipient ||
+			email != c.email {
 			t.Errorf("%s: recipient %v, email %v", c.name, recipient, email)
 		}
 	}

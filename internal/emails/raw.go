@@ -100,13 +100,15 @@ func (s *Service) checkRaw(in Raw) (*draft, error) {
 	}
 	for i, a := range d.Attachments {
 		if message.RefusedExtension(a.Filename) {
-			return nil, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].filename", i), "Files such as `%s` can run as programs "+
-				"and are refused by mail hosts. Send an archive or a link.", a.Filename)
+			return nil, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].filename", i),
+				"Files such as `%s` can run as programs "+
+					"and are refused by mail hosts. Send an archive or a link.", a.Filename)
 		}
 		d.Attachments[i].Filename = strings.ToValidUTF8(a.Filename[:min(len(a.Filename), maxFilename)], "")
 	}
 	if size := int64(len(in.Header) + len(in.Body)); size > s.c.MaxSize {
-		return nil, fault.Invalidf("attachments", "The message has %d bytes; the limit is %d bytes in all. Link to large files instead.",
+		return nil, fault.Invalidf("attachments",
+			"The message has %d bytes; the limit is %d bytes in all. Link to large files instead.",
 			size, s.c.MaxSize)
 	}
 	return d, nil

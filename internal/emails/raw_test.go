@@ -14,7 +14,8 @@ import (
 
 func composed(to ...message.Address) emails.Raw {
 	return emails.Raw{Send: emails.Send{From: "hello@acme.example", Subject: "Hi"}, Recipients: to,
-		Header: []byte("From: hello@acme.example\r\nSubject: Hi\r\n"), Body: []byte("\r\nHello.\r\n"), Trace: "by mx.test with ESMTPSA"}
+		Header: []byte("From: hello@acme.example\r\nSubject: Hi\r\n"), Body: []byte("\r\nHello.\r\n"),
+		Trace: "by mx.test with ESMTPSA"}
 }
 
 func TestSweepSubmittedMessages(t *testing.T) {
@@ -40,7 +41,8 @@ func TestSweepSubmittedMessages(t *testing.T) {
 			t.Errorf("left are %v, want %v", w.keys(t), kept)
 		}
 		for _, emailID := range []string{sent, old} {
-			if text := w.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") || !strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
+			if text := w.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") ||
+				!strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
 				t.Errorf("email %s has become %.300s", emailID, text)
 			}
 		}
@@ -53,7 +55,8 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	})
 }
 
-// oldRaw sends a large message, and stores it as it was before blobs had keys of their own: whole, under the email's id.
+// oldRaw sends a large message, and stores it as it was before blobs had keys of their own: whole, under the email's
+// id.
 func (w *world) oldRaw(t *testing.T, in emails.Raw) string {
 	t.Helper()
 	ctx := t.Context()
@@ -98,7 +101,8 @@ func (w *world) compose(t *testing.T, emailID string) string {
 
 func TestRawNeedsRecipients(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		if _, err := w.emails.SendRaw(t.Context(), w.who, composed(), emails.Idempotency{}); fault.KindOf(err) != fault.Missing {
+		if _, err := w.emails.SendRaw(t.Context(), w.who, composed(), emails.Idempotency{}); fault.KindOf(
+			err) != fault.Missing {
 			t.Errorf("a message to nobody: %v", err)
 		}
 	})

@@ -20,13 +20,15 @@ func TestFieldsOfRawAreBounded(t *testing.T) {
 			size   int // of each field
 			fields int
 			shown  int
-		}{{"few", 10, 5, 5}, {"as many as may be", 10, emails.MaxHeaders, emails.MaxHeaders}, {"many", 10, 2 * emails.MaxHeaders, emails.MaxHeaders},
+		}{{"few", 10, 5, 5}, {"as many as may be", 10, emails.MaxHeaders, emails.MaxHeaders},
+			{"many", 10, 2 * emails.MaxHeaders, emails.MaxHeaders},
 			{"large", 900, 90, 72}} {
 			raw := composed(message.Address{Local: "a", Domain: "one.example"})
 			for i := range c.fields {
 				raw.Headers = append(raw.Headers, field(i, c.size))
 			}
-			raw.Headers = append(raw.Headers[:1:1], append([]message.Field{{Name: "message-id", Value: "<a@acme.example>"}}, raw.Headers[1:]...)...)
+			raw.Headers = append(raw.Headers[:1:1], append([]message.Field{{Name: "message-id", Value: "<a@acme.example>"}},
+				raw.Headers[1:]...)...)
 			id, err := w.emails.SendRaw(t.Context(), w.who, raw, emails.Idempotency{})
 			if err != nil {
 				t.Fatal(err)

@@ -37,11 +37,13 @@ func TestWhereRawIsKept(t *testing.T) {
 			if keys := w.keys(t); len(keys) != blobs {
 				t.Errorf("with %d octets more it is kept in %v", more, keys)
 			}
-			if text := w.compose(t, id); !strings.HasSuffix(text, string(in.Header)+string(in.Body)) || len(text) != 64<<10+more {
+			if text := w.compose(t, id); !strings.HasSuffix(text, string(in.Header)+string(in.Body)) || len(text) != 64<<10+
+				more {
 				t.Errorf("with %d octets more it has become %d octets", more, len(text))
 			}
 			size, err := w.emails.Size(t.Context(), id)
-			if want := int64(2*(64<<10) + 1024); err != nil || blobs == 0 && size != want || blobs == 1 && size != 2*(1<<20)+1024 {
+			if want := int64(2*(64<<10) + 1024); err != nil || blobs == 0 && size != want || blobs == 1 && size != 2*(1<<20)+
+				1024 {
 				t.Errorf("with %d octets more it is estimated to take %d, %v", more, size, err)
 			}
 		}
@@ -100,11 +102,13 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 		in.Headers = []message.Field{{Name: "Precedence", Value: "bulk"}}
 		in.Attachments = []emails.Upload{{Filename: strings.Repeat("x", 260), Content: []byte("file")}}
 		in.Header = append(in.Header, "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n"...)
-		in.Body = []byte("\r\n--b\r\n\r\nHello.\r\n--b\r\nContent-Disposition: attachment; filename=x\r\n\r\nfile\r\n--b--\r\n")
+		in.Body = []byte("\r\n--b\r\n\r\nHello.\r\n--b\r\nContent-Disposition: attachment; " +
+			"filename=x\r\n\r\nfile\r\n--b--\r\n")
 		in.UTF8 = true
 		id := w.sendRaw(t, in)
 		e, err := w.emails.Get(t.Context(), w.who.TeamID, id)
-		if err != nil || e.HTML == nil || *e.HTML != "<p>Hello." || e.Text == nil || *e.Text != text || !slices.Equal(e.Bcc, []string{"b@one.example"}) {
+		if err != nil || e.HTML == nil || *e.HTML != "<p>Hello." || e.Text == nil || *e.Text != text ||
+			!slices.Equal(e.Bcc, []string{"b@one.example"}) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: id, Domain: "one.example"})
@@ -152,7 +156,8 @@ func TestRulesOfRaw(t *testing.T) {
 			"51 recipients":         {func(in *emails.Raw) { in.Recipients = many(51) }, fault.Invalid, "`bcc`"},
 			"50 and one twice":      {func(in *emails.Raw) { in.Recipients = append(many(50), many(1)...) }, 0, ""},
 			"50 and one that is named": {func(in *emails.Raw) {
-				in.Send.To, in.Recipients = []string{"b@two.example"}, append(many(50), message.Address{Local: "b", Domain: "two.example"})
+				in.Send.To, in.Recipients = []string{"b@two.example"},
+					append(many(50), message.Address{Local: "b", Domain: "two.example"})
 			}, 0, ""},
 			"a test domain": {func(in *emails.Raw) {
 				in.Recipients = append(many(2), message.Address{Local: "a", Domain: "example.com"})
@@ -160,12 +165,14 @@ func TestRulesOfRaw(t *testing.T) {
 			"a program": {func(in *emails.Raw) {
 				in.Attachments = []emails.Upload{{Filename: "a.txt"}, {Filename: "a.exe"}}
 			}, fault.BadAttachment, "a.exe"},
-			"a tag that is none": {func(in *emails.Raw) { in.Tags = []emails.Tag{{Name: "é", Value: "x"}} }, fault.Invalid, "tag"},
+			"a tag that is none": {func(in *emails.Raw) { in.Tags = []emails.Tag{{Name: "é", Value: "x"}} }, fault.Invalid,
+				"tag"},
 		} {
 			in := composed(many(1)...)
 			c.spoil(&in)
 			_, err := w.emails.SendRaw(t.Context(), w.who, in, emails.Idempotency{})
-			if c.says == "" && err != nil || c.says != "" && (fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says)) {
+			if c.says == "" && err != nil || c.says != "" && (fault.KindOf(err) != c.kind ||
+				!strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

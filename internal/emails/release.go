@@ -24,7 +24,8 @@ func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
 		{Name: ReleaseKind, Handle: s.release, Workers: 8, Schedule: waits, Endless: true},
-		{Name: FetchKind, Handle: s.fetchAndRelease, Workers: fetchersMax, Lease: 2 * fetchTime, Schedule: waits, Endless: true},
+		{Name: FetchKind, Handle: s.fetchAndRelease, Workers: fetchersMax, Lease: 2 * fetchTime, Schedule: waits,
+			Endless: true},
 	}
 }
 

@@ -57,7 +57,8 @@ func TestFeedback(t *testing.T) {
 	if value == emails.Feedback(keys, emailID, "example.com") {
 		t.Error("two destinations share a proof")
 	}
-	for _, forged := range []string{"", "f-", value[2:], "b" + value[1:], "f" + emails.ReturnPath(keys, emailID, "example.net")[1:], value[:10] + "0" + value[11:]} {
+	for _, forged := range []string{"", "f-", value[2:], "b" + value[1:], "f" + emails.ReturnPath(keys, emailID,
+		"example.net")[1:], value[:10] + "0" + value[11:]} {
 		if _, ok := emails.ParseFeedback(keys, forged); ok {
 			t.Errorf("%q proves something", forged)
 		}

@@ -237,8 +237,9 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 		}
 	}()
 	for i, u := range d.Attachments {
-		a := Attachment{ID: id.New(), TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType, ContentID: u.ContentID,
-			path: u.Path}
+		a := Attachment{ID: id.New(), TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
+			ContentID: u.ContentID,
+			path:      u.Path}
 		if u.Path != "" {
 			if _, err := s.guard.CheckURL(u.Path); err != nil {
 				return kept, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
@@ -248,7 +249,8 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 			a.Size = int64(len(u.Content))
 			a.blobKey = newFileKey()
 			if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
-				return kept, fault.New(fault.Unavailable, "", "The attachments cannot be stored at present. Try again in a moment.").
+				return kept, fault.New(fault.Unavailable, "",
+					"The attachments cannot be stored at present. Try again in a moment.").
 					Because(fmt.Errorf("store attachment: %w", err))
 			}
 		}
@@ -267,7 +269,8 @@ func (s *Service) forget(ctx context.Context, list ...*Attachment) {
 }
 
 // write inserts one email with everything that belongs to it.
-func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft, from domains.Sender, files []Attachment,
+func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft, from domains.Sender,
+	files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
 	e := Email{ID: d.id, TeamID: by.TeamID, Actor: by.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
@@ -320,7 +323,8 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	}
 	for _, domain := range destinations {
 		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1, To: at[domain], Size: memory}
-		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID, e.bulk), TeamID: e.TeamID, Payload: j.encode()})
+		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID, e.bulk), TeamID: e.TeamID,
+			Payload: j.encode()})
 	}
 	return skipped
 }
@@ -415,7 +419,8 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 		if _, err := s.q.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
 			return err
 		}
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID, Type: events.EmailCanceled})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID,
+			Type: events.EmailCanceled})
 	})
 }
 

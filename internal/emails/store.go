@@ -62,7 +62,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, e.ID, position, e.TeamID, r.kind, r.Addr(), r.Domain, string(e.LastEvent),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+		$9)`, e.ID, position, e.TeamID, r.kind, r.Addr(), r.Domain, string(e.LastEvent),
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
@@ -93,7 +94,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 		if d.raw.blobKey != "" {
 			parts |= isBlob
 		}
-		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`, e.ID, e.TeamID,
+		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`, e.ID,
+			e.TeamID,
 			d.raw.content, d.raw.blobKey)
 		if d.raw.UTF8 {
 			parts |= needsUTF8
@@ -136,7 +138,8 @@ type emailRow struct {
 }
 
 func (r *emailRow) dest(more ...any) []any {
-	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags, &r.TopicID,
+	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
+		&r.TopicID,
 		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind}, more...)
 }
 
@@ -214,7 +217,8 @@ func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 }
 
 func listEmails(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Email, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`,
+		ID:   "e.id",
 		Args: []any{teamID}}, p, func(r db.Row) (Email, error) {
 		var row emailRow
 		if err := r.Scan(row.dest()...); err != nil {
@@ -240,7 +244,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 // "".
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT kind, address FROM email_recipients
-		WHERE email_id = $1 AND rank < $2 AND (domain = $3 OR CAST($3 AS TEXT) = '') ORDER BY position`, emailID, settled, domain)
+		WHERE email_id = $1 AND rank < $2 AND (domain = $3 OR CAST($3 AS TEXT) = '') ORDER BY
+		position`, emailID, settled, domain)
 	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
 		var address string
 		if err := r.Scan(&to.kind, &address); err != nil {
@@ -252,7 +257,8 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 }
 
 // setSchedule changes the time of a scheduled email. It reports false if there is none.
-func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string, at interface{ UnixMicro() int64 }) (bool, error) {
+func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
+	at interface{ UnixMicro() int64 }) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`,
 		emailID, teamID, at.UnixMicro())
 	return n > 0, err
@@ -277,7 +283,8 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 // at its time only one succeeds; the other gets nil.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
-		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <= $5`, emailID, teamID, string(to), rank[to], until)
+		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=
+		$5`, emailID, teamID, string(to), rank[to], until)
 	if err != nil || n == 0 {
 		return nil, err
 	}
@@ -321,7 +328,8 @@ func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (fo
 
 func insertAttachment(ctx context.Context, tx *db.Tx, a *Attachment) {
 	tx.Queue(ctx, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size, blob_key, path)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, a.ID, a.EmailID, a.TeamID, a.Filename, a.ContentType, a.ContentID, a.Size,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+		$9)`, a.ID, a.EmailID, a.TeamID, a.Filename, a.ContentType, a.ContentID, a.Size,
 		a.blobKey, a.path)
 }
 
@@ -333,12 +341,14 @@ func scanAttachment(r db.Row) (a Attachment, err error) {
 }
 
 func attachmentsOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attachment, error) {
-	rows, err := r.Query(ctx, `SELECT `+attachmentColumns+` FROM email_attachments WHERE email_id = $1 AND team_id = $2 ORDER BY id`,
+	rows, err := r.Query(ctx, `SELECT `+attachmentColumns+
+		` FROM email_attachments WHERE email_id = $1 AND team_id = $2 ORDER BY id`,
 		emailID, teamID)
 	return db.Collect(rows, err, scanAttachment)
 }
 
-func pageOfAttachments(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Attachment, bool, error) {
+func pageOfAttachments(ctx context.Context, r db.Reader, teamID, emailID string,
+	p page.Page) ([]Attachment, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + attachmentColumns + ` FROM email_attachments
 		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}}, p, scanAttachment)
 }
@@ -358,7 +368,8 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 // messageInRow reads the part of a caller's composed message that is in a row, and the key of the blob with the rest,
 // "" when there is none.
 func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
-	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID, teamID).
+	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID,
+		teamID).
 		Scan(&text, &blobKey)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, rawPrefix + emailID, nil
@@ -471,7 +482,8 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 // own.
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var f fields
-	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`, emailID,
+	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`,
+		emailID,
 		teamID).Scan(f.dest()...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil

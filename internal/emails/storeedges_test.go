@@ -32,9 +32,11 @@ func TestAttemptIsKept(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		emailID := w.send(t, hello("a@one.example"))
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-		want := emails.Attempt{TeamID: w.who.TeamID, EmailID: emailID, Destination: "one.example", Recipients: []string{"a@one.example"},
-			Host: "mx.one.example", TLS: "TLS 1.3", Outcome: emails.Unsure, Reply: "451", Conversation: "> QUIT", StartedAt: at,
-			Duration: 1500 * time.Millisecond, NextAt: at.Add(time.Hour)}
+		want := emails.Attempt{TeamID: w.who.TeamID, EmailID: emailID, Destination: "one.example",
+			Recipients: []string{"a@one.example"},
+			Host:       "mx.one.example", TLS: "TLS 1.3", Outcome: emails.Unsure, Reply: "451", Conversation: "> QUIT",
+			StartedAt: at,
+			Duration:  1500 * time.Millisecond, NextAt: at.Add(time.Hour)}
 		err := w.d.Update(t.Context(), func(tx *db.Tx) error { return emails.RecordAttempt(t.Context(), tx, want) })
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +50,8 @@ func TestAttemptIsKept(t *testing.T) {
 			t.Errorf("%+v has become %+v", want, all[0])
 		}
 		for destination, want := range map[string]int{"one.example": 1, "two.example": 0} {
-			if n, err := emails.UnsureAttempts(t.Context(), w.d.Reader, w.who.TeamID, emailID, destination); err != nil || n != want {
+			if n, err := emails.UnsureAttempts(t.Context(), w.d.Reader, w.who.TeamID, emailID, destination); err != nil ||
+				n != want {
 				t.Errorf("%d attempts at %s are unsure, %v", n, destination, err)
 			}
 		}
@@ -78,8 +81,9 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 			t.Errorf("what is not there was reported: %v", err)
 		}
 		r, err := w.emails.Reported(ctx, emailID)
-		if err != nil || r.TeamID != team || !slices.Equal(r.To, []emails.Destined{{Address: "a@one.example", Domain: "one.example"},
-			{Address: "b@two.example", Domain: "two.example"}}) {
+		if err != nil || r.TeamID != team ||
+			!slices.Equal(r.To, []emails.Destined{{Address: "a@one.example", Domain: "one.example"},
+				{Address: "b@two.example", Domain: "two.example"}}) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		for _, c := range []struct {
@@ -124,10 +128,12 @@ func TestToldBefore(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		emailID := w.send(t, hello("a@one.example", "b@one.example"))
-		w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: emailID, Type: events.EmailBounced, Recipient: "a@one.example"})
+		w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: emailID, Type: events.EmailBounced,
+			Recipient: "a@one.example"})
 		var before emails.Before
 		err := w.d.Update(ctx, func(tx *db.Tx) (err error) {
-			before, err = emails.ToldBefore(ctx, tx, w.who.TeamID, emailID, []string{"a@one.example", "b@one.example", "c@one.example"})
+			before, err = emails.ToldBefore(ctx, tx, w.who.TeamID, emailID, []string{"a@one.example", "b@one.example",
+				"c@one.example"})
 			return err
 		})
 		if err != nil {
@@ -209,7 +215,8 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 			want []emails.Delivery
 		}{
 			{[]string{"gone@one.example", "a@one.example", "b@ONE.example"},
-				[]emails.Delivery{{Domain: "one.example", Only: true, To: []string{"a@one.example", "b@one.example"}, Size: 12 + 1024}}},
+				[]emails.Delivery{{Domain: "one.example", Only: true, To: []string{"a@one.example", "b@one.example"}, Size: 12 +
+					1024}}},
 			{[]string{"a@one.example", "gone@one.example", "b@two.example"},
 				[]emails.Delivery{{Domain: "one.example", To: []string{"a@one.example"}, Size: 12 + 1024},
 					{Domain: "two.example", To: []string{"b@two.example"}, Size: 12 + 1024}}},
@@ -249,12 +256,14 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 func TestBoundsOfBatches(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for n, ok := range map[int]bool{0: false, 1: true, emails.MaxBatch: true, emails.MaxBatch + 1: false} {
-			b, err := w.emails.SendBatch(t.Context(), w.who, slices.Repeat([]emails.Send{hello("a@one.example")}, n), true, emails.Idempotency{})
+			b, err := w.emails.SendBatch(t.Context(), w.who, slices.Repeat([]emails.Send{hello("a@one.example")}, n), true,
+				emails.Idempotency{})
 			if ok != (err == nil) || ok && len(b.IDs) != n || !ok && fault.KindOf(err) != fault.Invalid {
 				t.Errorf("a batch of %d: %d accepted, %v", n, len(b.IDs), err)
 			}
 		}
-		if _, err := w.emails.Send(t.Context(), w.who, hello("a@example.com"), emails.Idempotency{}); fault.KindOf(err) != fault.Invalid {
+		if _, err := w.emails.Send(t.Context(), w.who, hello("a@example.com"), emails.Idempotency{}); fault.KindOf(
+			err) != fault.Invalid {
 			t.Errorf("to a test domain: %v", err)
 		}
 	})
@@ -294,7 +303,8 @@ func TestAttachmentsThatCannotBeKept(t *testing.T) {
 		if _, err := w.emails.Send(t.Context(), w.who, s, emails.Idempotency{}); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("without a store: %v", err)
 		}
-		if _, err := w.emails.SendRaw(t.Context(), w.who, large, emails.Idempotency{}); fault.KindOf(err) != fault.Unavailable {
+		if _, err := w.emails.SendRaw(t.Context(), w.who, large, emails.Idempotency{}); fault.KindOf(
+			err) != fault.Unavailable {
 			t.Errorf("composed, without a store: %v", err)
 		}
 		if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 0 {
@@ -391,7 +401,8 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: w.q, Recorder: w.recorder, Blobs: w.blobs, Keys: keys,
+		other := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: w.q, Recorder: w.recorder,
+			Blobs: w.blobs, Keys: keys,
 			Guard: netguard.New(netguard.Options{}), Domains: w.domains, Suppressions: w.suppressed, Teams: w.teams})
 		for _, c := range []struct {
 			name, hash string // of the other's payload
@@ -432,7 +443,8 @@ func TestJobsOfNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		path := hello("a@one.example")
 		path.Attachments = []emails.Upload{{Path: "http://127.0.0.1:1/a"}}
-		for i, prepare := range []func() string{func() string { return w.schedule(t) }, func() string { return w.send(t, path) }} {
+		for i, prepare := range []func() string{func() string { return w.schedule(t) },
+			func() string { return w.send(t, path) }} {
 			kind := w.emails.Kinds()[i]
 			for name, state := range map[string]string{"no email": "", "one that is delivered": "delivered"} {
 				emailID := prepare()
@@ -445,7 +457,8 @@ func TestJobsOfNoEmail(t *testing.T) {
 				if err := kind.Handle(t.Context(), j); err != nil {
 					t.Errorf("%s of %s: %v", kind.Name, name, err)
 				}
-				if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID) + w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
+				if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID) +
+					w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
 					t.Errorf("%s of %s: %d jobs are left", kind.Name, name, n)
 				}
 			}
@@ -465,7 +478,10 @@ func TestRescheduleMovesTheJob(t *testing.T) {
 			if err := w.emails.Reschedule(t.Context(), w.who.TeamID, emailID, "in 2 hours"); err != nil {
 				t.Fatal(err)
 			}
-			entered := slices.ContainsFunc(trace.Take(), func(s db.Statement) bool { return strings.HasPrefix(s.SQL, "INSERT INTO jobs") })
+			entered := slices.ContainsFunc(trace.Take(), func(s db.Statement) bool {
+				return strings.HasPrefix(s.SQL,
+					"INSERT INTO jobs")
+			})
 			if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE dedupe = $1`, emailID); n != 1 || entered != lost {
 				t.Errorf("lost %v: %d jobs, one was entered: %v", lost, n, entered)
 			}
@@ -485,8 +501,9 @@ func TestNothingToRemove(t *testing.T) {
 		ctx, team := t.Context(), w.who.TeamID
 		check := func(what string) {
 			t.Helper()
-			for name, do := range map[string]step{"RemoveBefore": w.emails.RemoveBefore, "RemoveBodiesLeft": w.emails.RemoveBodiesLeft,
-				"RemoveTimelines": w.emails.RemoveTimelines} {
+			for name, do := range map[string]step{"RemoveBefore": w.emails.RemoveBefore,
+				"RemoveBodiesLeft": w.emails.RemoveBodiesLeft,
+				"RemoveTimelines":  w.emails.RemoveTimelines} {
 				trace.Take()
 				w.all(t, do, func() {})
 				for _, s := range trace.Take() {
@@ -537,8 +554,13 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		column string
 		read   []func() error
 	}{
-		{"email_recipients.updated_at", []func() error{func() error { _, err := w.emails.Recipients(ctx, team, emailID); return err }}},
-		{"email_attempts.started_at", []func() error{func() error { _, err := w.emails.Attempts(ctx, team, emailID); return err }}},
+		{"email_recipients.updated_at",
+			[]func() error{func() error { _, err := w.emails.Recipients(ctx, team, emailID); return err }}},
+		{"email_attempts.started_at", []func() error{func() error {
+			_, err := w.emails.Attempts(ctx, team,
+				emailID)
+			return err
+		}}},
 		{"email_attachments.size", []func() error{
 			func() error { _, _, err := w.emails.Attachments(ctx, team, emailID, page.Page{}); return err },
 			func() error { _, err := w.emails.Attachment(ctx, team, emailID, "f"); return err },
@@ -566,8 +588,10 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		t.Errorf("a recipient that is none: %v", err)
 	}
 	w.change(t, `UPDATE email_recipients SET address = 'a@one.example'`)
-	for _, text := range []string{`UPDATE emails SET sender = 'nobody'`, `UPDATE emails SET sender = 'a@acme.example', recipients = '{"cc":["nobody"]}'`,
-		`UPDATE emails SET recipients = '{'`, `UPDATE emails SET recipients = '{}', tags = ''`, `UPDATE email_bodies SET headers = '{'`} {
+	for _, text := range []string{`UPDATE emails SET sender = 'nobody'`,
+		`UPDATE emails SET sender = 'a@acme.example', recipients = '{"cc":["nobody"]}'`,
+		`UPDATE emails SET recipients = '{'`, `UPDATE emails SET recipients = '{}', tags = ''`,
+		`UPDATE email_bodies SET headers = '{'`} {
 		w.change(t, text)
 		o, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
 		if err == nil {

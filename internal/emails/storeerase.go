@@ -130,7 +130,8 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 		keys[i], _, _ = strings.Cut(key, partMark)
 	}
 	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
-		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id = ANY($1)`, rawPrefix, isBlob), emailIDs)
+		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id =
+		ANY($1)`, rawPrefix, isBlob), emailIDs)
 	raws, err := db.Collect(rows, err, scanText)
 	keys = append(keys, raws...)
 	slices.Sort(keys)
@@ -169,7 +170,8 @@ func oldestWithContent(ctx context.Context, r db.Reader, teamID string) (emailID
 	}
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(id), '') FROM (
 		SELECT MIN(e.id) AS id FROM emails e WHERE e.team_id = $1 AND e.id > $2
-		UNION ALL SELECT MIN(l.email_id) AS id FROM email_bodies_left l WHERE l.team_id = $1) x`, teamID, until).Scan(&emailID)
+		UNION ALL SELECT MIN(l.email_id) AS id FROM email_bodies_left l WHERE l.team_id = $1)
+		x`, teamID, until).Scan(&emailID)
 	return emailID, err
 }
 

@@ -48,7 +48,8 @@ func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 		return nil, err
 	}
 	if batch && len(in.Attachments) > 0 {
-		return nil, fault.Invalidf("attachments", "The `attachments` field is not supported in a batch. Send the email by itself.")
+		return nil, fault.Invalidf("attachments",
+			"The `attachments` field is not supported in a batch. Send the email by itself.")
 	}
 	if err := d.checkAttachments(); err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func (d *draft) checkAddresses(refused []string) (err error) {
 		list []string
 	}{{"to", d.To}, {"cc", d.Cc}, {"bcc", d.Bcc}, {"reply_to", d.ReplyTo}} {
 		if len(f.list) > MaxRecipients {
-			return fault.Invalidf(f.name, "The `%s` field has %d addresses; the limit is %d.", f.name, len(f.list), MaxRecipients)
+			return fault.Invalidf(f.name, "The `%s` field has %d addresses; the limit is %d.", f.name, len(f.list),
+				MaxRecipients)
 		}
 		for _, text := range f.list {
 			a, err := parseAddress(f.name, text, message.ParseAddress)
@@ -205,21 +207,25 @@ func (d *draft) checkAttachments() error {
 		case a.HasContent == (a.Path != ""):
 			return fault.New(fault.BadAttachment, field, "An attachment must have either `content` or `path` (`%s`).", field)
 		case len(a.Filename) > maxFilename || strings.ContainsAny(a.Filename, "\r\n\x00") || !utf8.ValidString(a.Filename):
-			return fault.New(fault.BadAttachment, field+".filename", "The `filename` of an attachment must be text of at most %d "+
-				"octets without line breaks (`%s`).", maxFilename, field)
+			return fault.New(fault.BadAttachment, field+".filename",
+				"The `filename` of an attachment must be text of at most %d "+
+					"octets without line breaks (`%s`).", maxFilename, field)
 		case message.RefusedExtension(a.Filename):
-			return fault.New(fault.BadAttachment, field+".filename", "Files such as `%s` can run as programs and are refused by mail "+
-				"hosts. Send an archive or a link (`%s`).", a.Filename, field)
+			return fault.New(fault.BadAttachment, field+".filename",
+				"Files such as `%s` can run as programs and are refused by mail "+
+					"hosts. Send an archive or a link (`%s`).", a.Filename, field)
 		case len(a.ContentID) > maxContentID || strings.ContainsAny(a.ContentID, "<> ") || notPrintable(a.ContentID):
-			return fault.New(fault.BadAttachment, field+".content_id", "The `content_id` of an attachment must have fewer than %d "+
-				"printable ASCII characters and no angle brackets (`%s`).", maxContentID+1, field)
+			return fault.New(fault.BadAttachment, field+".content_id",
+				"The `content_id` of an attachment must have fewer than %d "+
+					"printable ASCII characters and no angle brackets (`%s`).", maxContentID+1, field)
 		case len(a.Path) > maxPath:
 			return fault.New(fault.BadAttachment, field+".path", "The `path` of an attachment is too long (`%s`).", field)
 		}
 		// The function that composing uses checks it now, so that composing does not refuse it later.
 		if err := (&message.Attachment{ContentType: a.ContentType}).Check(); err != nil || notPrintable(a.ContentType) {
-			return fault.New(fault.BadAttachment, field+".content_type", "The `content_type` of an attachment must be a media type "+
-				"such as application/pdf (`%s`).", field).Because(err)
+			return fault.New(fault.BadAttachment, field+".content_type",
+				"The `content_type` of an attachment must be a media type "+
+					"such as application/pdf (`%s`).", field).Because(err)
 		}
 		if a.Filename == "" && a.Path != "" {
 			a.Filename = fmt.Sprintf("attachment-%d", i)
@@ -234,7 +240,8 @@ func (d *draft) checkAttachments() error {
 // checkFiles bounds the number of attachments: each may become a file in the store, or a download.
 func checkFiles(n int) error {
 	if n > MaxAttachments {
-		return fault.Invalidf("attachments", "The `attachments` field has %d files; the limit is %d. Send an archive of them instead.",
+		return fault.Invalidf("attachments",
+			"The `attachments` field has %d files; the limit is %d. Send an archive of them instead.",
 			n, MaxAttachments)
 	}
 	return nil

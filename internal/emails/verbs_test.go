@@ -55,32 +55,41 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 			return err
 		},
 		"SendRaw": func() error {
-			_, err := w.emails.SendRaw(ctx, w.who, composed(message.Address{Local: "a", Domain: "one.example"}), emails.Idempotency{})
+			_, err := w.emails.SendRaw(ctx, w.who, composed(message.Address{Local: "a", Domain: "one.example"}),
+				emails.Idempotency{})
 			return err
 		},
-		"Get":                     func() error { _, err := w.emails.Get(ctx, team, id); return err },
-		"List":                    func() error { _, _, err := w.emails.List(ctx, team, page.Page{}); return err },
-		"Recipients":              func() error { _, err := w.emails.Recipients(ctx, team, id); return err },
-		"Timeline":                func() error { _, err := w.emails.Timeline(ctx, team, id); return err },
-		"Attempts":                func() error { _, err := w.emails.Attempts(ctx, team, id); return err },
-		"Attachments":             func() error { _, _, err := w.emails.Attachments(ctx, team, id, page.Page{}); return err },
-		"Attachment":              func() error { _, err := w.emails.Attachment(ctx, team, id, files[0].ID); return err },
-		"Download":                func() error { _, _, err := w.emails.Download(ctx, last(link)); return err },
-		"Share":                   func() error { _, err := w.emails.Share(ctx, team, id, ""); return err },
-		"Shared":                  func() error { _, _, err := w.emails.Shared(ctx, shared.Query().Get("token")); return err },
-		"Outgoing":                func() error { _, err := w.emails.Outgoing(ctx, delivery); return err },
-		"Sift":                    func() error { _, err := w.emails.Sift(ctx, out); return err },
-		"Size":                    func() error { _, err := w.emails.Size(ctx, id); return err },
-		"Reported":                func() error { _, err := w.emails.Reported(ctx, id); return err },
-		"TeamsOf":                 func() error { _, err := w.emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
-		"References":              func() error { _, err := w.emails.References(ctx, team, id); return err },
-		"Reschedule":              func() error { return w.emails.Reschedule(ctx, team, id, "in 1 hour") },
-		"Cancel":                  func() error { return w.emails.Cancel(ctx, team, id) },
-		"WaitingFrom":             func() error { _, err := w.emails.WaitingFrom(ctx, team, w.domainID); return err },
-		"Sweep":                   func() error { return w.emails.Sweep(ctx) },
-		"EraseTeam":               func() error { return w.emails.EraseTeam(ctx, team) },
-		"Brief":                   func() error { _, err := emails.Brief(ctx, d.Reader, team, id); return err },
-		"how often it was unsure": func() error { _, err := emails.UnsureAttempts(ctx, d.Reader, team, id, "one.example"); return err },
+		"Get":         func() error { _, err := w.emails.Get(ctx, team, id); return err },
+		"List":        func() error { _, _, err := w.emails.List(ctx, team, page.Page{}); return err },
+		"Recipients":  func() error { _, err := w.emails.Recipients(ctx, team, id); return err },
+		"Timeline":    func() error { _, err := w.emails.Timeline(ctx, team, id); return err },
+		"Attempts":    func() error { _, err := w.emails.Attempts(ctx, team, id); return err },
+		"Attachments": func() error { _, _, err := w.emails.Attachments(ctx, team, id, page.Page{}); return err },
+		"Attachment":  func() error { _, err := w.emails.Attachment(ctx, team, id, files[0].ID); return err },
+		"Download":    func() error { _, _, err := w.emails.Download(ctx, last(link)); return err },
+		"Share":       func() error { _, err := w.emails.Share(ctx, team, id, ""); return err },
+		"Shared": func() error {
+			_, _, err := w.emails.Shared(ctx,
+				shared.Query().Get("token"))
+			return err
+		},
+		"Outgoing":    func() error { _, err := w.emails.Outgoing(ctx, delivery); return err },
+		"Sift":        func() error { _, err := w.emails.Sift(ctx, out); return err },
+		"Size":        func() error { _, err := w.emails.Size(ctx, id); return err },
+		"Reported":    func() error { _, err := w.emails.Reported(ctx, id); return err },
+		"TeamsOf":     func() error { _, err := w.emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
+		"References":  func() error { _, err := w.emails.References(ctx, team, id); return err },
+		"Reschedule":  func() error { return w.emails.Reschedule(ctx, team, id, "in 1 hour") },
+		"Cancel":      func() error { return w.emails.Cancel(ctx, team, id) },
+		"WaitingFrom": func() error { _, err := w.emails.WaitingFrom(ctx, team, w.domainID); return err },
+		"Sweep":       func() error { return w.emails.Sweep(ctx) },
+		"EraseTeam":   func() error { return w.emails.EraseTeam(ctx, team) },
+		"Brief":       func() error { _, err := emails.Brief(ctx, d.Reader, team, id); return err },
+		"how often it was unsure": func() error {
+			_, err := emails.UnsureAttempts(ctx, d.Reader, team, id,
+				"one.example")
+			return err
+		},
 	} {
 		if err := f(); !fault.Ours(err) {
 			t.Errorf("%s: %v", name, err)

@@ -44,7 +44,8 @@ const (
 	EmailClicked    Type = "email.clicked"
 	EmailFailed     Type = "email.failed"
 	EmailSuppressed Type = "email.suppressed"
-	EmailReceived   Type = "email.received" // Data is *Received, and EmailID is empty: the timeline is the received email's
+	// Data is *Received, and EmailID is empty: the timeline is the received email's
+	EmailReceived Type = "email.received"
 
 	DomainCreated Type = "domain.created"
 	DomainUpdated Type = "domain.updated"
@@ -99,8 +100,9 @@ type Pair struct{ Name, Value string }
 
 // Bounce is why a recipient's mail was returned (webhook reference 2.3).
 type Bounce struct {
-	Type           string   `json:"type"`    // Permanent, Transient or Undetermined
-	SubType        string   `json:"subType"` // General, NoEmail, MailboxFull, MessageTooLarge, ContentRejected, AttachmentRejected, Undetermined
+	Type string `json:"type"` // Permanent, Transient or Undetermined
+	// General, NoEmail, MailboxFull, MessageTooLarge, ContentRejected, AttachmentRejected, Undetermined
+	SubType        string   `json:"subType"`
 	Message        string   `json:"message"`
 	DiagnosticCode []string `json:"diagnosticCode"`
 

@@ -35,10 +35,14 @@ func TestTimeline(t *testing.T) {
 			emailID := fmt.Sprintf("email %d", n)
 			var all []events.Event
 			for i := range n {
-				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered, Recipient: fmt.Sprint(i)},
+				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered,
+					Recipient: fmt.Sprint(i)},
 					events.Event{TeamID: "team", Type: events.DomainUpdated}) // belongs to no timeline
 			}
-			if err := d.Update(t.Context(), func(tx *db.Tx) error { return recorder.Record(t.Context(), tx, all...) }); err != nil {
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				return recorder.Record(t.Context(), tx,
+					all...)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := events.Timeline(t.Context(), d.Reader, "team", emailID)
@@ -47,7 +51,8 @@ func TestTimeline(t *testing.T) {
 			}
 			for i, e := range got {
 				told := l.heard[2*i]
-				if e.Recipient != fmt.Sprint(i) || e.Type != "delivered" || e.ID != told.ID || !e.At.Equal(told.At.Truncate(time.Microsecond)) || e.At.IsZero() {
+				if e.Recipient != fmt.Sprint(i) || e.Type != "delivered" || e.ID != told.ID ||
+					!e.At.Equal(told.At.Truncate(time.Microsecond)) || e.At.IsZero() {
 					t.Errorf("event %d is %+v, and %+v was heard", i, e, told)
 				}
 			}
@@ -107,8 +112,10 @@ func TestWhatIsRecorded(t *testing.T) {
 			data     string
 			detail   string
 		}{
-			{events.Event{ID: "1", EmailID: "e1", Type: events.EmailBounced, Data: &events.Bounce{Type: "Permanent"}}, "e1", `"type":"Permanent"`, "permanent"},
-			{events.Event{ID: "2", EmailID: "e2", Type: events.EmailFailed, Data: &events.Failed{Reason: "why"}}, "e2", `{"reason":"why"}`, ""},
+			{events.Event{ID: "1", EmailID: "e1", Type: events.EmailBounced, Data: &events.Bounce{Type: "Permanent"}}, "e1",
+				`"type":"Permanent"`, "permanent"},
+			{events.Event{ID: "2", EmailID: "e2", Type: events.EmailFailed, Data: &events.Failed{Reason: "why"}}, "e2",
+				`{"reason":"why"}`, ""},
 			{events.Event{ID: "3", EmailID: "e3", Type: events.EmailDelivered}, "e3", "", ""},
 			{events.Event{ID: "4", Type: events.EmailReceived, Data: &events.Received{ID: "r1", Subject: "Hi"}}, "r1", "", ""},
 		} {
@@ -117,12 +124,14 @@ func TestWhatIsRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := events.Timeline(t.Context(), d.Reader, "team", c.timeline)
-			if err != nil || len(got) != 1 || got[0].ID != c.event.ID || !got[0].At.Equal(at) || !strings.Contains(got[0].Data, c.data) ||
+			if err != nil || len(got) != 1 || got[0].ID != c.event.ID || !got[0].At.Equal(at) ||
+				!strings.Contains(got[0].Data, c.data) ||
 				c.data == "" && got[0].Data != "" {
 				t.Errorf("%s: %+v, %v", c.event.Type, got, err)
 			}
 			var detail string
-			if err := d.QueryRow(t.Context(), `SELECT detail FROM email_events WHERE id = $1`, c.event.ID).Scan(&detail); err != nil || detail != c.detail {
+			if err := d.QueryRow(t.Context(), `SELECT detail FROM email_events WHERE id = $1`,
+				c.event.ID).Scan(&detail); err != nil || detail != c.detail {
 				t.Errorf("%s: detail %q, %v", c.event.Type, detail, err)
 			}
 		}

@@ -57,7 +57,8 @@ type request struct {
 
 // New returns a pool with all its places free. A greed below 1 counts as 1.
 func New(capacity, greed int64) *Pool {
-	return &Pool{capacity: capacity, greed: max(greed, 1), free: capacity, held: map[string]int64{}, waiting: map[string][]*request{}}
+	return &Pool{capacity: capacity, greed: max(greed, 1), free: capacity, held: map[string]int64{},
+		waiting: map[string][]*request{}}
 }
 
 // Acquire takes n places for an owner, waiting until it may. More than the pool has counts as all of it. When ctx

@@ -19,7 +19,8 @@ func Parse(text string) (*Keyring, error) {
 	text = strings.TrimSpace(text)
 	master, err := hex.DecodeString(text)
 	if err != nil || len(master) != MasterSize {
-		return nil, fmt.Errorf("secret key must be %d hexadecimal digits, this one has %d characters; make one with `openssl rand -hex 32`",
+		return nil, fmt.Errorf("secret key must be %d hexadecimal digits, this one has %d characters; make one with "+
+			"`openssl rand -hex 32`",
 			2*MasterSize, len(text))
 	}
 	return New(master)
@@ -52,7 +53,8 @@ func load(path string) (*Keyring, error) {
 	}
 	// Windows has access lists instead of these bits, and reports 0666 for every file.
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("secret key file %s can be read or changed by others (mode %04o): run `chmod 600 %s`; if it was exposed, its secrets are too",
+		return nil, fmt.Errorf("secret key file %s can be read or changed by others (mode %04o): run `chmod 600 %s`; if "+
+			"it was exposed, its secrets are too",
 			path, info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 1024))

@@ -10,8 +10,8 @@ import (
 )
 
 // JWT returns claims as a signed token in compact form (RFC 7519): a JSON object plus `iat` and `exp` in whole
-// seconds, which overwrite claims of those names. Claims are a struct or a map[string]any. Anybody who has the token can
-// read them. life must be at least a second. The algorithm is always HS256 (RFC 7518 section 3.2).
+// seconds, which overwrite claims of those names. Claims are a struct or a map[string]any. Anybody who has the token
+// can read them. life must be at least a second. The algorithm is always HS256 (RFC 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)

@@ -105,7 +105,8 @@ func TestVerifyJWTRefuses(t *testing.T) {
 	if err := k.VerifyJWT("oauth", signHS256(key, []byte(jwtHeader), []byte(live)), now, nil); err != nil {
 		t.Fatalf("the token that the cases are bent from: %v", err)
 	}
-	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString([]byte(live)) + "."
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString([]byte(live)) + "."
 	tests := []struct{ name, token string }{
 		{"alg none, no signature", none},
 		{"alg none, signed", signHS256(key, []byte(`{"alg":"none"}`), []byte(live))},

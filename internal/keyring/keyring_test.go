@@ -128,7 +128,8 @@ func TestTag(t *testing.T) {
 	if len(short) != 10 || !hmac.Equal(short, long[:10]) {
 		t.Errorf("a short tag is not the beginning of the long one: %x, %x", short, long)
 	}
-	if bytes.Equal(short, k.Tag("bounce", []byte("e2"), 10)) || bytes.Equal(short, k.Tag("unsubscribe", []byte("e1"), 10)) {
+	if bytes.Equal(short, k.Tag("bounce", []byte("e2"), 10)) ||
+		bytes.Equal(short, k.Tag("unsubscribe", []byte("e1"), 10)) {
 		t.Error("tags of other data or another purpose are the same")
 	}
 }

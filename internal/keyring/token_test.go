@@ -69,7 +69,8 @@ func TestVerifyForged(t *testing.T) {
 	if moved == k.Sign("click", time.Time{}, "a", "bc") {
 		t.Error("parts that are cut elsewhere give the same token")
 	}
-	for _, bad := range []string{"", "A", "AAAA", token + "=", token + "A", token + "\n", "\n" + token, token[:10] + "\r\n" + token[10:], " " + token,
+	for _, bad := range []string{"", "A", "AAAA", token + "=", token + "A", token + "\n", "\n" + token, token[:10] +
+		"\r\n" + token[10:], " " + token,
 		strings.Repeat("A", 10_000), token[:len(token)-1]} {
 		if _, err := k.Verify("click", bad, now); err != ErrForged {
 			t.Errorf("Verify(%.40q): %v, want ErrForged", bad, err)

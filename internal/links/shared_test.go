@@ -107,7 +107,8 @@ func TestSharedHostileEmails(t *testing.T) {
 			}
 			h := w.Header()
 			policy := strings.Split(h.Get("Content-Security-Policy"), "; ")
-			for _, part := range strings.Split("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'", "; ") {
+			for _, part := range strings.Split("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+				"; ") {
 				if !slices.Contains(policy, part) {
 					t.Errorf("the policy %v lacks %s", policy, part)
 				}
@@ -148,7 +149,8 @@ func TestSharedHostileEmails(t *testing.T) {
 			last := s.do(t, "", page.links[len(page.links)-1], "")
 			h = last.Header()
 			if last.Code != 200 || last.Body.String() != "<p>" ||
-				!strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
+				!strings.HasPrefix(h.Get("Content-Disposition"), "attachment") ||
+				!strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
 				t.Errorf("an attachment: %d %s %v", last.Code, last.Body, h)
 			}
 		}

@@ -102,8 +102,9 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	recorder.Listen(suppressed)
 
 	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, publicURL
-	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: recorder, Blobs: s.blobs, Keys: s.keys, Domains: senders,
-		Emails: s.emails, Teams: s.teams, Log: log})
+	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: recorder, Blobs: s.blobs, Keys: s.keys,
+		Domains: senders,
+		Emails:  s.emails, Teams: s.teams, Log: log})
 	s.api = api.New(api.Options{Services: api.Services{Teams: s.teams, Domains: senders, Suppressions: suppressed,
 		Emails: s.emails, Receiving: s.received}, Log: log})
 	links.New(s.emails, s.received, log).Register(s.links)
@@ -118,7 +119,8 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	_, s.token["sending"], err = s.teams.CreateKey(ctx, teams.System(s.team["acme"]), teams.NewKey{Name: "sending",
 		Permission: teams.SendingAccess})
 	must(err)
-	for name, team := range map[string]string{"acme.example": "acme", "in.acme.example": "acme", "other.example": "other"} {
+	for name, team := range map[string]string{"acme.example": "acme", "in.acme.example": "acme",
+		"other.example": "other"} {
 		receives := name != "acme.example"
 		_, err := senders.AddVerified(ctx, s.team[team], domains.NewDomain{Name: name,
 			Capabilities: domains.Capabilities{Receiving: &receives}})
@@ -168,7 +170,8 @@ func (s *site) get(t testing.TB, link string, status int) string {
 // receive takes a message for an address and returns its id. Line ends are LF.
 func (s *site) receive(t testing.TB, to, message string) string {
 	t.Helper()
-	c, err := s.received.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"), Hello: "x.example"})
+	c, err := s.received.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
+		Hello: "x.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,8 @@ type Service struct {
 // New returns the service. It must be registered as a listener of the recorder, and run. Create it after the service
 // of teams: that service must get each hint of a change first, because the readers of tails query it.
 func New(d *db.DB, log *slog.Logger, render Render) *Service {
-	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{}, tails: map[string][]*Tail{}}
+	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{},
+		tails: map[string][]*Tail{}}
 	d.OnHint(hintTopic, s.hint)
 	d.OnHint(teams.HintTopic, func(string) { s.look() })
 	return s
@@ -223,7 +224,8 @@ func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, 
 	}
 	s.mu.Unlock()
 	if full {
-		return nil, fault.New(fault.TooFast, "", "This team watches its events %d times already. Close one of those and try again.", tailsMax)
+		return nil, fault.New(fault.TooFast, "",
+			"This team watches its events %d times already. Close one of those and try again.", tailsMax)
 	}
 	if err := t.begin(ctx, after); err != nil {
 		t.Close()

@@ -31,7 +31,8 @@ type node struct {
 
 func newNode(d *db.DB) *node {
 	n := &node{d: d}
-	n.Service = live.New(d, slog.New(slog.DiscardHandler), func(_ context.Context, _ *db.Tx, e *events.Event) (live.Message, error) {
+	n.Service = live.New(d, slog.New(slog.DiscardHandler), func(_ context.Context, _ *db.Tx,
+		e *events.Event) (live.Message, error) {
 		n.rendered++
 		if e.Type == events.EmailQueued {
 			return live.Message{}, nil
@@ -109,7 +110,8 @@ func TestTail(t *testing.T) {
 		some := n.open(t, "team", "", events.EmailDelivered, events.DomainCreated)
 		n.happen(t, "other", events.EmailSent)
 		n.happen(t, "team", events.EmailQueued)
-		a, b, c := n.happen(t, "team", events.EmailSent), n.happen(t, "team", events.EmailDelivered), n.happen(t, "team", events.EmailOpened)
+		a, b, c := n.happen(t, "team", events.EmailSent), n.happen(t, "team", events.EmailDelivered),
+			n.happen(t, "team", events.EmailOpened)
 		want(t, tail, a, b, c)
 		want(t, some, b)
 		quiet(t, tail)
@@ -148,7 +150,8 @@ func TestTail(t *testing.T) {
 				t.Error("it does not know that the team is watched")
 			}
 			tail := fresh.open(t, "team", x)
-			if all, err := tail.Next(t.Context(), time.Second); err != nil || tail.Missed() || slices.ContainsFunc(all, func(m live.Message) bool { return m.ID == x }) {
+			if all, err := tail.Next(t.Context(), time.Second); err != nil || tail.Missed() ||
+				slices.ContainsFunc(all, func(m live.Message) bool { return m.ID == x }) {
 				t.Errorf("%v, %v", all, err)
 			}
 			tail.Close()
@@ -187,7 +190,10 @@ func TestOutOfOrder(t *testing.T) {
 	tail := n.open(t, "team", "")
 	early := events.Event{ID: newID(), TeamID: "team", EmailID: "e1", Type: events.EmailSent}
 	want(t, tail, n.happen(t, "team", events.EmailDelivered))
-	if err := d.Update(t.Context(), func(tx *db.Tx) error { return n.recorder.Record(t.Context(), tx, early) }); err != nil {
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		return n.recorder.Record(t.Context(), tx,
+			early)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, tail, messageID(early.ID))
@@ -261,10 +267,12 @@ func TestLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		var left int
-		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`, first).Scan(&left); err != nil || left != 0 {
+		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`,
+			first).Scan(&left); err != nil || left != 0 {
 			t.Errorf("%d old messages are left, %v", left, err)
 		}
-		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`, while).Scan(&left); err != nil || left != 1 {
+		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`,
+			while).Scan(&left); err != nil || left != 1 {
 			t.Errorf("%d of a message of 6 minutes ago are left, %v", left, err)
 		}
 	})

@@ -38,11 +38,13 @@ func setLease(ctx context.Context, tx *db.Tx, teamID string, until time.Time) {
 }
 
 func insert(ctx context.Context, tx *db.Tx, teamID string, m *Message) {
-	tx.Queue(ctx, `INSERT INTO live_messages (team_id, id, type, payload) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, teamID, m.ID, string(m.Type), m.Payload)
+	tx.Queue(ctx, `INSERT INTO live_messages (team_id, id, type, payload) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+		teamID, m.ID, string(m.Type), m.Payload)
 }
 
 func idsAfter(ctx context.Context, r db.Reader, teamID, low string, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM live_messages WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID, low, limit)
+	rows, err := r.Query(ctx, `SELECT id FROM live_messages WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
+		low, limit)
 	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
 		err = r.Scan(&x)
 		return x, err

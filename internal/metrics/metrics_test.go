@@ -50,7 +50,8 @@ func newWorld(t *testing.T, d *db.DB) *world {
 			for k := range 1 + i%4 {
 				e.to = append(e.to, fmt.Sprintf("to%d@example.net", k))
 				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
-					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, e.id, k, e.to[k], map[bool]string{true: "suppressed", false: "sent"}[k == 2])
+					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, e.id, k, e.to[k], map[bool]string{true: "suppressed",
+					false: "sent"}[k == 2])
 			}
 			w.emails = append(w.emails, e)
 		}
@@ -79,8 +80,10 @@ func (w *world) happen(t *testing.T, all ...events.Event) {
 
 func (w *world) event(r *rand.Rand, now time.Time) events.Event {
 	e := w.emails[r.IntN(len(w.emails))]
-	v := events.Event{TeamID: "team", EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast, Recipient: e.to[r.IntN(len(e.to))]}
-	switch v.Type = []events.Type{events.EmailQueued, events.EmailSent, events.EmailDelivered, events.EmailOpened, events.EmailOpened, events.EmailClicked,
+	v := events.Event{TeamID: "team", EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast,
+		Recipient: e.to[r.IntN(len(e.to))]}
+	switch v.Type = []events.Type{events.EmailQueued, events.EmailSent, events.EmailDelivered, events.EmailOpened,
+		events.EmailOpened, events.EmailClicked,
 		events.EmailBounced}[r.IntN(7)]; v.Type {
 	case events.EmailSent:
 		v.Recipient = ""
@@ -106,7 +109,8 @@ func (w *world) recount(q metrics.Query) []metrics.Count {
 			at = at.Truncate(15 * time.Minute)
 		}
 		if e.Type == events.EmailQueued || at.Before(q.From) || !at.Before(q.To) ||
-			len(q.DomainIDs) > 0 && !slices.Contains(q.DomainIDs, e.DomainID) || len(q.EmailIDs) > 0 && !slices.Contains(q.EmailIDs, e.EmailID) ||
+			len(q.DomainIDs) > 0 && !slices.Contains(q.DomainIDs, e.DomainID) || len(q.EmailIDs) > 0 &&
+			!slices.Contains(q.EmailIDs, e.EmailID) ||
 			len(q.BroadcastIDs) > 0 && !slices.Contains(q.BroadcastIDs, e.BroadcastID) {
 			continue
 		}
@@ -173,9 +177,11 @@ func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
 	hourly := func(t time.Time) string { return t.UTC().Format("15") }
 	span := func() (from, to time.Time) {
 		from = now.Add(-time.Duration(r.Int64N(int64(8 * time.Hour))))
-		return from.Truncate(time.Microsecond), from.Add(time.Duration(r.Int64N(int64(9 * time.Hour)))).Truncate(time.Microsecond)
+		return from.Truncate(time.Microsecond), from.Add(time.Duration(r.Int64N(int64(9 * time.Hour)))).Truncate(
+			time.Microsecond)
 	}
-	all := []metrics.Query{{}, {ByDomain: true, ByBroadcast: true}, {ByEmail: true}, {DomainIDs: []string{w.emails[0].domain}},
+	all := []metrics.Query{{}, {ByDomain: true, ByBroadcast: true}, {ByEmail: true},
+		{DomainIDs: []string{w.emails[0].domain}},
 		{EmailIDs: []string{w.emails[1].id, w.emails[2].id}}, {BroadcastIDs: []string{w.emails[0].broadcast}, ByDomain: true}}
 	for i := range all {
 		all[i].From, all[i].To = now.Add(-24*time.Hour), now.Add(time.Hour)
@@ -220,7 +226,8 @@ func TestCountsAreTrue(t *testing.T) {
 			}
 		}
 		var rolled, left int
-		if err := d.QueryRow(t.Context(), `SELECT COALESCE(SUM(events), 0) FROM email_counts`).Scan(&rolled); err != nil || rolled == 0 {
+		if err := d.QueryRow(t.Context(), `SELECT COALESCE(SUM(events), 0) FROM email_counts`).Scan(&rolled); err != nil ||
+			rolled == 0 {
 			t.Errorf("%d events are in counters, %v", rolled, err)
 		}
 		if err := w.s.Roll(t.Context()); err != nil {
@@ -229,7 +236,8 @@ func TestCountsAreTrue(t *testing.T) {
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_counts_late`).Scan(&left); err != nil || left != 0 {
 			t.Errorf("%d late events are left, %v", left, err)
 		}
-		if got, err := w.s.Count(t.Context(), "other", metrics.Query{From: now.Add(-24 * time.Hour), To: now}); err != nil || len(got) != 0 {
+		if got, err := w.s.Count(t.Context(), "other", metrics.Query{From: now.Add(-24 * time.Hour), To: now}); err != nil ||
+			len(got) != 0 {
 			t.Errorf("another team: %+v, %v", got, err)
 		}
 	})
@@ -380,10 +388,12 @@ func TestUsage(t *testing.T) {
 			events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailDelivered, Recipient: "to0@example.net"},
 			events.Event{TeamID: "team", Type: events.EmailReceived, Data: &events.Received{ID: id.New()}},
 			events.Event{TeamID: "team", EmailID: w.emails[2].id, Type: events.EmailSent, At: now.Add(-48 * time.Hour)})
-		if u, err := w.s.Usage(t.Context(), "team", now.Add(-time.Hour), now.Add(time.Hour)); err != nil || u != (metrics.Usage{Sent: 2, Received: 1}) {
+		if u, err := w.s.Usage(t.Context(), "team", now.Add(-time.Hour), now.Add(time.Hour)); err != nil ||
+			u != (metrics.Usage{Sent: 2, Received: 1}) {
 			t.Errorf("today %+v, %v", u, err)
 		}
-		if u, err := w.s.Usage(t.Context(), "team", now.Add(-72*time.Hour), now.Add(time.Hour)); err != nil || u != (metrics.Usage{Sent: 4, Received: 1}) {
+		if u, err := w.s.Usage(t.Context(), "team", now.Add(-72*time.Hour), now.Add(time.Hour)); err != nil ||
+			u != (metrics.Usage{Sent: 4, Received: 1}) {
 			t.Errorf("this month %+v, %v", u, err)
 		}
 	})
@@ -403,7 +413,8 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 					text.WriteByte(',')
 				}
 				at := from.Add(time.Duration(float64(over) * float64(i) / float64(n)))
-				fmt.Fprintf(&text, `('e%09d', '%012d', 'team', 'd%d', '', '%s', '', 'a@example.net', '', %d)`, i/4, i, i/4%3, types[i%4], at.UnixMicro())
+				fmt.Fprintf(&text, `('e%09d', '%012d', 'team', 'd%d', '', '%s', '', 'a@example.net', '', %d)`, i/4, i, i/4%3,
+					types[i%4], at.UnixMicro())
 			}
 			_, err := tx.Exec(context.Background(), text.String())
 			return err
@@ -419,7 +430,8 @@ func TestTooManyEmails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	now := time.Now()
 	fill(t, d, 70_000, now.Add(-time.Hour), time.Hour)
-	_, err := metrics.New(d).Count(t.Context(), "team", metrics.Query{From: now.Add(-2 * time.Hour), To: now, ByEmail: true})
+	_, err := metrics.New(d).Count(t.Context(), "team", metrics.Query{From: now.Add(-2 * time.Hour), To: now,
+		ByEmail: true})
 	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("%v", err)
 	}
@@ -437,10 +449,12 @@ func TestRollOfManyCounters(t *testing.T) {
 				var text strings.Builder
 				for i := done; i < done+chunk; i++ {
 					at := from.Add(time.Duration(float64(over) * float64(i) / n))
-					fmt.Fprintf(&text, `, ('%s%09d', '%012d', '%[1]s', 'd%[2]d', '', 'delivered', '', 'a@example.net', '', %[4]d)`, team, i, i, at.UnixMicro())
+					fmt.Fprintf(&text, `, ('%s%09d', '%012d', '%[1]s', 'd%[2]d', '', 'delivered', '', 'a@example.net', '', %[4]d)`,
+						team, i, i, at.UnixMicro())
 				}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
-					_, err := tx.Exec(t.Context(), `INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
+					_, err := tx.Exec(t.Context(),
+						`INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
 						recipient, data, created_at) VALUES `+strings.TrimPrefix(text.String(), ","))
 					return err
 				})
@@ -451,11 +465,13 @@ func TestRollOfManyCounters(t *testing.T) {
 		}
 		insert("a", time.Second)
 		insert("b", time.Hour)
-		if err := metrics.New(d).Roll(t.Context()); err == nil || !strings.Contains(err.Error(), "team a") || strings.Contains(err.Error(), "team b") {
+		if err := metrics.New(d).Roll(t.Context()); err == nil || !strings.Contains(err.Error(), "team a") ||
+			strings.Contains(err.Error(), "team b") {
 			t.Errorf("Roll returned %v, want an error of team a alone", err)
 		}
 		var counted int
-		if err := d.QueryRow(t.Context(), `SELECT SUM(events) FROM email_counts WHERE team_id = 'b'`).Scan(&counted); err != nil || counted != 60_000 {
+		if err := d.QueryRow(t.Context(), `SELECT SUM(events) FROM email_counts WHERE team_id = 'b'`).Scan(
+			&counted); err != nil || counted != 60_000 {
 			t.Errorf("%d events of the other team are counted: %v", counted, err)
 		}
 	})
@@ -475,7 +491,8 @@ func BenchmarkMillion(b *testing.B) {
 			}
 			b.Logf("counted %d events at first in %v", n, time.Since(start))
 			for b.Loop() {
-				got, err := s.Count(context.Background(), "team", metrics.Query{From: now.Add(-31 * 24 * time.Hour), To: now, ByDomain: true,
+				got, err := s.Count(context.Background(), "team", metrics.Query{From: now.Add(-31 * 24 * time.Hour), To: now,
+					ByDomain: true,
 					ByPeriod: func(t time.Time) string { return t.UTC().Format(time.DateOnly) }})
 				if err != nil || len(got) < 3*3*30 {
 					b.Fatalf("%d counts, %v", len(got), err)

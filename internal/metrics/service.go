@@ -50,7 +50,8 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	var err error
 	if q.ByEmail || len(q.EmailIDs) > 0 {
 		if rows, err = countEvents(ctx, s.d.Reader, teamID, all, g, f, rowsMax+1); len(rows) > rowsMax {
-			return nil, fault.Invalidf("dimensions", "The breakdown by email has more than %d rows. Ask for a shorter span, or name emails with `email_id`.",
+			return nil, fault.Invalidf("dimensions",
+				"The breakdown by email has more than %d rows. Ask for a shorter span, or name emails with `email_id`.",
 				rowsMax)
 		}
 	} else {
@@ -134,7 +135,8 @@ func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		c := Count{DomainID: r.domain, DomainName: names[r.domain], EmailID: r.email, BroadcastID: r.broadcast, Type: r.typ, Detail: r.detail}
+		c := Count{DomainID: r.domain, DomainName: names[r.domain], EmailID: r.email, BroadcastID: r.broadcast, Type: r.typ,
+			Detail: r.detail}
 		if q.ByPeriod != nil {
 			if periods[r.slot] == "" {
 				periods[r.slot] = q.ByPeriod(time.UnixMicro(r.slot * slot.Microseconds()))

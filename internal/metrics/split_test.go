@@ -32,7 +32,8 @@ func TestSplit(t *testing.T) {
 							want = 1
 						}
 						if n != want {
-							t.Fatalf("from %d to %d until %d dirty %v: %d is counted %d times: slots %d to %d, live %v", from, to, until, dirty, at, n, low,
+							t.Fatalf("from %d to %d until %d dirty %v: %d is counted %d times: slots %d to %d, live %v", from, to, until,
+								dirty, at, n, low,
 								high, live)
 						}
 					}

@@ -14,7 +14,8 @@ import (
 type state struct{ until, version int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
-	err = r.QueryRow(ctx, `SELECT until, version FROM email_counts_until WHERE team_id = $1`, teamID).Scan(&s.until, &s.version)
+	err = r.QueryRow(ctx, `SELECT until, version FROM email_counts_until WHERE team_id = $1`, teamID).Scan(&s.until,
+		&s.version)
 	if errors.Is(err, db.ErrNoRows) {
 		err = nil
 	}
@@ -42,7 +43,8 @@ type late struct {
 }
 
 func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
-	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID, l.id, l.emailID, l.at)
+	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID, l.id,
+		l.emailID, l.at)
 }
 
 // lateIDs returns ids of a team's late entries, oldest first.
@@ -68,7 +70,8 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, id
 	}
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2`+which+`
 		UNION SELECT e.created_at / $3 FROM email_counts_late l JOIN email_events e ON e.email_id = l.email_id
-		WHERE l.team_id = $1 AND e.type IN ('opened', 'clicked') AND e.created_at > l.at AND e.created_at < $2`+which+` ORDER BY 1`, args...)
+		WHERE l.team_id = $1 AND e.type IN ('opened', 'clicked') AND e.created_at > l.at AND e.created_at <
+		$2`+which+` ORDER BY 1`, args...)
 	return db.Collect(rows, err, func(r db.Row) (x int64, err error) {
 		err = r.Scan(&x)
 		return x, err
@@ -132,7 +135,8 @@ const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 // countEvents counts the events of a span, with at most limit rows. It defines what counters hold. The same statement
 // adds what [Keep] has stored of deleted events, so that no event is counted twice or left out while it is deleted;
 // deleted events count at the start of their slot.
-func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters, limit int) ([]row, error) {
+func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
+	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})
 	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
 	if len(f.emails) > 0 {
@@ -140,7 +144,8 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	}
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
 		FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
-		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"), column(g.domain, "e.domain_id", "''"),
+		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
+		column(g.domain, "e.domain_id", "''"),
 		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, when, counted, where)
 	if !g.email && len(f.emails) == 0 { // the emails of deleted events are not known
 		args = append(args, up(s.from), up(s.to))
@@ -184,7 +189,8 @@ func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string
 }
 
 // sumCounters adds up the counters of the slots from low up to but not including high, except those in without.
-func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups, f filters) ([]row, error) {
+func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups,
+	f filters) ([]row, error) {
 	args := []any{teamID, low, high}
 	not := ""
 	if len(without) > 0 {
@@ -206,14 +212,16 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	for _, x := range all {
 		tx.Queue(ctx, `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail)
-			DO UPDATE SET events = email_counts.events + excluded.events, recipients = email_counts.recipients + excluded.recipients`,
+			DO UPDATE SET events = email_counts.events + excluded.events, recipients = email_counts.recipients +
+			excluded.recipients`,
 			teamID, x.slot, x.domain, x.broadcast, x.typ, x.detail, x.events, x.recipients)
 	}
 }
 
 // nextTeam returns the next team after the given one that has events, in the order of ids, or "".
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
-	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`, after).Scan(&team)
+	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
+		after).Scan(&team)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}

@@ -72,7 +72,10 @@ func site(t *testing.T) *httptest.Server {
 		case <-r.Context().Done():
 		}
 	})
-	page("/header", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Long", strings.Repeat("x", 100<<10)) })
+	page("/header", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long",
+			strings.Repeat("x", 100<<10))
+	})
 	srv := httptest.NewServer(mux)
 	t.Cleanup(func() { close(done); srv.Close() })
 	return srv
@@ -178,7 +181,8 @@ func TestFetchFails(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := all(here(), t.Context(), "ftp://example.com/", 100); err == nil || !strings.Contains(err.Error(), "URL must begin") {
+	if _, _, err := all(here(), t.Context(), "ftp://example.com/", 100); err == nil ||
+		!strings.Contains(err.Error(), "URL must begin") {
 		t.Errorf("Fetch of ftp: %v", err)
 	}
 }
@@ -196,7 +200,8 @@ func TestFetchRefusesBeforeConnecting(t *testing.T) {
 	srv.Start()
 	defer srv.Close()
 	client := New(Options{}).Client(5*time.Second, 0, 100)
-	for _, u := range []string{srv.URL, strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), strings.Replace(srv.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1)} {
+	for _, u := range []string{srv.URL, strings.Replace(srv.URL, "127.0.0.1", "localhost", 1),
+		strings.Replace(srv.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1)} {
 		if resp, err := client.Get(u); !errors.Is(err, ErrRefused) {
 			t.Errorf("Get %s: %v, %v; want ErrRefused", u, resp, err)
 		}

@@ -90,7 +90,8 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 
 // DialAdmitted is DialContext with another check: it calls admit for each allowed address that it is about to connect
 // to, and an error of admit refuses that address.
-func (g *Guard) DialAdmitted(ctx context.Context, network, address string, admit func(netip.AddrPort) error) (net.Conn, error) {
+func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
+	admit func(netip.AddrPort) error) (net.Conn, error) {
 	d := g.dialer
 	d.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
 		if err := g.control(ctx, network, address, c); err != nil {
@@ -177,14 +178,17 @@ func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	if u.User != nil {
 		return nil, errors.New("must not have a user name or password; send secrets in the path, the query or a header")
 	}
-	if n, err := strconv.ParseUint(u.Port(), 10, 16); strings.HasSuffix(u.Host, ":") || u.Port() != "" && (err != nil || n == 0) {
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); strings.HasSuffix(u.Host, ":") || u.Port() != "" &&
+		(err != nil || n == 0) {
 		return nil, errors.New("must have a port between 1 and 65535, or none")
 	}
 	if addr, err := netip.ParseAddr(host); err == nil && !g.Allowed(addr) {
 		return nil, fmt.Errorf("must lead to a public address; %s is not: %w", addr, ErrRefused)
 	}
-	if name := strings.ToLower(strings.TrimSuffix(host, ".")); !g.opt.AllowLoopback && (name == "localhost" || strings.HasSuffix(name, ".localhost")) {
-		return nil, fmt.Errorf("must lead to a public address; %s is this machine: %w", host, ErrRefused) // RFC 6761 section 6.3.
+	if name := strings.ToLower(strings.TrimSuffix(host, ".")); !g.opt.AllowLoopback &&
+		(name == "localhost" || strings.HasSuffix(name, ".localhost")) {
+		// RFC 6761 section 6.3.
+		return nil, fmt.Errorf("must lead to a public address; %s is this machine: %w", host, ErrRefused)
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil

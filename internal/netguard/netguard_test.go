@@ -15,16 +15,22 @@ func TestAllowed(t *testing.T) {
 		want  bool
 	}{
 		// Public, also next to what is refused.
-		{"1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 169.255.0.0", true},
-		{"172.15.255.255 172.32.0.0 192.0.1.0 192.0.3.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255", true},
+		{"1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 " +
+			"169.255.0.0", true},
+		{"172.15.255.255 172.32.0.0 192.0.1.0 192.0.3.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 " +
+			"223.255.255.255", true},
 		{"168.63.129.15 168.63.129.17 203.0.112.255 203.0.114.0", true},
-		{"2606:4700:4700::1111 2a00:1450:4001:82a::200e 2001:4860:4860::8888 2001:200::1 2001:db9::1 2003::1 2000::1 3ffe::1", true},
+		{"2606:4700:4700::1111 2a00:1450:4001:82a::200e 2001:4860:4860::8888 2001:200::1 2001:db9::1 2003::1 2000::1 3ffe::1",
+			true},
 		// IPv4.
-		{"0.0.0.0 0.1.2.3 10.0.0.0 10.255.255.255 100.64.0.0 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.255", false},
-		{"168.63.129.16 169.254.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 192.0.0.192 192.0.2.1 192.88.99.1 192.168.0.1", false},
+		{"0.0.0.0 0.1.2.3 10.0.0.0 10.255.255.255 100.64.0.0 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.255",
+			false},
+		{"168.63.129.16 169.254.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 192.0.0.192 192.0.2.1 192.88.99.1 " +
+			"192.168.0.1", false},
 		{"198.18.0.1 198.19.255.255 198.51.100.7 203.0.113.7 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255", false},
 		// IPv6.
-		{":: ::1 fe80::1 fe80::1%eth0 febf::1 fec0::1 fc00::1 fd00:ec2::254 fdff::1 ff02::1 ff0e::1 100::1 5f00::1 4000::1 8000::1 fffe::1", false},
+		{":: ::1 fe80::1 fe80::1%eth0 febf::1 fec0::1 fc00::1 fd00:ec2::254 fdff::1 ff02::1 ff0e::1 100::1 5f00::1 " +
+			"4000::1 8000::1 fffe::1", false},
 		{"2001:db8::1 3fff::1 3fff:fff::1 2001::1 2001:2::1 2001:10::1 2001:20::1 2001:1ff::1", false},
 		{"2606:4700::1%eth0", false},
 		// IPv4 within IPv6.
@@ -61,7 +67,8 @@ func TestAllowedByOptions(t *testing.T) {
 	}{
 		{"loopback", Options{AllowLoopback: true}, "127.0.0.1 127.9.9.9 ::1 ::ffff:127.0.0.1 8.8.8.8",
 			"0.0.0.0 :: 10.0.0.1 ::127.0.0.1 64:ff9b::127.0.0.1 169.254.169.254"},
-		{"prefixes", Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")}},
+		{"prefixes", Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"),
+			netip.MustParsePrefix("fd00:1::/32")}},
 			"10.1.2.3 ::ffff:10.1.2.3 fd00:1::9 8.8.8.8", "10.2.0.1 127.0.0.1 fd00:2::1 64:ff9b::10.1.2.3"},
 	}
 	for _, tt := range tests {
@@ -85,7 +92,8 @@ func TestAllowedByOptions(t *testing.T) {
 // FuzzAllowed checks that an IPv4 address that is refused is refused in each IPv6 address that embeds it, and that no
 // address is allowed that the standard library knows to be special.
 func FuzzAllowed(f *testing.F) {
-	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255", "100.64.0.1"} {
+	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255",
+		"100.64.0.1"} {
 		v4 := netip.MustParseAddr(s).As4()
 		f.Add(v4[:], []byte("\x26\x06\x47\x00"))
 	}
@@ -100,7 +108,8 @@ func FuzzAllowed(f *testing.F) {
 		copy(b[:], sixteen)
 		for _, a := range []netip.Addr{addr, netip.AddrFrom16(b)} {
 			u := a.Unmap()
-			if g.Allowed(a) && (!u.IsGlobalUnicast() || u.IsPrivate() || u.IsLoopback() || u.IsLinkLocalUnicast() || u.IsUnspecified() || u.IsMulticast()) {
+			if g.Allowed(a) && (!u.IsGlobalUnicast() || u.IsPrivate() || u.IsLoopback() || u.IsLinkLocalUnicast() ||
+				u.IsUnspecified() || u.IsMulticast()) {
 				t.Errorf("%s is allowed", a)
 			}
 			if g.Allowed(a) != g.Allowed(u) {
@@ -116,8 +125,10 @@ func FuzzAllowed(f *testing.F) {
 			at     int
 			four   [4]byte
 		}{
-			{"::ffff:0:0", 12, v4}, {"::", 12, v4}, {"::ffff:0:0:0", 12, v4}, {"64:ff9b::", 12, v4}, {"64:ff9b:1::", 12, v4}, {"64:ff9b:1::", 6, v4},
-			{"2002::", 2, v4}, {"2001::", 4, v4}, {"2001::", 12, flipped}, {"2606:4700::5efe:0:0", 12, v4}, {"2606:4700::200:5efe:0:0", 12, v4},
+			{"::ffff:0:0", 12, v4}, {"::", 12, v4}, {"::ffff:0:0:0", 12, v4}, {"64:ff9b::", 12, v4}, {"64:ff9b:1::", 12, v4},
+			{"64:ff9b:1::", 6, v4},
+			{"2002::", 2, v4}, {"2001::", 4, v4}, {"2001::", 12, flipped}, {"2606:4700::5efe:0:0", 12, v4},
+			{"2606:4700::200:5efe:0:0", 12, v4},
 		} {
 			b := netip.MustParseAddr(e.prefix).As16()
 			copy(b[e.at:], e.four[:])
@@ -189,7 +200,8 @@ func TestCheckURL(t *testing.T) {
 }
 
 func FuzzCheckURL(f *testing.F) {
-	for _, s := range []string{"https://example.com:8443/a?b#c", "http://[::1]/", "http://u@h/", "https://%31%32%37.0.0.1/", "http://127.1/", "http://0x7f.1/"} {
+	for _, s := range []string{"https://example.com:8443/a?b#c", "http://[::1]/", "http://u@h/",
+		"https://%31%32%37.0.0.1/", "http://127.1/", "http://0x7f.1/"} {
 		f.Add(s)
 	}
 	g := New(Options{})
@@ -242,11 +254,15 @@ func TestDialContext(t *testing.T) {
 		{"unspecified", Options{AllowLoopback: true}, netip.AddrPortFrom(netip.IPv4Unspecified(), port).String(), true},
 		{"loopback allowed", Options{AllowLoopback: true}, at.String(), false},
 		{"prefix allowed", Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, at.String(), false},
-		{"another prefix allowed", Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}, at.String(), true},
+		{"another prefix allowed", Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}, at.String(),
+			true},
 		{"ourselves", Options{AllowLoopback: true, DenySelf: []netip.AddrPort{at}}, at.String(), true},
-		{"ourselves on all addresses", Options{AllowLoopback: true, DenySelf: []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), port)}}, at.String(), true},
-		{"ourselves on another port", Options{AllowLoopback: true, DenySelf: []netip.AddrPort{netip.AddrPortFrom(at.Addr(), port-1)}}, at.String(), false},
-		{"ourselves on another address", Options{AllowLoopback: true, DenySelf: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port)}}, at.String(), false},
+		{"ourselves on all addresses", Options{AllowLoopback: true,
+			DenySelf: []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), port)}}, at.String(), true},
+		{"ourselves on another port", Options{AllowLoopback: true, DenySelf: []netip.AddrPort{netip.AddrPortFrom(at.Addr(),
+			port-1)}}, at.String(), false},
+		{"ourselves on another address", Options{AllowLoopback: true,
+			DenySelf: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port)}}, at.String(), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

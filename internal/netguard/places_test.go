@@ -111,7 +111,8 @@ func TestPlacesOfAnAddress(t *testing.T) {
 		defer g.places.mu.Unlock()
 		return len(g.places.spots)
 	}
-	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(time.Millisecond) { // closed by the transport, some time
+	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(time.Millisecond) {
+		// closed by the transport, some time
 		if time.Now().After(deadline) {
 			t.Fatalf("%d places are held for ever", held())
 		}

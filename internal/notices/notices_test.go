@@ -53,10 +53,12 @@ func TestNotices(t *testing.T) {
 		blobs, err := blob.Open(ctx, t.TempDir())
 		must(t, err)
 		recorder, q := &events.Recorder{}, jobs.NewQueue(d)
-		dom := domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q, recorder, keys, resolve.Fake{}, log)
+		dom := domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q,
+			recorder, keys, resolve.Fake{}, log)
 		all := teams.New(d, log, dom.Exists)
 		suppressed := suppressions.New(d, recorder)
-		mail := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Recorder: recorder, Blobs: blobs, Keys: keys,
+		mail := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Recorder: recorder, Blobs: blobs,
+			Keys:  keys,
 			Guard: netguard.New(netguard.Options{}), Domains: dom, Suppressions: suppressed, Teams: all})
 		recorder.Listen(mail)
 		operator, err := all.Create(ctx, "Operator", "")

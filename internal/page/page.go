@@ -84,7 +84,8 @@ const chunk = 500
 // All iterates over a whole list, newest first, and reads it in chunks: at most one chunk is in memory, and no
 // connection or transaction is held while the caller works. Rows that are inserted after it has begun are left out.
 // id returns the id of an item. An error ends the iteration.
-func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error), id func(T) string) iter.Seq2[T, error] {
+func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
+	id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for p, more := (Page{Limit: chunk}), true; more; {
 			var items []T

@@ -69,7 +69,8 @@ func Mend(path string) error {
 		return nil
 	}
 	if err := os.Chmod(path, mode&^others); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("others can read or change %s (mode %04o), and that cannot be mended: %w; run `chmod go= %s` as its owner",
+		return fmt.Errorf("others can read or change %s (mode %04o), and that cannot be mended: %w; run `chmod go= %s` as "+
+			"its owner",
 			path, mode.Perm(), err, path)
 	}
 	return nil

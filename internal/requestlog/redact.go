@@ -14,7 +14,8 @@ import (
 const removed = `"[redacted]"`
 
 // secretEndings are the endings of the names of secrets, in lower case.
-var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key", "private_key", "cookie",
+var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key",
+	"private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
 // nameMax is the maximum length of a name that is checked, in octets of JSON. The value of a longer one is removed,
@@ -37,7 +38,8 @@ func Redact(body []byte, longest int) string {
 		return ""
 	}
 	short := shorten(body, longest)
-	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(short), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
+	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(short), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true)),
 		out: make([]byte, 0, min(len(short), bodyMax/16)+64)}
 	err := r.value(false)
 	if err == nil {

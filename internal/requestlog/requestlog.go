@@ -104,7 +104,8 @@ func (f Filter) statuses() (low, high int, err error) {
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
 func (f Filter) check() error {
-	methods := []string{"", http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	methods := []string{"", http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions}
 	if !slices.Contains(methods, f.Method) {
 		return fault.Invalidf("method", "The `method` parameter must be one of GET, POST, PUT, PATCH, DELETE and OPTIONS.")
 	}

@@ -38,8 +38,9 @@ func TestEntry(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
 		body := []byte(`{"subject": "Hi", "token": "x"}`)
-		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails", UserAgent: "a\xffb\x00c",
-			Status: 200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
+		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails",
+			UserAgent: "a\xffb\x00c",
+			Status:    200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
 		clear(body) // the caller reuses it
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
@@ -55,8 +56,10 @@ func TestEntry(t *testing.T) {
 		if age := time.Since(got.CreatedAt); age < 0 || age > time.Minute {
 			t.Errorf("it is of %v", got.CreatedAt)
 		}
-		want := requestlog.Entry{ID: all[0].ID, TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Endpoint: "/emails", Status: 200,
-			UserAgent: "abc", Duration: 3 * time.Millisecond, CreatedAt: got.CreatedAt, RequestBody: `{"subject":"Hi","token":"[redacted]"}`,
+		want := requestlog.Entry{ID: all[0].ID, TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST",
+			Endpoint: "/emails", Status: 200,
+			UserAgent: "abc", Duration: 3 * time.Millisecond, CreatedAt: got.CreatedAt,
+			RequestBody:  `{"subject":"Hi","token":"[redacted]"}`,
 			ResponseBody: `{"id":"1"}`}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -117,7 +120,8 @@ func TestFilters(t *testing.T) {
 				t.Errorf("%s: %q, %v, want %q", name, got, err, x.want)
 			}
 		}
-		for _, f := range []requestlog.Filter{{Status: "9xx"}, {Status: "20"}, {Method: "get"}, {From: now, To: now.Add(-1)}} {
+		for _, f := range []requestlog.Filter{{Status: "9xx"}, {Status: "20"}, {Method: "get"},
+			{From: now, To: now.Add(-1)}} {
 			if _, _, err := s.List(ctx, "team", f, page.Page{}); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%+v: %v", f, err)
 			}
@@ -219,14 +223,16 @@ func BenchmarkAdd(b *testing.B) { benchAdd(b, false) }
 func BenchmarkWrite(b *testing.B) { benchAdd(b, true) }
 
 func benchAdd(b *testing.B, write bool) {
-	body := []byte(`{"from":"Acme <hello@example.org>","html":"` + strings.Repeat("<p>Some text of an email, with its tags.</p>", 10_000/43) + `"}`)
+	body := []byte(`{"from":"Acme <hello@example.org>","html":"` +
+		strings.Repeat("<p>Some text of an email, with its tags.</p>", 10_000/43) + `"}`)
 	answer := []byte(`{"id":"01890000-0000-7000-8000-000000000000"}`)
 	d := dbtest.SQLite(b)
 	s := requestlog.New(d, quiet, time.Hour)
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s.Add(b.Context(), requestlog.Request{TeamID: "team", Actor: key("key"), Method: "POST", Path: "/emails", Status: 200, Body: body, Answer: answer})
+		s.Add(b.Context(), requestlog.Request{TeamID: "team", Actor: key("key"), Method: "POST", Path: "/emails", Status: 200,
+			Body: body, Answer: answer})
 		if n++; n%256 != 0 {
 			continue
 		}

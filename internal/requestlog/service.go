@@ -51,7 +51,8 @@ type waiting struct {
 
 // New returns the service. Sweep deletes entries older than the retention.
 func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
-	return &Service{d: d, log: log, retention: retention, room: fair.New(queueBytes, fair.Greed), wake: make(chan struct{}, 1)}
+	return &Service{d: d, log: log, retention: retention, room: fair.New(queueBytes, fair.Greed),
+		wake: make(chan struct{}, 1)}
 }
 
 // Add queues a request for the log. It is quick, except that it waits for up to a second when its team has its share
@@ -59,7 +60,8 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 // become much smaller.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
-		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax), Duration: r.Duration, CreatedAt: db.Now()}
+		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax),
+		Duration: r.Duration, CreatedAt: db.Now()}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {
 		longest = briefMax

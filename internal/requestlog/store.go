@@ -103,7 +103,8 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	if !f.To.IsZero() {
 		where("id < ? AND created_at < ?", id.First(f.To.Add(time.Millisecond)), f.To.UnixMicro())
 	}
-	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p, func(r db.Row) (Entry, error) { return scan(r) })
+	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p,
+		func(r db.Row) (Entry, error) { return scan(r) })
 }
 
 // like escapes a text for a pattern with ESCAPE '\'.
@@ -111,7 +112,8 @@ func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_
 
 // nextTeam returns the next team after the given one that has entries, in the order of ids, or "" when there is none.
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
-	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`, after).Scan(&team)
+	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
+		after).Scan(&team)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}

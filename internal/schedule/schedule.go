@@ -62,7 +62,8 @@ type phrase struct {
 var (
 	isoJoined = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d[^apAP]*)$`)
 	isoDate   = regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)$`)
-	timeOfDay = regexp.MustCompile(`^(\d{1,2})(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?(am|pm|a\.m\.|p\.m\.)?(z|[+-]\d\d(?::?\d\d)?)?$`)
+	timeOfDay = regexp.MustCompile(
+		`^(\d{1,2})(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?(am|pm|a\.m\.|p\.m\.)?(z|[+-]\d\d(?::?\d\d)?)?$`)
 )
 
 func newPhrase(s string) *phrase {

@@ -8,9 +8,11 @@ import (
 
 // offsets are abbreviations with a single offset, in minutes. Ambiguous ones (IST, AST) are left out.
 var offsets = map[string]int{
-	"utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120, "eet": 120, "eest": 180, "msk": 180,
+	"utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120, "eet": 120, "eest": 180,
+	"msk": 180,
 	"est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360, "pst": -480, "pdt": -420,
-	"akst": -540, "akdt": -480, "hst": -600, "jst": 540, "kst": 540, "acst": 570, "aest": 600, "aedt": 660, "nzst": 720, "nzdt": 780,
+	"akst": -540, "akdt": -480, "hst": -600, "jst": 540, "kst": 540, "acst": 570, "aest": 600, "aedt": 660, "nzst": 720,
+	"nzdt": 780,
 }
 
 // seasonal are abbreviations of zones whose offset changes with the season.
@@ -72,7 +74,10 @@ func namedZone(name string) (*time.Location, bool) {
 	if zone, err := time.LoadLocation(name); err == nil {
 		return zone, true
 	}
-	capital := zoneWord.ReplaceAllStringFunc(strings.ToLower(name), func(w string) string { return strings.ToUpper(w[:1]) + w[1:] })
+	capital := zoneWord.ReplaceAllStringFunc(strings.ToLower(name), func(w string) string {
+		return strings.ToUpper(w[:1]) +
+			w[1:]
+	})
 	zone, err := time.LoadLocation(capital)
 	return zone, err == nil
 }

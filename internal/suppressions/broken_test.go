@@ -66,8 +66,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// An address of which the database does not say whether it was entered is looked up: Add fails or the address is listed,
-// and not both. One that is listed already has nothing to look up.
+// An address of which the database does not say whether it was entered is looked up: Add fails or the address is
+// listed, and not both. One that is listed already has nothing to look up.
 func TestAddWithoutAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := suppressions.New(d, &events.Recorder{})
@@ -95,8 +95,8 @@ func erase(t *testing.T, d *db.DB, address string, dry bool, teamIDs ...string) 
 	return suppressions.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: teamIDs, DryRun: dry})
 }
 
-// An address is taken off the lists of the teams that are named, however many they are and wherever they stand, and what
-// was found is counted. A dry run only counts.
+// An address is taken off the lists of the teams that are named, however many they are and wherever they stand, and
+// what was found is counted. A dry run only counts.
 func TestEraseAddress(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := suppressions.New(d, &events.Recorder{})

@@ -43,13 +43,15 @@ func TestWhatSuppresses(t *testing.T) {
 				}
 			}
 			got, err := s.Get(t.Context(), "team", to)
-			if c.want == "" && fault.KindOf(err) != fault.NotFound || c.want != "" && (err != nil || got.Origin != c.want || got.SourceID != "e") {
+			if c.want == "" && fault.KindOf(err) != fault.NotFound || c.want != "" && (err != nil || got.Origin != c.want ||
+				got.SourceID != "e") {
 				t.Errorf("%s %+v: %+v, %v", c.kind, c.data, got, err)
 			}
 		}
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "nobody",
-				Data: &events.Complaint{}})
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+				Recipient: "nobody",
+				Data:      &events.Complaint{}})
 		})
 		if err == nil || !strings.Contains(err.Error(), "suppress nobody") {
 			t.Errorf("no address: %v", err)
@@ -89,12 +91,14 @@ func TestListsAndIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "bob@one.example",
-				Data: &events.Complaint{}})
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+				Recipient: "bob@one.example",
+				Data:      &events.Complaint{}})
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for origin, want := range map[suppressions.Origin]int{"": 2, suppressions.Manual: 1, suppressions.Complaint: 1, suppressions.Bounce: 0} {
+		for origin, want := range map[suppressions.Origin]int{"": 2, suppressions.Manual: 1, suppressions.Complaint: 1,
+			suppressions.Bounce: 0} {
 			all, more, err := s.List(t.Context(), "team", origin, page.Page{Limit: 2})
 			if err != nil || more || len(all) != want {
 				t.Errorf("origin %q: %d entries, more %v, %v", origin, len(all), more, err)
@@ -113,7 +117,8 @@ func TestListsAndIDs(t *testing.T) {
 		if _, err := s.Get(t.Context(), "team", "a@b@c"); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("no address: %v", err)
 		}
-		if _, err := s.RemoveAll(t.Context(), "team", []string{"bob@one.example", "nobody"}); fault.KindOf(err) != fault.BadID {
+		if _, err := s.RemoveAll(t.Context(), "team", []string{"bob@one.example", "nobody"}); fault.KindOf(
+			err) != fault.BadID {
 			t.Errorf("neither an id nor an address: %v", err)
 		}
 		if _, err := s.Get(t.Context(), "team", "bob@one.example"); err != nil {

@@ -67,7 +67,8 @@ func normal(field, text string) (string, error) {
 	}
 	a, err := message.ParseAddress(text)
 	if err != nil {
-		return "", fault.Invalidf(field, "Invalid `%s` field: %s. Use `email@example.com`.", field, strings.TrimSuffix(err.Error(), "."))
+		return "", fault.Invalidf(field, "Invalid `%s` field: %s. Use `email@example.com`.", field,
+			strings.TrimSuffix(err.Error(), "."))
 	}
 	return a.Key(), nil
 }
@@ -92,7 +93,8 @@ func find(ctx context.Context, r db.Reader, teamID, idOrAddress string) (Suppres
 		return byID(ctx, r, teamID, strings.ToLower(idOrAddress))
 	}
 	if !strings.Contains(idOrAddress, "@") {
-		return Suppression{}, fault.New(fault.BadID, "suppression", "The suppression must be named by a valid UUID or an email address.")
+		return Suppression{}, fault.New(fault.BadID, "suppression",
+			"The suppression must be named by a valid UUID or an email address.")
 	}
 	key, err := normal("suppression", idOrAddress)
 	if err != nil {
@@ -139,7 +141,8 @@ func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses [
 }
 
 // Among returns those of the addresses, in lower case, that are listed. It is called for every email.
-func (s *Service) Among(ctx context.Context, r db.Reader, teamID string, addresses []string) (map[string]Suppression, error) {
+func (s *Service) Among(ctx context.Context, r db.Reader, teamID string,
+	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
 	found := map[string]Suppression{}
 	for len(addresses) > 0 {
@@ -173,7 +176,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		if err != nil {
 			return fmt.Errorf("suppress %s: %w", e.Recipient, err)
 		}
-		if _, err := s.add(ctx, tx, Suppression{TeamID: e.TeamID, Address: key, Origin: origin, SourceID: e.EmailID}); err != nil {
+		if _, err := s.add(ctx, tx, Suppression{TeamID: e.TeamID, Address: key, Origin: origin,
+			SourceID: e.EmailID}); err != nil {
 			return fmt.Errorf("suppress %s: %w", key, err)
 		}
 	}

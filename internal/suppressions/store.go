@@ -46,7 +46,8 @@ func byID(ctx context.Context, r db.Reader, teamID, id string) (Suppression, err
 }
 
 func byAddress(ctx context.Context, r db.Reader, teamID, address string) (Suppression, error) {
-	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, teamID, address))
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, teamID,
+		address))
 }
 
 func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) {
@@ -55,11 +56,13 @@ func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) {
 
 func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM suppressions
-		WHERE team_id = $1 AND (origin = $2 OR CAST($2 AS TEXT) = '')`, ID: "id", Args: []any{teamID, string(origin)}}, p, scan)
+		WHERE team_id = $1 AND (origin = $2 OR CAST($2 AS TEXT) =
+		'')`, ID: "id", Args: []any{teamID, string(origin)}}, p, scan)
 }
 
 func among(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, teamID, addresses)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, teamID,
+		addresses)
 	all, err := db.Collect(rows, err, scan)
 	for _, s := range all {
 		found[s.Address] = s

@@ -12,7 +12,8 @@ const eraseRows = 500 // deleted in one transaction
 // EraseTeam deletes the suppressions of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
-		return tx.Exec(ctx, `DELETE FROM suppressions WHERE id IN (SELECT id FROM suppressions WHERE team_id = $1 LIMIT $2)`, teamID, eraseRows)
+		return tx.Exec(ctx, `DELETE FROM suppressions WHERE id IN (SELECT id FROM suppressions WHERE team_id = $1 LIMIT $2)`,
+			teamID, eraseRows)
 	})
 	if err != nil {
 		return fmt.Errorf("erase the suppressions of team %s: %w", teamID, err)

@@ -40,8 +40,10 @@ func TestSuppressions(t *testing.T) {
 		}
 		t.Run("the first origin stays", func(t *testing.T) {
 			if err := d.Update(ctx, func(tx *db.Tx) error {
-				return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained, Recipient: "ann@example.net", Data: &events.Complaint{}},
-					events.Event{TeamID: "team", EmailID: "e", Type: events.EmailBounced, Recipient: "Carl@Example.net", Data: &events.Bounce{Type: "Permanent", Suppress: true}})
+				return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+					Recipient: "ann@example.net", Data: &events.Complaint{}},
+					events.Event{TeamID: "team", EmailID: "e", Type: events.EmailBounced, Recipient: "Carl@Example.net",
+						Data: &events.Bounce{Type: "Permanent", Suppress: true}})
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +90,8 @@ func TestSuppressions(t *testing.T) {
 			}
 		})
 		t.Run("removing skips what is not there", func(t *testing.T) {
-			gone, err := s.RemoveAll(ctx, "team", []string{added[0].ID, "nobody@example.net", strings.ToUpper("bob@example.net")})
+			gone, err := s.RemoveAll(ctx, "team", []string{added[0].ID, "nobody@example.net",
+				strings.ToUpper("bob@example.net")})
 			if err != nil || len(gone) != 2 || h[events.SuppressionRemoved] != 2 {
 				t.Errorf("%+v, %v, %d events", gone, err, h[events.SuppressionRemoved])
 			}

@@ -36,7 +36,8 @@ func checkTeamName(name string) (string, error) {
 	}
 	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxTeamName ||
 		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return "", fault.Invalidf("name", "The name of a team must have at most %d characters and no control characters.", maxTeamName)
+		return "", fault.Invalidf("name", "The name of a team must have at most %d characters and no control characters.",
+			maxTeamName)
 	}
 	if id.Valid(name) {
 		return "", fault.Invalidf("name", "The name of a team must not look like an id: %s could mean another team.", name)
@@ -96,7 +97,8 @@ func find(ctx context.Context, r db.Reader, idOrName string) (Team, error) {
 		for _, t := range named {
 			ids = append(ids, t.ID)
 		}
-		return Team{}, fault.Invalidf("team", "Several teams have the name %q: %s. Give the id of one.", idOrName, strings.Join(ids, ", "))
+		return Team{}, fault.Invalidf("team", "Several teams have the name %q: %s. Give the id of one.", idOrName,
+			strings.Join(ids, ", "))
 	}
 	return named[0], nil
 }
@@ -137,7 +139,8 @@ func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended boo
 // SetRateLimit gives a team a rate of its own, in requests a second; 0 means the configuration's.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
-		return fault.Invalidf("rate", "The rate must be a number of requests a second from 1 to %d, or 0 for the one of the configuration.",
+		return fault.Invalidf("rate", "The rate must be a number of requests a second from 1 to %d, or 0 for the one of "+
+			"the configuration.",
 			MaxRate)
 	}
 	return s.change(ctx, teamID, "rate_limit", perSecond)

@@ -35,8 +35,9 @@ func TestFind(t *testing.T) {
 				t.Errorf("%q finds %+v, %v", give, got, err)
 			}
 		}
-		for give, kind := range map[string]fault.Kind{"acme": fault.NotFound, "Acm": fault.NotFound, "%": fault.NotFound, id.New(): fault.NotFound,
-			"": fault.Missing, "\x00": fault.Invalid, "\xff": fault.Invalid, "Twin": fault.Invalid} {
+		for give, kind := range map[string]fault.Kind{"acme": fault.NotFound, "Acm": fault.NotFound, "%": fault.NotFound,
+			id.New(): fault.NotFound,
+			"":       fault.Missing, "\x00": fault.Invalid, "\xff": fault.Invalid, "Twin": fault.Invalid} {
 			if got, err := s.Find(t.Context(), give); fault.KindOf(err) != kind || got.ID != "" {
 				t.Errorf("%q finds %+v, %v", give, got, err)
 			}
@@ -93,7 +94,8 @@ func TestCreateKeyFor(t *testing.T) {
 				continue
 			}
 			p, errKey := s.Authenticate(t.Context(), token)
-			if err != nil || errKey != nil || len(after) != x.teams || p.TeamID != k.TeamID || x.team == "Acme" != (p.TeamID == acme.ID) {
+			if err != nil || errKey != nil || len(after) != x.teams || p.TeamID != k.TeamID ||
+				x.team == "Acme" != (p.TeamID == acme.ID) {
 				t.Errorf("%+v: %+v, error %v, %v, %d teams", x, p, err, errKey, len(after))
 			}
 		}
@@ -113,7 +115,8 @@ func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 			wg.Go(func() { errs[2] = s.Rename(t.Context(), team.ID, strings.Repeat("x", i+1)) })
 			wg.Wait()
 			got, err := s.Get(t.Context(), team.ID)
-			if errors.Join(append(errs[:], err)...) != nil || got.Suspended != (i%2 == 0) || got.RateLimit != i || len(got.Name) != i+1 {
+			if errors.Join(append(errs[:], err)...) != nil || got.Suspended != (i%2 == 0) || got.RateLimit != i ||
+				len(got.Name) != i+1 {
 				t.Fatalf("%d: %+v, %v, %v", i, got, errs, err)
 			}
 		}
@@ -155,7 +158,8 @@ func TestDelete(t *testing.T) {
 		if _, err := s.Authenticate(t.Context(), token); fault.KindOf(err) != fault.BadCredential {
 			t.Errorf("its key: %v", err)
 		}
-		if active, err := s.Active(t.Context(), team.ID, teams.ActorRef{Kind: teams.KeyActor, ID: k.ID}); err != nil || active {
+		if active, err := s.Active(t.Context(), team.ID, teams.ActorRef{Kind: teams.KeyActor, ID: k.ID}); err != nil ||
+			active {
 			t.Errorf("its key is active: %v, %v", active, err)
 		}
 		if got, err := s.Operator(t.Context(), ""); err != nil || got.ID != operator.ID {
@@ -172,7 +176,8 @@ func TestDelete(t *testing.T) {
 		work := func() (left int) {
 			t.Helper()
 			var j jobs.Job
-			err := d.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, kind.Name).Scan(&j.ID, &j.Attempt, &j.Payload)
+			err := d.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, kind.Name).Scan(&j.ID,
+				&j.Attempt, &j.Payload)
 			if err == nil {
 				err = kind.Handle(t.Context(), j)
 			}
@@ -191,7 +196,8 @@ func TestDelete(t *testing.T) {
 			t.Errorf("%d keys are left, %v", len(keys), err)
 		}
 		err = d.Update(t.Context(), func(tx *db.Tx) error {
-			tx.Queue(t.Context(), `UPDATE teams SET deleted_at = $1 WHERE id = $2`, tx.Now().Add(-2*time.Hour).UnixMicro(), team.ID)
+			tx.Queue(t.Context(), `UPDATE teams SET deleted_at = $1 WHERE id = $2`, tx.Now().Add(-2*time.Hour).UnixMicro(),
+				team.ID)
 			return nil
 		})
 		if err != nil {

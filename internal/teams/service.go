@@ -51,7 +51,8 @@ type cached struct {
 }
 
 // New returns the service. domainExists reports whether a team has a domain; keys may be restricted to one.
-func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool, error)) *Service {
+func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool,
+	error)) *Service {
 	s := &Service{d: d, log: log, domainExists: domainExists, cache: map[string]cached{}, used: map[string]time.Time{}}
 	d.OnHint(HintTopic, func(string) { s.forget() })
 	return s
@@ -171,7 +172,8 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 		t, err := find(ctx, tx.Reader, team)
 		switch {
 		case err == nil && email != "" && email != t.Email:
-			return fault.Invalidf("email", "The team %s (%s) exists, with %s as its owner's address. Leave the address out.", t.Name, t.ID,
+			return fault.Invalidf("email", "The team %s (%s) exists, with %s as its owner's address. Leave the address out.",
+				t.Name, t.ID,
 				cmp.Or(t.Email, "nothing"))
 		case fault.KindOf(err) == fault.NotFound && !id.Valid(team):
 			if t, err = newTeam(team, email); err == nil {
@@ -236,8 +238,12 @@ func (s *Service) made(k Key, token string, err error) (Key, string, error) {
 }
 
 func checkName(name string) error {
-	if utf8.RuneCountInString(name) > maxKeyName || strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return fault.Invalidf("name", "The `name` field must have at most %d characters and no control characters.", maxKeyName)
+	if utf8.RuneCountInString(name) > maxKeyName || strings.ContainsFunc(name, func(r rune) bool {
+		return r < 0x20 ||
+			r == 0x7f
+	}) {
+		return fault.Invalidf("name", "The `name` field must have at most %d characters and no control characters.",
+			maxKeyName)
 	}
 	return nil
 }

@@ -43,12 +43,14 @@ func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 // teamsNamed returns some of the teams with a name, oldest first. Only the operator looks up names, so there is no
 // index for them.
 func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
-	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`, name, limit)
+	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`,
+		name, limit)
 	return db.Collect(rows, err, scanTeam)
 }
 
 func listTeams(ctx context.Context, r db.Reader, after string, limit int) ([]Team, error) {
-	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT $2`, after, limit)
+	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT $2`,
+		after, limit)
 	return db.Collect(rows, err, scanTeam)
 }
 
@@ -93,7 +95,8 @@ func listRetentions(ctx context.Context, r db.Reader, after string, limit int) (
 
 // markDeleted marks the team as deleted. Its keys need no change, because the look-up of a key also checks its team.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
-	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID, tx.Now().UnixMicro())
+	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID,
+		tx.Now().UnixMicro())
 	if err == nil && n == 0 {
 		err = fault.NotFoundf("Team not found")
 	}
@@ -126,7 +129,8 @@ func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
 }
 
 func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
+	return page.Query(ctx, r, page.Select{
+		Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
 		FROM api_keys WHERE team_id = $1`, ID: "id", Args: []any{teamID}}, p, func(r db.Row) (k Key, err error) {
 		var permission string
 		var created, used int64

@@ -86,10 +86,13 @@ func TestCreateKeyRules(t *testing.T) {
 			{"a control character", teams.NewKey{Name: "a\x00b"}, fault.Invalid, "name"},
 			{"full access", teams.NewKey{Name: "k", Permission: teams.FullAccess}, fault.Internal, ""},
 			{"another permission", teams.NewKey{Name: "k", Permission: "root"}, fault.Invalid, "permission"},
-			{"sending from a domain", teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain}, fault.Internal, ""},
+			{"sending from a domain", teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain},
+				fault.Internal, ""},
 			{"full access from a domain", teams.NewKey{Name: "k", DomainID: ownDomain}, fault.Invalid, "domain_id"},
-			{"a domain that is no id", teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: "example.com"}, fault.BadID, "domain_id"},
-			{"an unknown domain", teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: id.New()[:35] + "0"}, fault.Invalid, "domain_id"},
+			{"a domain that is no id", teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: "example.com"},
+				fault.BadID, "domain_id"},
+			{"an unknown domain", teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: id.New()[:35] + "0"},
+				fault.Invalid, "domain_id"},
 			{"its own token", teams.NewKey{Name: "k", Token: taken}, fault.Internal, ""},
 			{"a token in use", teams.NewKey{Name: "k", Token: taken}, fault.Invalid, "token"},
 			{"a token with a space", teams.NewKey{Name: "k", Token: "re_a b"}, fault.Invalid, "token"},
@@ -120,14 +123,16 @@ func TestAuthenticate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, team := office(t, d)
-		k, token, err := s.CreateKey(t.Context(), teams.System(team.ID), teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain})
+		k, token, err := s.CreateKey(t.Context(), teams.System(team.ID),
+			teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if s.Knows(token) {
 			t.Error("known before its first use")
 		}
-		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, TeamID: team.ID, Scopes: teams.SendingAccess.Scopes(), DomainID: ownDomain}
+		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, TeamID: team.ID, Scopes: teams.SendingAccess.Scopes(),
+			DomainID: ownDomain}
 		for range 2 { // from the database, then from memory
 			got, err := s.Authenticate(t.Context(), token)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -258,10 +263,12 @@ func TestListRenameDelete(t *testing.T) {
 		if err := s.RenameKey(t.Context(), team.ID, one.ID, " "); fault.KindOf(err) != fault.Missing {
 			t.Errorf("a blank name: %v", err)
 		}
-		if err := s.RenameKey(t.Context(), team.ID, one.ID, strings.Repeat("x", 51)); fault.KindOf(err) != fault.Invalid || err == nil {
+		if err := s.RenameKey(t.Context(), team.ID, one.ID, strings.Repeat("x", 51)); fault.KindOf(err) != fault.Invalid ||
+			err == nil {
 			t.Errorf("a long name: %v", err)
 		}
-		if active, err := s.Active(t.Context(), other.ID, teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}); err != nil || !active {
+		if active, err := s.Active(t.Context(), other.ID, teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}); err != nil ||
+			!active {
 			t.Errorf("the other team's key: active %v, error %v", active, err)
 		}
 	})
@@ -276,7 +283,8 @@ func TestEnsureKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a, err := s.Authenticate(t.Context(), "re_development"); err != nil || a.TeamID != team.ID || a.Scopes != teams.FullAccess.Scopes() {
+		if a, err := s.Authenticate(t.Context(), "re_development"); err != nil || a.TeamID != team.ID ||
+			a.Scopes != teams.FullAccess.Scopes() {
 			t.Errorf("%+v, error %v", a, err)
 		}
 		if keys, _, err := s.ListKeys(t.Context(), team.ID, page.Page{}); err != nil || len(keys) != 1 {

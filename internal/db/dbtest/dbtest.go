@@ -159,7 +159,8 @@ func start(t testing.TB) string {
 		}
 	})
 	if shared.err != nil {
-		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.", shared.err)
+		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.",
+			shared.err)
 	}
 	return shared.url
 }

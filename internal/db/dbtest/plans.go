@@ -31,7 +31,8 @@ func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	asked := map[string]db.Statement{}
 	for _, s := range tr.Take() {
 		text := strings.Join(strings.Fields(s.SQL), " ")
-		if word, _, _ := strings.Cut(text, " "); slices.Contains([]string{"SELECT", "UPDATE", "DELETE", "INSERT", "WITH"}, word) {
+		if word, _, _ := strings.Cut(text, " "); slices.Contains([]string{"SELECT", "UPDATE", "DELETE", "INSERT", "WITH"},
+			word) {
 			asked[text] = s
 		}
 	}
@@ -233,7 +234,8 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 				}
 				names, values = append(names, name), append(values, value)
 			}
-			tx.Queue(t.Context(), fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM GENERATE_SERIES(1, %d) g ON CONFLICT DO NOTHING`,
+			tx.Queue(t.Context(), fmt.Sprintf(
+				`INSERT INTO %s (%s) SELECT %s FROM GENERATE_SERIES(1, %d) g ON CONFLICT DO NOTHING`,
 				table, strings.Join(names, ", "), strings.Join(values, ", "), rows))
 			tx.Queue(t.Context(), `ANALYZE `+table)
 		}

@@ -101,7 +101,7 @@ func (c *stmtCache) close() {
 }
 
 var (
-	anyOf  = regexp.MustCompile(`= ANY\(\$(\d+)\)`)
+	anyOf  = regexp.MustCompile(`=\s+ANY\(\$(\d+)\)`)
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
 )

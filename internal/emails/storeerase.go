@@ -130,8 +130,8 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 		keys[i], _, _ = strings.Cut(key, partMark)
 	}
 	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
-		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id =
-		ANY($1)`, rawPrefix, isBlob), emailIDs)
+		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id
+		= ANY($1)`, rawPrefix, isBlob), emailIDs)
 	raws, err := db.Collect(rows, err, scanText)
 	keys = append(keys, raws...)
 	slices.Sort(keys)

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
 )
@@ -76,7 +77,7 @@ func Compile(c *Content) *Compiled {
 		k.html = &t
 		k.size += int64(len(*c.HTML))
 		if c.Text == nil && t.Fixed() {
-			k.made = message.TextFromHTML(*c.HTML)
+			k.made = htmltext.FromHTML(*c.HTML)
 		}
 	}
 	if c.Text != nil {
@@ -133,7 +134,7 @@ func (c *Compiled) Parts(v render.Values) (html, text string) {
 	case c.html != nil && c.html.Fixed():
 		text = c.made
 	default:
-		text = message.TextFromHTML(html)
+		text = htmltext.FromHTML(html)
 	}
 	return html, text
 }

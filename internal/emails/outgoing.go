@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
@@ -304,7 +305,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	case o.body.parts&gaveText != 0:
 		m.HTML, m.Text = o.body.html, o.body.text
 	default:
-		m.HTML, m.Text = o.body.html, message.TextFromHTML(o.body.html)
+		m.HTML, m.Text = o.body.html, htmltext.FromHTML(o.body.html)
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]

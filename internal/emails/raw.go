@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -249,7 +250,7 @@ func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error
 	if err != nil {
 		return nil, err
 	}
-	files := message.Parse(text).Files
+	files := mailparse.Parse(text).Files
 	n, err := strconv.Atoi(part)
 	if err != nil || n >= len(files) {
 		return nil, fmt.Errorf("the message of email %s has no file %q: %w", a.EmailID, part, blob.ErrNotFound)

@@ -6,11 +6,11 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
 // withImages returns HTML with its inline images embedded, see writeWithImages.
-func withImages(html string, files []message.File) string {
+func withImages(html string, files []mailparse.File) string {
 	var b strings.Builder
 	writeWithImages(&b, html, files) // a Builder never fails
 	return b.String()
@@ -19,8 +19,8 @@ func withImages(html string, files []message.File) string {
 // writeWithImages writes HTML in which cid: URLs (RFC 2392) of files are replaced by data URIs. URLs of unknown files
 // are kept, and so are those that would make the HTML grow by more than inlineMax, because an image may be referred to
 // any number of times. The memory used does not depend on the size of what it writes. Its errors are those of w.
-func writeWithImages(w io.Writer, html string, files []message.File) error {
-	byID := map[string]*message.File{}
+func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
+	byID := map[string]*mailparse.File{}
 	for i := range files {
 		if cid := files[i].ContentID; cid != "" && byID[cid] == nil {
 			byID[cid] = &files[i]
@@ -57,7 +57,7 @@ func writeWithImages(w io.Writer, html string, files []message.File) error {
 }
 
 // writeDataURI writes a file as a data URI (RFC 2397) and returns its length in octets.
-func writeDataURI(w io.Writer, f *message.File) (n int, err error) {
+func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
 	head := "data:" + mediaType(f.ContentType) + ";base64,"
 	if _, err := io.WriteString(w, head); err != nil {
 		return 0, err
@@ -88,7 +88,7 @@ func isWord(c byte) bool {
 	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-func lookUp(byID map[string]*message.File, ref string) *message.File {
+func lookUp(byID map[string]*mailparse.File, ref string) *mailparse.File {
 	if f := byID[ref]; f != nil {
 		return f
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/authres"
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
@@ -44,7 +44,7 @@ func (s *Service) judge(ctx context.Context, m *incoming) error {
 	return s.consult(ctx, m)
 }
 
-func hops(p *message.Parsed) (n int) {
+func hops(p *mailparse.Parsed) (n int) {
 	for _, f := range p.Header {
 		if strings.EqualFold(f.Name, "Received") {
 			n++

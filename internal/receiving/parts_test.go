@@ -5,12 +5,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/report"
 )
 
 func TestWithImages(t *testing.T) {
-	files := []message.File{{ContentID: "a@x", ContentType: "image/png", Content: []byte("A")},
+	files := []mailparse.File{{ContentID: "a@x", ContentType: "image/png", Content: []byte("A")},
 		{ContentID: "b c", ContentType: `text/html" onload="x`, Content: []byte("B")}, {ContentID: "a@x", Content: []byte("second")}, {Content: []byte("none")}}
 	for html, want := range map[string]string{
 		`<img src="cid:a@x">`:                    `<img src="data:image/png;base64,QQ==">`,
@@ -29,7 +29,7 @@ func TestWithImages(t *testing.T) {
 
 // One image that is named ten thousand times does not make gigabytes.
 func TestImagesAreBounded(t *testing.T) {
-	files := []message.File{{ContentID: "a", ContentType: "image/png", Content: make([]byte, 1<<20)}}
+	files := []mailparse.File{{ContentID: "a", ContentType: "image/png", Content: make([]byte, 1<<20)}}
 	html := strings.Repeat(`<img src="cid:a">`, 10_000)
 	got := withImages(html, files)
 	if len(got) > inlineMax+len(html) || strings.Count(got, "data:") != inlineMax/(1<<20)*3/4 {
@@ -41,11 +41,11 @@ func FuzzWithImages(f *testing.F) {
 	f.Add(`<img src="cid:a">`, "a")
 	f.Add(`cid:cid:%zz`, "%zz")
 	f.Fuzz(func(t *testing.T, html, cid string) {
-		without := withImages(html, []message.File{{ContentID: "\x00", Content: []byte("x")}})
+		without := withImages(html, []mailparse.File{{ContentID: "\x00", Content: []byte("x")}})
 		if !strings.Contains(html, "%00") && !strings.Contains(html, "\x00") && without != html {
 			t.Errorf("%q became %q with no image in it", html, without)
 		}
-		withImages(html, []message.File{{ContentID: cid, ContentType: cid, Content: []byte("x")}})
+		withImages(html, []mailparse.File{{ContentID: cid, ContentType: cid, Content: []byte("x")}})
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/page"
 )
 
@@ -59,7 +59,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 }
 
 // content returns what is shown of a message. id is for the log.
-func (s *Service) content(id string, p *message.Parsed, format string) Content {
+func (s *Service) content(id string, p *mailparse.Parsed, format string) Content {
 	c := Content{Header: p.Header, Defects: p.Defects}
 	if !s.guard(id, func() { c.HTML, c.Text = texts(p, format) }) {
 		c.Defects = append(c.Defects, unreadable)
@@ -68,7 +68,7 @@ func (s *Service) content(id string, p *message.Parsed, format string) Content {
 }
 
 // texts returns the texts of a message, nil for one that it does not have.
-func texts(p *message.Parsed, format string) (html, text *string) {
+func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	if p.HasText {
 		text = new(p.Text())
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
 // shareClaims is the payload of a shared link's token.
@@ -43,7 +43,7 @@ type Shared struct {
 	Author  string // the name in the first address of From; may be empty
 
 	s     *Service
-	files []message.File // the inline images are among them
+	files []mailparse.File // the inline images are among them
 }
 
 // Shared returns the email that a shared link's token names. The caller closes it.
@@ -66,7 +66,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	p := s.parseStored(e.ID, raw)
 	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
 	v.memory = memory
-	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f message.File) bool { return f.ContentID != "" }) {
+	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f mailparse.File) bool { return f.ContentID != "" }) {
 		// Only the texts are needed from here on, and the client may read them slowly.
 		v.files = nil
 		memory.shrink(textSize(v.HTML) + textSize(v.Text))

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/authres"
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
@@ -33,7 +33,7 @@ type incoming struct {
 	blobKey string // where raw is stored too, if it is large
 	memory  *reserved
 
-	parsed *message.Parsed
+	parsed *mailparse.Parsed
 	auth   *authres.Results
 	spam   *Spam
 }
@@ -111,9 +111,9 @@ func (s *Service) drop(ctx context.Context, key string) {
 const unreadable = "The message could not be read."
 
 // parse parses a message. If that panics, the message is stored all the same, with nothing known about it.
-func (s *Service) parse(id string, raw []byte) (p *message.Parsed) {
-	if !s.guard(id, func() { p = message.Parse(raw) }) {
-		p = &message.Parsed{Defects: []string{unreadable}}
+func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
+	if !s.guard(id, func() { p = mailparse.Parse(raw) }) {
+		p = &mailparse.Parsed{Defects: []string{unreadable}}
 	}
 	return p
 }
@@ -121,10 +121,10 @@ func (s *Service) parse(id string, raw []byte) (p *message.Parsed) {
 // parseStored parses a message as it is stored, after its trace. The trace is parsed separately: if the header of the
 // message begins with a line that is no field, parsing both together would give another result than when it was
 // received, with other attachments than in its row.
-func (s *Service) parseStored(id string, raw []byte) *message.Parsed {
+func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	n := traceLength(raw)
 	p := s.parse(id, raw[n:])
-	p.Header = append(message.ParseHeader(raw[:n]), p.Header...)
+	p.Header = append(mailparse.ParseHeader(raw[:n]), p.Header...)
 	return p
 }
 

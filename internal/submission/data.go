@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
@@ -96,7 +97,7 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	if r != nil {
 		return emails.Raw{}, emails.Idempotency{}, r
 	}
-	p := message.Parse(raw)
+	p := mailparse.Parse(raw)
 	in := emails.Raw{Recipients: c.to, Header: h.kept, Body: h.body, HasDate: h.has["date"], Trace: c.trace(),
 		UTF8: c.options.UTF8 && h.eightBit}
 	in.From, in.To, in.Cc, in.ReplyTo = written(from), writtenAll(p.To), writtenAll(p.Cc), writtenAll(p.ReplyTo)
@@ -133,7 +134,7 @@ func (c *session) trace() string {
 }
 
 // options reads the header fields that are options of this service, and keeps the others.
-func options(in *emails.Raw, p *message.Parsed) (emails.Idempotency, error) {
+func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	var key emails.Idempotency
 	for _, f := range p.Header {
 		value := strings.TrimSpace(f.Value)

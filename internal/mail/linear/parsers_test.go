@@ -12,6 +12,8 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -94,7 +96,7 @@ func parsers() []hostile {
 }
 
 func htmlParsers(add func(string, func(string), string, ...string)) {
-	parse := func(s string) { message.TextFromHTML(s) }
+	parse := func(s string) { htmltext.FromHTML(s) }
 	add("HTML", parse, "", "<!----!>", "<!--", "<", "<!", "</", "<p ", "&", "&amp", "&#1", "<div>", "<a b c=d e='f' >", "<ul><li>a", "<blockquote>a",
 		`<a href="https://e.c">b`, "<script>", "<title>", "<textarea>", "<![CDATA[", "<xmp>", "<pre> a \r\n", "<svg>", "<style></styl",
 		`<p style="display:none">`, "\x00", "\xff", "a ", "  ", "<td>", "<br>", "<?", "</ a", "<x/", "-->", "<p a=\"", "<a href=x>", "/", "\u200d",
@@ -109,7 +111,7 @@ func htmlParsers(add func(string, func(string), string, ...string)) {
 
 func messageParsers(add func(string, func(string), string, ...string)) {
 	parse := func(s string) {
-		p := message.Parse([]byte(s))
+		p := mailparse.Parse([]byte(s))
 		p.HTML()
 		p.Text()
 	}
@@ -146,7 +148,7 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 		add(charset, parse, head+"Content-Type: text/html; charset="+charset+"\r\n\r\n", "a", "\x1b$B", "\x81",
 			"\x810", "~{", "+", "+-", "+APw-", "+APw", "+2D0-", "+2D0 ", "+A\xff", "\xff\xfe", "\xd8\x00", "é", "\x00")
 	}
-	add("field by field", func(s string) { message.ParseHeader([]byte(s)) }, "", lines...)
+	add("field by field", func(s string) { mailparse.ParseHeader([]byte(s)) }, "", lines...)
 }
 
 // originParsers are the parsers that authenticate the origin of a message, from its header and from the DNS of its

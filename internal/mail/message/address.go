@@ -50,7 +50,7 @@ func ParseAddress(s string) (Address, error) {
 	if err != nil {
 		return Address{}, err
 	}
-	local, domain, err := parseSpec(strings.Trim(spec, " "))
+	local, domain, err := ParseSpec(strings.Trim(spec, " "))
 	if err != nil {
 		return Address{}, err
 	}
@@ -120,7 +120,7 @@ func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
 		return &FieldError{Name: field, Reason: "The display name in `" + field + "` has a control character or is not UTF-8; remove it."}
 	}
-	local, domain, err := parseSpec(a.Addr())
+	local, domain, err := ParseSpec(a.Addr())
 	if err != nil {
 		return &FieldError{Name: field, Reason: "The address in `" + field + "` cannot be used. " + err.Error()}
 	}
@@ -230,8 +230,9 @@ func unquote(s string) (content, rest string, ok bool) {
 	return "", "", false
 }
 
-// parseSpec reads local@domain (RFC 5322 section 3.4.1 without its obsolete forms).
-func parseSpec(s string) (local, domain string, err error) {
+// ParseSpec reads an address without a display name and without brackets: local@domain (RFC 5322 section 3.4.1 without
+// its obsolete forms). local and domain are as in Address. It has the limits of ParseAddress; errors are *AddressError.
+func ParseSpec(s string) (local, domain string, err error) {
 	if strings.HasPrefix(s, `"`) {
 		content, rest, ok := unquote(s)
 		if !ok || !strings.HasPrefix(rest, "@") {
@@ -240,10 +241,8 @@ func parseSpec(s string) (local, domain string, err error) {
 		if content == "" || unprintable(content) != "" {
 			return "", "", &AddressError{"The quoted part of the address is empty or has a character that cannot be sent."}
 		}
-		local, domain = content, rest[1:]
-		if !isDotAtom(local) {
-			local = string(appendQuoted(nil, content))
-		}
+		domain = rest[1:]
+		local = QuoteLocal(content)
 	} else {
 		var ok bool
 		if local, domain, ok = strings.Cut(s, "@"); !ok {
@@ -303,6 +302,14 @@ func parseDomain(s string) (string, error) {
 		return "", &AddressError{"The domain must be a name, not an IP address."}
 	}
 	return s, nil
+}
+
+// QuoteLocal returns a local part, given without quotes, in the form of Address: in quotes if it needs them.
+func QuoteLocal(s string) string {
+	if isDotAtom(s) {
+		return s
+	}
+	return string(appendQuoted(nil, s))
 }
 
 func isLabel(s string) bool {

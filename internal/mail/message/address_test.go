@@ -211,3 +211,28 @@ func FuzzParseAddress(f *testing.F) {
 		}
 	})
 }
+
+func TestUnquote(t *testing.T) {
+	for _, c := range []struct {
+		s, content, rest string
+		ok               bool
+	}{
+		{`"a b" c`, "a b", " c", true}, {`""`, "", "", true}, {`"a\"b"`, `a"b`, "", true}, {`"a\\"x`, `a\`, "x", true},
+		{`"a`, "", "", false}, {`"a\`, "", "", false}, {`"a\"`, "", "", false}, {`"`, "", "", false},
+	} {
+		if content, rest, ok := unquote(c.s); content != c.content || rest != c.rest || ok != c.ok {
+			t.Errorf("%s: %q, %q, %v", c.s, content, rest, ok)
+		}
+	}
+}
+
+func TestQuoteLocal(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"a.b": "a.b", "jos\u00e9": "jos\u00e9", "": `""`, "a b": `"a b"`, "a.": `"a."`, "a..b": `"a..b"`, `a"\b`: `"a\"\\b"`,
+	} {
+		if got := QuoteLocal(in); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"mime/quotedprintable"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
 // newsletterHTML is about n octets of HTML as template languages make it: nested tables, inline styles, links.
@@ -35,7 +36,7 @@ func benchMessage() *Message {
 		To:      []Address{{Local: "bob", Domain: "example.net"}},
 		Subject: "Your order has shipped — follow it on its way",
 		HTML:    html,
-		Text:    TextFromHTML(html),
+		Text:    htmltext.FromHTML(html),
 		Headers: []Field{{"X-Entity-Ref-ID", "0195b2c4"}, {"List-Unsubscribe", "<https://example.com/u/0195b2c4>"}},
 		Seed:    "0195b2c4-77aa-7c12-9d3e-0a1b2c3d4e5f",
 	}
@@ -49,19 +50,6 @@ func BenchmarkCompose(b *testing.B) {
 		if _, err := m.Compose(); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-func BenchmarkTextFromHTML(b *testing.B) {
-	for _, size := range []int{10_000, 100_000} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			html := newsletterHTML(size)
-			b.SetBytes(int64(len(html)))
-			b.ReportAllocs()
-			for b.Loop() {
-				TextFromHTML(html)
-			}
-		})
 	}
 }
 

@@ -2,20 +2,23 @@ package message
 
 import (
 	"bytes"
-	"io"
-	"mime"
 	"regexp"
 	"strings"
 	"unicode"
 
 	"golang.org/x/net/idna"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/postrider/postrider/internal/mail/decode"
 )
 
 // A From field names the author of a message, and its domain decides which signature the message gets. Readers repair
 // malformed fields in different ways, so what one takes for the sender is part of a name to another. From is
 // therefore parsed by a grammar that all readers agree on, and everything else is refused. Recipients are parsed by
 // the wider rules of ParseAddress: no identity is claimed by them.
+
+// maxFrom limits the value of a From or Sender field, in octets.
+const maxFrom = 4 << 10
 
 // ParseFrom parses the mailbox of a sender as people write it, in UTF-8. It accepts what ParseAddress accepts, except
 //
@@ -38,9 +41,9 @@ func ParseFrom(s string) (Address, error) {
 // without the line end. smtputf8 allows UTF-8 in it (RFC 6532). It accepts what ParseFrom accepts as far as RFC 5322
 // section 3.4 allows it unencoded: the obsolete forms of section 4, comments, groups, and specials outside of quotes
 // are refused. The one exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`: programs write it,
-// and all readers agree about it. Encoded words may be of any charset that Parse knows. Errors are *AddressError.
+// and all readers agree about it. Encoded words may be of any charset that decode knows. Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
-	if len(value) > longestMailbox {
+	if len(value) > maxFrom {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
 	}
 	lines := bytes.Split(value, []byte("\r\n"))
@@ -62,7 +65,7 @@ func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 }
 
 func newSender(name, spec string) (Address, error) {
-	local, domain, err := parseSpec(spec)
+	local, domain, err := ParseSpec(spec)
 	if err != nil {
 		return Address{}, err
 	}
@@ -176,7 +179,7 @@ func readPhrase(s string) (string, error) {
 				"lists, groups, routes and comments are not accepted."}
 		}
 		encoded := strings.Contains(token, "=?")
-		if encoded && !isSoundWord(token) {
+		if encoded && !decode.IsSoundWord(token) {
 			return "", &AddressError{"The display name has an encoded word that cannot be read, " +
 				"or that has a control character."}
 		}
@@ -193,7 +196,7 @@ func readPhrase(s string) (string, error) {
 			name.WriteByte(' ')
 		}
 		if p.encoded {
-			if p.text = decodeWords(p.text); p.text == "" { // such as shift sequences alone
+			if p.text = decode.Words(p.text); p.text == "" { // such as shift sequences alone
 				return "", &AddressError{"The display name has encoded words that hold no text."}
 			}
 		}
@@ -204,34 +207,6 @@ func readPhrase(s string) (string, error) {
 	}
 	return name.String(), nil
 }
-
-// isSoundWord reports whether s is one encoded word (RFC 2047 section 2) in a charset that is decoded without
-// guessing, with no control characters other than those that switch the charset (RFC 2237).
-func isSoundWord(s string) bool {
-	w, rest, ok := cutWord(s)
-	if !ok || rest != "" || w.text == "" {
-		return false
-	}
-	if _, err := soundWord.Decode(s); err != nil {
-		return false
-	}
-	switch strings.ToLower(w.charset) {
-	case "utf-8", "utf8", "us-ascii", "ascii":
-	default:
-		if charsetByName(w.charset) == nil {
-			return false
-		}
-	}
-	const shiftOut, shiftIn, escape = 0x0e, 0x0f, 0x1b
-	return !bytes.ContainsFunc(w.octets(nil), func(r rune) bool {
-		return (r < ' ' && r != shiftOut && r != shiftIn && r != escape) || r == 0x7f
-	})
-}
-
-// soundWord checks only the form of encoded words, more strictly than cutWord.
-var soundWord = mime.WordDecoder{CharsetReader: func(_ string, octets io.Reader) (io.Reader, error) {
-	return octets, nil
-}}
 
 // isSpecial reports whether a character must not stand in a display name outside of quotes. RFC 5322 excludes the dot
 // too, but a dot cannot be misread there.

@@ -1,24 +1,9 @@
 package message
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
-
-// Message-IDs are accepted up to the longest that a line may hold, with and without brackets.
-func TestMessageIDsAreBounded(t *testing.T) {
-	longest := strings.Repeat("i", maxLine-len("@acme.example")) + "@acme.example"
-	for _, form := range []string{"<", ""} {
-		closing := map[string]string{"<": ">", "": ""}[form]
-		if got := messageIDs(form + longest + closing); !slices.Equal(got, []string{"<" + longest + ">"}) {
-			t.Errorf("%q and the longest id: %d ids", form, len(got))
-		}
-		if got := messageIDs(form + "i" + longest + closing); got != nil {
-			t.Errorf("%q and an id that is too long: %d ids", form, len(got))
-		}
-	}
-}
 
 func TestIsASCII(t *testing.T) {
 	for s, want := range map[string]bool{"": true, "a\x7f": true, "\x80": false, "a\xff": false, "é": false} {
@@ -28,7 +13,7 @@ func TestIsASCII(t *testing.T) {
 	}
 }
 
-// Text that is sent unencoded has no line beyond the limit, and its lines end with CRLF.
+// What may stand in a message as it is has no line beyond the limit, and ends its lines with CRLF.
 func TestCleanText(t *testing.T) {
 	longest := strings.Repeat("x", maxLine)
 	for text, want := range map[string]bool{
@@ -42,7 +27,7 @@ func TestCleanText(t *testing.T) {
 	}
 }
 
-// The content type of an attachment is accepted up to the longest that a line may hold.
+// The content type of an attachment is taken up to the longest that a line may hold.
 func TestContentTypesAreBounded(t *testing.T) {
 	prefix := "application/"
 	longest := prefix + strings.Repeat("n", maxLine-len("Content-Type: ")-len(prefix))
@@ -57,7 +42,7 @@ func TestContentTypesAreBounded(t *testing.T) {
 	}
 }
 
-// The names of an attachment are accepted up to their limits.
+// An attachment's names are taken up to their limits.
 func TestAttachmentLimits(t *testing.T) {
 	pair := func(n int) string { return "x=" + strings.Repeat("v", n-len("x")) } // a name and a value of n octets
 	long := "a/b; " + pair(495) + "; y="

@@ -1,4 +1,5 @@
-// Package message composes and parses email: addresses, header fields, and whole messages in MIME form.
+// Package message composes email: addresses, header fields, media types, and whole messages in MIME form. It also reads
+// the addresses that people and programs write, strictly.
 //
 // # Invariants
 //
@@ -10,23 +11,21 @@
 //   - The same Message gives the same bytes, on every machine and at any time: boundaries are derived from Seed,
 //     media types come from a table in this package, dates are written in UTC.
 //   - Bcc is not a field of Message, so it cannot leak.
-//   - Parse accepts any input. It takes time linear in the input and memory bounded by its size, and returns valid
-//     UTF-8.
+//   - An address that is read is exactly one mailbox. What ParseFrom and ReadFrom take for the sender is what every
+//     other reader finds there.
 //
 // # When it fails
 //
 // Composing and reading addresses fail with *AddressError, *FieldError and *AttachmentError. Each carries a sentence
-// that may be shown to the user; the other results are then zero. Parse never fails: it lists what was wrong with the
-// message in Defects.
+// that may be shown to the user; the other results are then zero.
 //
 // # What it does not do
 //
-// The package does not know the recipients of the envelope, the size limits of a product, or delivery.
+// The package does not know the recipients of the envelope, the size limits of a product, or delivery. It does not read
+// messages: that is package mailparse.
 package message
 
-import (
-	"time"
-)
+import "time"
 
 // Message is an email to be composed. Recipients that must stay hidden are not part of it.
 type Message struct {

@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
 // complaint reads an abuse report: in the format of RFC 5965, or as Microsoft's junk mail reporting sends it, with
@@ -38,7 +38,7 @@ func (m *mail) complaint() (Report, bool) {
 // readFeedback reads the fields of RFC 5965 section 3. A report without a type counts as abuse.
 func (r *Report) readFeedback(s string) {
 	r.Feedback = "abuse"
-	for _, f := range message.ParseHeader([]byte(strings.TrimLeft(s, " \t\r\n"))) {
+	for _, f := range mailparse.ParseHeader([]byte(strings.TrimLeft(s, " \t\r\n"))) {
 		switch strings.ToLower(f.Name) {
 		case "feedback-type":
 			word, _, _ := strings.Cut(strings.ToLower(f.Value), ";")
@@ -80,7 +80,7 @@ func (m *mail) junkReport() (Report, bool) {
 		if f.ContentType != "message/rfc822" {
 			continue
 		}
-		header := message.ParseHeader(f.Content)
+		header := mailparse.ParseHeader(f.Content)
 		who := bareAddress(fieldOf(header, "X-HmXmrOriginalRecipient"))
 		if who == "" {
 			continue

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
@@ -23,7 +24,7 @@ func isMessage(contentType string) bool {
 func (m *mail) readOriginal(r *Report) {
 	for _, f := range m.Files {
 		if isMessage(f.ContentType) || strings.HasSuffix(strings.ToLower(f.Filename), ".eml") {
-			r.Original = message.ParseHeader(f.Content[:min(len(f.Content), maxText)])
+			r.Original = mailparse.ParseHeader(f.Content[:min(len(f.Content), maxText)])
 			break
 		}
 	}
@@ -87,13 +88,13 @@ func fieldsIn(block string) []message.Field {
 		if name, _, found := strings.Cut(content, ":"); found && name != "" && !strings.ContainsAny(name, " <>\t@") {
 			indent := line[:len(line)-len(content)]
 			if indent == "" {
-				return message.ParseHeader([]byte(rest))
+				return mailparse.ParseHeader([]byte(rest))
 			}
 			var b strings.Builder
 			for line := range strings.Lines(rest) {
 				b.WriteString(strings.TrimPrefix(line, indent))
 			}
-			return message.ParseHeader([]byte(b.String()))
+			return mailparse.ParseHeader([]byte(b.String()))
 		}
 		rest = after
 	}

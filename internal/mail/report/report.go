@@ -22,6 +22,8 @@ package report
 import (
 	"strings"
 
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
@@ -119,7 +121,7 @@ func generic(status string) bool {
 
 // mail is a message that may be a report.
 type mail struct {
-	*message.Parsed
+	*mailparse.Parsed
 	text string // what a reader sees of it
 	kind string // Content-Type, in lower case
 
@@ -127,12 +129,12 @@ type mail struct {
 }
 
 func read(raw []byte) *mail {
-	m := &mail{Parsed: message.Parse(raw)}
+	m := &mail{Parsed: mailparse.Parse(raw)}
 	if m.HasText {
 		m.text = m.Text()
 	} else {
 		html := m.HTML()
-		m.text = message.TextFromHTML(html[:min(len(html), maxText)])
+		m.text = htmltext.FromHTML(html[:min(len(html), maxText)])
 	}
 	m.text = strings.ToValidUTF8(m.text[:min(len(m.text), maxText)], "")
 	m.kind = strings.ToLower(m.field("Content-Type"))

@@ -1,4 +1,4 @@
-package message
+package htmltext
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-func TestTextFromHTML(t *testing.T) {
+func TestFromHTML(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, html, want string }{
 		{"nothing", "", ""},
@@ -87,14 +87,14 @@ func TestTextFromHTML(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, TextFromHTML(tc.html)); diff != "" {
+			if diff := cmp.Diff(tc.want, FromHTML(tc.html)); diff != "" {
 				t.Errorf("text (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Nearly all HTML is read without html.Tokenizer; the ends of tokens are those of the HTML standard, section 13.2.5.
+// What nearly all HTML consists of is read without html.Tokenizer: where tokens end is of the HTML standard, section 13.2.5.
 func TestRegularTokens(t *testing.T) {
 	t.Parallel()
 	const text, start, end, comment = html.TextToken, html.StartTagToken, html.EndTagToken, html.CommentToken
@@ -143,7 +143,7 @@ func TestRegularTokens(t *testing.T) {
 	}
 }
 
-// The plain prefix is nearly as long as possible, and never longer.
+// A prefix that is surely plain is found nearly to its end, and never beyond it.
 func TestPlainPrefix(t *testing.T) {
 	t.Parallel()
 	for size := range 40 {
@@ -165,8 +165,8 @@ func TestPlainPrefix(t *testing.T) {
 	}
 }
 
-// TestTextFromHTMLBounds has inputs that reach the bounds. mail/linear tests the amount of work.
-func TestTextFromHTMLBounds(t *testing.T) {
+// TestFromHTMLBounds feeds what bounds are for. How much work it makes is in mail/linear.
+func TestFromHTMLBounds(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("a=b ", maxTag/4)
 	for _, tc := range []struct{ name, html, want string }{
@@ -178,14 +178,14 @@ func TestTextFromHTMLBounds(t *testing.T) {
 		{"a large comment", "a<!--" + many + "<p>x-->b", "ab"},
 		{"a large script", "a<script><p " + many + "</p></script>b", "ab"},
 	} {
-		if got := TextFromHTML(tc.html); got != tc.want {
+		if got := FromHTML(tc.html); got != tc.want {
 			t.Errorf("%s: %.60q, want %.60q", tc.name, got, tc.want)
 		}
 	}
 }
 
-// TestTextFromHTMLMemory bounds the memory for HTML of 8 MB: the sum of all allocations, including freed ones.
-func TestTextFromHTMLMemory(t *testing.T) {
+// TestFromHTMLMemory holds what HTML of 8 MB costs, all allocations summed, those that are free again too.
+func TestFromHTMLMemory(t *testing.T) {
 	const size = 8 << 20
 	var names strings.Builder
 	names.WriteString("<p ")
@@ -203,7 +203,7 @@ func TestTextFromHTMLMemory(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		TextFromHTML(tc.html)
+		FromHTML(tc.html)
 		runtime.ReadMemStats(&after)
 		if cost := float64(after.TotalAlloc-before.TotalAlloc) / size; cost > tc.most {
 			t.Errorf("%s: %.2f times its size", tc.name, cost)
@@ -211,7 +211,7 @@ func TestTextFromHTMLMemory(t *testing.T) {
 	}
 }
 
-func FuzzTextFromHTML(f *testing.F) {
+func FuzzFromHTML(f *testing.F) {
 	for _, seed := range []string{
 		"<p>a</p><ul><li>b<ol start=3><li>c</ol></ul>", `<a href="https://e.c"><img alt=" x "></a><pre> a  b
  c </pre>`, "<table><tr><td>a<td>b</table>", `<div style="display:none">x</div><blockquote>&nbsp;&zwnj;y`, "<svg><title>x</svg>", "a<!--", "\u2028\u0085\xff\x00",
@@ -224,7 +224,7 @@ func FuzzTextFromHTML(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, html string) {
-		text := TextFromHTML(html)
+		text := FromHTML(html)
 		if !utf8.ValidString(text) {
 			t.Fatalf("text is not UTF-8: %q", text)
 		}
@@ -248,7 +248,7 @@ func FuzzTextFromHTML(f *testing.F) {
 				t.Fatalf("regular markup read apart makes %q (%t), x/net's tokenizer alone %q (%t)", got, complete, want, whole)
 			}
 		}
-		if again := TextFromHTML(html); again != text {
+		if again := FromHTML(html); again != text {
 			t.Fatalf("text is %q and then %q", text, again)
 		}
 	})

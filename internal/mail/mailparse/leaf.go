@@ -1,9 +1,15 @@
-package message
+package mailparse
 
 import (
 	"cmp"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/decode"
+	"github.com/postrider/postrider/internal/mail/message"
 )
+
+// octetStream is the media type of files whose type is not known.
+const octetStream = "application/octet-stream"
 
 // passage is a run of text from one part.
 type passage struct {
@@ -71,7 +77,8 @@ func (w *walker) add(v view) {
 // leaf reads a part that has no parts of its own.
 func (w *walker) leaf(head partHead, content []byte) {
 	w.parts++
-	plain := len(w.stack) == 0 && !w.mime && head.mediaType == "" && (head.encoding == "" || head.encoding == identity)
+	plain := len(w.stack) == 0 && !w.mime && head.mediaType == "" &&
+		(head.encoding == "" || head.encoding == decode.Identity)
 	decoded, around := w.decode(&head, content)
 	if head.mediaType == "" || head.mediaType == "text" || !strings.Contains(head.mediaType, "/") && head.file() == "" {
 		head.mediaType = "text/plain"
@@ -81,14 +88,14 @@ func (w *walker) leaf(head partHead, content []byte) {
 		return
 	}
 	if around {
-		decoded, head.encoding = content, identity
+		decoded, head.encoding = content, decode.Identity
 	}
 	if plain || around {
 		decoded = w.takeUU(decoded)
 	}
 	isHTML := head.mediaType == "text/html"
 	text := decodeText(decoded, head.charset, isHTML)
-	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != uuencode {
+	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != decode.UUEncode {
 		text = strings.TrimSuffix(text, "\n") // It ends the message, not the text.
 	}
 	list := []passage{{text, isHTML}}
@@ -133,15 +140,15 @@ func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around 
 	clean := true
 	switch head.encoding {
 	case "base64":
-		content, clean = decodeBase64(content)
+		content, clean = decode.Base64(content)
 	case "quoted-printable":
-		content, clean = decodeQuoted(content)
-	case uuencode:
-		content, head.uuName, around, clean = decodeUU(content)
+		content, clean = decode.QuotedPrintable(content)
+	case decode.UUEncode:
+		content, head.uuName, around, clean = decode.UU(content)
 		if head.mediaType == "" && head.uuName != "" && !around {
-			head.mediaType = TypeByFilename(head.uuName)
+			head.mediaType = message.TypeByFilename(head.uuName)
 		}
-	case "", identity:
+	case "", decode.Identity:
 	default:
 		w.defect("A part has a transfer encoding that is not known.")
 	}
@@ -175,11 +182,11 @@ func messageName(content []byte) string {
 	subject := ""
 	readHeader(content[:min(len(content), maxPartField)], 0, nil, func(name, value []byte) {
 		if subject == "" && strings.EqualFold(string(name), "subject") {
-			subject = decodeWords(unfold(value))
+			subject = decode.Words(unfold(value))
 		}
 	})
 	subject = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`/\:*?"<>|`, r) || isControl(r) {
+		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r

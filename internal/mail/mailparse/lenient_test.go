@@ -1,159 +1,14 @@
-package message
+package mailparse
 
 import (
 	"bytes"
-	"encoding/base64"
-	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// Forms that no standard allows and readers accept, each with what a reader should show of it.
-
-// TestDecodeWordsOfOctets has encoded words that contain unencoded octets.
-func TestDecodeWordsOfOctets(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"=?iso-8859-1?Q?Gr\xfc\xdfe?=":                       "Grüße",
-		"=?iso-8859-1?Q?Gr\xfc=DFe?=":                        "Grüße",
-		"=?iso-8859-2?Q?\xb3\xf3d\xbc?=":                     "łódź",
-		"=?koi8-r?Q?\xf0\xd2\xc9\xd7\xc5\xd4?=":              "Привет",
-		"=?windows-1251?Q?\xcf\xf0\xe8\xe2\xe5\xf2_=EC=E8?=": "Привет ми",
-		"=?gb2312?Q?\xc4\xe3\xba\xc3?=":                      "你好",
-		"=?shift_jis?Q?\x93\xfa\x96{?=":                      "日本",
-		"=?shift_jis?Q?\x93\xfa=96{?=":                       "日本",
-		"=?big5?Q?\xa7A\xa6n?=":                              "你好",
-		"=?utf-8?Q?Gr\xc3\xbc=C3=9Fe?=":                      "Grüße",
-		"=?utf-8?Q?Gr\xfc\xdfe?=":                            "Grüße",
-		"=?us-ascii?Q?Gr\xfc?=":                              "Grü",
-		"=?x-nonsense?Q?Gr\xc3\xbc?=":                        "Grü",
-		"=?iso-8859-1?B?R\xfcA==?=":                          "D", // no character of base64, so it is passed over
-		"=?utf-8?B?R3LD\xff\xfevMOfZQ==?=":                   "Grüße",
-		"=?iso-8859-2?Q?\xb3?= =?iso-8859-2?Q?\xf3d=BC?=":    "łódź",
-		"=?iso-8859-2?Q?\xb3?= \xfc =?koi8-r?Q?\xf0?=":       "ł ü П", // outside of words as everywhere
-		"\xfc=?iso-8859-2?Q?\xb3?=\xc3\xbc":                  "üłü",
-		"\xfc =?iso-8859-2?Q?\xb3":                           "ü =?iso-8859-2?Q?³", // the word never ends
-		"=?iso-8859-2\xb3?Q?\xb3?=":                          "ł",
-		"=?utf-8?Q?\xe2\x82?= =?utf-8?Q?\xac?=":              "€",
-		"=?gb2312?Q?\xc4?= =?gb2312?Q?\xe3?=":                "你",
-		"=?utf8?Q?=E2=82?= =?UTF-8?Q?=AC?=":                  "€", // two names of one charset
-		`"=?iso-8859-2?Q?\xb3?="`:                            `"\xb3"`,
-		"=?iso-8859-2?Q?\xb3?=\x00":                          "ł\x00", // what a field may not have, unfold takes away
-		"=?iso-8859-1?Q??=":                                  "",
-		"=?iso-8859-1?Q?\xa0?=":                              "\u00a0",
-		"=?iso-8859-1?Q?_\xfc_?= =?iso-8859-1?Q?\xfc?=":      " ü ü",
-		"\xff=?\xff?\xff?\xff?=":                             "ÿ=?ÿ?ÿ?ÿ?=",
-	} {
-		if got := decodeWords(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestDecodeUTF7(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"":                            "",
-		"plain":                       "plain",
-		"Gr+APwA3w-e":                 "Grüße",
-		"Hi Mom -+Jjo--!":             "Hi Mom -☺-!", // the examples of RFC 2152
-		"A+ImIDkQ.":                   "A≢Α.",
-		"+ZeVnLIqe-":                  "日本語",
-		"Item 3 is +AKM-1.":           "Item 3 is £1.",
-		"1 +- 1 = 2":                  "1 + 1 = 2",
-		"+2D3cqQ-":                    "💩",
-		"+APw":                        "ü", // the end of the text ends a run
-		"+APw.":                       "ü.",
-		"+APw--":                      "ü-",
-		"+APw-+APw-":                  "üü",
-		"+APw+APw-":                   "ü㸀\ufffd", // the + in a run is base64
-		"+":                           "+",
-		"+!":                          "+!",
-		"C++":                         "C++",
-		"C++ and C":                   "C++ and C",
-		"+A":                          "+A", // too short for a character
-		"+AP-":                        "+AP-",
-		"+APwA-":                      "ü\ufffd", // cut off
-		"+APx-":                       "ü\ufffd", // bits that should be zero
-		"+APwAAA-":                    "ü\x00",
-		"+2D0-":                       "\ufffd", // half a pair
-		"+3Kk-":                       "\ufffd",
-		"+2D0A/A-":                    "\ufffdü",
-		"+2D3YPdyp-":                  "\ufffd💩",
-		"caf\xc3\xa9 +AOk-":           "café é", // no octets like these in UTF-7
-		"caf\xe9 +AOk-":               "café é",
-		"~\\":                         "~\\",
-		"+ADw-script+AD4-":            "<script>",
-		"&Zi8-":                       "&Zi8-", // that of IMAP is another
-		"+AAA-":                       "\x00",
-		"++":                          "++",
-		"+++++":                       "ﯯ\ufffd",
-		strings.Repeat("+AOk-", 1000): strings.Repeat("é", 1000),
-	} {
-		if got := decodeUTF7([]byte(in)); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestCharsetNames(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ names, in, want string }{
-		{"utf-8 UTF8 utf_8 x-utf8 unicode-1-1-utf-8 'utf-8' \"utf-8\" utf-8*de us-ascii x-unknown unknown-8bit nonsense cp65001 windows-65001",
-			"\xc3\xbc \xfc", "ü ü"},
-		{"utf-7 UTF7 unicode-1-1-utf-7 x-unicode-1-1-utf-7 csUTF7 cp65000", "+APw-", "ü"},
-		{"iso-8859-1 iso8859-1 iso_8859_1 8859_1 ISO-8859_1 latin1 latin-1 iso-latin-1 l1 cp819 cp1252 windows_1252 windows1252 win-1252 " +
-			"1252 cp28591 ansi_x3.110-1983", "\xa3\xfc", "£ü"},
-		{"iso-8859-2 ISO_8859-2 iso8859_2 latin-2 latin2 8859-2 cp28592", "\xb3", "ł"},
-		{"iso-8859-15 iso8859_15 latin-9 cp28605", "\xa4", "€"},
-		{"iso-8859-8-i iso-8859-8 iso-8859-8-e windows-1255 cp-1255", "\xe0", "א"},
-		{"windows-1251 cp1251 cp-1251 CP_1251 x-cp1251 win1251 windows_1251 ms-1251", "\xcf", "П"},
-		{"koi8-r KOI8R koi8_r cp20866", "\xf0", "П"},
-		{"cp850 cp-850 ibm850 ibm-850 850 x-cp850 dos-850 CP_850", "\x81\x9b", "üø"},
-		{"cp437 cp-437 ibm-437 437 dos437", "\x81", "ü"},
-		{"cp866 cp-866 ibm866 dos-866", "\x8f", "П"},
-		{"windows-874 tis-620 iso-8859-11 cp874", "\xa1", "ก"},
-		{"shift_jis shift-jis sjis x-sjis cp932 ms932 windows-31j windows-932 cp-932", "\x93\xfa", "日"},
-		{"iso-2022-jp ISO2022JP iso-2022-jp-2 iso-2022-jp-ms cp50220 csISO2022JP", "\x1b$BF|\x1b(B", "日"},
-		{"iso-2022-jp", "abc \x1b$BF|K", "abc 日\ufffd"},   // cut off within a character
-		{"iso-2022-jp", "\xc3\xbc \xfc\xe4\xf6", "ü üäö"}, // something else than it says
-		{"euc-jp EUCJP x-euc-jp ujis cp51932", "\xc6\xfc", "日"},
-		{"gb2312 GB_2312-80 gbk x-gbk cp936 ms936 windows-936 euc-cn", "\xc4\xe3", "你"},
-		{"hz-gb-2312 HZ cp52936", "a ~{VPND~} b", "a 中文 b"},
-		{"big5 big5-hkscs x-x-big5 cp950 cn-big5 windows-950", "\xa7A", "你"},
-		{"euc-kr EUCKR ks_c_5601-1987 ksc5601 cp949 uhc windows-949 x-windows-949", "\xc0\xcc", "이"},
-		{"macintosh mac x-mac-roman macroman cp10000", "\x9f", "ü"},
-		{"utf-16 UTF16 utf-16be cp1201", "\x00\xfc", "ü"},
-		{"utf-16le cp1200", "\xfc\x00", "ü"},
-		{strings.Repeat("x", 1000) + " ??? 8859 cp iso latin", "\xfc", "ü"},
-	} {
-		for name := range strings.FieldsSeq(tc.names) {
-			if got := decodeCharset(name, []byte(tc.in)); got != tc.want {
-				t.Errorf("%.50s: %q: %q, want %q", name, tc.in, got, tc.want)
-			}
-		}
-	}
-}
-
-func TestEncodingNames(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"base64": "base64", "BASE64": "base64", "base-64": "base64", `"base64"`: "base64", "base64;": "base64",
-		"base64 (MIME)": "base64",
-		"base64; x=y":   "base64", "quoted-printable": "quoted-printable", "Quoted_Printable ": "quoted-printable",
-		"7bit": identity,
-		"8BIT": identity, "8-bit": identity, "8bits": identity, "7 bit": identity, "binary": identity,
-		"x-uuencode": uuencode, "uuencode": uuencode,
-		"X-UUE": uuencode, "uue": uuencode, "x-uuencoded": uuencode, "": "", "x-yencode": "x-yencode",
-		"base65": "base65", "base64 or so": "base64 or so",
-	} {
-		if got := encodingName(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
+// What no standard allows and readers read all the same: each form with what a person should see of it.
 
 // uuencoded is content as programs write it.
 func uuencoded(name string, content []byte) string {
@@ -181,50 +36,6 @@ func uuencoded(name string, content []byte) string {
 	}
 	b.WriteString("`\nend\n")
 	return b.String()
-}
-
-func TestDecodeUU(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		in, want, name string
-		around, clean  bool
-	}{
-		{"begin 644 cat.txt\n#0V%T\n`\nend\n", "Cat", "cat.txt", false, true},
-		{"begin 644 cat.txt\r\n#0V%T\r\n`\r\nend\r\n", "Cat", "cat.txt", false, true},
-		{"\n\nbegin 0644 my cat.txt \n#0V%T\n \nend", "Cat", "my cat.txt", false, true},
-		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // without the line of no octets
-		{"begin 644 c\n#0V%T*\n\nend\n", "Cat", "c", false, true}, // with a check sum
-		{"begin 644 c\n\"0V$\n`\nend\n", "Ca", "c", false, true},  // the last group is not filled up
-		{"begin 644 c\n#0P\n`\nend\n", "C\x00\x00", "c", false, true},
-		{"begin 644 c\n#\n`\nend\n", "\x00\x00\x00", "c", false, true}, // spaces that a host took away
-		{"begin 644 c\n#0V%T\n#0V%T\n", "CatCat", "c", false, false},   // cut off behind a line
-		{"begin 644 c\n#0V%T\n#0V%", "CatCa", "c", false, false},       // and within one
-		{"begin 644 c\n#0V%T\n~~~\n#0V%T\nend\n", "CatCat", "c", false, false},
-		{"begin 644 c\n#0V%T\nend\nfooter\n", "Cat", "c", true, false},
-		{"prose\nbegin 644 c\n#0V%T\nend\n", "Cat", "c", true, false},
-		{"begin 644 c\n`\nend\n", "", "c", false, true},
-		{"begin 644 \n#0V%T\n`\nend\n", "Cat", "", false, true},
-		{"begin 644 c", "begin 644 c", "c", false, false},
-		{"begin 64 c\n#0V%T\nend\n", "begin 64 c\n#0V%T\nend\n", "", false, false},
-		{"begin 64488 c\n#0V%T\nend\n", "begin 64488 c\n#0V%T\nend\n", "", false, false},
-		{"beginning\n", "beginning\n", "", false, false},
-		{"#0V%T\n`\nend\n", "#0V%T\n`\nend\n", "", false, false},
-		{"begin 644 " + strings.Repeat("x", 1000) + "\n#0V%T\nend\n", "begin 644 " + strings.Repeat("x", 1000) +
-			"\n#0V%T\nend\n", "", false, false},
-		{"begin 644 a\x00\tb\xfc\n#0V%T\nend\n", "Cat", "a bü", false, true},
-		{"", "", "", false, true},
-		{" \r\n", " \r\n", "", false, true},
-	} {
-		got, name, around, clean := decodeUU([]byte(tc.in))
-		if string(got) != tc.want || name != tc.name || around != tc.around || clean != tc.clean {
-			t.Errorf("%.60q: %q named %q, around %v, clean %v", tc.in, got, name, around, clean)
-		}
-	}
-	// Lines that announce more octets than they have do not make a file larger than the message.
-	long := "begin 644 c\n" + strings.Repeat("M\n", 10_000)
-	if got, _, _, clean := decodeUU([]byte(long)); len(got) > len(long) || clean {
-		t.Errorf("%d octets of %d, clean %v", len(got), len(long), clean)
-	}
 }
 
 const uuCat = "begin 644 cat.txt\n#0V%T\n`\nend\n"
@@ -371,7 +182,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// The number of files in plain messages is bounded too; beyond it they stay text.
+// Plain messages have no more files than others, and what is left over stays to be read.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))
@@ -386,7 +197,7 @@ func FuzzUU(f *testing.F) {
 	f.Add([]byte{0, 0xff}, []byte("begin 644 a\n#0V%T\n\xff\nbegin"))
 	f.Fuzz(func(t *testing.T, content, text []byte) {
 		encoded := uuencoded("name", content)
-		got, name, around, clean := decodeUU([]byte(encoded))
+		got, name, around, clean := decode.UU([]byte(encoded))
 		if !bytes.Equal(got, content) || name != "name" || around || !clean {
 			t.Errorf("%q became %q, named %q, around %v, clean %v", content, got, name, around, clean)
 		}
@@ -394,7 +205,7 @@ func FuzzUU(f *testing.F) {
 		if len(p.Files) != 1 || !bytes.Equal(p.Files[0].Content, content) || p.Text() != "Hello" {
 			t.Errorf("%q in a text became %q with the files %q", content, p.Text(), p.Files)
 		}
-		if got, _, _, _ := decodeUU(text); len(got) > len(text) {
+		if got, _, _, _ := decode.UU(text); len(got) > len(text) {
 			t.Errorf("%d octets from %d", len(got), len(text))
 		}
 		for _, field := range []string{"", "Content-Transfer-Encoding: uuencode\n"} {
@@ -404,35 +215,10 @@ func FuzzUU(f *testing.F) {
 	})
 }
 
-// toUTF7 writes all but plain characters in base64.
-func toUTF7(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r < utf8.RuneSelf && r != '+' {
-			b.WriteRune(r)
-			continue
-		}
-		var octets []byte
-		for _, u := range utf16.Encode([]rune{r}) {
-			octets = append(octets, byte(u>>8), byte(u))
-		}
-		fmt.Fprintf(&b, "+%s-", base64.RawStdEncoding.EncodeToString(octets))
-	}
-	return b.String()
-}
-
 func FuzzUTF7(f *testing.F) {
-	f.Add("Grüße 💩 1+1", []byte("+APw-+2D0-+A+-+"))
-	f.Add("", []byte("\xff+\xff"))
-	f.Fuzz(func(t *testing.T, s string, octets []byte) {
-		s = strings.ToValidUTF8(s, "?")
-		if got := decodeUTF7([]byte(toUTF7(s))); got != s {
-			t.Errorf("%q became %q", s, got)
-		}
-		got := decodeUTF7(octets)
-		if !utf8.ValidString(got) || len(got) > 3*len(octets) {
-			t.Errorf("%q became %q", octets, got)
-		}
+	f.Add([]byte("+APw-+2D0-+A+-+"))
+	f.Add([]byte("\xff+\xff"))
+	f.Fuzz(func(t *testing.T, octets []byte) {
 		raw := append([]byte("From: a@b.example\nSubject: =?utf-7?Q?"+strings.ReplaceAll(string(octets), "\n",
 			"")+"?=\nContent-Type: text/html; charset=utf-7\n\n"), octets...)
 		checkParsed(t, Parse(raw), len(raw))

@@ -1,8 +1,10 @@
-package message
+package mailparse
 
 import (
 	"bytes"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/decode"
 )
 
 // walker goes through the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all parts
@@ -109,7 +111,7 @@ func (w *walker) boundary(head partHead) string {
 	const window = 4 << 10
 	area := w.raw[w.at:min(len(w.raw), w.at+window)]
 	for at := 0; at < len(area); {
-		end, next := lineEnd(area, at)
+		end, next := decode.LineEnd(area, at)
 		line := bytes.TrimRight(area[at:end], " \t")
 		if len(line) > len("--") && bytes.HasPrefix(line, []byte("--")) && startsField(area, next) {
 			guess := string(line[2:])
@@ -161,7 +163,7 @@ func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) 
 			at += n + 1
 		}
 		var end int
-		end, next = lineEnd(w.raw, at)
+		end, next = decode.LineEnd(w.raw, at)
 		if index, closing = w.delimiter(w.raw[at:end]); index >= 0 {
 			return at, next, index, closing
 		}

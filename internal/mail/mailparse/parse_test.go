@@ -1,4 +1,4 @@
-package message
+package mailparse
 
 import (
 	"os"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // summary returns the compared parts of a message: the files by their names, types and beginnings.
@@ -18,7 +20,7 @@ func summary(p *Parsed) string {
 			b.WriteString(name + ": " + strings.ReplaceAll(value, "\n", "\\n") + "\n")
 		}
 	}
-	list := func(name string, addresses []Address) {
+	list := func(name string, addresses []message.Address) {
 		for _, a := range addresses {
 			line(name, strings.Trim(a.Name+" <"+a.Addr()+">", " "))
 		}
@@ -146,71 +148,6 @@ func TestParseAddressList(t *testing.T) {
 	}
 }
 
-func TestDecodeWords(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"plain":                                             "plain",
-		"=?UTF-8?Q?Gr=C3=BC=C3=9Fe?=":                       "Grüße",
-		"=?utf-8?q?Gr=c3=bc=c3=9fe?=":                       "Grüße",
-		"=?utf-8?B?R3LDvMOfZQ==?=":                          "Grüße",
-		"=?utf-8?b?R3LDvMOfZQ?=":                            "Grüße",
-		"=?ISO-8859-1?Q?Gr=FC=DFe?= a":                      "Grüße a",
-		"=?iso-8859-15?Q?=A4?=":                             "€",
-		"=?koi8-r?B?8NLJ18XU?=":                             "Привет",
-		"=?ISO-2022-JP?B?GyRCRnxLXBsoQg==?=":                "日本",
-		"=?gb2312?B?xOO6ww==?=":                             "你好",
-		"=?shift_jis?B?k/qWew==?=":                          "日本",
-		"=?cp932?B?k/qWew==?=":                              "日本",
-		"=?euc-kr?B?wMw=?=":                                 "이",
-		"=?big5?B?p0Gmbg==?=":                               "你好",
-		"=?utf-8?Q?a?= =?utf-8?Q?b?=":                       "ab",
-		"=?utf-8?Q?a?=  \t=?utf-8?Q?b?=":                    "ab",
-		"=?utf-8?Q?a?= =?iso-8859-1?Q?=FC?= c":              "aü c",
-		"=?utf-8?Q?a?==?utf-8?Q?b?=":                        "ab",
-		"x=?utf-8?Q?a?=y":                                   "xay",
-		`"=?utf-8?Q?a?="`:                                   `"a"`,
-		"=?utf-8?Q?=E2=82?= =?utf-8?Q?=AC?=":                "€",
-		"=?utf-8?B?4oI=?= =?utf-8?B?rA==?=":                 "€",
-		"=?utf-8?B?R3LDv?= =?utf-8?B?MOfZQ==?=":             "Grüße",
-		"=?utf-8?Q?a b c?=":                                 "a b c",
-		"=?utf-8?B?R3LDvMOfZSBhdXMgS8?= =?utf-8?B?O2bG4=?=": "Grüße aus Köln",
-		"=?utf-8?Q?abc?= =?utf-8?B?ZA==?=":                  "abcd",
-		"=?utf-8?B?YWI?= =?utf-8?Q?c?=":                     "abc",
-		"=?utf-8?B?YWI?= =?iso-8859-1?B?/A==?=":             "abü",
-		"=?utf-8?B?AAAAY?= =?utf-8?B?WI=?=":                 "ab",
-		"=?utf-8?B?YWI!x?= =?utf-8?B?YWI=?=":                "ab1ab",
-		"=?x?Q?a?=":                                         "a",
-		"=?utf-8?Q?a=4?=":                                   "a=4",
-		"=?utf-8?Q?a=?= b":                                  "a= b",
-		"=?utf-8?Q?a=09=C3=BC=c3=bc?=":                      "a üü",
-		"=?utf-8?Q?why??=":                                  "why?",
-		"=?utf-8?Q?a=?=":                                    "a=",
-		"=?utf-8?Q?a=ZZ?=":                                  "a=ZZ",
-		"=?utf-8*de?Q?a?=":                                  "a",
-		"=?x-nonsense?Q?Gr=C3=BC=C3=9Fe?=":                  "Grüße",
-		"=?x-nonsense?Q?Gr=FC?=":                            "Grü",
-		"=?utf-8?Q?Gr=FC?=":                                 "Grü",
-		"=?us-ascii?Q?Gr=FC?=":                              "Grü",
-		"=?utf-8?X?abc?=":                                   "=?utf-8?X?abc?=",
-		"=?utf-8?Q?abc":                                     "=?utf-8?Q?abc",
-		"=?utf-8?Q?abc =?utf-8?Q?d?=":                       "=?utf-8?Q?abc d",
-		"=?utf-8?":                                          "=?utf-8?",
-		"=??Q?a?=":                                          "=??Q?a?=",
-		"=?":                                                "=?",
-		"a =? b":                                            "a =? b",
-		"=?utf-8?Q??=":                                      "",
-		"=?utf-8?Q?a=0D=0ABcc:_x@y.z?=":                     "a Bcc: x@y.z",
-		"=?utf-8?Q?a=00b?=":                                 "ab",
-		"Re: =?utf-8?Q?a?= =?utf-8?Q?_b?= [#1]":             "Re: a b [#1]",
-		"=?windows-1252?Q?=93a=94?=":                        "“a”",
-		"=?utf-8?Q?a?= =?utf-8?Q?b?= =?koi8-r?Q?=C1?=":      "abа",
-	} {
-		if got := decodeWords(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestParseParameters(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -251,27 +188,6 @@ func TestParseParameters(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, parameters, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tc.in, diff)
-		}
-	}
-}
-
-func TestTransferDecoding(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ in, want string }{
-		{"aGVsbG8=", "hello"}, {"aGVs\r\nbG8=\r\n", "hello"}, {"aGVsbG8", "hello"}, {"aGVs bG8=", "hello"}, {"aGVs*bG8=!", "hello"},
-		{"aGVsbG8=\r\naGVsbG8=\r\n", "hellohello"}, {"aGVsbG8=\r\n_______\r\nlist footer", "hello"}, {"", ""}, {"a", ""}, {"====", ""},
-		{"aGVs\x00bG8=", "hello"}, {"aGVsbG8==", "hello"},
-	} {
-		if got, _ := decodeBase64([]byte(tc.in)); string(got) != tc.want {
-			t.Errorf("base64 %q: %q, want %q", tc.in, got, tc.want)
-		}
-	}
-	for _, tc := range []struct{ in, want string }{
-		{"a=20b", "a b"}, {"a=\r\nb", "ab"}, {"a= \t\r\nb", "ab"}, {"a  \r\nb", "a\r\nb"}, {"=c3=BC", "ü"}, {"a=b", "a=b"}, {"a=", "a"},
-		{"a=\nb\n", "ab\n"}, {"=3D=", "="}, {"a==20", "a= "}, {"=ZZ", "=ZZ"}, {"", ""},
-	} {
-		if got, _ := decodeQuoted([]byte(tc.in)); string(got) != tc.want {
-			t.Errorf("quoted-printable %q: %q, want %q", tc.in, got, tc.want)
 		}
 	}
 }

@@ -1,11 +1,17 @@
-package message
+package mailparse
 
 import (
 	"bytes"
 	"net/mail"
 	"strings"
 	"time"
+
+	"github.com/postrider/postrider/internal/mail/decode"
+	"github.com/postrider/postrider/internal/mail/message"
 )
+
+// maxLine is the longest line of a message, in octets (RFC 5322 section 2.1.1). What has to fit on one is not longer.
+const maxLine = 998
 
 // header reads the fields of the message and returns what they say about its body, and the index at which the body
 // begins.
@@ -28,7 +34,7 @@ func (p *parser) header() (head partHead, body int) {
 		}
 		unfolded := unfold(value)
 		p.field(strings.ToLower(string(name)), unfolded, seen)
-		p.out.Header = append(p.out.Header, Field{Name: string(name), Value: decodeWords(unfolded)})
+		p.out.Header = append(p.out.Header, message.Field{Name: string(name), Value: decode.Words(unfolded)})
 	})
 	if stray {
 		p.defect("The header has a line that is no field.")
@@ -74,25 +80,25 @@ func (p *parser) field(name, value string, seen map[string]bool) {
 	case "reply-to":
 		p.addresses(&out.ReplyTo, value)
 	case "subject":
-		out.Subject = decodeWords(value)
+		out.Subject = decode.Words(value)
 	case "date":
 		if out.Date = parseDate(value); out.Date.IsZero() {
 			p.defect("The date cannot be read.")
 		}
 	case "message-id":
-		if ids := messageIDs(decodeWords(value)); len(ids) > 0 {
+		if ids := messageIDs(decode.Words(value)); len(ids) > 0 {
 			out.MessageID = ids[0]
 		} else {
 			p.defect("The Message-ID cannot be read.")
 		}
 	case "in-reply-to":
-		out.InReplyTo = messageIDs(decodeWords(value))
+		out.InReplyTo = messageIDs(decode.Words(value))
 	case "references":
-		out.References = messageIDs(decodeWords(value))
+		out.References = messageIDs(decode.Words(value))
 	}
 }
 
-func (p *parser) addresses(list *[]Address, value string) {
+func (p *parser) addresses(list *[]message.Address, value string) {
 	read, bad := parseAddressList(value, maxAddresses-len(*list))
 	*list = append(*list, read...)
 	if bad {
@@ -107,7 +113,7 @@ func (p *parser) addresses(list *[]Address, value string) {
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {
-		end, next := lineEnd(raw, at)
+		end, next := decode.LineEnd(raw, at)
 		line := raw[at:end]
 		if len(line) == 0 {
 			return next, stray
@@ -133,7 +139,7 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 		}
 		value := at + colon + 1
 		for next < len(raw) && isWSP(raw[next]) {
-			end, next = lineEnd(raw, next)
+			end, next = decode.LineEnd(raw, next)
 		}
 		seen = true
 		each(bytes.TrimRight(line[:colon], " \t"), raw[value:end])
@@ -145,22 +151,9 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 // skipFolds returns where the first line from at on begins that does not begin with white space.
 func skipFolds(raw []byte, at int) int {
 	for at < len(raw) && isWSP(raw[at]) {
-		_, at = lineEnd(raw, at)
+		_, at = decode.LineEnd(raw, at)
 	}
 	return at
-}
-
-// lineEnd returns where the line at from ends, without LF or CRLF, and where the next one begins.
-func lineEnd(raw []byte, from int) (end, next int) {
-	n := bytes.IndexByte(raw[from:], '\n')
-	if n < 0 {
-		return len(raw), len(raw)
-	}
-	end = from + n
-	if end > from && raw[end-1] == '\r' {
-		return end - 1, end + 1
-	}
-	return end, end + 1
 }
 
 // fieldColon returns the index of the colon after a field's name, or -1. White space before the colon is obsolete,
@@ -190,12 +183,12 @@ func startsField(raw []byte, at int) bool {
 	if at >= len(raw) {
 		return false
 	}
-	end, _ := lineEnd(raw, at)
+	end, _ := decode.LineEnd(raw, at)
 	return fieldColon(raw[at:min(end, at+300)]) >= 0
 }
 
 // unfold returns the octets of a field's value on one line, without control characters. The result is not UTF-8 yet:
-// the meaning of octets outside of ASCII depends on where they stand, which decodeWords and parseParameters know.
+// the meaning of octets outside of ASCII depends on where they stand, which decode.Words and parseParameters know.
 func unfold(value []byte) string {
 	value = bytes.Trim(value, " \t\r\n")
 	clean := true
@@ -271,3 +264,5 @@ func parseDate(s string) time.Time {
 	}
 	return t
 }
+
+func isWSP(c byte) bool { return c == ' ' || c == '\t' }

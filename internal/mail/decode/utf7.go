@@ -1,4 +1,4 @@
-package message
+package decode
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ func decodeUTF7(b []byte) string {
 		if direct := b[at:plus]; utf8.Valid(direct) {
 			out.Write(direct)
 		} else {
-			out.WriteString(mixedUTF8(string(direct)))
+			out.WriteString(MixedUTF8(string(direct)))
 		}
 		if plus == len(b) {
 			break

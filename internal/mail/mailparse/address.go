@@ -1,21 +1,25 @@
-package message
+package mailparse
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/decode"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // longestMailbox bounds the length of one mailbox, in octets. maxOpen bounds how often in one list an unclosed quote,
-// comment or bracket is searched for its end.
+// comment or bracket is searched for its end. maxLocal bounds a quoted local part (RFC 5321 section 4.5.3.1.1).
 const (
 	longestMailbox = 4 << 10
 	maxOpen        = 50
+	maxLocal       = 64
 )
 
 // parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), and accepts what programs
 // write instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in
 // quotes. bad reports that something was not an address and was left out.
-func parseAddressList(s string, limit int) (list []Address, bad bool) {
+func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	var b brackets
 	before := "" // the text before a comma that may belong to a name
 	for rest := s; rest != ""; {
@@ -41,7 +45,7 @@ func parseAddressList(s string, limit int) (list []Address, bad bool) {
 		if len(list) >= limit {
 			return list, true
 		}
-		var a Address
+		var a message.Address
 		ok := false
 		if len(item) <= longestMailbox {
 			a, ok = b.readMailbox(item)
@@ -110,7 +114,7 @@ func (b *brackets) closing(s string, i int) int {
 }
 
 // readMailbox reads one mailbox. Without brackets the last word with an @ is the address and the rest is the name.
-func (b *brackets) readMailbox(s string) (Address, bool) {
+func (b *brackets) readMailbox(s string) (message.Address, bool) {
 	name, spec, comment := b.splitMailbox(s)
 	if end := strings.Index(name, `"@`); spec == "" && strings.HasPrefix(name, `"`) && b.closing(name, 0) == end {
 		name, spec = "", name
@@ -133,7 +137,7 @@ func (b *brackets) readMailbox(s string) (Address, bool) {
 		name = name[1 : len(name)-1]
 	}
 	local, domain, ok := readSpec(spec)
-	return Address{Name: name, Local: local, Domain: domain}, ok
+	return message.Address{Name: name, Local: local, Domain: domain}, ok
 }
 
 // splitMailbox removes comments and separates the name from the address in the last brackets. Without brackets
@@ -178,7 +182,7 @@ func decodeName(s string) string {
 		}
 		s = b.String()
 	}
-	return decodeWords(s)
+	return decode.Words(s)
 }
 
 // readSpec reads local@domain with the characters that people and old programs put around it. A local part with
@@ -189,7 +193,7 @@ func readSpec(s string) (local, domain string, ok bool) {
 			s = after // A route (RFC 5322 section 4.4).
 		}
 	}
-	s = strings.Trim(decodeWords(s), " '<>")
+	s = strings.Trim(decode.Words(s), " '<>")
 	if len(s) > len("mailto:") && strings.EqualFold(s[:len("mailto:")], "mailto:") {
 		s = s[len("mailto:"):]
 	}
@@ -199,11 +203,9 @@ func readSpec(s string) (local, domain string, ok bool) {
 	}
 	domain = strings.TrimSuffix(strings.ReplaceAll(s[at+1:], " ", ""), ".")
 	local = strings.Trim(s[:at], " ")
-	if local != "" && local[0] != '"' && !isDotAtom(local) {
-		if local = strings.ReplaceAll(local, " ", ""); !isDotAtom(local) {
-			local = string(appendQuoted(nil, local))
-		}
+	if local != "" && local[0] != '"' {
+		local = message.QuoteLocal(strings.ReplaceAll(local, " ", ""))
 	}
-	local, domain, err := parseSpec(local + "@" + domain)
+	local, domain, err := message.ParseSpec(local + "@" + domain)
 	return local, domain, err == nil
 }

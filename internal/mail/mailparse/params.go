@@ -1,10 +1,12 @@
-package message
+package mailparse
 
 import (
 	"bytes"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/decode"
 )
 
 // partHead is what the header of a part says about its content.
@@ -17,7 +19,7 @@ type partHead struct {
 	disposition string // lower case
 	contentID   string
 	location    bool   // it has a Content-Location
-	encoding    string // in the form of encodingName
+	encoding    string // in the form of decode.TransferName
 	uuName      string // the name of a file that is uuencoded in the content
 }
 
@@ -49,11 +51,11 @@ func (h *partHead) take(name, value []byte) {
 		h.disposition, h.filename = disposition, parameters["filename"]
 	case "transfer-encoding":
 		if h.encoding == "" {
-			h.encoding = encodingName(unfold(value))
+			h.encoding = decode.TransferName(unfold(value))
 		}
 	case "id":
 		if h.contentID == "" {
-			id := strings.Trim(decodeWords(unfold(value)), " ")
+			id := strings.Trim(decode.Words(unfold(value)), " ")
 			h.contentID = strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
 		}
 	case "location":
@@ -77,7 +79,7 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 	if end < 0 {
 		end = len(s)
 	}
-	value = strings.ToLower(mixedUTF8(strings.Trim(s[:end], " ")))
+	value = strings.ToLower(decode.MixedUTF8(strings.Trim(s[:end], " ")))
 	pieces := map[string][]piece{}
 	for rest, n := s[end:], 0; n < maxParameters; n++ {
 		var name, content string
@@ -95,9 +97,9 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 		case name == "boundary":
 			parameters[name] = string(octets) // It is compared with octets of the body.
 		case encoded:
-			parameters[name] = withoutControls(decodeCharset(charset, octets))
+			parameters[name] = decode.WithoutControls(decode.Charset(charset, octets))
 		default:
-			parameters[name] = withoutControls(decodeWords(string(octets)))
+			parameters[name] = decode.WithoutControls(decode.Words(string(octets)))
 		}
 	}
 	return value, parameters
@@ -222,14 +224,7 @@ func joinSections(list []piece) (octets []byte, charset string, encoded bool) {
 			}
 		}
 		encoded = true
-		for j := 0; j < len(text); j++ {
-			if text[j] == '%' && j+2 < len(text) && unhex(text[j+1]) >= 0 && unhex(text[j+2]) >= 0 {
-				octets = append(octets, byte(unhex(text[j+1])<<4|unhex(text[j+2])))
-				j += 2
-			} else {
-				octets = append(octets, text[j])
-			}
-		}
+		octets = decode.Percent(octets, text)
 	}
 	return octets, charset, encoded
 }

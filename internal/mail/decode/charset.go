@@ -1,11 +1,28 @@
-package message
+// Package decode turns the octets of mail into what they stand for: transfer encodings (base64, quoted-printable,
+// uuencode) into files and texts, charsets into UTF-8, and the encoded words of header fields into text. It takes all
+// forms that programs write, not only those of the standards.
+//
+// # Invariants
+//
+//   - Any input is accepted, and takes time linear in its length.
+//   - Text is valid UTF-8. It is at most a small multiple as long as its source, and a decoded file is not longer than
+//     its source.
+//
+// # When it fails
+//
+// It never fails. Base64, QuotedPrintable and UU report whether something was irregular; octets that cannot be read by
+// a charset are read as UTF-8 or windows-1252, or become U+FFFD.
+//
+// # What it does not do
+//
+// The package does not know messages: it does not find header fields or parts. It does not clean text: except for
+// encoded words, whose control characters are removed, whatever was encoded comes out, such as tags.
+package decode
 
 import (
 	"bytes"
-	"strings"
 	"unicode/utf8"
 
-	htmlcharset "golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
@@ -15,24 +32,24 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// decodeCharset returns b as UTF-8. If the charset is wrong or missing, it reads as UTF-8 what is valid, and the rest
+// Charset returns b as UTF-8. If the charset is wrong or missing, it reads as UTF-8 what is valid, and the rest
 // as windows-1252, the most frequent of all others.
-func decodeCharset(name string, b []byte) string {
+func Charset(name string, b []byte) string {
 	name = charsetName(name)
 	if name == utf7 {
 		return decodeUTF7(b)
 	}
 	enc := charsetByName(name)
 	if enc == nil {
-		return mixedUTF8(string(b))
+		return MixedUTF8(string(b))
 	}
 	decoded, err := enc.NewDecoder().Bytes(b)
 	if err != nil {
-		return mixedUTF8(string(b))
+		return MixedUTF8(string(b))
 	}
-	if bad := bytes.Count(decoded, []byte("\uFFFD")); bad > 0 && !(isShifted(enc) && isASCII(string(b))) &&
+	if bad := bytes.Count(decoded, []byte("\uFFFD")); bad > 0 && !(isShifted(enc) && isASCII(b)) &&
 		(utf8.Valid(b) || bad*20 > utf8.RuneCount(decoded)) {
-		return mixedUTF8(string(b)) // The content is in another charset than it claims.
+		return MixedUTF8(string(b)) // The content is in another charset than it claims.
 	}
 	return string(decoded)
 }
@@ -61,8 +78,8 @@ func charsetByName(name string) encoding.Encoding {
 	return enc
 }
 
-// mixedUTF8 returns s with every octet that is not part of valid UTF-8 read as windows-1252.
-func mixedUTF8(s string) string {
+// MixedUTF8 returns s with every octet that is not part of valid UTF-8 read as windows-1252.
+func MixedUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
@@ -82,28 +99,11 @@ func mixedUTF8(s string) string {
 	return string(out)
 }
 
-// decodeText returns the text of a part in UTF-8 with LF line ends, without a byte order mark and without NUL.
-func decodeText(b []byte, charset string, isHTML bool) string {
-	if charset == "" && isHTML && !utf8.Valid(b) {
-		_, charset, _ = htmlcharset.DetermineEncoding(b[:min(len(b), 1024)], "")
-	}
-	s := strings.TrimPrefix(decodeCharset(charset, b), "\uFEFF")
-	if strings.IndexByte(s, 0) >= 0 {
-		s = strings.ReplaceAll(s, "\x00", "")
-	}
-	if strings.IndexByte(s, '\r') < 0 {
-		return s
-	}
-	var out strings.Builder
-	out.Grow(len(s))
-	for {
-		i := strings.IndexByte(s, '\r')
-		if i < 0 {
-			out.WriteString(s)
-			return out.String()
+func isASCII(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
 		}
-		out.WriteString(s[:i])
-		out.WriteByte('\n')
-		s = strings.TrimPrefix(s[i+1:], "\n")
 	}
+	return true
 }

@@ -1,24 +1,46 @@
-package message
+// Package mailparse reads any mail: its header fields and addresses, the text that a reader would see, and its files.
+// Real mail breaks every rule, so it is read as leniently as mail readers do.
+//
+// # Invariants
+//
+//   - Any input is accepted. Reading takes time linear in the input and memory bounded by its size.
+//   - What is read is valid UTF-8 without NUL, except for the contents of files. No value of a header field has a line
+//     break.
+//   - An address that is read, without its name, is one that message.ParseAddress accepts.
+//
+// # When it fails
+//
+// It never fails: what was wrong with a message is listed in Parsed.Defects, and what could not be interpreted is kept
+// as a file, or as it stood in the header.
+//
+// # What it does not do
+//
+// The package does not verify anything: names, dates, types of files and the sender are what the message says. It does
+// not open messages within messages, or archives, and it does not make HTML safe to show.
+package mailparse
 
 import (
 	"bytes"
 	"html"
 	"slices"
 	"time"
+
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // Parsed is a message as it was read, for display and for sending again. Real mail breaks every rule: what could not
 // be interpreted is kept unchanged, and Defects says what it was.
 type Parsed struct {
-	Header     []Field // all fields in order, unfolded, encoded words decoded, valid UTF-8
-	MessageID  string  // with angle brackets, empty when none
+	Header     []message.Field // all fields in order, unfolded, encoded words decoded, valid UTF-8
+	MessageID  string          // with angle brackets, empty when none
 	InReplyTo  []string
 	References []string
-	From       []Address // usually one; an address that cannot be parsed is left out here and stays in Header
-	To         []Address
-	Cc         []Address
-	Bcc        []Address
-	ReplyTo    []Address
+	From       []message.Address // usually one; an address that cannot be parsed is left out here and stays in Header
+	To         []message.Address
+	Cc         []message.Address
+	Bcc        []message.Address
+	ReplyTo    []message.Address
 	Subject    string
 	Date       time.Time // zero when there is none that can be read
 	HasHTML    bool      // some of it is made to be read as HTML
@@ -44,14 +66,14 @@ func (p *Parsed) HTML() string {
 }
 
 // Text returns the text of the message as plain text: UTF-8, lines end with LF, without NUL; empty if HasText is
-// false. Each call builds it anew; HTML parts are converted by TextFromHTML.
+// false. Each call builds it anew; HTML parts are converted by htmltext.FromHTML.
 func (p *Parsed) Text() string {
 	if !p.HasText {
 		return ""
 	}
 	return join(p.text, func(p passage) string {
 		if p.html {
-			return TextFromHTML(p.text)
+			return htmltext.FromHTML(p.text)
 		}
 		return p.text
 	})
@@ -98,7 +120,7 @@ func Parse(raw []byte) *Parsed {
 }
 
 // ParseHeader reads the header fields at the beginning of raw as Parse does; raw may be a fragment of a message.
-func ParseHeader(raw []byte) []Field {
+func ParseHeader(raw []byte) []message.Field {
 	p := &parser{raw: raw, out: &Parsed{}}
 	p.header()
 	return p.out.Header

@@ -1,29 +1,29 @@
-package message
+package decode
 
 import "strings"
 
-// decodeWords returns s, the octets of a field, as UTF-8 with its encoded words (RFC 2047) decoded wherever they
+// Words returns s, the octets of a field, as UTF-8 with its encoded words (RFC 2047) decoded wherever they
 // stand: within quotes and next to other text as well, as many programs write them. Unencoded octets outside of ASCII
 // within a word are in the word's charset. Characters may be split over two words, and so may the base64. What cannot
 // be decoded stays. The time is linear.
-func decodeWords(s string) string {
+func Words(s string) string {
 	if !strings.Contains(s, "=?") {
-		return mixedUTF8(s)
+		return MixedUTF8(s)
 	}
 	var out strings.Builder
 	for {
 		start := strings.Index(s, "=?")
 		if start < 0 {
-			out.WriteString(mixedUTF8(s))
+			out.WriteString(MixedUTF8(s))
 			return out.String()
 		}
 		w, rest, ok := cutWord(s[start:])
 		if !ok {
-			out.WriteString(mixedUTF8(s[:start+2]))
+			out.WriteString(MixedUTF8(s[:start+2]))
 			s = s[start+2:]
 			continue
 		}
-		out.WriteString(mixedUTF8(s[:start]))
+		out.WriteString(MixedUTF8(s[:start]))
 		s = writeWords(&out, w, rest)
 	}
 }
@@ -42,7 +42,7 @@ func writeWords(out *strings.Builder, w word, rest string) string {
 		}
 		content = w.octets(content)
 		if !same {
-			out.WriteString(withoutControls(decodeCharset(w.charset, content)))
+			out.WriteString(WithoutControls(Charset(w.charset, content)))
 			content = content[:0]
 		}
 		if !more {
@@ -99,7 +99,7 @@ func cutWord(s string) (w word, rest string, ok bool) {
 // octets appends the octets that the word encodes to dst.
 func (w word) octets(dst []byte) []byte {
 	if w.b64 {
-		decoded, _ := decodeBase64([]byte(w.text))
+		decoded, _ := Base64([]byte(w.text))
 		return append(dst, decoded...)
 	}
 	for i := 0; i < len(w.text); i++ {
@@ -126,7 +126,8 @@ func isBase64(s string) bool {
 	return true
 }
 
-func withoutControls(s string) string {
+// WithoutControls returns s without control characters; tabs and line feeds become spaces.
+func WithoutControls(s string) string {
 	if !strings.ContainsFunc(s, isControl) {
 		return s
 	}

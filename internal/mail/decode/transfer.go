@@ -1,4 +1,4 @@
-package message
+package decode
 
 import (
 	"bytes"
@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// identity is what encodingName returns for content that is not encoded.
-const identity = "binary"
+// Identity is what TransferName returns for content that is not encoded.
+const Identity = "binary"
 
-// encodingName returns the name of a transfer encoding in lower case. It accepts what programs write: quotes,
+// TransferName returns the name of a transfer encoding in lower case. It accepts what programs write: quotes,
 // comments, parameters, other punctuation, and the many names of uuencode. It returns unknown names unchanged.
-func encodingName(s string) string {
+func TransferName(s string) string {
 	s = strings.ToLower(s)
 	if end := strings.IndexAny(s, ";("); end >= 0 {
 		s = s[:end]
@@ -19,21 +19,21 @@ func encodingName(s string) string {
 	s = strings.Trim(s, " \"'")
 	switch plainName(s) {
 	case "7bit", "8bit", "binary", "7bits", "8bits":
-		return identity
+		return Identity
 	case "base64":
 		return "base64"
 	case "quotedprintable":
 		return "quoted-printable"
 	case "uuencode", "uuencoded", "uue":
-		return uuencode
+		return UUEncode
 	}
 	return s
 }
 
-// decodeBase64 decodes as much of src as possible; clean reports that nothing was irregular. It skips characters
+// Base64 decodes as much of src as possible; clean reports that nothing was irregular. It skips characters
 // outside of the alphabet and joins base64 texts that follow each other. It stops where text begins that is not
 // base64, such as the footer of a mailing list.
-func decodeBase64(src []byte) (decoded []byte, clean bool) {
+func Base64(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, len(src)/4*3+3)
 	n, err := base64.StdEncoding.Decode(dst, src)
 	if err == nil {
@@ -98,12 +98,12 @@ func base64Value(c byte) int {
 	return -1
 }
 
-// decodeQuoted decodes quoted-printable and keeps what is not an escape. clean reports that nothing was irregular.
-func decodeQuoted(src []byte) (decoded []byte, clean bool) {
+// QuotedPrintable decodes quoted-printable and keeps what is not an escape. clean reports that nothing was irregular.
+func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, 0, len(src))
 	clean = true
 	for at := 0; at < len(src); {
-		end, next := lineEnd(src, at)
+		end, next := LineEnd(src, at)
 		line, ending := bytes.TrimRight(src[at:end], " \t"), src[end:next]
 		at = next
 		if bytes.HasSuffix(line, []byte("=")) {
@@ -128,6 +128,20 @@ func decodeQuoted(src []byte) (decoded []byte, clean bool) {
 	return dst, clean
 }
 
+// Percent appends the octets of s to dst, with those that are percent-encoded (RFC 2231 section 4) decoded. What is no
+// escape is kept.
+func Percent(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
+			dst = append(dst, byte(unhex(s[i+1])<<4|unhex(s[i+2])))
+			i += 2
+		} else {
+			dst = append(dst, s[i])
+		}
+	}
+	return dst
+}
+
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -138,4 +152,17 @@ func unhex(c byte) int {
 		return int(c-'a') + 10
 	}
 	return -1
+}
+
+// LineEnd returns where the line at from ends, without LF or CRLF, and where the next one begins.
+func LineEnd(raw []byte, from int) (end, next int) {
+	n := bytes.IndexByte(raw[from:], '\n')
+	if n < 0 {
+		return len(raw), len(raw)
+	}
+	end = from + n
+	if end > from && raw[end-1] == '\r' {
+		return end - 1, end + 1
+	}
+	return end, end + 1
 }

@@ -1,18 +1,21 @@
-package message
+package decode
 
 import (
 	"bytes"
 	"strings"
 )
 
-// uuencode is a transfer encoding that is older than MIME. A file stands between the lines "begin 644 name" and "end".
+// UUEncode is a transfer encoding that is older than MIME. A file stands between the lines "begin 644 name" and "end".
 // A line in between begins with a character for the number of its octets, and four characters stand for three octets:
 // the space, for which "`" is written too, is 0, and "_" is 63. A line of no octets comes before the end.
-const uuencode = "uuencode"
+const UUEncode = "uuencode"
 
-// uuFile is a uuencoded file that was found in a text.
-type uuFile struct {
-	name  string
+// maxLine bounds the line that begins a file, in octets (RFC 5322 section 2.1.1).
+const maxLine = 998
+
+// UUFile is a uuencoded file that was found in a text.
+type UUFile struct {
+	Name  string // as the sender wrote it, so it may look like a path
 	lines []byte // from after the line that begins it to its end
 	size  int    // in octets, decoded
 }
@@ -30,7 +33,7 @@ func uuBegin(line []byte) (name string, ok bool) {
 	if digits < 3 || digits > 4 || digits == len(rest) || rest[digits] != ' ' {
 		return "", false
 	}
-	return strings.Trim(withoutControls(mixedUTF8(string(rest[digits:]))), " "), true
+	return strings.Trim(WithoutControls(MixedUTF8(string(rest[digits:]))), " "), true
 }
 
 func isUUEnd(line []byte) bool { return string(bytes.TrimRight(line, " \t")) == "end" }
@@ -59,17 +62,17 @@ func isWhole(line []byte, n int) bool {
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
 }
 
-// findUU reads the file that begins with the line at from. If there is no whole and valid file, next is the first
+// FindUU reads the file that begins with the line at from. If there is no whole and valid file, next is the first
 // line that is not part of it: no line of a file begins another, so that nothing is read twice.
-func findUU(text []byte, from int) (f uuFile, next int, ok bool) {
-	end, next := lineEnd(text, from)
-	f.name, ok = uuBegin(text[from:end])
-	if !ok || f.name == "" {
+func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
+	end, next := LineEnd(text, from)
+	f.Name, ok = uuBegin(text[from:end])
+	if !ok || f.Name == "" {
 		return f, next, false
 	}
 	start, lines, last := next, 0, false
 	for at := start; at < len(text); at = next {
-		end, next = lineEnd(text, at)
+		end, next = LineEnd(text, at)
 		line := text[at:end]
 		if lines > 0 && isUUEnd(line) {
 			f.lines = text[start:at]
@@ -86,11 +89,11 @@ func findUU(text []byte, from int) (f uuFile, next int, ok bool) {
 	return f, len(text), false
 }
 
-// content decodes the file.
-func (f *uuFile) content() []byte {
+// Content decodes the file.
+func (f *UUFile) Content() []byte {
 	content := make([]byte, 0, f.size)
 	for at := 0; at < len(f.lines); {
-		end, next := lineEnd(f.lines, at)
+		end, next := LineEnd(f.lines, at)
 		if n, _ := uuLength(f.lines[at:end]); n > 0 {
 			content = appendUU(content, f.lines[at+1:end], n)
 		}
@@ -99,18 +102,18 @@ func (f *uuFile) content() []byte {
 	return content
 }
 
-// decodeUU decodes the first file in src, as much of it as there is; if that is nothing it returns src. around
+// UU decodes the first file in src, as much of it as there is; if that is nothing it returns src. around
 // reports that there is other text before or after the file, clean that nothing was irregular.
 //
 // Some hosts remove spaces, which stand for zeros, at the ends of lines, so a line may be shorter than its length
 // says. The missing spaces count as long as the file does not become longer than its source.
-func decodeUU(src []byte) (decoded []byte, name string, around, clean bool) {
+func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	at, end, next := 0, 0, 0
 	for found := false; !found; at = next {
 		if at == len(src) {
 			return src, "", false, len(bytes.TrimSpace(src)) == 0
 		}
-		end, next = lineEnd(src, at)
+		end, next = LineEnd(src, at)
 		if name, found = uuBegin(src[at:end]); !found {
 			around = around || len(bytes.TrimSpace(src[at:end])) > 0
 		}
@@ -118,7 +121,7 @@ func decodeUU(src []byte) (decoded []byte, name string, around, clean bool) {
 	clean = true
 	dst := make([]byte, 0, len(src[at:])/4*3)
 	for ; at < len(src); at = next {
-		end, next = lineEnd(src, at)
+		end, next = LineEnd(src, at)
 		line := src[at:end]
 		if isUUEnd(line) {
 			around = around || len(bytes.TrimSpace(src[next:])) > 0
@@ -156,40 +159,4 @@ func appendUU(dst, chars []byte, n int) []byte {
 		dst = append(dst, []byte{byte(bits >> 16), byte(bits >> 8), byte(bits)}[:min(n, 3)]...)
 	}
 	return dst
-}
-
-// takeUU removes the uuencoded files from a text, adds them to the message's files, and returns the rest.
-//
-// Old programs put files into the text of messages that are not MIME, without a mention in the header. Readers
-// differ: Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text as it
-// is. A user of an API has no other way to get at such a file, so takeUU follows Thunderbird's rule: only if the
-// message has neither MIME-Version nor Content-Type. Thunderbird accepts any line that begins a file, and so takes
-// prose for one; here the file must be whole and valid to its last character, and everything else stays text. Files
-// beyond maxParts stay text, too.
-func (w *walker) takeUU(text []byte) []byte {
-	const mark = "begin "
-	var rest []byte
-	kept := 0
-	for at := 0; w.parts < maxParts; {
-		if !bytes.HasPrefix(text[at:], []byte(mark)) {
-			n := bytes.Index(text[at:], []byte("\n"+mark))
-			if n < 0 {
-				break
-			}
-			at += n + 1
-		}
-		f, next, ok := findUU(text, at)
-		if ok {
-			rest = append(rest, text[kept:at]...)
-			kept = next
-			w.parts++
-			w.out.Files = append(w.out.Files, File{Filename: f.name, ContentType: TypeByFilename(f.name),
-				Disposition: "attachment", Content: f.content()})
-		}
-		at = next
-	}
-	if kept == 0 {
-		return text
-	}
-	return append(rest, text[kept:]...)
 }

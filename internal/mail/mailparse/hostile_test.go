@@ -1,4 +1,4 @@
-package message
+package mailparse
 
 import (
 	"bytes"
@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/mail/decode"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// hostileMessages are messages too large for a file.
+// hostileMessages are those too large for a file.
 func hostileMessages() map[string]string {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	var parts, nested, encoded strings.Builder
@@ -92,7 +95,7 @@ func TestParseHostile(t *testing.T) {
 	}
 }
 
-// checkParsed checks what is true of every parsed message.
+// checkParsed checks what holds of every message.
 func checkParsed(t *testing.T, p *Parsed, size int) {
 	t.Helper()
 	texts := []string{p.Subject, p.MessageID, p.HTML(), p.Text()}
@@ -110,9 +113,9 @@ func checkParsed(t *testing.T, p *Parsed, size int) {
 			t.Errorf("a line break in %q", f)
 		}
 	}
-	for _, list := range [][]Address{p.From, p.To, p.Cc, p.Bcc, p.ReplyTo} {
+	for _, list := range [][]message.Address{p.From, p.To, p.Cc, p.Bcc, p.ReplyTo} {
 		for _, a := range list {
-			if _, err := ParseAddress(a.Addr()); err != nil {
+			if _, err := message.ParseAddress(a.Addr()); err != nil {
 				t.Errorf("%+v: %v", a, err)
 			}
 			texts = append(texts, a.Name)
@@ -155,7 +158,7 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestParseMemory bounds the memory for a message of 30 MB: the sum of all allocations, including freed ones.
+// TestParseMemory holds what a message of 30 MB costs, all allocations summed, those that are free again too.
 func TestParseMemory(t *testing.T) {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	line := strings.Repeat("QUJD", 19) + "\r\n"
@@ -194,8 +197,8 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
-// sameMessage checks that Parse reads what Compose wrote.
-func sameMessage(t *testing.T, m *Message) {
+// sameMessage checks that what was composed is read.
+func sameMessage(t *testing.T, m *message.Message) {
 	t.Helper()
 	raw, err := m.Compose()
 	if err != nil {
@@ -205,15 +208,15 @@ func sameMessage(t *testing.T, m *Message) {
 	if len(p.Defects) > 0 {
 		t.Errorf("defects %q of\n%s", p.Defects, raw)
 	}
-	if want := validUTF8(m.Subject); withoutControls(want) == want && p.Subject != want {
+	if want := strings.ToValidUTF8(m.Subject, "\uFFFD"); decode.WithoutControls(want) == want && p.Subject != want {
 		t.Errorf("subject %q, want %q", p.Subject, want)
 	}
 	if p.MessageID != m.ID || !p.Date.Equal(m.Date) || len(p.From) != 1 || p.From[0].Addr() != m.From.Addr() {
 		t.Errorf("id %s, date %s, from %v", p.MessageID, p.Date, p.From)
 	}
-	// Readers differ in whether a lone CR is a line end.
+	// A carriage return that stands alone is a line end for some and none for others.
 	plain := func(s string) string {
-		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(validUTF8(s), "\r\n", "\n"), "\r", "\n"), "\x00", "")
+		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"), "\r", "\n"), "\x00", "")
 		return strings.TrimPrefix(s, "\uFEFF")
 	}
 	if p.HTML() != plain(m.HTML) || p.Text() != plain(m.Text) || p.HasHTML != (m.HTML != "") || p.HasText != (m.Text != "" || m.HTML == "") {
@@ -223,9 +226,9 @@ func sameMessage(t *testing.T, m *Message) {
 		t.Fatalf("%d files, want %d\n%s", len(p.Files), len(m.Attachments), raw)
 	}
 	// Inline parts come first.
-	inline := func(a Attachment) bool { return a.ContentID != "" && m.HTML != "" }
+	inline := func(a message.Attachment) bool { return a.ContentID != "" && m.HTML != "" }
 	want := slices.Clone(m.Attachments)
-	slices.SortStableFunc(want, func(a, b Attachment) int {
+	slices.SortStableFunc(want, func(a, b message.Attachment) int {
 		switch {
 		case inline(a) == inline(b):
 			return 0
@@ -236,7 +239,7 @@ func sameMessage(t *testing.T, m *Message) {
 	})
 	for i, a := range want {
 		f := p.Files[i]
-		if a.Filename != "" && withoutControls(a.Filename) == a.Filename && f.Filename != a.Filename || f.ContentID != a.ContentID || !bytes.Equal(f.Content, a.Content) {
+		if a.Filename != "" && decode.WithoutControls(a.Filename) == a.Filename && f.Filename != a.Filename || f.ContentID != a.ContentID || !bytes.Equal(f.Content, a.Content) {
 			t.Errorf("file %+v, want %+v\n%s", f, a, raw)
 		}
 	}
@@ -247,10 +250,10 @@ func FuzzParseComposed(f *testing.F) {
 	f.Add(" =?utf-8?Q?a?= ", "From a\n.\r\n--x", "", "=?utf-8?Q?=C3?=.txt", "", "text/plain", []byte("--b\r\n"))
 	f.Add("", "", "\n<p>\xff", strings.Repeat("ü", 90), "", "message/rfc822", []byte("Subject: x\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, subject, text, html, filename, contentID, contentType string, content []byte) {
-		sameMessage(t, &Message{
-			ID: "<1@example.com>", Date: time.Unix(1772600000, 0), From: Address{Local: "a", Domain: "b.example"},
+		sameMessage(t, &message.Message{
+			ID: "<1@example.com>", Date: time.Unix(1772600000, 0), From: message.Address{Local: "a", Domain: "b.example"},
 			Subject: subject, Text: text, HTML: html,
-			Attachments: []Attachment{
+			Attachments: []message.Attachment{
 				{Filename: filename, ContentType: contentType, Content: content},
 				{Filename: filename, ContentID: contentID, Content: content},
 			},

@@ -1,0 +1,88 @@
+package decode
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+func TestDecodeUTF7(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                            "",
+		"plain":                       "plain",
+		"Gr+APwA3w-e":                 "Grüße",
+		"Hi Mom -+Jjo--!":             "Hi Mom -☺-!", // the examples of RFC 2152
+		"A+ImIDkQ.":                   "A≢Α.",
+		"+ZeVnLIqe-":                  "日本語",
+		"Item 3 is +AKM-1.":           "Item 3 is £1.",
+		"1 +- 1 = 2":                  "1 + 1 = 2",
+		"+2D3cqQ-":                    "💩",
+		"+APw":                        "ü", // the end of the text ends a run
+		"+APw.":                       "ü.",
+		"+APw--":                      "ü-",
+		"+APw-+APw-":                  "üü",
+		"+APw+APw-":                   "ü㸀\ufffd", // the + in a run is base64
+		"+":                           "+",
+		"+!":                          "+!",
+		"C++":                         "C++",
+		"C++ and C":                   "C++ and C",
+		"+A":                          "+A", // too short for a character
+		"+AP-":                        "+AP-",
+		"+APwA-":                      "ü\ufffd", // cut off
+		"+APx-":                       "ü\ufffd", // bits that should be zero
+		"+APwAAA-":                    "ü\x00",
+		"+2D0-":                       "\ufffd", // half a pair
+		"+3Kk-":                       "\ufffd",
+		"+2D0A/A-":                    "\ufffdü",
+		"+2D3YPdyp-":                  "\ufffd💩",
+		"caf\xc3\xa9 +AOk-":           "café é", // no octets like these in UTF-7
+		"caf\xe9 +AOk-":               "café é",
+		"~\\":                         "~\\",
+		"+ADw-script+AD4-":            "<script>",
+		"&Zi8-":                       "&Zi8-", // that of IMAP is another
+		"+AAA-":                       "\x00",
+		"++":                          "++",
+		"+++++":                       "ﯯ\ufffd",
+		strings.Repeat("+AOk-", 1000): strings.Repeat("é", 1000),
+	} {
+		if got := decodeUTF7([]byte(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// toUTF7 writes all that is not plain in base64.
+func toUTF7(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r < utf8.RuneSelf && r != '+' {
+			b.WriteRune(r)
+			continue
+		}
+		var octets []byte
+		for _, u := range utf16.Encode([]rune{r}) {
+			octets = append(octets, byte(u>>8), byte(u))
+		}
+		fmt.Fprintf(&b, "+%s-", base64.RawStdEncoding.EncodeToString(octets))
+	}
+	return b.String()
+}
+
+func FuzzUTF7(f *testing.F) {
+	f.Add("Grüße 💩 1+1", []byte("+APw-+2D0-+A+-+"))
+	f.Add("", []byte("\xff+\xff"))
+	f.Fuzz(func(t *testing.T, s string, octets []byte) {
+		s = strings.ToValidUTF8(s, "?")
+		if got := decodeUTF7([]byte(toUTF7(s))); got != s {
+			t.Errorf("%q became %q", s, got)
+		}
+		got := decodeUTF7(octets)
+		if !utf8.ValidString(got) || len(got) > 3*len(octets) {
+			t.Errorf("%q became %q", octets, got)
+		}
+	})
+}

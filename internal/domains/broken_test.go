@@ -1,25 +1,55 @@
 package domains_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/page"
 )
 
+// store is somebody else's, who is asked within transactions of domains, or is told there.
+type store struct{ d *db.DB }
+
+func (s store) Recorded(ctx context.Context, tx *db.Tx, _ []events.Event) error {
+	var n int
+	return tx.QueryRow(ctx, `SELECT 40 + 2`).Scan(&n)
+}
+
+func (s store) attach(service *domains.Service) {
+	ask := func(ctx context.Context, text string) (yes bool, err error) {
+		err = s.d.QueryRow(ctx, text).Scan(&yes)
+		return yes, err
+	}
+	service.PendingScheduled = func(ctx context.Context, _, _ string) (bool, error) { return ask(ctx, `SELECT 1 = 2`) }
+	service.SentSince = func(ctx context.Context, _, _ string, _ time.Time) (bool, error) {
+		return ask(ctx, `SELECT 1 = 3`)
+	}
+	service.Notify = func(ctx context.Context, tx *db.Tx, _, _, _ string) error {
+		var n int
+		return tx.QueryRow(ctx, `SELECT 40 + 3`).Scan(&n)
+	}
+}
+
 // A verb of which any statement fails says so, and has changed nothing.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, dns := t.Context(), newZone()
-		s, _, _ := build(t, d, dns, domains.Config{})
-		oneKey(t, s)
-		trusting, _, _ := build(t, d, dns, domains.Config{TrustDomains: true})
-		oneKey(t, trusting)
+		others := store{d}
+		s, _, _ := build(t, d, dns, domains.Config{}, others)
+		trusting, _, _ := build(t, d, dns, domains.Config{TrustDomains: true,
+			SandboxDomains: []string{"sandbox.example"}}, others)
+		for _, service := range []*domains.Service{s, trusting} {
+			oneKey(t, service)
+			others.attach(service)
+		}
 		var dom domains.Domain
 		var c domains.Claim
 		var j jobs.Job
@@ -40,15 +70,19 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		claimed := func() {
+		claim := func() {
 			t.Helper()
-			verified()
-			handled()
 			var err error
 			if c, _, err = trusting.Claim(ctx, "other", domains.NewDomain{Name: dom.Name}); err != nil {
 				t.Fatal(err)
 			}
 			j = inHand(t, d, c.DomainID)
+		}
+		claimed := func() {
+			t.Helper()
+			verified()
+			handled()
+			claim()
 		}
 		rows := func() (text string) {
 			t.Helper()
@@ -96,12 +130,20 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"Update", one, func() error {
 				return s.Update(ctx, "team", dom.ID, domains.Change{OpenTracking: &no, TrackingSubdomain: new("other")})
 			}},
+			{"Update of one that is proved", func() { verified(); handled() }, func() error {
+				return s.Update(ctx, "team", dom.ID, domains.Change{ClickTracking: &no})
+			}},
 			{"Delete", one, func() error { return s.Delete(ctx, "team", dom.ID) }},
 			{"Verify", one, func() error { return s.Verify(ctx, "team", dom.ID) }},
 			{"Sender", func() { verified(); handled(); d.Hint("domains", dom.ID) }, func() error {
 				_, err := s.Sender(ctx, "team", dom.Name)
 				return err
 			}},
+			{"Sender of a sandbox", func() {
+				if err := trusting.EraseTeam(ctx, "system"); err != nil {
+					t.Fatal(err)
+				}
+			}, func() error { _, err := trusting.Sender(ctx, "team", "sandbox.example"); return err }},
 			{"Signing", func() { d.Hint("domains", dom.ID) }, func() error { _, err := s.Signing(ctx, dom.ID); return err }},
 			{"the look-up", verified, look},
 			{"Claim", func() { verified(); handled() }, func() error {
@@ -111,8 +153,16 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"GetClaim", claimed, func() error { _, err := s.GetClaim(ctx, "other", c.DomainID); return err }},
 			{"VerifyClaim", claimed, func() error { _, err := s.VerifyClaim(ctx, "other", c.DomainID); return err }},
 			{"the look for a proof", claimed, look},
-			{"handing over", func() {
+			{"the look at what is in use", func() {
 				claimed()
+				if err := look(); err != nil {
+					t.Fatal(err)
+				}
+				j = inHand(t, d, c.DomainID)
+			}, look},
+			{"handing over", func() {
+				one()
+				claim()
 				if err := look(); err != nil {
 					t.Fatal(err)
 				}

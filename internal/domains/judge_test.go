@@ -29,6 +29,7 @@ func TestNext(t *testing.T) {
 			check{Pending, since(71 * time.Hour)}},
 		{"not there for three days of its own", check{Pending, since(73 * time.Hour)}, absent, 200 * time.Hour, check{Status: Failed}},
 		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Pending, since(71 * time.Hour)}},
+		{"not there for just three days", check{Status: Pending}, absent, 72 * time.Hour, check{Pending, since(72 * time.Hour)}},
 		{"not there for three days", check{Status: Pending}, absent, 73 * time.Hour, check{Status: Failed}},
 		{"failed stays failed", check{Status: Failed}, absent, 80 * time.Hour, check{Status: Failed}},
 		{"no answer at first", check{}, unknown, 0, check{Pending, t0.UnixMicro()}},
@@ -165,6 +166,9 @@ func TestSameRecords(t *testing.T) {
 			t.Errorf("sameSPF(%q) is not %v", c.text, c.want)
 		}
 	}
+	if sameSPF(spf, "v=spf1 ~all") {
+		t.Error("a record is the same as one that includes nothing")
+	}
 	mx := []resolve.MX{{Host: "mx.ours.example", Pref: 10}, {Host: "mx.theirs.example", Pref: 20}}
 	if !hasMX(mx, "MX.ours.example", true) || hasMX(mx, "mx.theirs.example", true) || !hasMX(mx, "mx.theirs.example", false) || hasMX(nil, "x", false) {
 		t.Error("hasMX")
@@ -218,12 +222,14 @@ func TestRecordSets(t *testing.T) {
 
 func TestCheckName(t *testing.T) {
 	c := Config{SandboxDomains: []string{"resend.dev"}}
-	for in, want := range map[string]string{"Example.com": "example.com", "münchen.example": "xn--mnchen-3ya.example", " mail.a.co.uk. ": "mail.a.co.uk"} {
+	for in, want := range map[string]string{"Example.com": "example.com", "münchen.example": "xn--mnchen-3ya.example", " mail.a.co.uk. ": "mail.a.co.uk",
+		"me.github.io": "me.github.io"} {
 		if got, err := c.checkName(in); err != nil || got != want {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "com", "co.uk", "gmail.com", "resend.dev", "no dots", "-a.com", "a..com", "a_b.com", "http://a.com", "a.com/x", "a@b.com", "1.2.3.4.5..", "a\r\n.com"} {
+	for _, in := range []string{"", "com", "co.uk", "github.io", "localhost", "gmail.com", "resend.dev", "no dots", "-a.com", "a..com",
+		"a_b.com", "http://a.com", "a.com/x", "a@b.com", "1.2.3.4.5..", "a\r\n.com"} {
 		if got, err := c.checkName(in); err == nil {
 			t.Errorf("%q is accepted as %q", in, got)
 		}
@@ -265,6 +271,8 @@ func TestJudgeClaim(t *testing.T) {
 		again  time.Duration
 	}{
 		{"no proof", nil, absent, inUse, ClaimPending, "", 15 * time.Minute},
+		{"no proof for just an hour", func(c *Claim) { c.CreatedAt, c.askedAt = t0.Add(-time.Hour), t0.Add(-time.Hour) }, absent, inUse,
+			ClaimPending, "", 15 * time.Minute},
 		{"no proof at first", func(c *Claim) { c.CreatedAt = t0 }, absent, inUse, ClaimPending, "", 30 * time.Second},
 		{"no answer", nil, unknown, none, ClaimPending, "", 15 * time.Minute},
 		{"too late", expired, present, none, ClaimExpired, "", 0},
@@ -284,6 +292,8 @@ func TestJudgeClaim(t *testing.T) {
 			10 * time.Minute},
 		{"the owner goes on sending", proven(3*day, 3*day, day), present, use{inUse: true, active: true}, ClaimBlocked,
 			"recent_owner_activity", 10 * time.Minute},
+		{"for just 30 days", both(expired, proven(30*day, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimBlocked,
+			"recent_owner_activity", 10 * time.Minute},
 		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimFailed, "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -302,6 +312,16 @@ func TestJudgeClaim(t *testing.T) {
 			if (failure(reason) == failure(other)) != (reason == other) {
 				t.Errorf("what is said of %q and %q is not told apart", reason, other)
 			}
+		}
+	}
+}
+
+// The owner is reminded when a day is left of its three.
+func TestOwnersAreReminded(t *testing.T) {
+	for warned, want := range map[time.Duration]bool{48*time.Hour - time.Microsecond: false, 48 * time.Hour: true, 90 * time.Hour: true} {
+		c := Claim{Status: ClaimBlocked, ProvenAt: t0.Add(-warned), WarnedAt: t0.Add(-warned), ExpiresAt: t0.Add(time.Hour)}
+		if got, _ := judgeClaim(c, present, use{inUse: true}, t0); got.RemindedAt.Equal(t0) != want {
+			t.Errorf("told of the proof %v ago, reminded at %v", warned, got.RemindedAt)
 		}
 	}
 }
@@ -342,6 +362,17 @@ func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
 	got := sameRecords(map[string]finding{"mx": present, "tracking": present, "receiving": absent, "caa": absent}, asked, now)
 	if d := cmp.Diff(map[string]finding{"mx": present, "caa": absent}, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// What needs not be there any more is forgotten, and says nothing of the other records.
+func TestJudgeTakesAllFindings(t *testing.T) {
+	for range 20 { // A map has no order.
+		d := judge(Domain{Sending: true, checks: map[string]check{"caa": {Status: Pending}}},
+			map[string]finding{"caa": needless, "mx": present, "spf": present, "dkim": present, "tracking": present}, t0)
+		if _, caa := d.checks["caa"]; caa || len(d.checks) != 4 || d.Status != Verified || !d.CheckedAt.Equal(t0) {
+			t.Fatalf("%s with %v", d.Status, d.checks)
+		}
 	}
 }
 

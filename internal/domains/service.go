@@ -277,9 +277,7 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 // verifyUnasked marks every record of a domain as found.
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
 	*d = judge(*d, s.foundAll(d), tx.Now())
-	if err := saveDomain(ctx, tx, d); err != nil {
-		return err
-	}
+	saveDomain(ctx, tx, d)
 	if lost, err := s.occupy(ctx, tx, d); err != nil || len(lost) > 0 {
 		return takenOr(err, lost)
 	}
@@ -299,9 +297,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 		return d, err
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := insertDomain(ctx, tx, &d); err != nil {
-			return err
-		}
+		insertDomain(ctx, tx, &d)
 		s.changed(tx, d.ID)
 		err := s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
 		if err != nil || !verified {
@@ -317,15 +313,16 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 
 // mayAdd returns an error if a domain cannot be added, as far as can be read without a transaction.
 func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
-	if err := s.checkFree(ctx, r, d, d.names(), ""); err != nil {
+	owner, err := domainOwned(ctx, r, d.Name)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	_, err := domainOwned(ctx, r, d.Name)
-	switch {
-	case err == nil:
-		return registered(d.Name)
-	case fault.KindOf(err) != fault.NotFound:
+	// The hosts of the same domain are no reason of their own: another label would not help.
+	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return err
+	}
+	if err == nil {
+		return registered(d.Name)
 	}
 	return s.checkCount(ctx, r, d.TeamID)
 }
@@ -417,9 +414,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			d.ClickTracking = *c.ClickTracking
 		}
 		d.Status = d.overall()
-		if err := saveDomain(ctx, tx, &d); err != nil {
-			return err
-		}
+		saveDomain(ctx, tx, &d)
 		lost, err := s.occupy(ctx, tx, &d)
 		// Names that were lost before are left to the next look-up to report: this change did not choose them.
 		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
@@ -507,9 +502,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	}
 	d = judge(d, s.foundAll(&d), d.CreatedAt)
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := insertDomain(ctx, tx, &d); err != nil {
-			return err
-		}
+		insertDomain(ctx, tx, &d)
 		_, err := s.occupy(ctx, tx, &d)
 		return err
 	})

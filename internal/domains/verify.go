@@ -34,9 +34,7 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 			return s.askAgain(ctx, tx, &d)
 		}
 		d = restart(d, s.c.Records(&d), tx.Now())
-		if err := saveDomain(ctx, tx, &d); err != nil {
-			return err
-		}
+		saveDomain(ctx, tx, &d)
 		s.changed(tx, d.ID)
 		if err := s.checkNow(ctx, tx, &d); err != nil {
 			return err
@@ -120,9 +118,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			after = judge(d, notFound(found, lost), tx.Now())
 		}
 		after.prune(s.c.Records(&after))
-		if err := saveDomain(ctx, tx, &after); err != nil {
-			return err
-		}
+		saveDomain(ctx, tx, &after)
 		if after.waiting() {
 			s.q.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
 		} else {

@@ -1,0 +1,124 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+// trusting has two domains, all of whose records are found.
+func trusting(t *testing.T) (s *Service, one, two Domain) {
+	t.Helper()
+	keys, err := keyring.New(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dbtest.SQLite(t)
+	s = New(Config{TrustDomains: true}, d, jobs.NewQueue(d), &events.Hallway{}, keys, resolve.Fake{},
+		slog.New(slog.DiscardHandler))
+	key, err := dkim.GenerateRSA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.GenerateRSA = func() (*dkim.Key, error) { return key, nil }
+	on := true
+	for i, dst := range []*Domain{&one, &two} {
+		n := NewDomain{Name: fmt.Sprintf("d%d.example", i), Capabilities: Capabilities{Receiving: &on}}
+		if *dst, err = s.AddVerified(t.Context(), "team", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, one, two
+}
+
+// asks are what is asked of a domain and remembered.
+func asks(ctx context.Context, s *Service) map[string]struct {
+	ask  func(d Domain) (found bool, err error)
+	fill func(n int)
+	size func() int
+	last time.Duration // how long it is remembered
+} {
+	type one = struct {
+		ask  func(d Domain) (found bool, err error)
+		fill func(n int)
+		size func() int
+		last time.Duration
+	}
+	return map[string]one{
+		"Sender": {func(d Domain) (bool, error) {
+			from, err := s.Sender(ctx, d.TeamID, d.Name)
+			return from.DomainID == d.ID, err
+		}, func(n int) { fill(s.senders, n) }, func() int { return len(s.senders) }, time.Second},
+		"Signing": {func(d Domain) (bool, error) {
+			g, err := s.Signing(ctx, d.ID)
+			return g.Name == d.Name, err
+		}, func(n int) { fill(s.signing, n) }, func() int { return len(s.signing) }, 30 * time.Second},
+		"Receiver": {func(d Domain) (bool, error) {
+			to, err := s.Receiver(ctx, d.Name)
+			return to.DomainID == d.ID, err
+		}, func(n int) { fill(s.receivers, n) }, func() int { return len(s.receivers) }, time.Second},
+	}
+}
+
+func fill[T any](m map[string]remembered[T], n int) {
+	clear(m)
+	for i := range n {
+		m[fmt.Sprint(i)] = remembered[T]{}
+	}
+}
+
+// What is remembered of domains is bounded: one too many drops all of it.
+func TestMemoryIsBounded(t *testing.T) {
+	s, one, two := trusting(t)
+	for name, a := range asks(t.Context(), s) {
+		a.fill(cacheMax - 1)
+		for i, d := range []Domain{one, two} {
+			if found, err := a.ask(d); err != nil || !found {
+				t.Fatalf("%s: %v, %v", name, found, err)
+			}
+			if want := []int{cacheMax, 1}[i]; a.size() != want {
+				t.Errorf("%s remembers %d, want %d", name, a.size(), want)
+			}
+		}
+	}
+}
+
+// What another node has changed without being heard is noticed after a while, and not asked for again before.
+func TestMemoryEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, one, _ := trusting(t)
+		exec := func(text string) {
+			t.Helper()
+			err := s.d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), text, one.ID); return err })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, a := range asks(t.Context(), s) {
+			is := func(after time.Duration, want bool) {
+				t.Helper()
+				time.Sleep(after)
+				if found, _ := a.ask(one); found != want {
+					t.Errorf("%s: found %v", name, found)
+				}
+			}
+			is(0, true)
+			exec(`UPDATE domains SET team_id = 'gone', name = 'gone.example' WHERE id = $1`)
+			is(a.last-1, true)
+			is(1, false)
+			exec(`UPDATE domains SET team_id = 'team', name = 'd0.example' WHERE id = $1`)
+			time.Sleep(a.last)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package domains
+
+import (
+	"slices"
+	"testing"
+)
+
+// A domain has its own name, that of its return paths while it sends, and those of its links, the old ones among them.
+func TestNames(t *testing.T) {
+	names := func(d Domain) (all []string) {
+		for _, n := range d.names() {
+			all = append(all, n.name)
+		}
+		return all
+	}
+	d := Domain{Name: "acme.example", ReturnPath: "send"}
+	if got := names(d); !slices.Equal(got, []string{"acme.example"}) {
+		t.Errorf("of one that only receives: %q", got)
+	}
+	d.Sending = true
+	if got := names(d); !slices.Equal(got, []string{"acme.example", "send.acme.example"}) {
+		t.Errorf("of one that sends: %q", got)
+	}
+	d.TrackingSubdomain, d.OldTracking = "links", []string{"old"}
+	want := []string{"acme.example", "send.acme.example", "links.acme.example", "old.acme.example"}
+	if got := names(d); !slices.Equal(got, want) {
+		t.Errorf("of one that tracks links: %q", got)
+	}
+}
+
+// A name is kept while one of the records there is found, or has gone missing lately; one of old links for good.
+func TestKeptNames(t *testing.T) {
+	host := dnsName{"send.acme.example", true, "custom_return_path", []string{"mx", "spf"}}
+	for s, want := range map[Status]bool{"": false, NotStarted: false, Pending: false, Failed: false, Verified: true,
+		TemporaryFailure: true} {
+		for _, key := range host.records {
+			d := Domain{checks: map[string]check{key: {Status: s}, "dkim": {Status: Verified}}}
+			if d.kept(host) != want {
+				t.Errorf("%s is %q, and the name is not kept: %v", key, s, want)
+			}
+		}
+	}
+	if d := (Domain{}); !d.kept(dnsName{"old.acme.example", true, "tracking_subdomain", nil}) {
+		t.Error("a host of old links is given up")
+	}
+}

@@ -1,0 +1,480 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/netguard"
+)
+
+// What is entered is measured each time it has become so much, and only what is on disk counts.
+func TestEnteredIsMeasuredInParts(t *testing.T) {
+	d := dbtest.SQLite(t)
+	var c entered
+	enter := func(team string, n int, fails bool) (due bool) {
+		t.Helper()
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			due = c.add(tx, team, n, 10)
+			if fails {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if (err != nil) != fails {
+			t.Fatal(err)
+		}
+		return due
+	}
+	for i, x := range []struct {
+		team  string
+		n     int
+		fails bool
+		due   bool
+	}{{"a", 4, false, false}, {"a", 5, true, false}, {"a", 5, false, false}, {"b", 9, false, false}, {"a", 1, true, true}, {"a", 1, false, true},
+		{"a", 9, false, false}, {"a", 1, false, true}, {"b", 1, false, true}, {"c", 10, false, true}} {
+		if due := enter(x.team, x.n, x.fails); due != x.due {
+			t.Errorf("step %d: it is measured: %v", i, due)
+		}
+	}
+	c.n = map[string]int{}
+	for i := range knownMax - 1 {
+		c.n[fmt.Sprint(i)] = 1
+	}
+	if enter("a", 3, false); len(c.n) != knownMax || c.n["a"] != 3 {
+		t.Errorf("%d teams are known", len(c.n))
+	}
+	if enter("b", 3, false); len(c.n) != 1 || c.n["b"] != 3 {
+		t.Errorf("%d teams are known with one more", len(c.n))
+	}
+}
+
+// The mean of answers goes by the last ones, begins anew when an endpoint works again, and is bounded as attempts are.
+func TestMeanOfAnswers(t *testing.T) {
+	h := &health{timeout: timeout}
+	is := func(want time.Duration) {
+		t.Helper()
+		if got := h.all["e"].mean; got != want {
+			t.Errorf("the mean is %v, want %v", got, want)
+		}
+	}
+	h.note("e", true, answer{took: 8 * time.Second})
+	is(8 * time.Second)
+	h.note("e", true, answer{took: 4 * time.Second})
+	is(7 * time.Second)
+	if n, _ := h.limit("e"); n != int(perEndpoint*quick/(7*time.Second)) {
+		t.Errorf("%d attempts", n)
+	}
+	h.note("e", false, answer{took: 3 * time.Second})
+	is(6 * time.Second)
+	h.note("e", true, answer{took: 2 * time.Second})
+	is(2 * time.Second)
+	h.note("zero", true, answer{})
+	if n, _ := h.limit("zero"); n != perEndpoint {
+		t.Errorf("%d attempts at one that answers at once", n)
+	}
+	h.all = map[string]*condition{}
+	for i := range healthMax - 1 {
+		h.all[fmt.Sprint(i)] = nil
+	}
+	if h.of("one"); len(h.all) != healthMax {
+		t.Errorf("%d endpoints are remembered", len(h.all))
+	}
+	if h.of("another"); len(h.all) != 1 {
+		t.Errorf("%d endpoints are remembered with one more", len(h.all))
+	}
+}
+
+// Answers in words, and attempts that began before a rest, make none longer; crowding rests by itself.
+func TestRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{timeout: timeout}
+		late, words := answer{late: true, took: timeout}, answer{took: time.Second}
+		is := func(want int, rest time.Duration) {
+			t.Helper()
+			n, again := h.limit("e")
+			if n != want || rest == 0 != again.IsZero() || rest > 0 && time.Until(again) != rest {
+				t.Errorf("%d attempts, again in %v; want %d, %v", n, time.Until(again), want, rest)
+			}
+		}
+		for range failingRow - 1 {
+			h.note("e", false, late)
+		}
+		is(slowAttempts, 0)
+		h.note("e", false, words)
+		is(failingLanes, 0)
+		for range failingRow - 1 {
+			h.note("e", false, late)
+		}
+		is(failingLanes, 0)
+		h.note("e", false, late)
+		is(0, timeout/restPart)
+		h.note("e", false, late) // it began before
+		is(0, timeout/restPart)
+		time.Sleep(timeout/restPart - 1)
+		is(0, 1)
+		time.Sleep(1)
+		is(1, 0)
+		h.note("e", false, late)
+		is(0, 2*timeout/restPart)
+		h.note("e", false, words)
+		is(0, 2*timeout/restPart) // the rest goes on
+		time.Sleep(2 * timeout / restPart)
+		is(failingLanes, 0)
+
+		want := crowdedFirst
+		for range 7 {
+			if got := h.crowded("e"); got != want {
+				t.Errorf("it rests for %v, want %v", got, want)
+			}
+			is(0, want)
+			time.Sleep(want / 2)
+			if got := h.crowded("e"); got != want-want/2 {
+				t.Errorf("in a rest it rests for %v more", got)
+			}
+			time.Sleep(want - want/2)
+			is(1, 0)
+			want = min(2*want, crowdedMax)
+		}
+		h.note("e", true, words)
+		is(perEndpoint, 0)
+		if got := h.crowded("e"); got != crowdedFirst {
+			t.Errorf("after it got through it rests for %v", got)
+		}
+	})
+}
+
+// What an attempt says about its endpoint, at the edges of the times.
+func TestJudgedAtItsEdges(t *testing.T) {
+	const limit = 5 * 24 * time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		ok, bad, gone := verdict{state: Success}, verdict{state: Attempting, reason: "it is broken"}, verdict{state: Failed, gone: true}
+		for i, c := range []struct {
+			name    string
+			failing time.Duration // for how long; 0 is not
+			warned  bool
+			v       verdict
+			works   time.Duration // ago; 0 is never
+			failed  bool          // afterwards it is known to fail
+			told    string
+		}{
+			{"it works", 0, false, ok, 0, false, ""},
+			{"it works after a failure", time.Minute, false, ok, 0, true, ""},
+			{"it works after a minute", time.Minute + 1000, false, ok, 0, false, ""},
+			{"it works after a warning", time.Second, true, ok, 0, false, ""},
+			{"it begins to fail", 0, false, bad, 0, true, ""},
+			{"it is gone", 0, false, gone, 0, false, "disabled"},
+			{"it fails for a while", limit/warnAfter - 1000, false, bad, 0, true, ""},
+			{"it fails for a fifth", limit / warnAfter, false, bad, 0, true, "fails"},
+			{"it fails, and the team knows", limit - 1000, true, bad, 0, true, ""},
+			{"it fails for long", limit, true, bad, 0, true, "disabled"},
+			{"it fails for long, and nobody knows", limit, false, bad, 0, true, "disabled"},
+			{"it fails now and then", limit, true, bad, time.Hour, false, ""},
+			{"it worked before", limit, true, bad, limit + time.Hour, true, "disabled"},
+		} {
+			told := ""
+			s := &Service{c: Config{DisableAfter: limit}, p: Parts{DB: d, Log: slog.New(slog.DiscardHandler),
+				Notify: func(_ context.Context, _ *db.Tx, team, subject, text string) error {
+					if told = subject; team != "team" || !strings.Contains(text, "https://one.example") {
+						t.Errorf("%s: %s is told %q", c.name, team, text)
+					}
+					return nil
+				}}}
+			s.known.start(d)
+			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", URL: "https://one.example", Status: Enabled, CreatedAt: d.Now(), warned: c.warned,
+				sealed: []byte{1}}
+			if c.failing > 0 {
+				e.FailingSince = d.Now().Add(-c.failing)
+			}
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				insertEndpoint(t.Context(), tx, e)
+				saveEndpoint(t.Context(), tx, e)
+				if c.works > 0 {
+					tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at, finished_at)
+						VALUES ($1, 'm', 'team', 'c', 'success', 1, 0, $2)`, e.ID, d.Now().Add(-c.works).UnixMicro())
+				}
+				return nil
+			})
+			if err == nil {
+				err = d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
+			}
+			after, err2 := getEndpoint(t.Context(), d.Reader, "team", e.ID)
+			if err != nil || err2 != nil {
+				t.Fatal(c.name, err, err2)
+			}
+			disabled := after.Status == Disabled
+			if after.FailingSince.IsZero() == c.failed || disabled != (c.told == "disabled") || !strings.Contains(told, c.told) || told != "" && c.told == "" {
+				t.Errorf("%s: failing since %v, %s, told %q", c.name, after.FailingSince, after.Status, told)
+			}
+			if after.warned != (c.failed && (c.warned || c.told == "fails")) {
+				t.Errorf("%s: warned %v", c.name, after.warned)
+			}
+			// Another node that has found out the same tells nobody again.
+			if told = ""; c.told != "" {
+				err := d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
+				if err != nil || told != "" {
+					t.Errorf("%s: %v, told again %q", c.name, err, told)
+				}
+			}
+		}
+	})
+}
+
+// A team's connections to an address are bounded, those that are about to be open included; one that idles, and has been
+// used, makes room, and what has none is forgotten.
+func TestConnectionsAreCounted(t *testing.T) {
+	c := &connections{all: map[place]map[*connection]bool{}}
+	at := place{"team", netip.MustParseAddr("192.0.2.1")}
+	enter := func() (*connection, bool) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		x := &connection{Conn: near, c: c, at: at}
+		return x, c.enter(x)
+	}
+	var all []*connection
+	for range perAddress {
+		x, ok := enter()
+		if !ok {
+			t.Fatalf("there is no room for %d", len(all)+1)
+		}
+		all = append(all, x)
+	}
+	if _, ok := enter(); ok {
+		t.Error("there is room beyond the limit while all are dialled")
+	}
+	all[3].use(1)
+	if _, ok := enter(); ok {
+		t.Error("there is room beyond the limit while one is used")
+	}
+	all[3].use(-1)
+	x, ok := enter()
+	if !ok || len(c.all[at]) != perAddress || c.all[at][all[3]] || !c.all[at][x] {
+		t.Error("one that idles makes no room")
+	}
+	if _, err := all[3].Conn.Write([]byte("x")); err == nil {
+		t.Error("the one that made room is open")
+	}
+	for _, x := range append(all, x) {
+		x.Close()
+	}
+	if len(c.all) != 0 {
+		t.Errorf("what is closed is counted: %d", len(c.all))
+	}
+}
+
+// A dial that fails gives its places back.
+func TestDialsThatFail(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	c := &connections{guard: netguard.New(netguard.Options{AllowLoopback: true}), all: map[place]map[*connection]bool{}}
+	conn, err := c.dial(context.WithValue(t.Context(), teamKey{}, "team"), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.all[place{"team", netip.MustParseAddr("127.0.0.1")}]); n != 1 {
+		t.Errorf("%d connections are counted", n)
+	}
+	conn.Close()
+	l.Close()
+	if conn, err := c.dial(t.Context(), "tcp", addr); err == nil || conn != nil {
+		t.Errorf("nobody listens: %v, %v", conn, err)
+	}
+	c.guard = netguard.New(netguard.Options{})
+	if _, err := c.dial(t.Context(), "tcp", addr); !errors.Is(err, netguard.ErrRefused) {
+		t.Errorf("an address that may not be dialled: %v", err)
+	}
+	if len(c.all) != 0 {
+		t.Errorf("connections that there are not are counted: %d", len(c.all))
+	}
+}
+
+// What is known of teams' endpoints ends, is dropped by a change, and is bounded.
+func TestWhatIsKnownEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		var k known
+		if k.start(d); k.ttl != knownAlone {
+			t.Errorf("alone it is known for %v", k.ttl)
+		}
+		one := []*Endpoint{{ID: "e"}}
+		_, epoch, ok := k.look("team")
+		if ok {
+			t.Error("it is known from the beginning")
+		}
+		k.keep("team", one, epoch)
+		time.Sleep(k.ttl - 1)
+		if all, _, ok := k.look("team"); !ok || len(all) != 1 {
+			t.Error("it is forgotten early")
+		}
+		time.Sleep(1)
+		if _, _, ok := k.look("team"); ok {
+			t.Error("it is known for too long")
+		}
+		k.keep("team", one, epoch)
+		d.Hint(hintTopic, "team")
+		if _, _, ok := k.look("team"); ok {
+			t.Error("it is known after a change")
+		}
+		if k.keep("team", one, epoch); len(k.teams) != 0 {
+			t.Error("what was read before a change is kept after it")
+		}
+		epoch = k.epoch[bucket("team")]
+		for i := range knownMax - 1 {
+			k.teams[fmt.Sprint(i)] = remembered{}
+		}
+		if k.keep("team", one, epoch); len(k.teams) != knownMax {
+			t.Errorf("%d teams are known", len(k.teams))
+		}
+		epoch = k.epoch[bucket("other")]
+		if k.keep("other", one, epoch); len(k.teams) != 1 {
+			t.Errorf("%d teams are known with one more", len(k.teams))
+		}
+		if e, err := k.one(t.Context(), "other", "e"); err != nil || e != one[0] {
+			t.Errorf("%v, %v", e, err)
+		}
+		if e, err := k.one(t.Context(), "other", "another"); err != nil || e != nil {
+			t.Errorf("an endpoint that there is not: %v, %v", e, err)
+		}
+	})
+}
+
+// Answers at the edges of what their codes mean, and the schedule's last tries.
+func TestJudgeAtItsEdges(t *testing.T) {
+	schedule := []time.Duration{time.Second, time.Hour, time.Minute}
+	for _, c := range []struct {
+		code, tries int
+		state       State
+		wait        time.Duration
+		reason      string
+	}{
+		{199, 1, Attempting, time.Second, "the endpoint answered 199 "},
+		{300, 1, Attempting, time.Second, "the endpoint answered 300; redirects are not followed"},
+		{399, 1, Attempting, time.Second, "the endpoint answered 399; redirects are not followed"},
+		{400, 1, Attempting, time.Second, "the endpoint answered 400 Bad Request"},
+		{500, 3, Attempting, time.Minute, "the endpoint answered 500 Internal Server Error"},
+		{500, 4, Failed, 0, "the endpoint answered 500 Internal Server Error"},
+	} {
+		if v := judge(answer{code: c.code}, schedule, c.tries); v != (verdict{c.state, c.wait, false, c.reason}) {
+			t.Errorf("%d at try %d: %+v", c.code, c.tries, v)
+		}
+	}
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{"0": 0, "1": time.Second, "Thu, 01 Oct 2026 12:00:01 GMT": time.Second,
+		"Thu, 01 Oct 2026 11:00:00 GMT": 0} {
+		if got, ok := retryAfter(text, now); !ok || got != want {
+			t.Errorf("%q: %v, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "soon", "-1", "1.5"} {
+		if got, ok := retryAfter(text, now); ok || got != 0 {
+			t.Errorf("%q: %v, %v", text, got, ok)
+		}
+	}
+}
+
+// Ids have their prefix and 32 hexadecimal digits, and one that stands for a time is before all of it.
+func TestIDs(t *testing.T) {
+	good := strings.Repeat("0a", 16)
+	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"", good, AttemptPrefix + good, MessagePrefix + good[1:], MessagePrefix + good + "0", MessagePrefix + good[1:] + "g",
+		MessagePrefix + strings.ToUpper(good)} {
+		if err := CheckID("event_id", MessagePrefix, text); fault.KindOf(err) != fault.BadID {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	at := time.UnixMilli(1_800_000_000_000)
+	ids := []string{firstAt(at.Add(-time.Millisecond)), firstAt(at), MessagePrefix + strings.TrimPrefix(newAttemptID(at), AttemptPrefix), firstAt(at.Add(time.Millisecond))}
+	if !slices.IsSorted(ids) || len(newAttemptID(at)) != len(AttemptPrefix)+32 {
+		t.Errorf("%q", ids)
+	}
+}
+
+// Why there was no answer is said in short, without the URL.
+func TestExplain(t *testing.T) {
+	late := &url.Error{Op: "Post", URL: "https://secret", Err: context.DeadlineExceeded}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{late, "there was no answer in time"},
+		{&url.Error{Op: "Post", URL: "https://secret", Err: errors.New("broken")}, "broken"},
+		{errors.New("broken\x00"), "broken\ufffd"},
+		{fmt.Errorf("dial: %w", netguard.ErrRefused), "the address of the endpoint is not public: dial: " + netguard.ErrRefused.Error()},
+		{errors.New(strings.Repeat("x", 500)), strings.Repeat("x", 500)},
+		{errors.New(strings.Repeat("x", 501)), strings.Repeat("x", 500)},
+		{errors.New(strings.Repeat("x", 499) + "é"), strings.Repeat("x", 499)},
+	} {
+		if got := explain(c.err); got != c.want {
+			t.Errorf("%v: %q", c.err, got)
+		}
+	}
+	if !isTimeout(late) || isTimeout(errors.New("broken")) || isTimeout(&url.Error{Err: errors.New("broken")}) {
+		t.Error("a timeout is not told from another error")
+	}
+}
+
+// An endpoint without a list wants all that there is; another what its list has; and none that is not enabled.
+func TestWants(t *testing.T) {
+	for _, c := range []struct {
+		e    Endpoint
+		want int
+	}{{Endpoint{Status: Enabled}, 19}, {Endpoint{Status: Enabled, Events: Types()[:2]}, 2}, {Endpoint{Status: Disabled}, 0}, {Endpoint{Status: deleted}, 0}} {
+		n := 0
+		for _, one := range Types() {
+			if c.e.wants(one) {
+				n++
+			}
+		}
+		if n != c.want {
+			t.Errorf("%+v wants %d", c.e, n)
+		}
+	}
+	if e := (Endpoint{Status: Enabled}); e.wants("email.eaten") {
+		t.Error("it wants what there is not")
+	}
+}
+
+// A service without settings has those of the documentation.
+func TestDefaults(t *testing.T) {
+	d := dbtest.SQLite(t)
+	var log strings.Builder
+	s := New(Config{}, Parts{DB: d, Guard: netguard.New(netguard.Options{}), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if s.c.Workers != 1024 || s.c.EndpointMax != endpointMax || s.c.TeamMax != teamMax || s.c.Timeout != timeout || s.client.Timeout != timeout {
+		t.Errorf("%+v", s.c)
+	}
+	if err := s.p.Notify(t.Context(), nil, "team", "subject", "text"); err != nil || !strings.Contains(log.String(), "subject") {
+		t.Errorf("%v, %q", err, log.String())
+	}
+	s = New(Config{Workers: 1, EndpointMax: 2, TeamMax: 3, Timeout: 4 * time.Second}, Parts{DB: d, Guard: netguard.New(netguard.Options{})})
+	if s.c.Workers != 1 || s.c.EndpointMax != 2 || s.c.TeamMax != 3 || s.c.Timeout != 4*time.Second || s.health.timeout != 4*time.Second {
+		t.Errorf("%+v", s.c)
+	}
+	for _, k := range s.Kinds() {
+		if k.Lease < time.Minute || len(k.Schedule) == 0 || k.Schedule[0] < time.Second || k.Schedule[len(k.Schedule)-1] > time.Hour {
+			t.Errorf("%s: %v, %v", k.Name, k.Lease, k.Schedule)
+		}
+	}
+	if transport := s.client.Transport.(*http.Transport); transport.IdleConnTimeout != 30*time.Second ||
+		transport.TLSHandshakeTimeout != 10*time.Second || transport.MaxResponseHeaderBytes != 64<<10 {
+		t.Errorf("%+v", transport)
+	}
+}

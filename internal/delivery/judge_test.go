@@ -321,6 +321,8 @@ func TestWaitHint(t *testing.T) {
 		"greylisted for 10 minutes": 10 * time.Minute, "Try again later": 0, "come back in 00:04:58": 0, "wait 2 hours": 2 * time.Hour,
 		"error 451 after 30 seconds": 0, "try again in 99999999 seconds": 0, "": 0, "retry in 20 hours": 20 * time.Hour,
 		"retry 5": 0, "try again in 1 day": 0, "Greylisting in effect, please come back later (300 sec)": 5 * time.Minute,
+		"wait 0 seconds, or better 5 minutes": 5 * time.Minute, "waitz 5 minutes": 0, "wait zz 86400 seconds": 24 * time.Hour,
+		"wait 86401 seconds, or 5 minutes": 5 * time.Minute,
 	} {
 		if got := waitHint(text); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
@@ -334,6 +336,29 @@ func TestWaitHint(t *testing.T) {
 	v = judge(answer{stage: smtpclient.StageRcpt, reply: parseReply(t, "450 4.7.1 retry in 1 second")}, time.Minute, false, now)
 	if want := now.Add(time.Minute); v.until != want {
 		t.Errorf("a hint that is shorter than the schedule leads to %v", v.until.Sub(now))
+	}
+}
+
+// A message that is put off before its recipient is known is no fault of the recipient's, when it is the host that says
+// so.
+func TestSoft(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stage smtpclient.Stage
+		reply string
+		local bool
+		soft  bool
+	}{
+		{smtpclient.StageGreeting, "450 later", false, true}, {smtpclient.StageMail, "450 later", false, true},
+		{smtpclient.StageMail, "450 later", true, false}, {smtpclient.StageHello, "450 later", false, false},
+		{smtpclient.StageRcpt, "450 later", false, false}, {smtpclient.StageFinal, "450 later", false, false},
+		{smtpclient.StageMail, "421 4.7.0 too many connections", false, false}, // which asks for less
+	} {
+		a := answer{stage: c.stage, reply: parseReply(t, c.reply)}
+		a.reply.Local = c.local
+		if v := judge(a, time.Minute, false, time.Now()); v.soft != c.soft || v.soft && v.throttle {
+			t.Errorf("%+v: %+v", c, v)
+		}
 	}
 }
 

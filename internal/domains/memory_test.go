@@ -25,7 +25,7 @@ func trusting(t *testing.T) (s *Service, one, two Domain) {
 		t.Fatal(err)
 	}
 	d := dbtest.SQLite(t)
-	s = New(Config{TrustDomains: true}, d, jobs.NewQueue(d), &events.Hallway{}, keys, resolve.Fake{},
+	s = New(Config{TrustDomains: true}, d, jobs.NewQueue(d), &events.Recorder{}, keys, resolve.Fake{},
 		slog.New(slog.DiscardHandler))
 	key, err := dkim.GenerateRSA()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
@@ -120,7 +121,7 @@ func TestBoundsOfRows(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]int{0: 0, filesMax: filesMax, filesMax + 1: filesMax} {
-		m := &incoming{parsed: &message.Parsed{Files: make([]message.File, n)}, origin: Origin{MailFrom: "f@one.example"}, raw: []byte("raw")}
+		m := &incoming{parsed: &mailparse.Parsed{Files: make([]mailparse.File, n)}, origin: Origin{MailFrom: "f@one.example"}, raw: []byte("raw")}
 		e := m.draft()
 		if len(e.Files) != want || e.From != "f@one.example" || e.Size != 3 {
 			t.Errorf("of %d files %d are shown: from %s, %d octets", n, len(e.Files), e.From, e.Size)
@@ -129,7 +130,7 @@ func TestBoundsOfRows(t *testing.T) {
 			t.Errorf("a file of no type is %s", e.Files[0].ContentType)
 		}
 	}
-	m := &incoming{parsed: &message.Parsed{From: []message.Address{{Local: "a", Domain: "one.example"}, {Local: "b", Domain: "one.example"}}}}
+	m := &incoming{parsed: &mailparse.Parsed{From: []message.Address{{Local: "a", Domain: "one.example"}, {Local: "b", Domain: "one.example"}}}}
 	if e := m.draft(); e.From != "a@one.example" {
 		t.Errorf("from %s", e.From)
 	}
@@ -158,7 +159,7 @@ func TestRecipientsOfAMessage(t *testing.T) {
 func TestHopsAtTheirEdge(t *testing.T) {
 	s := &Service{}
 	for n, circle := range map[int]bool{0: false, hopsMax: false, hopsMax + 1: true} {
-		p := &message.Parsed{Header: append(slices.Repeat([]message.Field{{Name: "RECEIVED"}}, n), message.Field{Name: "Subject"})}
+		p := &mailparse.Parsed{Header: append(slices.Repeat([]message.Field{{Name: "RECEIVED"}}, n), message.Field{Name: "Subject"})}
 		err := s.judge(t.Context(), &incoming{parsed: p, to: []place{{report: &emails.Reported{}}}})
 		if r, ok := err.(*smtpserver.Refusal); ok != circle || ok && r.Code != 554 {
 			t.Errorf("%d hosts: %v", n, err)

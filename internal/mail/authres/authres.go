@@ -46,7 +46,8 @@ const (
 // timeout is the time limit for one message, all methods together.
 const timeout = 10 * time.Second
 
-// Results are the verdicts on one message, in the words of RFC 8601: pass, fail, softfail, neutral, none, temperror, permerror.
+// Results are the verdicts on one message, in the words of RFC 8601: pass, fail, softfail, neutral, none, temperror,
+// permerror.
 type Results struct {
 	SPF    Verdict
 	DKIM   []Verdict // one for each signature, in the order of the message; never empty

@@ -114,7 +114,8 @@ func origin(addr, hello, from string) authres.Origin {
 // word is a verdict without its explanation.
 func word(v authres.Verdict) string { return strings.TrimSpace(v.Result + " " + v.Domain) }
 
-const plain = "From: Alice <alice@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\nDate: Wed, 04 Mar 2026 05:06:07 +0000\r\n\r\nHello.\r\n"
+const plain = "From: Alice <alice@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\nDate: Wed, 04 Mar 2026 " +
+	"05:06:07 +0000\r\n\r\nHello.\r\n"
 
 // signed returns msg with signatures by package dkim, with which this package and the library must agree.
 func signed(t *testing.T, msg, domain, selector string, key *dkim.Key) string {
@@ -172,16 +173,19 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "a@_a{.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a[.example", "none"},
 		// RFC 1035 section 2.3.4: labels of at most 63 octets, names of at most 253 as they are written.
-		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) + ".example"},
+		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) +
+			".example"},
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 64) + ".example", "none"},
-		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l.", 122) + "example.c", "none " + strings.Repeat("l.", 122) + "example.c"},
+		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l.", 122) + "example.c", "none " + strings.Repeat("l.", 122) +
+			"example.c"},
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l.", 122) + "example.co", "none"},
 		{"203.0.113.1", "out.example", "a@x..example", "none"},
 		{"203.0.113.1", "out.example", "a@.example", "none"},
 		{"192.0.2.1", "out.example", "a@münchen.example", "none xn--mnchen-3ya.example"},
 	} {
 		if got := check(t, origin(test.addr, test.hello, test.from), plain).SPF; word(got) != test.want {
-			t.Errorf("%s, HELO %s, MAIL FROM <%s>: %q (%s), want %q", test.addr, test.hello, test.from, word(got), got.Detail, test.want)
+			t.Errorf("%s, HELO %s, MAIL FROM <%s>: %q (%s), want %q", test.addr, test.hello, test.from, word(got), got.Detail,
+				test.want)
 		}
 	}
 	if got := check(t, authres.Origin{MailFrom: "a@example.com"}, plain).SPF; word(got) != "none example.com" {
@@ -193,12 +197,13 @@ func TestDKIM(t *testing.T) {
 	t.Parallel()
 	good := signed(t, plain, "example.com", "rsa", keys().rsa)
 	for name, test := range map[string]struct{ raw, want, detail string }{
-		"unsigned":        {plain, "none", "not signed"},
-		"rsa":             {good, "pass example.com", ""},
-		"ed25519":         {signed(t, plain, "example.com", "ed", keys().ed), "pass example.com", ""},
-		"foreign":         {foreign(t, plain), "pass example.net", ""},
-		"bare LF":         {strings.ReplaceAll(good, "\r\n", "\n"), "pass example.com", ""},
-		"several":         {signed(t, signed(t, foreign(t, plain), "example.com", "ed", keys().ed), "example.com", "rsa", keys().rsa), "pass example.com, pass example.com, pass example.net", ""},
+		"unsigned": {plain, "none", "not signed"},
+		"rsa":      {good, "pass example.com", ""},
+		"ed25519":  {signed(t, plain, "example.com", "ed", keys().ed), "pass example.com", ""},
+		"foreign":  {foreign(t, plain), "pass example.net", ""},
+		"bare LF":  {strings.ReplaceAll(good, "\r\n", "\n"), "pass example.com", ""},
+		"several": {signed(t, signed(t, foreign(t, plain), "example.com", "ed", keys().ed), "example.com", "rsa",
+			keys().rsa), "pass example.com, pass example.com, pass example.net", ""},
 		"changed body":    {strings.Replace(good, "Hello.", "Buy now.", 1), "fail example.com", "body hash"},
 		"changed subject": {strings.Replace(good, "Subject: Hello", "Subject: Buy", 1), "fail example.com", "signature"},
 		"second From":     {"From: eve@evil.example\r\n" + foreign(t, plain), "pass example.net", "2 From fields"},
@@ -228,7 +233,8 @@ func TestDKIM(t *testing.T) {
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
-	r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+	r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example",
+		""),
 		strings.NewReader(raw+"More.\r\n"), int64(len(raw)))
 	if diff := gocmp.Diff([]authres.Verdict{{Result: "pass", Domain: "example.com"}}, r.DKIM); diff != "" {
 		t.Error(diff)
@@ -242,7 +248,8 @@ func TestKeyRecordsAreBounded(t *testing.T) {
 	for size, want := range map[int]string{4096: "pass", 4097: "permerror"} {
 		dns := world()
 		dns.TXTRecords["rsa._domainkey.example.com"] = []string{key + strings.Repeat("n", size-len(key))}
-		r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+		r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example",
+			""),
 			strings.NewReader(raw), int64(len(raw)))
 		if r.DKIM[0].Result != want {
 			t.Errorf("%d octets: %+v, want %s", size, r.DKIM, want)
@@ -261,17 +268,20 @@ func TestHeadersAreBounded(t *testing.T) {
 		limit  int
 		detail string
 	}{
-		"octets": {func(n int) string { return "X: " + strings.Repeat("y", n) + "\r\n" + plain }, 256<<10 - len("X: \r\n") - end, "256 KiB"},
+		"octets": {func(n int) string { return "X: " + strings.Repeat("y", n) + "\r\n" + plain },
+			256<<10 - len("X: \r\n") - end, "256 KiB"},
 		"fields": {func(n int) string { return strings.Repeat("X: y\r\n", n) + plain }, 1996, "2000 fields"},
 		"lines":  {func(n int) string { return "X: y" + strings.Repeat("\r\n y", n) + "\r\n" + plain }, 4995, "5000 lines"},
 		"octets of a folded signature": {func(n int) string {
 			return signature + folds + "\r\n\t" + strings.Repeat("x", n) + "\r\n" + plain
 		}, 4096 - len(signature) - 4000 - len("\t"), "4 KiB"},
 	} {
-		if r := check(t, origin("192.0.2.1", "x.example", ""), test.raw(test.limit)); r.Policy != "reject" || strings.Contains(r.DKIM[0].Detail, test.detail) {
+		if r := check(t, origin("192.0.2.1", "x.example", ""), test.raw(test.limit)); r.Policy != "reject" ||
+			strings.Contains(r.DKIM[0].Detail, test.detail) {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if r := check(t, origin("192.0.2.1", "x.example", ""), test.raw(test.limit+1)); r.Policy != "" || r.DKIM[0].Result != "permerror" ||
+		if r := check(t, origin("192.0.2.1", "x.example", ""), test.raw(test.limit+1)); r.Policy != "" ||
+			r.DKIM[0].Result != "permerror" ||
 			!strings.Contains(r.DKIM[0].Detail, test.detail) {
 			t.Errorf("%s, and one more: %+v", name, r)
 		}
@@ -297,7 +307,8 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	raw := "X: " + strings.Repeat("y", 10_000) + "\r\n" + plain
 	for _, from := range []int64{0, 100, 6_000, 10_010} {
-		r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+		r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example",
+			""),
 			broken{strings.NewReader(raw), from}, int64(len(raw)))
 		if r.DKIM[0].Detail != "the message cannot be read" || r.DMARC.Detail != r.DKIM[0].Detail {
 			t.Errorf("from octet %d on: %+v", from, r)
@@ -312,7 +323,8 @@ func TestWeakKey(t *testing.T) {
 	dns := world()
 	dns.TXTRecords["rsa._domainkey.example.com"] = []string{"v=DKIM1; p=" + base64.StdEncoding.EncodeToString(der)}
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
-	r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example", ""), strings.NewReader(raw), int64(len(raw)))
+	r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
+		strings.NewReader(raw), int64(len(raw)))
 	if r.DKIM[0].Result != "permerror" || !strings.Contains(r.DKIM[0].Detail, "too short") {
 		t.Errorf("%+v", r.DKIM)
 	}
@@ -327,35 +339,41 @@ func TestDMARC(t *testing.T) {
 		raw          string
 		want, policy string
 	}{
-		"by SPF":                {origin("192.0.2.1", "x.example", "a@example.com"), plain, "pass example.com", "reject"},
-		"by SPF, relaxed":       {origin("192.0.2.1", "x.example", "a@bounce.example.com"), plain, "pass example.com", "reject"},
-		"by SPF, not strictly":  {origin("192.0.2.1", "x.example", "a@sub.strict.example"), from("a@strict.example"), "fail strict.example", "quarantine"},
-		"by SPF, strictly":      {origin("192.0.2.1", "x.example", "a@strict.example"), from("a@strict.example"), "pass strict.example", "quarantine"},
-		"by DKIM":               {stranger, signed(t, plain, "example.com", "rsa", keys().rsa), "pass example.com", "reject"},
-		"by DKIM, relaxed":      {stranger, signed(t, plain, "mail.example.com", "ed", keys().ed), "pass example.com", "reject"},
-		"by DKIM, not strictly": {stranger, signed(t, from("a@strict.example"), "sub.strict.example", "ed", keys().ed), "fail strict.example", "quarantine"},
-		"another signs":         {stranger, foreign(t, plain), "fail example.com", "reject"},
-		"nobody":                {stranger, plain, "fail example.com", "reject"},
-		"subdomain":             {stranger, from("a@news.example.com"), "fail news.example.com", "quarantine"},
-		"no policy":             {stranger, from("a@unknown.example"), "none unknown.example", ""},
-		"two policies":          {stranger, from("a@twice.example"), "none twice.example", ""},
-		"a public suffix":       {stranger, from("a@co.uk"), "none co.uk", ""},
-		"key unavailable":       {stranger, strings.Replace(signed(t, plain, "example.com", "rsa", keys().rsa), "s=rsa", "s=lost", 1), "temperror example.com", "reject"},
-		"policy unavailable":    {stranger, from("a@nodns.example"), "temperror nodns.example", ""},
-		"no From":               {stranger, strings.Replace(plain, "From:", "X-From:", 1), "permerror", ""},
-		"two From fields":       {stranger, "From: eve@evil.example\r\n" + plain, "permerror", ""},
-		"two domains":           {stranger, from("a@example.com, b@example.net"), "permerror", ""},
-		"one domain twice":      {stranger, from("a@example.com, b@EXAMPLE.com"), "fail example.com", "reject"},
-		"broken display name":   {stranger, from("Foo, Inc. [x] <a@example.com>"), "fail example.com", "reject"},
-		"8-bit display name":    {stranger, from("M\xfcller <a@example.com>"), "fail example.com", "reject"},
-		"two addresses":         {stranger, from("[<a@example.com> <b@example.net>"), "permerror", ""},
-		"folded":                {stranger, from("\"a@evil.example\"\r\n <a@example.com>"), "fail example.com", "reject"},
-		"no address":            {stranger, from("undisclosed:;"), "permerror", ""},
-		"a literal":             {stranger, from("a@[192.0.2.1]"), "permerror", ""},
-		"a policy of its own":   {stranger, from("a@own.example.com"), "fail own.example.com", "none"},
-		"other versions":        {stranger, from("a@version.example"), "none version.example", ""},
-		"beside other records":  {stranger, from("a@beside.example"), "fail beside.example", "reject"},
-		"one tag twice":         {stranger, from("a@tags.example"), "fail tags.example", "reject"},
+		"by SPF": {origin("192.0.2.1", "x.example", "a@example.com"), plain, "pass example.com", "reject"},
+		"by SPF, relaxed": {origin("192.0.2.1", "x.example", "a@bounce.example.com"), plain, "pass example.com",
+			"reject"},
+		"by SPF, not strictly": {origin("192.0.2.1", "x.example", "a@sub.strict.example"), from("a@strict.example"),
+			"fail strict.example", "quarantine"},
+		"by SPF, strictly": {origin("192.0.2.1", "x.example", "a@strict.example"), from("a@strict.example"),
+			"pass strict.example", "quarantine"},
+		"by DKIM": {stranger, signed(t, plain, "example.com", "rsa", keys().rsa), "pass example.com", "reject"},
+		"by DKIM, relaxed": {stranger, signed(t, plain, "mail.example.com", "ed", keys().ed), "pass example.com",
+			"reject"},
+		"by DKIM, not strictly": {stranger, signed(t, from("a@strict.example"), "sub.strict.example", "ed", keys().ed),
+			"fail strict.example", "quarantine"},
+		"another signs":   {stranger, foreign(t, plain), "fail example.com", "reject"},
+		"nobody":          {stranger, plain, "fail example.com", "reject"},
+		"subdomain":       {stranger, from("a@news.example.com"), "fail news.example.com", "quarantine"},
+		"no policy":       {stranger, from("a@unknown.example"), "none unknown.example", ""},
+		"two policies":    {stranger, from("a@twice.example"), "none twice.example", ""},
+		"a public suffix": {stranger, from("a@co.uk"), "none co.uk", ""},
+		"key unavailable": {stranger, strings.Replace(signed(t, plain, "example.com", "rsa", keys().rsa), "s=rsa",
+			"s=lost", 1), "temperror example.com", "reject"},
+		"policy unavailable":   {stranger, from("a@nodns.example"), "temperror nodns.example", ""},
+		"no From":              {stranger, strings.Replace(plain, "From:", "X-From:", 1), "permerror", ""},
+		"two From fields":      {stranger, "From: eve@evil.example\r\n" + plain, "permerror", ""},
+		"two domains":          {stranger, from("a@example.com, b@example.net"), "permerror", ""},
+		"one domain twice":     {stranger, from("a@example.com, b@EXAMPLE.com"), "fail example.com", "reject"},
+		"broken display name":  {stranger, from("Foo, Inc. [x] <a@example.com>"), "fail example.com", "reject"},
+		"8-bit display name":   {stranger, from("M\xfcller <a@example.com>"), "fail example.com", "reject"},
+		"two addresses":        {stranger, from("[<a@example.com> <b@example.net>"), "permerror", ""},
+		"folded":               {stranger, from("\"a@evil.example\"\r\n <a@example.com>"), "fail example.com", "reject"},
+		"no address":           {stranger, from("undisclosed:;"), "permerror", ""},
+		"a literal":            {stranger, from("a@[192.0.2.1]"), "permerror", ""},
+		"a policy of its own":  {stranger, from("a@own.example.com"), "fail own.example.com", "none"},
+		"other versions":       {stranger, from("a@version.example"), "none version.example", ""},
+		"beside other records": {stranger, from("a@beside.example"), "fail beside.example", "reject"},
+		"one tag twice":        {stranger, from("a@tags.example"), "fail tags.example", "reject"},
 		// RFC 7489 section 6.6.3: without a valid policy a record counts only if it requests reports.
 		"no valid policy":              {stranger, from("a@invalid.example"), "none invalid.example", ""},
 		"no valid policy, but reports": {stranger, from("a@reports.example"), "fail reports.example", "none"},
@@ -373,7 +391,8 @@ func TestDMARC(t *testing.T) {
 	} {
 		r := check(t, test.o, test.raw)
 		if word(r.DMARC) != test.want || r.Policy != test.policy {
-			t.Errorf("%s: %q, policy %q (%s), want %q, %q", name, word(r.DMARC), r.Policy, r.DMARC.Detail, test.want, test.policy)
+			t.Errorf("%s: %q, policy %q (%s), want %q, %q", name, word(r.DMARC), r.Policy, r.DMARC.Detail, test.want,
+				test.policy)
 		}
 	}
 }
@@ -385,12 +404,16 @@ func TestHeaderField(t *testing.T) {
 		raw  string
 		want string
 	}{
-		"all pass": {origin("192.0.2.1", "x.example", "a@example.com"), signed(t, foreign(t, plain), "example.com", "rsa", keys().rsa),
-			"mx.postrider.example; spf=pass smtp.mailfrom=example.com; dkim=pass header.d=example.com; dkim=pass header.d=example.net; " +
+		"all pass": {origin("192.0.2.1", "x.example", "a@example.com"), signed(t, foreign(t, plain), "example.com", "rsa",
+			keys().rsa),
+			"mx.postrider.example; spf=pass smtp.mailfrom=example.com; dkim=pass header.d=example.com; dkim=pass " +
+				"header.d=example.net; " +
 				"dmarc=pass header.from=example.com policy.dmarc=reject"},
 		"null path": {origin("192.0.2.1", "mx.friend.example", ""), plain,
-			"mx.postrider.example; spf=pass smtp.helo=mx.friend.example; dkim=none; dmarc=fail header.from=example.com policy.dmarc=reject"},
-		"injection": {origin("192.0.2.1", "x; dkim=pass\r\nX: y", `a@x"; dkim=pass header.d=example.com`), "From: <a@b\x00\"; dkim=pass.example>\r\n\r\n",
+			"mx.postrider.example; spf=pass smtp.helo=mx.friend.example; dkim=none; dmarc=fail header.from=example.com " +
+				"policy.dmarc=reject"},
+		"injection": {origin("192.0.2.1", "x; dkim=pass\r\nX: y", `a@x"; dkim=pass header.d=example.com`),
+			"From: <a@b\x00\"; dkim=pass.example>\r\n\r\n",
 			"mx.postrider.example; spf=none; dkim=none; dmarc=permerror"},
 	} {
 		if diff := gocmp.Diff(test.want, check(t, test.o, test.raw).Header); diff != "" {
@@ -401,7 +424,8 @@ func TestHeaderField(t *testing.T) {
 
 func TestARCIsNotJudged(t *testing.T) {
 	t.Parallel()
-	raw := "ARC-Seal: i=1; cv=none\r\nARC-Message-Signature: i=1\r\nARC-Authentication-Results: i=1; x; dmarc=pass\r\n" + plain
+	raw := "ARC-Seal: i=1; cv=none\r\nARC-Message-Signature: i=1\r\nARC-Authentication-Results: i=1; x; dmarc=pass\r\n" +
+		plain
 	r := check(t, origin("192.0.2.1", "x.example", ""), raw)
 	if r.ARC.Result != "none" || !strings.Contains(r.ARC.Detail, "not evaluated") || strings.Contains(r.Header, " arc=") {
 		t.Errorf("%+v in %s", r.ARC, r.Header)
@@ -424,8 +448,10 @@ func TestHostile(t *testing.T) {
 		"one field, many folds": {one + "X:" + strings.Repeat("\r\n y", 50_000) + "\r\n" + plain, 1, "permerror"},
 		"as many as may be":     {one + "X:" + strings.Repeat("\r\n y", 4_900) + "\r\n" + plain, 1, "pass"},
 		"many fields":           {strings.Repeat("X:y\r\n", 2_100) + plain, 1, "permerror"},
-		"long signature":        {"DKIM-Signature: v=1; d=example.com; h=from" + strings.Repeat(":a", 3_000) + "\r\n" + plain, 1, "permerror"},
-		"work of verifiers": {strings.Repeat("DKIM-Signature: v=1; a=ed25519-sha256; s=ed; d=example.com; bh="+bodyHash+"; b=; h=from"+strings.Repeat(":a", 1_900)+"\r\n", 8) +
+		"long signature": {"DKIM-Signature: v=1; d=example.com; h=from" + strings.Repeat(":a", 3_000) + "\r\n" + plain,
+			1, "permerror"},
+		"work of verifiers": {strings.Repeat("DKIM-Signature: v=1; a=ed25519-sha256; s=ed; d=example.com; bh="+bodyHash+
+			"; b=; h=from"+strings.Repeat(":a", 1_900)+"\r\n", 8) +
 			strings.Repeat("b:y\r\n", 1_900) + plain, 8, "fail"},
 		"NUL and no end": {"DKIM-Signature: \x00\r\x00\nFrom:\x00", 1, "permerror"},
 	} {
@@ -454,7 +480,8 @@ func TestTimeIsBounded(t *testing.T) {
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		r := authres.New("mx.example", silent{}).Check(t.Context(), origin("192.0.2.1", "x.example", "a@example.com"), strings.NewReader(raw), int64(len(raw)))
+		r := authres.New("mx.example", silent{}).Check(t.Context(), origin("192.0.2.1", "x.example", "a@example.com"),
+			strings.NewReader(raw), int64(len(raw)))
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -515,12 +542,14 @@ func TestBodyThatCannotBeReadInTime(t *testing.T) {
 
 func FuzzCheck(f *testing.F) {
 	f.Add(plain, "a@example.com", "x.example", "v=spf1 -all")
-	f.Add("DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=e.com; s=s; h=from; bh=; b=\r\n"+plain, "", "[::1]", "v=DKIM1; k=ed25519; p=AAAA")
+	f.Add("DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=e.com; s=s; h=from; bh=; b=\r\n"+plain, "", "[::1]",
+		"v=DKIM1; k=ed25519; p=AAAA")
 	f.Add("From: <@>\n\n", "@", "", "v=DMARC1; p=reject; sp=x; rua=mailto:a@b")
 	words := "pass fail softfail neutral none temperror permerror"
 	f.Fuzz(func(t *testing.T, raw, from, hello, txt string) {
 		dns := anything{txt: txt}
-		r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", hello, from), strings.NewReader(raw), int64(len(raw)))
+		r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", hello, from),
+			strings.NewReader(raw), int64(len(raw)))
 		for _, v := range append(r.DKIM, r.SPF, r.DMARC, r.ARC) {
 			if !strings.Contains(words, cmp.Or(v.Result, "?")) {
 				t.Errorf("%+v", v)

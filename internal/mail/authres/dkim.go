@@ -48,12 +48,14 @@ func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size in
 			verdict.Result, verdict.Detail = permerror, "the signing domain is no domain name"
 		}
 		if len(h.from) > 1 {
-			verdict.Detail = strings.TrimPrefix(verdict.Detail+fmt.Sprintf("; the message has %d From fields", len(h.from)), "; ")
+			verdict.Detail = strings.TrimPrefix(verdict.Detail+fmt.Sprintf("; the message has %d From fields", len(h.from)),
+				"; ")
 		}
 		verdicts = append(verdicts, verdict)
 	}
 	if more := h.signatures - maxSignatures; more > 0 {
-		verdicts = append(verdicts, Verdict{Result: neutral, Detail: fmt.Sprintf("%d more signatures were not verified", more)})
+		verdicts = append(verdicts, Verdict{Result: neutral, Detail: fmt.Sprintf("%d more signatures were not verified",
+			more)})
 	}
 	return verdicts
 }

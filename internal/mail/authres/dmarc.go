@@ -28,7 +28,8 @@ func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Ver
 	case !found:
 		return Verdict{Result: none, Domain: from, Detail: "the domain publishes no policy"}, ""
 	}
-	v := Verdict{Result: fail, Domain: from, Detail: "neither SPF nor a DKIM signature passes for the domain of the From field"}
+	v := Verdict{Result: fail, Domain: from,
+		Detail: "neither SPF nor a DKIM signature passes for the domain of the From field"}
 	judge := func(method string, other Verdict, strict bool) {
 		switch {
 		case v.Result == pass || !aligned(from, other.Domain, strict):

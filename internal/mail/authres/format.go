@@ -26,5 +26,6 @@ func format(hostname string, o Origin, r *Results) string {
 }
 
 func generic(method, result, property, domain string) *authres.GenericResult {
-	return &authres.GenericResult{Method: method, Value: authres.ResultValue(result), Params: map[string]string{property: domain}}
+	return &authres.GenericResult{Method: method, Value: authres.ResultValue(result),
+		Params: map[string]string{property: domain}}
 }

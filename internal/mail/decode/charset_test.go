@@ -8,10 +8,12 @@ import (
 func TestCharsetNames(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ names, in, want string }{
-		{"utf-8 UTF8 utf_8 x-utf8 unicode-1-1-utf-8 'utf-8' \"utf-8\" utf-8*de us-ascii x-unknown unknown-8bit nonsense cp65001 windows-65001",
+		{"utf-8 UTF8 utf_8 x-utf8 unicode-1-1-utf-8 'utf-8' \"utf-8\" utf-8*de us-ascii x-unknown unknown-8bit nonsense " +
+			"cp65001 windows-65001",
 			"\xc3\xbc \xfc", "ü ü"},
 		{"utf-7 UTF7 unicode-1-1-utf-7 x-unicode-1-1-utf-7 csUTF7 cp65000", "+APw-", "ü"},
-		{"iso-8859-1 iso8859-1 iso_8859_1 8859_1 ISO-8859_1 latin1 latin-1 iso-latin-1 l1 cp819 cp1252 windows_1252 windows1252 win-1252 " +
+		{"iso-8859-1 iso8859-1 iso_8859_1 8859_1 ISO-8859_1 latin1 latin-1 iso-latin-1 l1 cp819 cp1252 windows_1252 " +
+			"windows1252 win-1252 " +
 			"1252 cp28591 ansi_x3.110-1983", "\xa3\xfc", "£ü"},
 		{"iso-8859-2 ISO_8859-2 iso8859_2 latin-2 latin2 8859-2 cp28592", "\xb3", "ł"},
 		{"iso-8859-15 iso8859_15 latin-9 cp28605", "\xa4", "€"},

@@ -8,8 +8,10 @@ import (
 func TestTransferDecoding(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ in, want string }{
-		{"aGVsbG8=", "hello"}, {"aGVs\r\nbG8=\r\n", "hello"}, {"aGVsbG8", "hello"}, {"aGVs bG8=", "hello"}, {"aGVs*bG8=!", "hello"},
-		{"aGVsbG8=\r\naGVsbG8=\r\n", "hellohello"}, {"aGVsbG8=\r\n_______\r\nlist footer", "hello"}, {"", ""}, {"a", ""}, {"====", ""},
+		{"aGVsbG8=", "hello"}, {"aGVs\r\nbG8=\r\n", "hello"}, {"aGVsbG8", "hello"}, {"aGVs bG8=", "hello"},
+		{"aGVs*bG8=!", "hello"},
+		{"aGVsbG8=\r\naGVsbG8=\r\n", "hellohello"}, {"aGVsbG8=\r\n_______\r\nlist footer", "hello"}, {"", ""}, {"a", ""},
+		{"====", ""},
 		{"aGVs\x00bG8=", "hello"}, {"aGVsbG8==", "hello"},
 	} {
 		if got, _ := Base64([]byte(tc.in)); string(got) != tc.want {
@@ -17,7 +19,8 @@ func TestTransferDecoding(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct{ in, want string }{
-		{"a=20b", "a b"}, {"a=\r\nb", "ab"}, {"a= \t\r\nb", "ab"}, {"a  \r\nb", "a\r\nb"}, {"=c3=BC", "ü"}, {"a=b", "a=b"}, {"a=", "a"},
+		{"a=20b", "a b"}, {"a=\r\nb", "ab"}, {"a= \t\r\nb", "ab"}, {"a  \r\nb", "a\r\nb"}, {"=c3=BC", "ü"}, {"a=b", "a=b"},
+		{"a=", "a"},
 		{"a=\nb\n", "ab\n"}, {"=3D=", "="}, {"a==20", "a= "}, {"=ZZ", "=ZZ"}, {"", ""},
 	} {
 		if got, _ := QuotedPrintable([]byte(tc.in)); string(got) != tc.want {
@@ -34,28 +37,32 @@ func TestTransferDecodingEdges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for in, want := range map[string]string{
-		"!" + alphabet: string(all), "QUJD=!QUJD": "ABCABC", "QQ==AAAA": "A\x00\x00\x00", "QQ==\n-- \nfooter QUJD": "A", "QQ==zzzz": "A\xcf\x3c\xf3",
-		"QUJ": "AB", "QU": "A", "Q": "", "": "",
+		"!" + alphabet: string(all), "QUJD=!QUJD": "ABCABC", "QQ==AAAA": "A\x00\x00\x00", "QQ==\n-- \nfooter QUJD": "A",
+		"QQ==zzzz": "A\xcf\x3c\xf3",
+		"QUJ":      "AB", "QU": "A", "Q": "", "": "",
 	} {
 		if got, _ := Base64([]byte(in)); string(got) != want {
 			t.Errorf("base64 %q: %q, want %q", in, got, want)
 		}
 	}
 	for in, want := range map[string]string{
-		"=00=09=0a=90=9f=a0=af=AF=F0=ff": "\x00\t\n\x90\x9f\xa0\xaf\xaf\xf0\xff", "=/0=:0=@0=G0=`0=g0": "=/0=:0=@0=G0=`0=g0", "=4": "=4", "a=": "a",
+		"=00=09=0a=90=9f=a0=af=AF=F0=ff": "\x00\t\n\x90\x9f\xa0\xaf\xaf\xf0\xff", "=/0=:0=@0=G0=`0=g0": "=/0=:0=@0=G0=`0=g0",
+		"=4": "=4", "a=": "a",
 		"a = \nb": "a b", "a \t\nb": "a\nb",
 	} {
 		if got, _ := QuotedPrintable([]byte(in)); string(got) != want {
 			t.Errorf("quoted-printable %q: %q, want %q", in, got, want)
 		}
 	}
-	for in, want := range map[string]string{"(x) base64": "", "; x": "", "BASE64; x": "base64", "7bit": Identity, "8BITS": Identity, "x": "x"} {
+	for in, want := range map[string]string{"(x) base64": "", "; x": "", "BASE64; x": "base64", "7bit": Identity,
+		"8BITS": Identity, "x": "x"} {
 		if got := TransferName(in); got != want {
 			t.Errorf("encoding %q: %q, want %q", in, got, want)
 		}
 	}
 	for in, want := range map[string]string{
-		"+2D3eANg93gE-": "😀😁", "+2ADcAA-": "𐀀", "+AGEAYgBj-": "abc", "+AGEAYgBjA-": "abc\ufffd", "+AGEAYgBj": "abc", "+3AAAYQ-": "\ufffda", "+2AAAYQ-": "\ufffda",
+		"+2D3eANg93gE-": "😀😁", "+2ADcAA-": "𐀀", "+AGEAYgBj-": "abc", "+AGEAYgBjA-": "abc\ufffd", "+AGEAYgBj": "abc",
+		"+3AAAYQ-": "\ufffda", "+2AAAYQ-": "\ufffda",
 		"+-+": "++", "a+AGE": "aa",
 	} {
 		if got := decodeUTF7([]byte(in)); got != want {

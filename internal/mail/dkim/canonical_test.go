@@ -70,7 +70,8 @@ func TestHashLongBodies(t *testing.T) {
 	for _, size := range []int{1, 2000, 4093, 4094, 4095, 4096, 4097, 9000} {
 		clean, odd := strings.Repeat("x", size)+"\r\n", strings.Repeat("y", size)+"  z\r\n"
 		body := clean + odd + clean + "\r\n\r\n" + odd + odd + "a\n" + clean
-		if got, want := hashBody([]byte(body)), sha256.Sum256([]byte(strings.ReplaceAll(strings.ReplaceAll(body, "  ", " "), "a\n", "a\r\n"))); got != want {
+		if got, want := hashBody([]byte(body)),
+			sha256.Sum256([]byte(strings.ReplaceAll(strings.ReplaceAll(body, "  ", " "), "a\n", "a\r\n"))); got != want {
 			t.Errorf("lines of %d octets", size)
 		}
 	}
@@ -82,9 +83,13 @@ func TestSplitHeader(t *testing.T) {
 		fields []string
 		body   string
 	}{
-		"": {nil, ""}, "\n": {nil, ""}, "\r\n": {nil, ""}, "\nFrom: a": {nil, "From: a"}, "A: b": {[]string{"A: b"}, ""}, "A: b\r\n": {[]string{"A: b"}, ""},
-		"A: b\r\n\r\nc": {[]string{"A: b"}, "c"}, "A: b\n\nc": {[]string{"A: b"}, "c"}, "A: b\r\n c\r\n\td\r\nE: f\r\n\r\n\r\ng": {[]string{"A: b\r\n c\r\n\td", "E: f"}, "\r\ng"},
-		"A: b\n\r\nc": {[]string{"A: b"}, "c"}, "A: b\r": {[]string{"A: b\r"}, ""}, " a\nB: c": {[]string{" a", "B: c"}, ""}, "A: b\n ": {[]string{"A: b\n "}, ""},
+		"": {nil, ""}, "\n": {nil, ""}, "\r\n": {nil, ""}, "\nFrom: a": {nil, "From: a"}, "A: b": {[]string{"A: b"}, ""},
+		"A: b\r\n":      {[]string{"A: b"}, ""},
+		"A: b\r\n\r\nc": {[]string{"A: b"}, "c"}, "A: b\n\nc": {[]string{"A: b"}, "c"},
+		"A: b\r\n c\r\n\td\r\nE: f\r\n\r\n\r\ng": {[]string{"A: b\r\n c\r\n\td", "E: f"}, "\r\ng"},
+		"A: b\n\r\nc":                            {[]string{"A: b"}, "c"}, "A: b\r": {[]string{"A: b\r"}, ""},
+		" a\nB: c": {[]string{" a", "B: c"}, ""},
+		"A: b\n ":  {[]string{"A: b\n "}, ""},
 	} {
 		fields, body := splitHeader([]byte(msg))
 		var got []string
@@ -100,8 +105,10 @@ func TestSplitHeader(t *testing.T) {
 func TestIsName(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]bool{
-		"azAZ09-_.example": true, "a": true, "": false, ".a": false, "a.": false, "a..b": false, "a`": false, "a{": false, "a@": false, "a[": false, "a/": false, "a:": false,
-		"a;": false, "a b": false, "a\r\n": false, "é": false, strings.Repeat("a", 253): true, strings.Repeat("a", 254): false,
+		"azAZ09-_.example": true, "a": true, "": false, ".a": false, "a.": false, "a..b": false, "a`": false, "a{": false,
+		"a@": false, "a[": false, "a/": false, "a:": false,
+		"a;": false, "a b": false, "a\r\n": false, "é": false, strings.Repeat("a", 253): true,
+		strings.Repeat("a", 254): false,
 	} {
 		if isName(s) != want {
 			t.Errorf("%.20q is not %v", s, want)
@@ -159,7 +166,8 @@ func BenchmarkCanonical(b *testing.B) {
 		{"base64", strings.Repeat("QUJD", 19) + "\r\n"},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
-			msg := []byte("Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nFrom: Example <hello@example.com>\r\nTo: bob@example.net\r\n" +
+			msg := []byte("Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nFrom: Example <hello@example.com>\r\nTo: " +
+				"bob@example.net\r\n" +
 				"Subject: Your order has shipped\r\nMessage-ID: <0195b2c4@example.com>\r\nMIME-Version: 1.0\r\n" +
 				fmt.Sprintf("Content-Type: text/html\r\n\r\n%s", strings.Repeat(kind.line, 10_000/len(kind.line))))
 			b.SetBytes(int64(len(msg)))

@@ -95,33 +95,39 @@ func TestSign(t *testing.T) {
 	t.Parallel()
 	const head = "From: Ann <ann@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\n"
 	for name, msg := range map[string]string{
-		"plain":                               head + "\r\nHi Bob.\r\n",
-		"no body":                             head + "\r\n",
-		"body of empty lines":                 head + "\r\n\r\n\r\n\r\n",
-		"body of white space":                 head + "\r\n  \t\r\n \r\n\t",
-		"empty lines at the end":              head + "\r\nHi\r\n\r\n\r\n",
-		"blank lines at the end":              head + "\r\nHi\r\n \r\n\t\r\n",
-		"no line end at the end":              head + "\r\nHi",
-		"white space and no line end":         head + "\r\nHi \t",
-		"empty lines at the beginning":        head + "\r\n\r\n\r\nHi\r\n",
-		"empty lines within":                  head + "\r\na\r\n\r\n\r\nb\r\n\r\nc\r\n",
-		"blank lines within":                  head + "\r\na\r\n  \r\n\t\r\nb\r\n \r\nc\r\n",
-		"spaces and tabs in lines":            head + "\r\n  a   b\t\tc \t d  \r\n\te\r\nf g\r\nh  i\r\nj \r\nk\t\r\n",
-		"lone LF in the body":                 head + "\r\na\nb  c\n\n\nd\n",
-		"lone LF in the header":               "From: ann@example.com\nSubject: a\n b\n\nHi\n",
-		"folded fields":                       "From: Ann\r\n <ann@example.com>\r\nSubject: a\r\n\tb\r\n   c  \r\n\r\nHi\r\n",
-		"white space around the colon":        "From \t: \t ann@example.com  \r\nSubject:a\r\n\r\nHi\r\n",
-		"field without value":                 "Subject:\r\nTo: \r\nFrom: ann@example.com\r\nCc:\r\n \r\n\r\nHi\r\n",
-		"repeated fields":                     "From: a@example.com\r\nTo: x@example.net\r\nfrom: b@example.com\r\nTO: y@example.net\r\nReferences: <1@x>\r\nReferences: <2@x>\r\n\r\nHi\r\n",
-		"names in odd case":                   "FROM: a@example.com\r\nsUBJECT: x\r\nmime-version: 1.0\r\n\r\nHi\r\n",
-		"8-bit":                               "From: \"Zo\xc3\xab\" <zo\xc3\xab@example.com>\r\nSubject: \xe4\xf6\xfc\r\n\r\n\xff\xfe \x80\r\ngr\xc3\xbc\xc3\x9fe\r\n",
-		"lines that are no fields":            "From: a@example.com\r\nthis is none\r\nSubject: x\r\n\r\nHi\r\n",
-		"an older signature":                  "DKIM-Signature: v=1; a=rsa-sha256; d=other.example; s=x; h=From; bh=YQ==; b=YQ==\r\n" + head + "\r\nHi\r\n",
-		"long line":                           head + "\r\n" + strings.Repeat("x y  z", 20_000) + "\r\n",
-		"long value":                          "From: a@example.com\r\nSubject: " + strings.Repeat("word ", 3000) + "\r\n\r\nHi\r\n",
+		"plain":                        head + "\r\nHi Bob.\r\n",
+		"no body":                      head + "\r\n",
+		"body of empty lines":          head + "\r\n\r\n\r\n\r\n",
+		"body of white space":          head + "\r\n  \t\r\n \r\n\t",
+		"empty lines at the end":       head + "\r\nHi\r\n\r\n\r\n",
+		"blank lines at the end":       head + "\r\nHi\r\n \r\n\t\r\n",
+		"no line end at the end":       head + "\r\nHi",
+		"white space and no line end":  head + "\r\nHi \t",
+		"empty lines at the beginning": head + "\r\n\r\n\r\nHi\r\n",
+		"empty lines within":           head + "\r\na\r\n\r\n\r\nb\r\n\r\nc\r\n",
+		"blank lines within":           head + "\r\na\r\n  \r\n\t\r\nb\r\n \r\nc\r\n",
+		"spaces and tabs in lines":     head + "\r\n  a   b\t\tc \t d  \r\n\te\r\nf g\r\nh  i\r\nj \r\nk\t\r\n",
+		"lone LF in the body":          head + "\r\na\nb  c\n\n\nd\n",
+		"lone LF in the header":        "From: ann@example.com\nSubject: a\n b\n\nHi\n",
+		"folded fields":                "From: Ann\r\n <ann@example.com>\r\nSubject: a\r\n\tb\r\n   c  \r\n\r\nHi\r\n",
+		"white space around the colon": "From \t: \t ann@example.com  \r\nSubject:a\r\n\r\nHi\r\n",
+		"field without value":          "Subject:\r\nTo: \r\nFrom: ann@example.com\r\nCc:\r\n \r\n\r\nHi\r\n",
+		"repeated fields": "From: a@example.com\r\nTo: x@example.net\r\nfrom: b@example.com\r\nTO: " +
+			"y@example.net\r\nReferences: <1@x>\r\nReferences: <2@x>\r\n\r\nHi\r\n",
+		"names in odd case": "FROM: a@example.com\r\nsUBJECT: x\r\nmime-version: 1.0\r\n\r\nHi\r\n",
+		"8-bit": "From: \"Zo\xc3\xab\" <zo\xc3\xab@example.com>\r\nSubject: " +
+			"\xe4\xf6\xfc\r\n\r\n\xff\xfe \x80\r\ngr\xc3\xbc\xc3\x9fe\r\n",
+		"lines that are no fields": "From: a@example.com\r\nthis is none\r\nSubject: x\r\n\r\nHi\r\n",
+		"an older signature": "DKIM-Signature: v=1; a=rsa-sha256; d=other.example; s=x; h=From; bh=YQ==; " +
+			"b=YQ==\r\n" + head + "\r\nHi\r\n",
+		"long line": head + "\r\n" + strings.Repeat("x y  z", 20_000) + "\r\n",
+		"long value": "From: a@example.com\r\nSubject: " + strings.Repeat("word ", 3000) +
+			"\r\n\r\nHi\r\n",
 		"dots and From at the start of lines": head + "\r\n.\r\n..\r\nFrom here\r\n",
-		"every list field": head + "Reply-To: r@example.com\r\nMessage-ID: <1@example.com>\r\nDate: Wed, 4 Mar 2026 05:06:07 +0000\r\n" +
-			"MIME-Version: 1.0\r\nContent-Type: text/plain\r\nList-Unsubscribe: <https://example.com/u>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" +
+		"every list field": head + "Reply-To: r@example.com\r\nMessage-ID: <1@example.com>\r\nDate: Wed, 4 Mar 2026 " +
+			"05:06:07 +0000\r\n" +
+			"MIME-Version: 1.0\r\nContent-Type: text/plain\r\nList-Unsubscribe: " +
+			"<https://example.com/u>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" +
 			"In-Reply-To: <0@example.com>\r\nReferences: <0@example.com>\r\nX-Other: 1\r\n\r\nHi\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +137,8 @@ func TestSign(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				results, err := msgauth.VerifyWithOptions(strings.NewReader(string(fields)+msg), &msgauth.VerifyOptions{LookupTXT: lookup})
+				results, err := msgauth.VerifyWithOptions(strings.NewReader(string(fields)+msg),
+					&msgauth.VerifyOptions{LookupTXT: lookup})
 				if err != nil || len(results) != 3 || results[0].Err != nil || results[1].Err != nil {
 					t.Fatalf("results %v, error %v", results, err)
 				}
@@ -245,7 +252,8 @@ func TestSignField(t *testing.T) {
 	before, signature, _ := strings.Cut(string(got), " b=")
 	want := "DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed;\r\n d=example.com;\r\n s=s1; t=1772600767;\r\n" +
 		" h=From:From:Reply-To:Sender:To:Cc:Subject:Subject:Date:Message-ID:\r\n" +
-		"  In-Reply-To:References:References:References:MIME-Version:Content-Type:\r\n  Content-Transfer-Encoding;\r\n bh=SWhoxEd0Sgol3iuzVq1Zr6EFhGTeBtImdOpchRmJk5M=;\r\n"
+		"  In-Reply-To:References:References:References:MIME-Version:Content-Type:\r\n  Content-Transfer-Encoding;\r\n " +
+		"bh=SWhoxEd0Sgol3iuzVq1Zr6EFhGTeBtImdOpchRmJk5M=;\r\n"
 	if diff := cmp.Diff(want[:strings.Index(want, "bh=")], before[:strings.Index(before, "bh=")]); diff != "" {
 		t.Errorf("field (-want +got):\n%s", diff)
 	}
@@ -345,7 +353,8 @@ func TestKey(t *testing.T) {
 			}
 		})
 	}
-	if got := keys().ed.Record(); !strings.HasPrefix(got, "v=DKIM1; k=ed25519; p=") || len(got) != len("v=DKIM1; k=ed25519; p=")+44 {
+	if got := keys().ed.Record(); !strings.HasPrefix(got, "v=DKIM1; k=ed25519; p=") ||
+		len(got) != len("v=DKIM1; k=ed25519; p=")+44 {
 		t.Errorf("Ed25519 record is %q", got)
 	}
 	if got := keys().rsa.Record(); !strings.HasPrefix(got, "v=DKIM1; k=rsa; p=MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A") {
@@ -379,7 +388,8 @@ func TestParseKeyRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, der := range map[string][]byte{"nothing": nil, "noise": []byte("noise"), "a public key": public, "an elliptic curve key": ecKey(t)} {
+	for name, der := range map[string][]byte{"nothing": nil, "noise": []byte("noise"), "a public key": public,
+		"an elliptic curve key": ecKey(t)} {
 		if key, err := dkim.ParseKey(der); err == nil {
 			t.Errorf("%s was read as a key %s", name, key.Algorithm())
 		}
@@ -402,7 +412,8 @@ func FuzzSign(f *testing.F) {
 		fmt.Fprintf(&header, "From: %s\r\nSubject: %s\r\n", oneLine.Replace(from), oneLine.Replace(subject))
 		for line := range strings.SplitSeq(strings.ReplaceAll(fields, "\r", ""), "\n") {
 			name, _, ok := strings.Cut(line, ":")
-			if !ok || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.EqualFold(name, "DKIM-Signature") {
+			if !ok || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) ||
+				strings.EqualFold(name, "DKIM-Signature") {
 				continue
 			}
 			header.WriteString(line + "\r\n")

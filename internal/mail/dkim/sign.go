@@ -12,8 +12,9 @@ import (
 
 // Errors of Sign that are due to the message.
 var (
-	ErrNoFrom    = errors.New("message has no From field, so it cannot be signed")                // RFC 6376 section 5.4
-	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign") // would continue the signature
+	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // RFC 6376 section 5.4
+	// would continue the signature
+	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign")
 )
 
 // Signer signs for a domain. Key's public half is published as the TXT record of Selector._domainkey.Domain.

@@ -285,7 +285,8 @@ func (t *textWriter) text(b string) {
 		switch {
 		case ' ' < c && c < 0x7f:
 			run := i + 1 + plainPrefix(b[i+1:])
-			for run < len(b) && (' ' < b[run] && b[run] < 0x7f || b[run] == ' ' && run+1 < len(b) && ' ' < b[run+1] && b[run+1] < 0x7f) {
+			for run < len(b) && (' ' < b[run] && b[run] < 0x7f || b[run] == ' ' && run+1 < len(b) && ' ' < b[run+1] &&
+				b[run+1] < 0x7f) {
 				run++
 			}
 			t.begin()
@@ -310,7 +311,8 @@ func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(s); n += 7 {
-		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 | uint64(s[n+4])<<32 | uint64(s[n+5])<<40 |
+		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 | uint64(s[n+4])<<32 | uint64(s[n+
+			5])<<40 |
 			uint64(s[n+6])<<48 | uint64(s[n+7])<<56
 		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // beyond ASCII, below a space, DEL
 			break

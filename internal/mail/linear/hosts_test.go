@@ -17,7 +17,8 @@ import (
 
 // hostParsers are the parsers of answers from hosts that we connect to.
 func hostParsers(add func(string, func(string), string, ...string)) {
-	replies := []string{"250-a\r\n", "250 a\r\n", "a", "\r\n", "\n", "250-", "250", "-", "\x00", "\xff", "250-AUTH=A B\r\n", "250-SIZE 1\r\n"}
+	replies := []string{"250-a\r\n", "250 a\r\n", "a", "\r\n", "\n", "250-", "250", "-", "\x00", "\xff",
+		"250-AUTH=A B\r\n", "250-SIZE 1\r\n"}
 	ask := func(said string) {
 		saying(said, func(addr string) {
 			c, err := smtpclient.Dial(context.Background(), addr, smtpclient.Options{})
@@ -34,14 +35,19 @@ func hostParsers(add func(string, func(string), string, ...string)) {
 			if err != nil {
 				panic(err)
 			}
-			c.Consult(context.Background(), milter.Message{Client: netip.MustParseAddrPort("192.0.2.1:25"), Recipients: []string{"a@b.example"},
-				Raw: strings.NewReader(head + "\r\nx\r\n"), Size: int64(len(head) + 5)})
+			c.Consult(context.Background(), milter.Message{Client: netip.MustParseAddrPort("192.0.2.1:25"),
+				Recipients: []string{"a@b.example"},
+				Raw:        strings.NewReader(head + "\r\nx\r\n"), Size: int64(len(head) + 5)})
 		})
-	}, "\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x01\xff\x00\x00\x00\x00", "\x00\x00\x00\x01c", "\x00\x00\x00\x01p", "\x00\x00\x00\x05hA\x00b\x00", "\x00\x00\x00\x06y550 \x00",
-		"\x00\x00\x00\x01a", "\x00\x00\x00\x00", "\x00", "\x00\x00\x08\x00h", "\x00\x00\x00\x03+a\x00", "\x00\x00\x00\x08m\x00\x00\x00\x01A\x00\x00")
+	}, "\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x01\xff\x00\x00\x00\x00", "\x00\x00\x00\x01c", "\x00\x00\x00\x01p",
+		"\x00\x00\x00\x05hA\x00b\x00", "\x00\x00\x00\x06y550 \x00",
+		"\x00\x00\x00\x01a", "\x00\x00\x00\x00", "\x00", "\x00\x00\x08\x00h", "\x00\x00\x00\x03+a\x00",
+		"\x00\x00\x00\x08m\x00\x00\x00\x01A\x00\x00")
 	for _, answers := range []string{"\x00\x00", "\xff\xff"} {
-		add("DNS answer of "+answers, func(said string) { answered(said[2:]) }, answers, "\x00", "\xc0\x0c", "\x01a", "\x3f", "\xff",
-			"\xc0\x0c\x00\x10\x00\x01\x00\x00\x00\x00\x00\x02\x01a", "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x00\x00\x02\xc0\x0c", "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x00")
+		add("DNS answer of "+answers, func(said string) { answered(said[2:]) }, answers, "\x00", "\xc0\x0c", "\x01a", "\x3f",
+			"\xff",
+			"\xc0\x0c\x00\x10\x00\x01\x00\x00\x00\x00\x00\x02\x01a", "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x00\x00\x02\xc0\x0c",
+			"\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x00")
 	}
 }
 

@@ -12,9 +12,10 @@ const (
 	small  = 8 << 10
 	factor = 8
 	growth = 2 * factor // times the work for an input of factor times the size; for a square it is factor*factor
-	few    = 8          // steps and octets of memory for each octet that are little, however they grow: bounds begin to work
-	most   = 500        // steps for each octet
-	memory = 128        // octets allocated for each octet
+	// steps and octets of memory for each octet that are little, however they grow: bounds begin to work
+	few    = 8
+	most   = 500 // steps for each octet
+	memory = 128 // octets allocated for each octet
 )
 
 // work is the amount of work of a parser.
@@ -48,7 +49,8 @@ func TestWorkIsLinear(t *testing.T) {
 			a := measure(p.parse, fill(p.head, repeated, small))
 			b := measure(p.parse, fill(p.head, repeated, small*factor))
 			if verdict := judge(a, b); verdict != "" {
-				t.Errorf("%s: %.80q: %s: from %.0f steps and %.0f octets to %.0f and %.0f", p.name, repeated, verdict, a.steps, a.octets, b.steps,
+				t.Errorf("%s: %.80q: %s: from %.0f steps and %.0f octets to %.0f and %.0f", p.name, repeated, verdict, a.steps,
+					a.octets, b.steps,
 					b.octets)
 			}
 		}
@@ -111,7 +113,8 @@ func findsSquares(t *testing.T) {
 	} {
 		a, b := measure(parse, fill("", "x", small/4)), measure(parse, fill("", "x", small/4*factor))
 		if judge(a, b) == "" {
-			t.Errorf("%s: from %.0f steps and %.0f octets to %.0f and %.0f, and nothing found", name, a.steps, a.octets, b.steps, b.octets)
+			t.Errorf("%s: from %.0f steps and %.0f octets to %.0f and %.0f, and nothing found", name, a.steps, a.octets, b.steps,
+				b.octets)
 		}
 	}
 	ok := func(s string) {

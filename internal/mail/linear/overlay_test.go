@@ -18,8 +18,10 @@ import (
 
 // counted are the packages of the standard library whose work is counted: those that read texts. All other modules
 // are counted too.
-var counted = []string{"bufio", "bytes", "encoding/base64", "encoding/hex", "encoding/pem", "html", "mime", "mime/multipart",
-	"mime/quotedprintable", "net/mail", "net/textproto", "net/url", "regexp", "regexp/syntax", "sort", "strconv", "strings",
+var counted = []string{"bufio", "bytes", "encoding/base64", "encoding/hex", "encoding/pem", "html", "mime",
+	"mime/multipart",
+	"mime/quotedprintable", "net/mail", "net/textproto", "net/url", "regexp", "regexp/syntax", "sort", "strconv",
+	"strings",
 	"unicode/utf16", "unicode/utf8"}
 
 const (
@@ -28,7 +30,8 @@ const (
 		"func From(i, n int) int {\n\tN += uint64(n - max(i, 0))\n\treturn i\n}\n\n" +
 		"func All(i, n int) int {\n\tN += uint64(n)\n\treturn i\n}\n"
 	counts = "package linear\n\nimport \"steps\"\n\nconst counting = true\n\nfunc steps() uint64 { return steps_.N }\n"
-	cut    = "package strings\n\nfunc countedCut(s, sep string) (before, after string, found bool) {\n\tif i := Index(s, sep); i >= 0 {\n" +
+	cut    = "package strings\n\nfunc countedCut(s, sep string) (before, after string, found bool) {\n\tif i := " +
+		"Index(s, sep); i >= 0 {\n" +
 		"\t\treturn s[:i], s[i+len(sep):], true\n\t}\n\treturn s, \"\", false\n}\n"
 )
 
@@ -43,9 +46,11 @@ func runCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.put(filepath.Join(here, "count_test.go"), []byte(strings.Replace(counts, `import "steps"`, `import steps_ "steps"`, 1)))
+	o.put(filepath.Join(here, "count_test.go"), []byte(strings.Replace(counts, `import "steps"`, `import steps_ "steps"`,
+		1)))
 	mods := []string{"mod", "edit"}
-	for dec := json.NewDecoder(strings.NewReader(o.run("go", "list", "-test", "-deps", "-json=ImportPath,ForTest,Standard,Dir,Module,GoFiles,EmbedFiles", "."))); ; {
+	for dec := json.NewDecoder(strings.NewReader(o.run("go", "list", "-test", "-deps",
+		"-json=ImportPath,ForTest,Standard,Dir,Module,GoFiles,EmbedFiles", "."))); ; {
 		var p struct {
 			ImportPath, ForTest, Dir string
 			Standard                 bool
@@ -61,7 +66,8 @@ func runCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch {
-		case p.ForTest != "" || strings.HasSuffix(p.ImportPath, ".test") || p.Standard && !slices.Contains(counted, p.ImportPath):
+		case p.ForTest != "" || strings.HasSuffix(p.ImportPath, ".test") || p.Standard &&
+			!slices.Contains(counted, p.ImportPath):
 		case p.Standard || p.Module.Main:
 			for _, name := range p.GoFiles {
 				if text := o.count(filepath.Join(p.Dir, name)); text != nil {
@@ -95,7 +101,8 @@ func runCounted(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off", "-trimpath", "-modfile", mod, "-overlay", file,
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off", "-trimpath", "-modfile", mod,
+		"-overlay", file,
 		"-run", "^"+t.Name()+"$", "-v", ".").CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
 		t.Errorf("%v\n%s", err, out)

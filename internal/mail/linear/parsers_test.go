@@ -38,28 +38,39 @@ const (
 )
 
 // marks are the tokens of the grammars of header fields.
-var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "<", ">", "(", ")", "\"", "\\", "\"\\", "[", "=", "'", "*", "%", "/", "?", "-", "\x00",
-	"\xff", "é", "<<", "()", "((", "\"\"", "a b ", "<>", "<a@b>", "<a@b> ", "<a@b>,", "a@b.c,", "a@b.c ", "a:", "a:;", "(,", "<(", "\"a@b", "a <", "a, ", "a,b <c@d>",
+var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "<", ">", "(", ")", "\"", "\\", "\"\\",
+	"[", "=", "'", "*", "%", "/", "?", "-", "\x00",
+	"\xff", "é", "<<", "()", "((", "\"\"", "a b ", "<>", "<a@b>", "<a@b> ", "<a@b>,", "a@b.c,", "a@b.c ", "a:", "a:;",
+	"(,", "<(", "\"a@b", "a <", "a, ", "a,b <c@d>",
 	"=?", "=?=", "=?a?q?", "=?a?b?x", "=?utf-8?Q?=C3?= ", "=?utf-8?Q?=C3?=", "=?utf-8?B?w?= ",
 	"=?gb18030?B?gTCB?= ", "=?a?q??", "=?koi8-r?Q?\xf0?= ", "=?koi8-r?Q?\xf0?=",
 	"=?utf-7?Q?+APw?= ", "=?utf-7?Q?+2D0-+A-?=", "=?cp-850?Q?=81?= =?850?Q?=81?= ", "a=b;", "a=\"b\";", ";a*0=b",
 	";name*=''%", ";a*1*=%41",
 	";filename*9=b", "a=b ", ";a=(", "; \"", "; =", "1", "1.", "5.1.1 ", "Mon, ", "+0000 ", "(a) ",
 	// These are as long as one mailbox may be.
-	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",", strings.Repeat("\"", 4000) + ",",
+	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",",
+	strings.Repeat("\"", 4000) + ",",
 	strings.Repeat("<a@b ", 800) + ",", strings.Repeat("=?a?q?a?= ", 400) + ","}
 
 // lines are the elements of bodies and reports.
-var lines = []string{"\r\n", "\n", "\r", " \r\n", "a\r\n", "a: b\r\n", "A:\n", "a\r\n ", "--\r\n", "--b\r\n", "--b--\r\n", "--b\n\n", "--b\nContent-Type: a/b\n\n",
-	"--b\nContent-Type: multipart/mixed; boundary=b\n\n", "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n", "--b\nContent-Type: multipart/mixed\n\n-- \n",
-	"--b\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<!----!>\n", "--b\nContent-Type: message/rfc822\n\nSubject: x\n\n",
-	"--b\nContent-Type: multipart/digest; boundary=d\n\n--d\n\n", "--b\nContent-Type: text/plain; charset=utf-16\n\na\n", "--b\nContent-Transfer-Encoding: base64\n\nQUJD=\n",
-	"--b\nContent-Type: text/plain" + strings.Repeat("; x=y", 50) + "\n\n", "--", "\n--", "From \n", ">From a\n", "nothing\n", "=\n", "=41", "=", "=\r\n", "QUJD\n", "QQ==\n", "AA=!", "begin 644 a\nM\n",
+var lines = []string{"\r\n", "\n", "\r", " \r\n", "a\r\n", "a: b\r\n", "A:\n", "a\r\n ", "--\r\n", "--b\r\n",
+	"--b--\r\n", "--b\n\n", "--b\nContent-Type: a/b\n\n",
+	"--b\nContent-Type: multipart/mixed; boundary=b\n\n", "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n",
+	"--b\nContent-Type: multipart/mixed\n\n-- \n",
+	"--b\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<!----!>\n",
+	"--b\nContent-Type: message/rfc822\n\nSubject: x\n\n",
+	"--b\nContent-Type: multipart/digest; boundary=d\n\n--d\n\n", "--b\nContent-Type: text/plain; charset=utf-16\n\na\n",
+	"--b\nContent-Transfer-Encoding: base64\n\nQUJD=\n",
+	"--b\nContent-Type: text/plain" + strings.Repeat("; x=y", 50) + "\n\n", "--", "\n--", "From \n", ">From a\n",
+	"nothing\n", "=\n", "=41", "=", "=\r\n", "QUJD\n", "QQ==\n", "AA=!", "begin 644 a\nM\n",
 	"begin 644 a\n", "begin 644 a\n#0V%T\n", "begin 644 a\nM" + strings.Repeat("0V%T", 15) + "\n`\nend\n",
 	"#0V%T\n", "M\n", "`\n", "end\n", " a\r\n", " a\r\nb: c\r\n", "\ta\r\n\r\n",
-	"Final-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n\n", "Diagnostic-Code: smtp; 550 ", "Action: failed\n", "Original-Recipient: rfc822;", "<a@b.example>: 550 5.1.1 no\n", "<a@b.example>\n",
-	"a@b.example\n", "550 ", "550 5.1.1 ", "5.1.1", "> a\n", "could not be delivered to a@b.example\n", "----- Original message -----\n", "Message-ID: <a@b>\n", "Reported-Domain: a\nOriginal-Rcpt-To: a@b.example\n",
-	"Feedback-Type: abuse\n", "Return-Path: <b-a@b.example>\n", "Subject: failure\n\n", "user unknown ", "<!----!>", "<p>", "\x00", "\xff", "a "}
+	"Final-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n\n", "Diagnostic-Code: smtp; 550 ",
+	"Action: failed\n", "Original-Recipient: rfc822;", "<a@b.example>: 550 5.1.1 no\n", "<a@b.example>\n",
+	"a@b.example\n", "550 ", "550 5.1.1 ", "5.1.1", "> a\n", "could not be delivered to a@b.example\n",
+	"----- Original message -----\n", "Message-ID: <a@b>\n", "Reported-Domain: a\nOriginal-Rcpt-To: a@b.example\n",
+	"Feedback-Type: abuse\n", "Return-Path: <b-a@b.example>\n", "Subject: failure\n\n", "user unknown ", "<!----!>", "<p>",
+	"\x00", "\xff", "a "}
 
 func parsers() []hostile {
 	var all []hostile
@@ -74,39 +85,51 @@ func parsers() []hostile {
 	add("subject of a refusal", func(s string) { report.Classify(550, "", s) }, "", lines...)
 	add("refusal", func(s string) { report.Recipient{Action: report.Failed, Diagnostic: s}.Class() }, "", lines...)
 	for _, h := range []struct{ name, head string }{
-		{"bounce", dsn + "Content-Type: message/delivery-status\r\n\r\n"}, {"text of a bounce", dsn + "\r\n"}, {"prose", prose},
-		{"HTML of a bounce", dsn + "Content-Type: text/html\r\n\r\n"}, {"message of a bounce", dsn + "Content-Type: message/rfc822\r\n\r\n"},
-		{"complaint", arf + "Content-Type: message/feedback-report\r\n\r\n"}, {"message of a complaint", arf + "Content-Type: message/rfc822\r\n\r\n"},
+		{"bounce", dsn + "Content-Type: message/delivery-status\r\n\r\n"}, {"text of a bounce", dsn + "\r\n"},
+		{"prose", prose},
+		{"HTML of a bounce", dsn + "Content-Type: text/html\r\n\r\n"},
+		{"message of a bounce", dsn + "Content-Type: message/rfc822\r\n\r\n"},
+		{"complaint", arf + "Content-Type: message/feedback-report\r\n\r\n"}, {"message of a complaint", arf +
+			"Content-Type: message/rfc822\r\n\r\n"},
 	} {
 		add(h.name, func(s string) { report.ReadComplaint([]byte(s)) }, h.head, lines...)
 		add(h.name+" that is returned", func(s string) {
-			for _, r := range report.ReadReturned([]byte(s), "").About([]string{"a@b.example", "b@b.example", "c@d.example"}).Recipients {
+			for _, r := range report.ReadReturned([]byte(s), "").About([]string{"a@b.example", "b@b.example",
+				"c@d.example"}).Recipients {
 				r.Class()
 			}
-		}, h.head, append(lines, "b@b.example ", "@b.example", "a@b.example b@b.example: 550 no\n\n", "b\n", ">>> RCPT TO:<b@b.example>\n")...)
+		}, h.head, append(lines, "b@b.example ", "@b.example", "a@b.example b@b.example: 550 no\n\n", "b\n",
+			">>> RCPT TO:<b@b.example>\n")...)
 	}
 	originParsers(add)
 	hostParsers(add)
 	add("signing", sign(), head+"\r\n", lines...)
 	add("signing of a field", sign(), head+"To: ", marks...)
-	add("SMTP commands", talk(), "EHLO a\r\n", "NOOP\r\n", "MAIL FROM:<a@b.example>\r\nRSET\r\n", "x\r\n", "\r\n", "MAIL FROM:<", "MAIL FROM:<a> A=B C=D\r\n", "a ", "\n", "\x00", "BDAT 0\r\n")
-	add("SMTP message", talk(), "EHLO a\r\nMAIL FROM:<>\r\nRCPT TO:<a@b.example>\r\nDATA\r\n", ".\r\n.\r\n", "..\r\n", "a\r\n", ".a\r\n", "\r", "\n.", "\r\n.", "a", "\x00")
-	add("SMTP message in chunks", talk(), "EHLO a\r\nMAIL FROM:<>\r\nRCPT TO:<a@b.example>\r\n", "BDAT 1\r\na", "BDAT 0\r\n", "BDAT 2\r\n\r\n")
+	add("SMTP commands", talk(), "EHLO a\r\n", "NOOP\r\n", "MAIL FROM:<a@b.example>\r\nRSET\r\n", "x\r\n", "\r\n",
+		"MAIL FROM:<", "MAIL FROM:<a> A=B C=D\r\n", "a ", "\n", "\x00", "BDAT 0\r\n")
+	add("SMTP message", talk(), "EHLO a\r\nMAIL FROM:<>\r\nRCPT TO:<a@b.example>\r\nDATA\r\n", ".\r\n.\r\n", "..\r\n",
+		"a\r\n", ".a\r\n", "\r", "\n.", "\r\n.", "a", "\x00")
+	add("SMTP message in chunks", talk(), "EHLO a\r\nMAIL FROM:<>\r\nRCPT TO:<a@b.example>\r\n", "BDAT 1\r\na",
+		"BDAT 0\r\n", "BDAT 2\r\n\r\n")
 	return all
 }
 
 func htmlParsers(add func(string, func(string), string, ...string)) {
 	parse := func(s string) { htmltext.FromHTML(s) }
-	add("HTML", parse, "", "<!----!>", "<!--", "<", "<!", "</", "<p ", "&", "&amp", "&#1", "<div>", "<a b c=d e='f' >", "<ul><li>a", "<blockquote>a",
-		`<a href="https://e.c">b`, "<script>", "<title>", "<textarea>", "<![CDATA[", "<xmp>", "<pre> a \r\n", "<svg>", "<style></styl",
-		`<p style="display:none">`, "\x00", "\xff", "a ", "  ", "<td>", "<br>", "<?", "</ a", "<x/", "-->", "<p a=\"", "<a href=x>", "/", "\u200d",
+	add("HTML", parse, "", "<!----!>", "<!--", "<", "<!", "</", "<p ", "&", "&amp", "&#1", "<div>", "<a b c=d e='f' >",
+		"<ul><li>a", "<blockquote>a",
+		`<a href="https://e.c">b`, "<script>", "<title>", "<textarea>", "<![CDATA[", "<xmp>", "<pre> a \r\n", "<svg>",
+		"<style></styl",
+		`<p style="display:none">`, "\x00", "\xff", "a ", "  ", "<td>", "<br>", "<?", "</ a", "<x/", "-->", "<p a=\"",
+		"<a href=x>", "/", "\u200d",
 		"<script><!--", "<plaintext>", "<!-->", "--!", `<a href="//`, "<a href=//e.c>/", "<ol start=-1><li>a")
 	add("HTML within a script", parse, "<script>", "</scrip", "<!--", "<script", "-", "<!--<script></script>")
 	add("HTML within a tag", parse, "<p ", "a", "a=b ", "a='b' ", "a=\"", "=", "/", "a\x00")
 	add("HTML within a style", parse, `<p style="`, "display:", "display:none;", ";", "&amp;")
 	add("HTML in a hidden element", parse, `<p style="display:none">`, "<p>", "</p>", "<p a=b>", "<script></script>")
 	add("HTML in a comment", parse, `<!--`, "-", "--!", "--", "!>", "<!--")
-	add("HTML below a large tag", parse, "<p "+strings.Repeat("a=b c d e f ", 600)+">", "<p a>", "<p>", "<script a>", "<script></script>")
+	add("HTML below a large tag", parse, "<p "+strings.Repeat("a=b c d e f ", 600)+">", "<p a>", "<p>", "<script a>",
+		"<script></script>")
 }
 
 func messageParsers(add func(string, func(string), string, ...string)) {
@@ -117,8 +140,10 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 	}
 	add("message", parse, "", lines...)
 	add("fields", parse, head, lines...)
-	for _, name := range []string{"X", "From", "To", "Reply-To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Content-Type: a/b; a=b;",
-		"Content-Type: multipart/mixed; boundary=\"", "Content-Type", "Content-Disposition: attachment; filename=", "Content-ID", "Content-Transfer-Encoding"} {
+	for _, name := range []string{"X", "From", "To", "Reply-To", "Subject", "Date", "Message-ID", "In-Reply-To",
+		"References", "Content-Type: a/b; a=b;",
+		"Content-Type: multipart/mixed; boundary=\"", "Content-Type", "Content-Disposition: attachment; filename=",
+		"Content-ID", "Content-Transfer-Encoding"} {
 		if !strings.Contains(name, ":") {
 			name += ":"
 		}
@@ -144,7 +169,8 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 			"\nbegin ")...)
 	}
 	add("header that begins with folds", parse, " \r\n", append(lines, " ", "\t\n", " a: b\n")...)
-	for _, charset := range []string{"utf-8", "utf-16", "utf-7", "iso-2022-jp", "gb18030", "hz-gb-2312", "big5", "euc-kr", "x-unknown", "latin1"} {
+	for _, charset := range []string{"utf-8", "utf-16", "utf-7", "iso-2022-jp", "gb18030", "hz-gb-2312", "big5", "euc-kr",
+		"x-unknown", "latin1"} {
 		add(charset, parse, head+"Content-Type: text/html; charset="+charset+"\r\n\r\n", "a", "\x1b$B", "\x81",
 			"\x810", "~{", "+", "+-", "+APw-", "+APw", "+2D0-", "+2D0 ", "+A\xff", "\xff\xfe", "\xd8\x00", "é", "\x00")
 	}
@@ -160,17 +186,22 @@ func originParsers(add func(string, func(string), string, ...string)) {
 		authres.New("mx.example", dns).Check(context.Background(), origin, strings.NewReader(raw), int64(len(raw)))
 	}
 	raw := func(s string) { check(s, "a@b.example", "v=spf1 -all") }
-	const signature = "DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=b.example; s=s; h=from; bh=AAAA; b=AAAA\r\n"
+	const signature = "DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=b.example; s=s; h=from; bh=AAAA; " +
+		"b=AAAA\r\n"
 	add("authentication of fields", raw, signature+head, append(lines, signature)...)
 	add("authentication of a body", raw, signature+head+"\r\n", lines...)
 	add("authentication of From", raw, signature+"From: ", marks...)
 	add("DKIM signature", raw, "From: a@b.example\r\nDKIM-Signature: v=1; ", append(marks, "h=from:", "a:", "b=A ")...)
-	add("DKIM fields", raw, "From: a@b.example\r\nDKIM-Signature: v=1; a=ed25519-sha256; d=b.example; s=s; bh=AAAA; b=AAAA; h=", "from:", ":", " : ", "a:\r\n ")
+	add("DKIM fields", raw, "From: a@b.example\r\nDKIM-Signature: v=1; a=ed25519-sha256; d=b.example; s=s; bh=AAAA; "+
+		"b=AAAA; h=", "from:", ":", " : ", "a:\r\n ")
 	add("ARC", raw, "From: a@b.example\r\n", "ARC-Seal: i=1; cv=none\r\n", "Authentication-Results: a; spf=pass\r\n")
-	add("return path", func(s string) { check(head+"\r\n", s, "v=spf1 exists:%{l1r-}.%{d} -all") }, "", "a", "@", ".", "-", "%{l}", "é")
+	add("return path", func(s string) { check(head+"\r\n", s, "v=spf1 exists:%{l1r-}.%{d} -all") }, "", "a", "@", ".", "-",
+		"%{l}", "é")
 	for _, record := range []string{"v=spf1 ", "v=DMARC1; p=none; ", "v=DKIM1; k=ed25519; p="} {
-		add("record "+record, func(s string) { check(signature+head+"\r\n", "a@b.example", s) }, record, "a", " ", ";", "=", "a ", "a:b.example ", "include:b.example ",
-			"ip4:192.0.2.2 ", "exists:%{l}.b.example ", "%", "%{", "redirect=b.example ", "mx ", "ptr ", "p=reject;", "rua=mailto:a@b,", "A", "AAAA", "\x00", "é")
+		add("record "+record, func(s string) { check(signature+head+"\r\n", "a@b.example", s) }, record, "a", " ", ";", "=",
+			"a ", "a:b.example ", "include:b.example ",
+			"ip4:192.0.2.2 ", "exists:%{l}.b.example ", "%", "%{", "redirect=b.example ", "mx ", "ptr ", "p=reject;",
+			"rua=mailto:a@b,", "A", "AAAA", "\x00", "é")
 	}
 }
 
@@ -199,7 +230,8 @@ func sign() func(string) {
 // talk returns a function that sends a text to a listener and hangs up.
 func talk() func(string) {
 	const large = 1 << 30
-	server := smtpserver.New(smtpserver.Config{MaxSize: large, MaxLine: large, MaxCommands: large, MaxErrors: large, MaxRecipients: large}, taker{},
+	server := smtpserver.New(smtpserver.Config{MaxSize: large, MaxLine: large, MaxCommands: large, MaxErrors: large,
+		MaxRecipients: large}, taker{},
 		slog.New(slog.DiscardHandler))
 	return func(said string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

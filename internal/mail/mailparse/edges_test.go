@@ -92,14 +92,16 @@ func TestHeaderEdges(t *testing.T) {
 	} {
 		p := Parse([]byte(c.raw))
 		defects := strings.Join(p.Defects, "\n")
-		if len(p.Header) != c.fields || !strings.Contains(defects, c.defect) || c.defect == "" && defects != "" || p.Text() != c.body {
+		if len(p.Header) != c.fields || !strings.Contains(defects, c.defect) || c.defect == "" && defects != "" ||
+			p.Text() != c.body {
 			t.Errorf("%s: %d fields, defects %q, text %.100q", c.name, len(p.Header), defects, p.Text())
 		}
 		if c.name == "LF first" && strings.Contains(defects, "CR alone") {
 			t.Errorf("%s: %q", c.name, defects)
 		}
 	}
-	for in, want := range map[string]string{"a\r\n b": "a b", "a\n\tb": "a b", "a\rb": "a b", "a\x7f\x01b": "ab", " a ": "a", "a\r\n\r\n b": "a b"} {
+	for in, want := range map[string]string{"a\r\n b": "a b", "a\n\tb": "a b", "a\rb": "a b", "a\x7f\x01b": "ab",
+		" a ": "a", "a\r\n\r\n b": "a b"} {
 		if got := unfold([]byte(in)); got != want {
 			t.Errorf("%q unfolds to %q, want %q", in, got, want)
 		}
@@ -109,7 +111,8 @@ func TestHeaderEdges(t *testing.T) {
 		t.Errorf("%d ids", len(got))
 	}
 	for in, want := range map[string]int64{
-		"Thu, 1 Jan 1970 00:00:00 +0000": 0, "Fri, 31 Dec 9999 00:00:00 +0000": 253402214400, "Thu, 1 Jan 1970 00:00:07 +0000 (b)": 7,
+		"Thu, 1 Jan 1970 00:00:00 +0000": 0, "Fri, 31 Dec 9999 00:00:00 +0000": 253402214400,
+		"Thu, 1 Jan 1970 00:00:07 +0000 (b)": 7,
 	} {
 		if got := parseDate(in); got.IsZero() || got.Unix() != want {
 			t.Errorf("%s: %v", in, got)
@@ -126,13 +129,20 @@ func TestParameterEdges(t *testing.T) {
 	t.Parallel()
 	junk := func(n int) string { return strings.Repeat("; x=y", n) }
 	for in, want := range map[string]string{
-		"a/b" + junk(99) + "; name=c": "c", "a/b" + junk(100) + "; name=c": "", "a/b; name=; x=y": "", `a/b; name="c" x="y"`: "c", `a/b; x="y" name="c"`: "c",
-		`a/b; name="c\`: `c\`, `a/b; name="c\\"; x=y`: `c\`, `a/b; name="c\"d"`: `c"d`, `a/b; name="c\d"`: `c\d`, `a/b; name="c`: "c",
-		"a/b; name=c; name*x=d": "c", "a/b; name*0*=utf-8''%C3%BC": "ü", "a/b; name*0=c; name*0=d; name*1=e": "ce", "a/b; name*1=d; name*0=c; name=x": "cd",
-		"a/b; name*0*=utf-8''c; name*1*=d'e'f": "cd'e'f", "a/b; name*0*=utf-8''%C3; name*1*=%BC": "ü", "a/b; name*0*=koi8-r''%F0; name*1=%F0": "П%F0",
-		"a/b; name*=utf-8''%C3%BC%4": "ü%4", "a/b; name*=utf-8''%": "%", "a/b; name*=utf-8''c%09d": "c d", "a/b; name*=utf-8''%zz": "%zz", "a/b; name*=c": "c",
-		"a/b; name*=utf-8'c": "utf-8'c", "a/b; name=c; name*=utf-8''d": "d", "a/b (x); name=c": "c", "a/b; (x) name=c": "c", "a/b; (x; name=c": "", "a/b; =; name=c": "c",
-		`a/b; "name"=c`: "c", "a/b; name = c d": "c d", "a/b; name=c charset=d": "c", "a/b; name=c (x)": "c", "a/b; x": "", "a/b;name=c;": "c", "a/b name=c": "c",
+		"a/b" + junk(99) + "; name=c": "c", "a/b" + junk(100) + "; name=c": "", "a/b; name=; x=y": "",
+		`a/b; name="c" x="y"`: "c", `a/b; x="y" name="c"`: "c",
+		`a/b; name="c\`: `c\`, `a/b; name="c\\"; x=y`: `c\`, `a/b; name="c\"d"`: `c"d`, `a/b; name="c\d"`: `c\d`,
+		`a/b; name="c`:          "c",
+		"a/b; name=c; name*x=d": "c", "a/b; name*0*=utf-8''%C3%BC": "ü", "a/b; name*0=c; name*0=d; name*1=e": "ce",
+		"a/b; name*1=d; name*0=c; name=x":      "cd",
+		"a/b; name*0*=utf-8''c; name*1*=d'e'f": "cd'e'f", "a/b; name*0*=utf-8''%C3; name*1*=%BC": "ü",
+		"a/b; name*0*=koi8-r''%F0; name*1=%F0": "П%F0",
+		"a/b; name*=utf-8''%C3%BC%4":           "ü%4", "a/b; name*=utf-8''%": "%", "a/b; name*=utf-8''c%09d": "c d",
+		"a/b; name*=utf-8''%zz": "%zz", "a/b; name*=c": "c",
+		"a/b; name*=utf-8'c": "utf-8'c", "a/b; name=c; name*=utf-8''d": "d", "a/b (x); name=c": "c", "a/b; (x) name=c": "c",
+		"a/b; (x; name=c": "", "a/b; =; name=c": "c",
+		`a/b; "name"=c`: "c", "a/b; name = c d": "c d", "a/b; name=c charset=d": "c", "a/b; name=c (x)": "c", "a/b; x": "",
+		"a/b;name=c;": "c", "a/b name=c": "c",
 		`a/b"; name=c`: "c",
 	} {
 		if _, got := parseParameters(in); got["name"] != want {
@@ -201,7 +211,8 @@ func TestAlternatives(t *testing.T) {
 		{"HTML alone", []string{html + "<p>A"}, "A\nD", "<p>A\n" + div + "D</div>"},
 		{"text, HTML and text", []string{text + "A", html + "<p>B", text + "C"}, "A\nD", "<p>B\n" + div + "D</div>"},
 	} {
-		raw := "From: a@b.example\nContent-Type: multipart/mixed; boundary=m\n\n--m\nContent-Type: multipart/alternative; boundary=a\n\n"
+		raw := "From: a@b.example\nContent-Type: multipart/mixed; boundary=m\n\n--m\nContent-Type: multipart/alternative; " +
+			"boundary=a\n\n"
 		for _, part := range c.parts {
 			raw += "--a\n" + part + "\n"
 		}
@@ -228,28 +239,43 @@ func TestTextsAndFiles(t *testing.T) {
 	rfc822 := mixed + "Content-Type: message/rfc822\n\n"
 	for raw, want := range map[string]string{
 		multipart + "; boundary=" + boundary + "\n\n--" + boundary + "\n\nx\n--" + boundary + "--\n": sender + "text: x\n",
-		multipart + "\n\nPreamble\nFoo: bar\n--\nFoo: bar\n--c\nX: y\n\nx\n--c--\n":                  sender + "text: x\n" + unbounded,
+		multipart + "\n\nPreamble\nFoo: bar\n--\nFoo: bar\n--c\nX: y\n\nx\n--c--\n": sender + "text: x\n" +
+			unbounded,
 		multipart + "; boundary=b\n\n--b\nContent-Type: multipart/mixed; boundary=c\n\nx": sender + "text: x\n" +
 			"defect: A multipart has no parts.\ndefect: A multipart does not end.\n",
-		from + "Content-Type: text\n\nx":                                       sender + "text: x\n",
-		from + "Content-Type: text; name=a.txt\n\nx":                           sender + "text: x\n",
-		from + "Content-Type: foo\n\nx":                                        sender + "text: x\n",
-		from + "Content-Type: foo; name=a\n\nx":                                sender + "file: a | application/octet-stream |  |  | x\n" + untold,
-		mixed + "Content-Type: text; name=a.txt\n\nx\n--b--\n":                 hello + "file: a.txt | text/plain |  |  | x\n",
-		from + "Content-Disposition: attachment\n\nx":                          sender + "file:  | text/plain | attachment |  | x\n",
-		from + "Content-Disposition: inline\n\nx":                              sender + "text: x\n",
-		mixed + "Content-Disposition: attachment\n\nx\n--b--\n":                hello + "file:  | text/plain | attachment |  | x\n",
-		mixed + "Content-Disposition: inline\n\nx\n--b--\n":                    sender + "text: Hello\\nx\n",
-		mixed + "Content-Disposition: other\n\nx\n--b--\n":                     hello + "file:  | text/plain | attachment |  | x\n",
-		related + "Content-Type: text/plain\n\nx\n--b--\n":                     sender + "html: <p>Hello\nfile:  | text/plain |  |  | x\n",
-		from + "Content-Transfer-Encoding: 7bit\n\n" + uuCat:                   sender + "text: \nfile: cat.txt | text/plain | attachment |  | Cat\n",
-		rfc822 + "Subject: a\nSubject: b\n\nx\n--b--\n":                        hello + "file: a.eml | message/rfc822 |  |  | Subject: a\\nSubject: b\\n\\nx\n",
-		rfc822 + "Subject: \nSubject: b\n\nx\n--b--\n":                         hello + "file: b.eml | message/rfc822 |  |  | Subject: \\nSubject: b\\n\\nx\n",
-		rfc822 + "X: a\n\nx\n--b--\n":                                          hello + "file: message.eml | message/rfc822 |  |  | X: a\\n\\nx\n",
-		rfc822 + "Subject: " + subject + "\n\nx\n--b--\n":                      hello + "file: " + subject + ".eml | message/rfc822 |  |  | Subject: " + subject[:51] + "\n",
-		rfc822 + "Subject: " + subject + "t\n\nx\n--b--\n":                     hello + "file: " + subject + ".eml | message/rfc822 |  |  | Subject: " + subject[:51] + "\n",
-		mixed + "Content-Type: application/x(y\n\nx\n--b--\n":                  hello + "file:  | application/octet-stream |  |  | x\n" + untold,
-		from + "Content-Type: text/plain\nContent-Transfer-Encoding: x\n\nx\n": sender + "text: x\ndefect: A part has a transfer encoding that is not known.\n",
+		from + "Content-Type: text\n\nx":             sender + "text: x\n",
+		from + "Content-Type: text; name=a.txt\n\nx": sender + "text: x\n",
+		from + "Content-Type: foo\n\nx":              sender + "text: x\n",
+		from + "Content-Type: foo; name=a\n\nx": sender +
+			"file: a | application/octet-stream |  |  | x\n" + untold,
+		mixed + "Content-Type: text; name=a.txt\n\nx\n--b--\n": hello +
+			"file: a.txt | text/plain |  |  | x\n",
+		from + "Content-Disposition: attachment\n\nx": sender +
+			"file:  | text/plain | attachment |  | x\n",
+		from + "Content-Disposition: inline\n\nx": sender + "text: x\n",
+		mixed + "Content-Disposition: attachment\n\nx\n--b--\n": hello +
+			"file:  | text/plain | attachment |  | x\n",
+		mixed + "Content-Disposition: inline\n\nx\n--b--\n": sender + "text: Hello\\nx\n",
+		mixed + "Content-Disposition: other\n\nx\n--b--\n": hello +
+			"file:  | text/plain | attachment |  | x\n",
+		related + "Content-Type: text/plain\n\nx\n--b--\n": sender +
+			"html: <p>Hello\nfile:  | text/plain |  |  | x\n",
+		from + "Content-Transfer-Encoding: 7bit\n\n" + uuCat: sender +
+			"text: \nfile: cat.txt | text/plain | attachment |  | Cat\n",
+		rfc822 + "Subject: a\nSubject: b\n\nx\n--b--\n": hello +
+			"file: a.eml | message/rfc822 |  |  | Subject: a\\nSubject: b\\n\\nx\n",
+		rfc822 + "Subject: \nSubject: b\n\nx\n--b--\n": hello +
+			"file: b.eml | message/rfc822 |  |  | Subject: \\nSubject: b\\n\\nx\n",
+		rfc822 + "X: a\n\nx\n--b--\n": hello +
+			"file: message.eml | message/rfc822 |  |  | X: a\\n\\nx\n",
+		rfc822 + "Subject: " + subject + "\n\nx\n--b--\n": hello + "file: " + subject +
+			".eml | message/rfc822 |  |  | Subject: " + subject[:51] + "\n",
+		rfc822 + "Subject: " + subject + "t\n\nx\n--b--\n": hello + "file: " + subject +
+			".eml | message/rfc822 |  |  | Subject: " + subject[:51] + "\n",
+		mixed + "Content-Type: application/x(y\n\nx\n--b--\n": hello +
+			"file:  | application/octet-stream |  |  | x\n" + untold,
+		from + "Content-Type: text/plain\nContent-Transfer-Encoding: x\n\nx\n": sender +
+			"text: x\ndefect: A part has a transfer encoding that is not known.\n",
 	} {
 		if got := summary(Parse([]byte(raw))); got != want {
 			t.Errorf("%s\nis\n%s\nwant\n%s", raw, got, want)

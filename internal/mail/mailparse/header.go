@@ -243,8 +243,10 @@ func messageIDs(s string) []string {
 var dateLayouts = [...]string{
 	"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
 	"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
-	"Monday, 2 Jan 2006 15:04:05 -0700", "Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006", "Mon Jan 2 15:04:05 2006 -0700",
-	"Mon Jan 2 15:04:05 MST 2006", "Mon, Jan 2 2006 15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05", time.RFC3339,
+	"Monday, 2 Jan 2006 15:04:05 -0700", "Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006",
+	"Mon Jan 2 15:04:05 2006 -0700",
+	"Mon Jan 2 15:04:05 MST 2006", "Mon, Jan 2 2006 15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05",
+	time.RFC3339,
 }
 
 // parseDate reads a date of RFC 5322 section 3.3 or in a form that old programs write. It returns the zero time if it

@@ -39,49 +39,52 @@ func hostileMessages() map[string]string {
 	}
 	long := func(s string) string { return strings.Repeat(s, 1<<20/len(s)) }
 	return map[string]string{
-		"parts":                parts.String(),
-		"nested":               nested.String(),
-		"fields":               strings.Repeat("A: b\r\n", 200000) + head + "\r\nbody",
-		"tiny fields":          strings.Repeat("A:\n", 400000) + "\nbody",
-		"long field":           head + "X: " + strings.Repeat(long("x"), 4) + "\r\n\r\nbody",
-		"folds":                head + "X: " + long("a\r\n ") + "\r\n\r\nbody",
-		"lines without colon":  head + long("nothing\r\n"),
-		"encoded words":        encoded.String() + "\r\nbody",
-		"open words":           head + "X: " + long("=?a?q?") + "\r\n\r\nbody",
-		"open base64 words":    head + "X: " + long("=?a?b?x") + "\r\n\r\nbody",
-		"question marks":       head + "X: =?a?q?" + long("?") + "\r\n\r\nbody",
-		"open quotes":          "From: " + long("\"a@b") + "\r\n\r\nbody",
-		"open brackets":        "To: " + long("<") + "\r\n\r\nbody",
-		"open comments":        "To: " + long("(,") + "\r\n\r\nbody",
-		"colons":               "To: a@" + long(":") + "\r\n\r\nbody",
-		"commas":               "To: " + long(",;") + "\r\n\r\nbody",
-		"addresses":            "To: " + long("a@b.c,") + "\r\n\r\nbody",
-		"references":           "References: " + long("<a@b> ") + "\r\n\r\nbody",
-		"open references":      "References: " + long("<") + "\r\n\r\nbody",
-		"parameters":           head + "Content-Type: text/plain" + long("; a=b") + "\r\n\r\nbody",
-		"sections":             head + "Content-Type: text/plain" + long("; name*1=b") + "\r\n\r\nbody",
-		"parts of parameters":  head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + strings.Repeat("--b\r\nContent-Type: a/b"+strings.Repeat(" x=y", 3000)+"\r\n\r\n", 80),
-		"dashes":               head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--\n"),
-		"dashes without end":   head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--"),
-		"delimiters":           head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--b\n"),
-		"closing delimiters":   head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--b--\n"),
-		"boundaries of others": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + strings.Repeat("--b\r\nContent-Type: multipart/mixed\r\n\r\n"+strings.Repeat("-- \r\n", 100), 900),
-		"equals":               head + "Content-Transfer-Encoding: quoted-printable\r\n\r\n" + long("="),
-		"padding":              head + "Content-Transfer-Encoding: base64\r\n\r\n" + long("AA=!"),
-		"carriage returns":     long("\r"),
-		"newlines":             long("\n"),
-		"spaces":               head + long(" \r\n"),
-		"nul":                  long("\x00"),
-		"long line":            head + "\r\n" + strings.Repeat(long("x"), 4),
-		"uuencoded lines":      head + "\r\nbegin 644 x\r\n" + long("M\n"),
-		"uuencoded files":      head + "\r\n" + long("begin 644 x\n#0V%T\n`\nend\n"),
-		"files that begin":     head + "\r\n" + long("begin 644 x\n#0V%T\n"),
+		"parts":               parts.String(),
+		"nested":              nested.String(),
+		"fields":              strings.Repeat("A: b\r\n", 200000) + head + "\r\nbody",
+		"tiny fields":         strings.Repeat("A:\n", 400000) + "\nbody",
+		"long field":          head + "X: " + strings.Repeat(long("x"), 4) + "\r\n\r\nbody",
+		"folds":               head + "X: " + long("a\r\n ") + "\r\n\r\nbody",
+		"lines without colon": head + long("nothing\r\n"),
+		"encoded words":       encoded.String() + "\r\nbody",
+		"open words":          head + "X: " + long("=?a?q?") + "\r\n\r\nbody",
+		"open base64 words":   head + "X: " + long("=?a?b?x") + "\r\n\r\nbody",
+		"question marks":      head + "X: =?a?q?" + long("?") + "\r\n\r\nbody",
+		"open quotes":         "From: " + long("\"a@b") + "\r\n\r\nbody",
+		"open brackets":       "To: " + long("<") + "\r\n\r\nbody",
+		"open comments":       "To: " + long("(,") + "\r\n\r\nbody",
+		"colons":              "To: a@" + long(":") + "\r\n\r\nbody",
+		"commas":              "To: " + long(",;") + "\r\n\r\nbody",
+		"addresses":           "To: " + long("a@b.c,") + "\r\n\r\nbody",
+		"references":          "References: " + long("<a@b> ") + "\r\n\r\nbody",
+		"open references":     "References: " + long("<") + "\r\n\r\nbody",
+		"parameters":          head + "Content-Type: text/plain" + long("; a=b") + "\r\n\r\nbody",
+		"sections":            head + "Content-Type: text/plain" + long("; name*1=b") + "\r\n\r\nbody",
+		"parts of parameters": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" +
+			strings.Repeat("--b\r\nContent-Type: a/b"+strings.Repeat(" x=y", 3000)+"\r\n\r\n", 80),
+		"dashes":             head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--\n"),
+		"dashes without end": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--"),
+		"delimiters":         head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--b\n"),
+		"closing delimiters": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + long("--b--\n"),
+		"boundaries of others": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" +
+			strings.Repeat("--b\r\nContent-Type: multipart/mixed\r\n\r\n"+strings.Repeat("-- \r\n", 100), 900),
+		"equals":           head + "Content-Transfer-Encoding: quoted-printable\r\n\r\n" + long("="),
+		"padding":          head + "Content-Transfer-Encoding: base64\r\n\r\n" + long("AA=!"),
+		"carriage returns": long("\r"),
+		"newlines":         long("\n"),
+		"spaces":           head + long(" \r\n"),
+		"nul":              long("\x00"),
+		"long line":        head + "\r\n" + strings.Repeat(long("x"), 4),
+		"uuencoded lines":  head + "\r\nbegin 644 x\r\n" + long("M\n"),
+		"uuencoded files":  head + "\r\n" + long("begin 644 x\n#0V%T\n`\nend\n"),
+		"files that begin": head + "\r\n" + long("begin 644 x\n#0V%T\n"),
 		"short uuencoded part": head + "Content-Type: a/b\r\nContent-Transfer-Encoding: x-uuencode\r\n\r\n" +
 			"begin 644 x\r\n" + long("_\n"),
 		"open UTF-7":       head + "Content-Type: text/html; charset=utf-7\r\n\r\n" + long("+"),
 		"halves in UTF-7":  head + "Content-Type: text/html; charset=utf-7\r\n\r\n" + long("+2D0-"),
 		"folds of nothing": long(" \r\n") + head + "\r\nbody",
-		"html without end": head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: text/html\r\n\r\n" + long("<div>"),
+		"html without end": head + "Content-Type: multipart/mixed; " +
+			"boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: text/html\r\n\r\n" + long("<div>"),
 	}
 }
 
@@ -135,7 +138,8 @@ func checkParsed(t *testing.T, p *Parsed, size int) {
 	if content > size {
 		t.Errorf("%d octets of files from %d", content, size)
 	}
-	if len(p.Files) > maxParts+1 || len(p.Header) > maxHeaderFields || len(p.Defects) > maxDefects || len(p.To) > maxAddresses {
+	if len(p.Files) > maxParts+1 || len(p.Header) > maxHeaderFields || len(p.Defects) > maxDefects ||
+		len(p.To) > maxAddresses {
 		t.Errorf("%d files, %d fields, %d defects, %d addresses", len(p.Files), len(p.Header), len(p.Defects), len(p.To))
 	}
 }
@@ -149,7 +153,8 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 		t.Errorf("%d files, the last of %d octets, defects %q", len(p.Files), len(last.Content), p.Defects)
 	}
 	p = Parse([]byte(messages["nested"]))
-	if len(p.Files) != 1 || !bytes.Contains(p.Files[0].Content, []byte("deep")) || p.Files[0].ContentType != "multipart/mixed" || len(p.Defects) == 0 {
+	if len(p.Files) != 1 || !bytes.Contains(p.Files[0].Content, []byte("deep")) ||
+		p.Files[0].ContentType != "multipart/mixed" || len(p.Defects) == 0 {
 		t.Errorf("files %+v, defects %q", p.Files, p.Defects)
 	}
 	p = Parse([]byte(messages["fields"]))
@@ -170,10 +175,12 @@ func TestParseMemory(t *testing.T) {
 		name, raw string
 		most      float64 // times the size
 	}{
-		{"file in base64", head + "Content-Type: application/pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat(line, size/len(line)), 1},
+		{"file in base64", head + "Content-Type: application/pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n" +
+			strings.Repeat(line, size/len(line)), 1},
 		{"file in 8bit", head + "Content-Type: application/pdf\r\n\r\n" + strings.Repeat(words, size/len(words)), 0.1},
 		{"text", head + "\r\n" + strings.Repeat(words, size/len(words)), 2.1},
-		{"HTML below plain text", head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: text/html\r\n\r\n" +
+		{"HTML below plain text", head +
+			"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: text/html\r\n\r\n" +
 			strings.Repeat(words, size/len(words)) + "--b--\r\n", 2.1},
 		{"text in base64", head + "Content-Transfer-Encoding: base64\r\n\r\n" + strings.Repeat(line, size/len(line)), 2},
 		{"uuencoded file", head + "Content-Type: application/pdf\r\nContent-Transfer-Encoding: x-uuencode\r\n\r\n" +
@@ -182,7 +189,8 @@ func TestParseMemory(t *testing.T) {
 		{"uuencoded file in a text", head + "\r\nbegin 644 x\r\n" + strings.Repeat(uuLine, size/len(uuLine)) + "end\r\n", 1},
 		{"text in UTF-7", head + "Content-Type: text/html; charset=utf-7\r\n\r\n" + strings.Repeat(utf7Line,
 			size/len(utf7Line)), 4},
-		{"text in latin-1", head + "Content-Type: text/html; charset=latin1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+		{"text in latin-1", head + "Content-Type: text/html; charset=latin1\r\nContent-Transfer-Encoding: " +
+			"quoted-printable\r\n\r\n" +
 			strings.Repeat(words, size/len(words)), 6},
 	} {
 		raw := []byte(tc.raw)
@@ -216,10 +224,12 @@ func sameMessage(t *testing.T, m *message.Message) {
 	}
 	// A carriage return that stands alone is a line end for some and none for others.
 	plain := func(s string) string {
-		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"), "\r", "\n"), "\x00", "")
+		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"), "\r",
+			"\n"), "\x00", "")
 		return strings.TrimPrefix(s, "\uFEFF")
 	}
-	if p.HTML() != plain(m.HTML) || p.Text() != plain(m.Text) || p.HasHTML != (m.HTML != "") || p.HasText != (m.Text != "" || m.HTML == "") {
+	if p.HTML() != plain(m.HTML) || p.Text() != plain(m.Text) || p.HasHTML != (m.HTML != "") ||
+		p.HasText != (m.Text != "" || m.HTML == "") {
 		t.Errorf("html %q, text %q; want %q, %q\n%s", p.HTML(), p.Text(), m.HTML, m.Text, raw)
 	}
 	if len(p.Files) != len(m.Attachments) {
@@ -239,7 +249,8 @@ func sameMessage(t *testing.T, m *message.Message) {
 	})
 	for i, a := range want {
 		f := p.Files[i]
-		if a.Filename != "" && decode.WithoutControls(a.Filename) == a.Filename && f.Filename != a.Filename || f.ContentID != a.ContentID || !bytes.Equal(f.Content, a.Content) {
+		if a.Filename != "" && decode.WithoutControls(a.Filename) == a.Filename && f.Filename != a.Filename ||
+			f.ContentID != a.ContentID || !bytes.Equal(f.Content, a.Content) {
 			t.Errorf("file %+v, want %+v\n%s", f, a, raw)
 		}
 	}
@@ -275,12 +286,15 @@ func FuzzParse(f *testing.F) {
 	}
 	const part = "Content-Type: multipart/mixed; boundary=b\n\n--b\n"
 	for _, seed := range []string{
-		"To: <<<<((((\"\"\"\"a@b a@b a@b,(,<(", "Subject: =?a?q?=?a?b?x=?a?q??", "References: <<<a@b><a@b><", "Content-Type: a/b; a*0=b;a*1*=%41; a=(;=",
-		part + "Content-Type: multipart/mixed; boundary=b\n\n--b\n--b--\n--b--\n", part + "Content-Type: text/html\n\n<!----!><!----!>\n--b\n\nx\n",
+		"To: <<<<((((\"\"\"\"a@b a@b a@b,(,<(", "Subject: =?a?q?=?a?b?x=?a?q??", "References: <<<a@b><a@b><",
+		"Content-Type: a/b; a*0=b;a*1*=%41; a=(;=",
+		part + "Content-Type: multipart/mixed; boundary=b\n\n--b\n--b--\n--b--\n", part +
+			"Content-Type: text/html\n\n<!----!><!----!>\n--b\n\nx\n",
 		" x\nSubject: =?iso-8859-2?Q?\xb3?= \xb3 =?utf-7?Q?+APw?=\nContent-Type: a/b; name*=koi8-r''\xf0; charset=utf-7\n\nx",
 		"begin 644 a\n#0V%T\nend\n", "From: a@b.c\n\nbegin 644 a\n#0V%T\nend\n",
 		"Content-Transfer-Encoding: uue\n\nbegin 644 a\n#0V%T\nend\n",
-		"Content-Transfer-Encoding: base64\n\nAA=!QQ==\n", "Content-Transfer-Encoding: quoted-printable\n\n==\n=4=41= \n", "Content-Type: text/plain; charset=iso-2022-jp\n\n\x1b$B",
+		"Content-Transfer-Encoding: base64\n\nAA=!QQ==\n", "Content-Transfer-Encoding: quoted-printable\n\n==\n=4=41= \n",
+		"Content-Type: text/plain; charset=iso-2022-jp\n\n\x1b$B",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -42,7 +42,8 @@ func (h *partHead) take(name, value []byte) {
 		}
 		mediaType, parameters := parseParameters(unfold(value))
 		h.mediaType = mediaType
-		h.charset, h.boundary, h.name = parameters["charset"], strings.TrimRight(parameters["boundary"], " "), parameters["name"]
+		h.charset, h.boundary, h.name = parameters["charset"], strings.TrimRight(parameters["boundary"], " "),
+			parameters["name"]
 	case "disposition":
 		if h.disposition != "" {
 			return

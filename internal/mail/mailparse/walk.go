@@ -89,7 +89,8 @@ func (w *walker) open(head partHead) {
 				outer = -1
 			}
 			w.innermost[boundary] = len(w.stack)
-			w.stack = append(w.stack, frame{head: head, kind: kindOf(head.mediaType), boundary: boundary, outer: outer, start: w.at})
+			w.stack = append(w.stack, frame{head: head, kind: kindOf(head.mediaType), boundary: boundary, outer: outer,
+				start: w.at})
 			return
 		} else {
 			head.mediaType = "text/plain"

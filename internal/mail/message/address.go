@@ -76,7 +76,8 @@ func cutMailbox(s string, phrase func(string) (string, error)) (name, spec strin
 	}
 	spec, ok := strings.CutSuffix(s[open+1:], ">")
 	if !ok {
-		return "", "", &AddressError{"The address must end with `>` and name one mailbox only, as in `Name <user@example.com>`."}
+		return "", "", &AddressError{"The address must end with `>` and name one mailbox only, as in `Name " +
+			"<user@example.com>`."}
 	}
 	if name, err = phrase(s[:open]); err != nil {
 		return "", "", err
@@ -118,14 +119,16 @@ func (a Address) appendTo(dst []byte) []byte {
 // check returns an error if an Address that was not made by ParseAddress must not go into a header.
 func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
-		return &FieldError{Name: field, Reason: "The display name in `" + field + "` has a control character or is not UTF-8; remove it."}
+		return &FieldError{Name: field, Reason: "The display name in `" + field +
+			"` has a control character or is not UTF-8; remove it."}
 	}
 	local, domain, err := ParseSpec(a.Addr())
 	if err != nil {
 		return &FieldError{Name: field, Reason: "The address in `" + field + "` cannot be used. " + err.Error()}
 	}
 	if local != a.Local || domain != a.Domain {
-		return &FieldError{Name: field, Reason: "The address in `" + field + "` is not in its canonical form; parse it first."}
+		return &FieldError{Name: field, Reason: "The address in `" + field +
+			"` is not in its canonical form; parse it first."}
 	}
 	return nil
 }
@@ -175,7 +178,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	if s[0] == '"' {
 		content, rest, ok := unquote(s)
 		if !ok {
-			return "", "", false, &AddressError{"The display name has an opening quote without a closing one; add it or remove the quote."}
+			return "", "", false, &AddressError{
+				"The display name has an opening quote without a closing one; add it or remove the quote."}
 		}
 		return content, rest, false, nil
 	}
@@ -192,7 +196,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	token, _, _ = strings.Cut(token, `"`)
 	if i := strings.IndexAny(token, "(),:;<>@\\"); i >= 0 {
 		return "", "", false, &AddressError{"The display name has the character `" + token[i:i+1] +
-			"`, which must stand in quotes, as in `\"Example, Inc\" <user@example.com>`; lists, groups and comments are not accepted."}
+			"`, which must stand in quotes, as in `\"Example, Inc\" <user@example.com>`; lists, groups and comments are not " +
+			"accepted."}
 	}
 	return token, s[len(token):], false, nil
 }
@@ -206,7 +211,8 @@ func decodeWord(token string) (word string, ok bool, err error) {
 	var dec mime.WordDecoder
 	word, err = dec.Decode(token)
 	if err != nil {
-		return "", false, &AddressError{"The display name has an encoded word that cannot be read; write the name in plain UTF-8."}
+		return "", false, &AddressError{
+			"The display name has an encoded word that cannot be read; write the name in plain UTF-8."}
 	}
 	return word, true, nil
 }
@@ -249,7 +255,8 @@ func ParseSpec(s string) (local, domain string, err error) {
 			return "", "", &AddressError{"The address has no `@`; write `user@example.com`."}
 		}
 		if !isDotAtom(local) {
-			return "", "", &AddressError{"The part before the `@` is empty, begins or ends with a dot, or has a character that is not allowed there; an address names one mailbox, as in `user@example.com`."}
+			return "", "", &AddressError{"The part before the `@` is empty, begins or ends with a dot, or has a character " +
+				"that is not allowed there; an address names one mailbox, as in `user@example.com`."}
 		}
 	}
 	if len(local) > maxLocal {
@@ -288,7 +295,8 @@ func parseDomain(s string) (string, error) {
 			continue
 		}
 		if !isLabel(s[start:i]) {
-			return "", &AddressError{"The domain is not valid: its labels are 1 to 63 letters, digits and hyphens, joined by dots, as in `example.com`."}
+			return "", &AddressError{"The domain is not valid: its labels are 1 to 63 letters, digits and hyphens, joined by " +
+				"dots, as in `example.com`."}
 		}
 		if i < len(s) {
 			start = i + 1

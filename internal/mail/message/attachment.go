@@ -21,9 +21,11 @@ const (
 func (a *Attachment) Check() error {
 	switch {
 	case len(a.Filename) > maxFilename || strings.ContainsAny(a.Filename, "\r\n\x00") || !utf8.ValidString(a.Filename):
-		return &AttachmentError{a.Filename, "The attachment's file name is longer than 1,000 octets, is not UTF-8, or has a line break or a NUL."}
+		return &AttachmentError{a.Filename,
+			"The attachment's file name is longer than 1,000 octets, is not UTF-8, or has a line break or a NUL."}
 	case len(a.ContentID) > maxContentID || !printableASCII(a.ContentID) || strings.ContainsAny(a.ContentID, " <>"):
-		return &AttachmentError{a.Filename, "The attachment's content id must be at most 256 visible ASCII characters, without spaces and angle brackets."}
+		return &AttachmentError{a.Filename,
+			"The attachment's content id must be at most 256 visible ASCII characters, without spaces and angle brackets."}
 	case a.ContentType == "":
 		return nil
 	}
@@ -32,7 +34,8 @@ func (a *Attachment) Check() error {
 		formatted = formatMediaType(a.ContentType)
 	}
 	if formatted == "" || len("Content-Type: ")+longestPiece(formatted) > maxLine {
-		return &AttachmentError{a.Filename, "The attachment's content type is not a media type; write it as in `application/pdf`."}
+		return &AttachmentError{a.Filename,
+			"The attachment's content type is not a media type; write it as in `application/pdf`."}
 	}
 	return nil
 }

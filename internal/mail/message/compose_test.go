@@ -119,7 +119,8 @@ func TestComposeHeader(t *testing.T) {
 	t.Parallel()
 	m := plainMessage()
 	m.From = Address{"Zoë Müller-Lüdenscheidt, Geschäftsführerin der Gesellschaft", "zoe", "example.com"}
-	m.To = []Address{{"山田太郎", "yamada", "example.jp"}, {`Lee, "Ann"`, "ann", "example.net"}, {"", `"a b"`, "example.net"}, {"Петр Ильич", "petr", "xn--e1afmkfd.xn--p1ai"}}
+	m.To = []Address{{"山田太郎", "yamada", "example.jp"}, {`Lee, "Ann"`, "ann", "example.net"}, {"", `"a b"`, "example.net"},
+		{"Петр Ильич", "petr", "xn--e1afmkfd.xn--p1ai"}}
 	m.Cc = []Address{{"مرحبا بالعالم", "m", "example.org"}}
 	m.ReplyTo = []Address{{"", "r", "example.com"}, {"नमस्ते", "n", "example.com"}}
 	m.Subject = "Grüße aus Köln: " + strings.Repeat("日本語のとても長い件名 👋 ", 12)
@@ -181,7 +182,8 @@ func TestComposeLongFields(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
 	for id, taken := range map[string]bool{
-		"<x@y>": true, "<@y>": false, "<x@>": false, "x@y": false, "<x@y": false, "x@y>": false, "<xyz>": false, "<x@y>z>": false, "<é@y>": false,
+		"<x@y>": true, "<@y>": false, "<x@>": false, "x@y": false, "<x@y": false, "x@y>": false, "<xyz>": false,
+		"<x@y>z>": false, "<é@y>": false,
 		"<" + a(998-len("Message-ID: <@y>")) + "@y>": true, "<" + a(999-len("Message-ID: <@y>")) + "@y>": false,
 	} {
 		m := plainMessage()
@@ -194,7 +196,8 @@ func TestComposeLongFields(t *testing.T) {
 	}
 	for subject, want := range map[string]string{
 		a(998 - len("Subject: ")): a(998 - len("Subject: ")), a(999 - len("Subject: ")): "=?UTF-8?Q?" + a(55) + "?=",
-		a(100) + "é": "=?UTF-8?Q?" + a(55) + "?=", " a": "=?UTF-8?Q?_a?=", "a ": "=?UTF-8?Q?a_?=", "=?": "=?UTF-8?B?PT8=?=", "~": "~",
+		a(100) + "é": "=?UTF-8?Q?" + a(55) + "?=", " a": "=?UTF-8?Q?_a?=", "a ": "=?UTF-8?Q?a_?=", "=?": "=?UTF-8?B?PT8=?=",
+		"~": "~",
 	} {
 		m := plainMessage()
 		m.Subject = subject
@@ -288,12 +291,15 @@ func TestComposeStructure(t *testing.T) {
 			textPart("mixed/alternative/"), htmlPart("mixed/alternative/related/"),
 			logoPart("mixed/alternative/related/", "inline"), logoPart("mixed/alternative/related/", "inline"), pdfPart,
 		}},
-		{"empty file", "", "text", []Attachment{{}}, []part{textPart("mixed/"), {"mixed/", octetStream, "attachment", "", "", "base64", ""}}},
-		{"message", "", "text", []Attachment{eml}, []part{textPart("mixed/"), {"mixed/", "message/rfc822", "attachment", "old.eml", "", "7bit", string(eml.Content)}}},
+		{"empty file", "", "text", []Attachment{{}}, []part{textPart("mixed/"), {"mixed/", octetStream, "attachment", "", "",
+			"base64", ""}}},
+		{"message", "", "text", []Attachment{eml}, []part{textPart("mixed/"), {"mixed/", "message/rfc822", "attachment",
+			"old.eml", "", "7bit", string(eml.Content)}}},
 		{"message in 8-bit", "", "text", []Attachment{{Filename: "old.eml", Content: []byte("From: \xe4\r\n")}}, []part{
 			textPart("mixed/"), {"mixed/", octetStream, "attachment", "old.eml", "", "base64", "From: \xe4\r\n"}}},
-		{"multipart", "", "text", []Attachment{{ContentType: `multipart/mixed; boundary="x"`, Content: []byte("--x--")}}, []part{
-			textPart("mixed/"), {"mixed/", octetStream, "attachment", "", "", "base64", "--x--"}}},
+		{"multipart", "", "text", []Attachment{{ContentType: `multipart/mixed; boundary="x"`, Content: []byte("--x--")}},
+			[]part{
+				textPart("mixed/"), {"mixed/", octetStream, "attachment", "", "", "base64", "--x--"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -310,7 +316,8 @@ func TestComposeStructure(t *testing.T) {
 // White space at the end of a line of HTML has no meaning and needs no encoding; everything else is as in plain text.
 func TestComposeHTML(t *testing.T) {
 	t.Parallel()
-	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" + strings.Repeat("a ", 40): "quoted-printable", "From a": "quoted-printable",
+	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" +
+		strings.Repeat("a ", 40): "quoted-printable", "From a": "quoted-printable",
 		"a\rb": "quoted-printable", "<p>ü": "quoted-printable", "--=_x": "quoted-printable"} {
 		m := plainMessage()
 		m.Text, m.HTML = "x", html
@@ -339,7 +346,8 @@ func TestComposeBodies(t *testing.T) {
 		{"control characters", "a plain enough line of text\x00\x1b\x7f\rb", "quoted-printable"},
 		{"something like our boundary", "--=_a19b25856e1c150ca834cffc8--\n", "quoted-printable"},
 		{"76 columns", strings.Repeat("w", 76) + "\n" + strings.Repeat("x", 76), "7bit"},
-		{"77 columns", strings.Repeat("w", 77) + "\n" + strings.Repeat("x", 75) + " \n" + strings.Repeat("x", 74) + "=", "quoted-printable"},
+		{"77 columns", strings.Repeat("w", 77) + "\n" + strings.Repeat("x", 75) + " \n" + strings.Repeat("x", 74) + "=",
+			"quoted-printable"},
 		{"not UTF-8", "a good deal of plain text and then \xff\xfe", "quoted-printable"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -374,7 +382,8 @@ func TestComposeFilenames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"a.pdf", `with "quotes" and \ slash.txt`, "semi;colon=.txt", strings.Repeat("long ", 40) + ".pdf", "Übersicht.xlsx",
-		strings.Repeat("とても長い名前", 12) + ".pdf", "100% (final) 'x'.txt", "tab\t.txt", "a\\", "=?utf-8?q?x?=.txt", "..", " lead.txt ",
+		strings.Repeat("とても長い名前", 12) + ".pdf", "100% (final) 'x'.txt", "tab\t.txt", "a\\", "=?utf-8?q?x?=.txt", "..",
+		" lead.txt ",
 	} {
 		m := plainMessage()
 		m.Attachments = []Attachment{{Filename: name, Content: []byte("x")}}
@@ -410,8 +419,11 @@ func TestComposeRefuses(t *testing.T) {
 			"Message-ID header": func(m *Message) { m.Headers = []Field{{"Message-ID", "y" + evil}} },
 			"file name":         func(m *Message) { m.Attachments = []Attachment{{Filename: "a" + evil}} },
 			"content type":      func(m *Message) { m.Attachments = []Attachment{{ContentType: "text/plain; x=y" + evil}} },
-			"quoted parameter":  func(m *Message) { m.Attachments = []Attachment{{ContentType: `text/plain; x="y` + evil + `"`}} },
-			"content id":        func(m *Message) { m.HTML, m.Attachments = "x", []Attachment{{ContentID: "a" + evil}} },
+			"quoted parameter": func(m *Message) {
+				m.Attachments = []Attachment{{ContentType: `text/plain; x="y` + evil +
+					`"`}}
+			},
+			"content id": func(m *Message) { m.HTML, m.Attachments = "x", []Attachment{{ContentID: "a" + evil}} },
 		} {
 			m := plainMessage()
 			spoil(m)
@@ -454,7 +466,8 @@ func TestComposeRefuses(t *testing.T) {
 func TestEncodedWords(t *testing.T) {
 	t.Parallel()
 	var dec mime.WordDecoder
-	for _, s := range []string{"", "é", "a = b ? c_d é", strings.Repeat("é ", 100), strings.Repeat("山", 100), "é\t\x01", "(\"é\")", strings.Repeat("a", 200) + "é"} {
+	for _, s := range []string{"", "é", "a = b ? c_d é", strings.Repeat("é ", 100), strings.Repeat("山", 100), "é\t\x01",
+		"(\"é\")", strings.Repeat("a", 200) + "é"} {
 		for _, phrase := range []bool{false, true} {
 			encoded := string(appendEncodedWords(nil, s, phrase, 9))
 			for word := range strings.SplitSeq(encoded, " ") {
@@ -475,7 +488,8 @@ func TestEncodedWords(t *testing.T) {
 func FuzzCompose(f *testing.F) {
 	f.Add("Hello", "Hi Bob.\n", "<p>Hi</p>", "Ann", "a.pdf", []byte("x"))
 	f.Add("Grüße  👋 =?utf-8?q?x?=", "a \n\nFrom b\n.\n", "", "Lee, \"Ann\"", "März.pdf", []byte("\x00\xff\r\n--=_m"))
-	f.Add(" x ", "--=_a1\n\r\r\n", strings.Repeat("<td style=\"a:b\">", 30), "=?utf-8?q?x?=", "a\"\\b.eml", []byte("From: a\r\n\r\n"))
+	f.Add(" x ", "--=_a1\n\r\r\n", strings.Repeat("<td style=\"a:b\">", 30), "=?utf-8?q?x?=", "a\"\\b.eml",
+		[]byte("From: a\r\n\r\n"))
 	f.Add(strings.Repeat("w", 1200), "", "", "山田", "", []byte(nil))
 	f.Add("x", "", "", strings.Repeat("-", 1900), "", []byte("x"))
 	f.Fuzz(func(t *testing.T, subject, text, html, name, filename string, content []byte) {
@@ -484,7 +498,8 @@ func FuzzCompose(f *testing.F) {
 		m.Attachments = []Attachment{{Filename: filename, Content: content}}
 		raw, err := m.Compose()
 		if err != nil {
-			if !strings.ContainsAny(subject+filename, "\r\n\x00") && unprintable(name) == "" && utf8.ValidString(filename) && len(filename) <= maxFilename {
+			if !strings.ContainsAny(subject+filename, "\r\n\x00") && unprintable(name) == "" && utf8.ValidString(filename) &&
+				len(filename) <= maxFilename {
 				t.Fatalf("refused: %v", err)
 			}
 			return

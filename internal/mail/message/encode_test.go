@@ -16,11 +16,13 @@ func TestQuotedPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "a": "a", "=": "=3D", "~ \t!": "~ \t!", "\x7f\x1f\x00": "=7F=1F=00", "é": "=C3=A9", "a\rb": "a=0Db",
 		"a\nb\r\n\nc": "a\r\nb\r\n\r\nc", "a ": "a=20", "a\t\nb": "a=09\r\nb", " ": "=20", "  ": " =20", "\r\n ": "\r\n=20",
-		a(75): a(75), a(76): a(76), a(77): a(75) + "=\r\naa", a(151): a(75) + "=\r\n" + a(76), a(152): a(75) + "=\r\n" + a(75) + "=\r\naa",
+		a(75): a(75), a(76): a(76), a(77): a(75) + "=\r\naa", a(151): a(75) + "=\r\n" + a(76), a(152): a(75) + "=\r\n" +
+			a(75) + "=\r\naa",
 		a(73) + "=": a(73) + "=3D", a(74) + "=": a(74) + "=\r\n=3D", a(75) + "=": a(75) + "=\r\n=3D",
 		a(72) + "=b": a(72) + "=3Db", a(72) + "=bc": a(72) + "=3D=\r\nbc", a(73) + "=b": a(73) + "=\r\n=3Db",
 		a(72) + "==": a(72) + "=3D=\r\n=3D", a(70) + "==": a(70) + "=3D=3D", a(71) + "==": a(71) + "=3D=\r\n=3D",
-		a(73) + " ": a(73) + "=20", a(74) + " ": a(74) + "=\r\n=20", a(75) + " ": a(75) + "=\r\n=20", a(76) + " ": a(75) + "=\r\na=20",
+		a(73) + " ": a(73) + "=20", a(74) + " ": a(74) + "=\r\n=20", a(75) + " ": a(75) + "=\r\n=20", a(76) + " ": a(75) +
+			"=\r\na=20",
 		a(74) + " b": a(74) + " b", a(75) + " b": a(75) + "=\r\n b", a(70) + "=" + a(3) + "=": a(70) + "=3Daa=\r\na=3D",
 		"From a": "=46rom a", "a\nFrom b": "a\r\n=46rom b", "From": "From", " From a": " From a",
 		"From " + a(69): "=46rom " + a(69), "From " + a(70): "=46rom " + a(68) + "=\r\naa",
@@ -78,7 +80,8 @@ func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 						b.encoding, chosen, other)
 				}
 				if b.size < chosen || b.size > chosen*5/4 {
-					t.Errorf("%d plain between, lines of %d, ends %q: %s takes %d octets, not %d", plain, columns, end, b.encoding, chosen, b.size)
+					t.Errorf("%d plain between, lines of %d, ends %q: %s takes %d octets, not %d", plain, columns, end, b.encoding,
+						chosen, b.size)
 				}
 			}
 		}
@@ -92,10 +95,13 @@ func TestFilenameParameter(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "", "a.pdf": `; filename="a.pdf"`, `a"b\c`: `; filename="a\"b\\c"`, " ~": `; filename=" ~"`,
 		n(61): `; filename="` + n(61) + `"`, n(62): "; filename*0*=UTF-8''" + n(54) + "; filename*1*=" + n(8),
-		n(54 + 61): "; filename*0*=UTF-8''" + n(54) + "; filename*1*=" + n(61), n(54 + 62): "; filename*0*=UTF-8''" + n(54) + "; filename*1*=" + n(61) + "; filename*2*=n",
-		"é.pdf": "; filename*=UTF-8''%C3%A9.pdf", "azAZ09.-_é": "; filename*=UTF-8''azAZ09.-_%C3%A9", "é !`{@[/:+,": "; filename*=UTF-8''%C3%A9%20%21%60%7B%40%5B%2F%3A%2B%2C",
-		"=?a": "; filename*=UTF-8''%3D%3Fa", "\x7f": "; filename*=UTF-8''%7F",
-		strings.Repeat("é", 9): "; filename*=UTF-8''" + strings.Repeat("%C3%A9", 9), strings.Repeat("é", 10): "; filename*0*=UTF-8''" + strings.Repeat("%C3%A9", 9) + "; filename*1*=%C3%A9",
+		n(54 + 61): "; filename*0*=UTF-8''" + n(54) + "; filename*1*=" + n(61), n(54 + 62): "; filename*0*=UTF-8''" + n(54) +
+			"; filename*1*=" + n(61) + "; filename*2*=n",
+		"é.pdf": "; filename*=UTF-8''%C3%A9.pdf", "azAZ09.-_é": "; filename*=UTF-8''azAZ09.-_%C3%A9",
+		"é !`{@[/:+,": "; filename*=UTF-8''%C3%A9%20%21%60%7B%40%5B%2F%3A%2B%2C",
+		"=?a":         "; filename*=UTF-8''%3D%3Fa", "\x7f": "; filename*=UTF-8''%7F",
+		strings.Repeat("é", 9):  "; filename*=UTF-8''" + strings.Repeat("%C3%A9", 9),
+		strings.Repeat("é", 10): "; filename*0*=UTF-8''" + strings.Repeat("%C3%A9", 9) + "; filename*1*=%C3%A9",
 	} {
 		if got := filenameParameter(name); got != want {
 			t.Errorf("%q became\n%s, want\n%s", name, got, want)
@@ -140,7 +146,8 @@ func TestEncodedWordsAreFull(t *testing.T) {
 func TestComposeMemory(t *testing.T) {
 	many := func(n int) (list []Address) {
 		for i := range n {
-			list = append(list, Address{"", fmt.Sprintf("a-rather-long-local-part-of-an-address-%05d", i), "subdomain.example.com"})
+			list = append(list, Address{"", fmt.Sprintf("a-rather-long-local-part-of-an-address-%05d", i),
+				"subdomain.example.com"})
 		}
 		return list
 	}
@@ -156,10 +163,11 @@ func TestComposeMemory(t *testing.T) {
 		"quoted-printable": {func(m *Message) { m.Text = strings.Repeat("a=b c\n", size/6) }, 1.6},
 		"base64":           {func(m *Message) { m.Text = strings.Repeat("山山山山山山山山\n", size/25) }, 2},
 		"files":            {func(m *Message) { m.Attachments = []Attachment{file, file, file} }, 1.1},
-		"header":           {func(m *Message) { m.Headers = slices.Repeat([]Field{{"X-A", strings.Repeat("v ", 8000)}}, 60) }, 2.1},
-		"To":               {func(m *Message) { m.To = many(10000) }, 10},
-		"Cc":               {func(m *Message) { m.Cc = many(10000) }, 10},
-		"Reply-To":         {func(m *Message) { m.ReplyTo = many(10000) }, 10},
+		"header": {func(m *Message) { m.Headers = slices.Repeat([]Field{{"X-A", strings.Repeat("v ", 8000)}}, 60) },
+			2.1},
+		"To":       {func(m *Message) { m.To = many(10000) }, 10},
+		"Cc":       {func(m *Message) { m.Cc = many(10000) }, 10},
+		"Reply-To": {func(m *Message) { m.ReplyTo = many(10000) }, 10},
 	} {
 		m := plainMessage()
 		c.spoil(m)

@@ -27,11 +27,13 @@ func CheckField(name, value string) error {
 	}
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] > '~' || name[i] == ':' {
-			return &FieldError{Name: name, Reason: "A header name may have printable ASCII characters only, without spaces and colons."}
+			return &FieldError{Name: name,
+				Reason: "A header name may have printable ASCII characters only, without spaces and colons."}
 		}
 	}
 	if isReserved(name) {
-		return &FieldError{Name: name, Reserved: true, Reason: "The header `" + name + "` is written by the service and cannot be set; use the field of the request that is made for it, if there is one."}
+		return &FieldError{Name: name, Reserved: true, Reason: "The header `" + name +
+			"` is written by the service and cannot be set; use the field of the request that is made for it, if there is one."}
 	}
 	if len(value) > maxFieldValue {
 		return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is longer than 16 KiB."}
@@ -40,7 +42,8 @@ func CheckField(name, value string) error {
 	for i := range len(value) {
 		c := value[i]
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` has a line break or another control character; remove it."}
+			return &FieldError{Name: name, Reason: "The value of the header `" + name +
+				"` has a line break or another control character; remove it."}
 		}
 		ascii = ascii && c < utf8.RuneSelf
 	}
@@ -52,7 +55,8 @@ func CheckField(name, value string) error {
 		return nil
 	}
 	if len(name)+len(": ")+longestPiece(value) > maxLine {
-		return &FieldError{Name: name, Reason: "The value of the header `" + name + "` has a part that makes a line longer than 998 characters; put spaces into it."}
+		return &FieldError{Name: name, Reason: "The value of the header `" + name +
+			"` has a part that makes a line longer than 998 characters; put spaces into it."}
 	}
 	return nil
 }

@@ -79,7 +79,8 @@ func readByNetMail(value string) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := mail.AddressParser{WordDecoder: &mime.WordDecoder{CharsetReader: func(charset string, r io.Reader) (io.Reader, error) {
+	all := mail.AddressParser{WordDecoder: &mime.WordDecoder{CharsetReader: func(charset string, r io.Reader) (io.Reader,
+		error) {
 		octets, err := io.ReadAll(r)
 		return strings.NewReader(decode.Charset(charset, octets)), err
 	}}}
@@ -135,7 +136,8 @@ func TestFromForms(t *testing.T) {
 				t.Errorf("ReadFrom(%q) is %s, want %s", f.value, a.Addr(), f.addr)
 			}
 			sameToAll(t, f.value, f.addr)
-			if _, err := message.ReadFrom([]byte(f.value), false); (err == nil) != !strings.ContainsFunc(f.value, func(r rune) bool { return r >= 0x80 }) {
+			if _, err := message.ReadFrom([]byte(f.value), false); (err == nil) != !strings.ContainsFunc(f.value,
+				func(r rune) bool { return r >= 0x80 }) {
 				t.Errorf("ReadFrom(%q) without SMTPUTF8: %v", f.value, err)
 			}
 		default:
@@ -163,7 +165,8 @@ func TestFromForms(t *testing.T) {
 
 func checkAddressError(t *testing.T, value string, a message.Address, err error) {
 	t.Helper()
-	if reason, ok := err.(*message.AddressError); !ok || !strings.HasSuffix(reason.Reason, ".") || a != (message.Address{}) {
+	if reason, ok := err.(*message.AddressError); !ok || !strings.HasSuffix(reason.Reason, ".") ||
+		a != (message.Address{}) {
 		t.Errorf("%q: error %#v beside %+v", value, err, a)
 	}
 }
@@ -202,7 +205,8 @@ func TestReadFromIsBounded(t *testing.T) {
 func TestReadFromNames(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"=?utf-8?Q?a?= =?utf-8?Q?b?=": "ab", `Dr. Ann "B. C" Lee`: "Dr. Ann B. C Lee", "=?utf-8?Q?a?= =?utf-8?Q?b?= c": "ab c", "": "", "Ann": "Ann",
+		"=?utf-8?Q?a?= =?utf-8?Q?b?=": "ab", `Dr. Ann "B. C" Lee`: "Dr. Ann B. C Lee",
+		"=?utf-8?Q?a?= =?utf-8?Q?b?= c": "ab c", "": "", "Ann": "Ann",
 		`"Ann" =?utf-8?Q?b?=`: "Ann b", "=?ISO-2022-JP?B?GyRCRnwbKEI=?= =?ISO-2022-JP?B?GyRCS1wbKEI=?=": "日本",
 	} {
 		a, err := message.ReadFrom([]byte(in+" <a@acme.example>"), true)

@@ -18,7 +18,8 @@ func TestCleanText(t *testing.T) {
 	longest := strings.Repeat("x", maxLine)
 	for text, want := range map[string]bool{
 		"": true, "a\r\nb\r\n": true, "a\r\nb": true, longest: true, longest + "\r\n" + longest: true,
-		longest + "x": false, "a\r\n" + longest + "x\r\n": false, "a\nb": false, "a\rb": false, "\x00": false, "\x80": false, "\x7f": true,
+		longest + "x": false, "a\r\n" + longest + "x\r\n": false, "a\nb": false, "a\rb": false, "\x00": false, "\x80": false,
+		"\x7f":                   true,
 		"a\r\n--" + boundaryMark: false,
 	} {
 		if isCleanText([]byte(text)) != want {

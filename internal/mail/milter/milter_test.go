@@ -159,7 +159,8 @@ func (f *filter) start(t *testing.T, network string) string {
 	return form + listener.Addr().String()
 }
 
-const raw = "X-Empty:\r\nReceived: from a\r\n\tby b\r\nFrom: a@example.com\r\nno field\r\nX-Odd :  b\x00c\r\n\r\nHello\r\nX-Body: no\r\n"
+const raw = "X-Empty:\r\nReceived: from a\r\n\tby b\r\nFrom: a@example.com\r\nno field\r\nX-Odd :  " +
+	"b\x00c\r\n\r\nHello\r\nX-Body: no\r\n"
 
 func message(raw string) milter.Message {
 	return milter.Message{
@@ -212,7 +213,8 @@ func TestClientsOfAllKinds(t *testing.T) {
 		m := message(raw)
 		m.ClientName = c.name
 		m.Client, _ = netip.ParseAddrPort(c.addr)
-		if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil || len(f.told) == 0 || f.told[0] != c.want {
+		if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil || len(f.told) == 0 ||
+			f.told[0] != c.want {
 			t.Errorf("%s %q: %q, %v; want %s", c.addr, c.name, f.told, err, c.want)
 		}
 	}
@@ -223,7 +225,8 @@ func TestBoundsOfAdditions(t *testing.T) {
 	t.Parallel()
 	name, text := strings.Repeat("n", 76), strings.Repeat("t", 4096)
 	f := &filter{modify: func(m *library.Modifier) error {
-		all := []error{m.AddHeader(name, text), m.AddHeader(name, text+"t"), m.AddHeader(name+"n", "x"), m.AddHeader("X~", "x"), m.AddHeader("X\x7f", "x"),
+		all := []error{m.AddHeader(name, text), m.AddHeader(name, text+"t"), m.AddHeader(name+"n", "x"),
+			m.AddHeader("X~", "x"), m.AddHeader("X\x7f", "x"),
 			m.AddHeader("X\xc3\xa9", "x"), m.AddHeader("X:", "x")}
 		for range 98 {
 			all = append(all, m.AddHeader("X-More", "x"))
@@ -234,7 +237,8 @@ func TestBoundsOfAdditions(t *testing.T) {
 	if err != nil || len(v.Headers) != 100 {
 		t.Fatalf("%d fields, %v", len(v.Headers), err)
 	}
-	want := []milter.Field{{Name: name, Value: text}, {Name: name, Value: text}, {Name: "X~", Value: "x"}, {Name: "X-More", Value: "x"}}
+	want := []milter.Field{{Name: name, Value: text}, {Name: name, Value: text}, {Name: "X~", Value: "x"},
+		{Name: "X-More", Value: "x"}}
 	if diff := cmp.Diff(want, v.Headers[:4]); diff != "" {
 		t.Error(diff)
 	}
@@ -293,18 +297,24 @@ func TestVerdicts(t *testing.T) {
 		"reject in body":   {&filter{body: library.RespReject}, milter.Verdict{Action: milter.Reject}},
 		"tempfail":         {&filter{end: library.RespTempFail}, milter.Verdict{Action: milter.TempFail}},
 		"discard":          {&filter{end: library.RespDiscard}, milter.Verdict{Action: milter.Discard}},
-		"reply 554":        {&filter{end: reply("554 5.7.1 Spam\r\n250 ok")}, milter.Verdict{Action: milter.Reject, Code: 554, Text: "5.7.1 Spam 250 ok"}},
-		"reply 451":        {&filter{end: reply("451 4.7.1 Greylisted")}, milter.Verdict{Action: milter.TempFail, Code: 451, Text: "4.7.1 Greylisted"}},
-		"reply 250":        {&filter{end: reply("250 2.0.0 fine")}, milter.Verdict{}},
+		"reply 554": {&filter{end: reply("554 5.7.1 Spam\r\n250 ok")}, milter.Verdict{Action: milter.Reject, Code: 554,
+			Text: "5.7.1 Spam 250 ok"}},
+		"reply 451": {&filter{end: reply("451 4.7.1 Greylisted")}, milter.Verdict{Action: milter.TempFail, Code: 451,
+			Text: "4.7.1 Greylisted"}},
+		"reply 250": {&filter{end: reply("250 2.0.0 fine")}, milter.Verdict{}},
 		"one recipient": {&filter{rcpt: map[string]library.Response{"c@example.net": library.RespReject}},
 			milter.Verdict{Refused: []string{"c@example.net"}}},
-		"all recipients": {&filter{rcpt: map[string]library.Response{"b@example.net": library.RespReject, "c@example.net": library.RespTempFail}},
+		"all recipients": {&filter{rcpt: map[string]library.Response{"b@example.net": library.RespReject,
+			"c@example.net": library.RespTempFail}},
 			milter.Verdict{Action: milter.TempFail}},
 		"headers": {&filter{modify: func(m *library.Modifier) error {
-			return errors.Join(m.AddHeader("X-Spam-Status", "Yes, score=7.5\r\n\tsymbols"), m.InsertHeader(0, "X-Spamd-Result", "default: True"),
-				m.AddHeader("Bad name", "x"), m.AddHeader("X-Evil", "a\r\nBcc: x\x01"), m.Quarantine("looks odd"), m.DeleteRecipient("b@example.net"),
+			return errors.Join(m.AddHeader("X-Spam-Status", "Yes, score=7.5\r\n\tsymbols"), m.InsertHeader(0, "X-Spamd-Result",
+				"default: True"),
+				m.AddHeader("Bad name", "x"), m.AddHeader("X-Evil", "a\r\nBcc: x\x01"), m.Quarantine("looks odd"),
+				m.DeleteRecipient("b@example.net"),
 				m.ReplaceBody([]byte("gone")))
-		}}, milter.Verdict{Quarantine: "looks odd", Headers: []milter.Field{{Name: "X-Spam-Status", Value: "Yes, score=7.5 symbols"},
+		}}, milter.Verdict{Quarantine: "looks odd", Headers: []milter.Field{{Name: "X-Spam-Status",
+			Value: "Yes, score=7.5 symbols"},
 			{Name: "X-Spamd-Result", Value: "default: True"}, {Name: "X-Evil", Value: "a Bcc: x"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -469,7 +479,8 @@ func TestMessageEndsAtItsSize(t *testing.T) {
 	f := new(filter)
 	m := message(raw)
 	m.Raw = strings.NewReader(raw + strings.Repeat("more", 100_000))
-	if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil || f.size != len("Hello\r\nX-Body: no\r\n") {
+	if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil ||
+		f.size != len("Hello\r\nX-Body: no\r\n") {
 		t.Errorf("body of %d octets, %v", f.size, err)
 	}
 }
@@ -479,7 +490,8 @@ func TestAddresses(t *testing.T) {
 	for in, want := range map[string]string{
 		"unix:/run/rspamd.sock": "unix /run/rspamd.sock", "inet:127.0.0.1:11332": "tcp 127.0.0.1:11332",
 		"inet:[::1]:11332": "tcp [::1]:11332", "inet:rspamd.example:1": "tcp rspamd.example:1",
-		"unix:relative": "", "inet::11332": "", "inet:host": "", "inet:host:smtp": "", "inet:host:0": "", "127.0.0.1:1": "", "": "",
+		"unix:relative": "", "inet::11332": "", "inet:host": "", "inet:host:smtp": "", "inet:host:0": "", "127.0.0.1:1": "",
+		"": "",
 	} {
 		network, address, err := milter.ParseAddress(in)
 		if got := strings.TrimSpace(network + " " + address); got != want || (err == nil) != (want != "") {

@@ -118,7 +118,8 @@ func (c *Client) tell(s *milter.ClientSession, m Message) (Verdict, error) {
 }
 
 func (c *Client) connection(s *milter.ClientSession, m Message) (*milter.Action, error) {
-	if err := s.Macros(milter.CodeConn, "j", c.config.Hostname, "{daemon_name}", c.config.Hostname, "v", "Postrider"); err != nil {
+	if err := s.Macros(milter.CodeConn, "j", c.config.Hostname, "{daemon_name}", c.config.Hostname, "v",
+		"Postrider"); err != nil {
 		return nil, err
 	}
 	addr := m.Client.Addr().Unmap().WithZone("")
@@ -241,7 +242,8 @@ func decision(act *milter.Action) Verdict {
 // length, and no octet of the result ends a string of the protocol.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
-	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
+	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }),
+		" ")
 }
 
 // fieldName returns name if it is valid (RFC 5322 section 3.6.8), and "" otherwise.

@@ -3,7 +3,8 @@ package report
 import "strings"
 
 // vacationFields are set by programs that answer on behalf of a person. Mail systems set none of them.
-var vacationFields = []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From", "X-Mail-Autoreply", "X-Autoreply-From",
+var vacationFields = []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From",
+	"X-Mail-Autoreply", "X-Autoreply-From",
 	"X-Vacation"}[:7:7]
 
 // auto reports whether the message is an automatic reply.
@@ -22,7 +23,8 @@ func (m *mail) auto() bool {
 	}
 	// A subject alone proves nothing: people write about their holidays too. An automatic reply shows other signs as
 	// well.
-	answers := len(m.InReplyTo) > 0 || len(m.References) > 0 || precedence == "bulk" || precedence == "junk" || precedence == "list" ||
+	answers := len(m.InReplyTo) > 0 || len(m.References) > 0 || precedence == "bulk" || precedence == "junk" ||
+		precedence == "list" ||
 		m.byMachine()
 	return answers && saysAway(m.Subject)
 }
@@ -32,11 +34,15 @@ func (m *mail) auto() bool {
 func saysAway(subject string) bool {
 	subject = strings.ToLower(strings.TrimSpace(subject))
 	for _, start := range []string{
-		"out of office", "out of the office", "automatic reply", "automated reply", "autoreply", "auto-reply", "auto reply", "auto response",
-		"autoresponse", "auto-response", "automatic response", "vacation reply", "vacation message", "auto:", "ooo:", "away from",
+		"out of office", "out of the office", "automatic reply", "automated reply", "autoreply", "auto-reply", "auto reply",
+		"auto response",
+		"autoresponse", "auto-response", "automatic response", "vacation reply", "vacation message", "auto:", "ooo:",
+		"away from",
 		"automatische antwort", "abwesenheitsnotiz", "abwesenheit:", "abwesend:", "réponse automatique", "absence du bureau",
-		"respuesta automática", "fuera de la oficina", "risposta automatica", "fuori sede", "resposta automática", "automatisch antwoord",
-		"afwezigheidsbericht", "automatyczna odpowiedź", "autosvar", "automaattinen vastaus", "automatická odpověď", "automatikus válasz",
+		"respuesta automática", "fuera de la oficina", "risposta automatica", "fuori sede", "resposta automática",
+		"automatisch antwoord",
+		"afwezigheidsbericht", "automatyczna odpowiedź", "autosvar", "automaattinen vastaus", "automatická odpověď",
+		"automatikus válasz",
 		"otomatik yanıt", "автоответ", "автоматический ответ", "自動応答", "自動返信", "自动回复", "自动答复", "자동 회신",
 	} {
 		if strings.HasPrefix(subject, start) {

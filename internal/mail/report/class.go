@@ -93,7 +93,8 @@ func (r Refusal) Class() Class {
 	}
 	// A refusal that suppresses an address permanently must not be about the sender or the content, nor an answer to
 	// MAIL.
-	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok { // in a directory, not a block list
+	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok {
+		// in a directory, not a block list
 		switch other {
 		case badSender, unauthentic, identity, reputation, rate:
 			return other
@@ -119,7 +120,8 @@ func (r Refusal) byWords(c Class, text string) Class {
 		return c
 	case said.Suppress && r.Scope != ScopeRecipient && r.Scope != ScopeMessage:
 		return c
-	case c == unclear, c.Suppress && !said.Suppress, r.vague() && c == policy && said.Suppress, generic(r.Enhanced) && c == rate:
+	case c == unclear, c.Suppress && !said.Suppress, r.vague() && c == policy && said.Suppress, generic(r.Enhanced) &&
+		c == rate:
 		return said
 	}
 	return c

@@ -15,9 +15,10 @@ func TestWhoMadeIt(t *testing.T) {
 		"Auto-Submitted: Auto-Generated; x=y\n": {auto: true, machine: true},
 		"Auto-Submitted: No\n":                  {},
 		"Auto-Submitted: no; x\n":               {},
-		"Content-Type: multipart/report; report-type=disposition-notification; boundary=b\n": {auto: true, daemon: true, machine: true},
-		"Content-Type: multipart/report; report-type=delivery-status; boundary=b\n":          {daemon: true, machine: true},
-		"X-Failed-Recipients: ann@dest.example\n":                                            {daemon: true, machine: true},
+		"Content-Type: multipart/report; report-type=disposition-notification; boundary=b\n": {auto: true, daemon: true,
+			machine: true},
+		"Content-Type: multipart/report; report-type=delivery-status; boundary=b\n": {daemon: true, machine: true},
+		"X-Failed-Recipients: ann@dest.example\n":                                   {daemon: true, machine: true},
 		"X-Autoreply: yes\n":                  {auto: true, away: true},
 		"X-Autoreply: No\n":                   {},
 		"X-Vacation: None\n":                  {},
@@ -40,7 +41,8 @@ func TestWhoMadeIt(t *testing.T) {
 	} {
 		m := read([]byte(header + "\nx\n"))
 		if m.auto() != want.auto || m.away() != want.away || m.byDaemon() != want.daemon || m.byMachine() != want.machine {
-			t.Errorf("%q: auto %v, away %v, by a daemon %v, by a machine %v; want %+v", header, m.auto(), m.away(), m.byDaemon(), m.byMachine(), want)
+			t.Errorf("%q: auto %v, away %v, by a daemon %v, by a machine %v; want %+v", header, m.auto(), m.away(), m.byDaemon(),
+				m.byMachine(), want)
 		}
 	}
 	m := read([]byte("Subject: Undelivered mail\n\nx\n"))
@@ -98,7 +100,8 @@ func TestFates(t *testing.T) {
 			action = r.Recipients[0].Action
 		}
 		if r.Kind != c.kind || action != c.action {
-			t.Errorf("from %s <%s>, %q, %q: %q %q, want %q %q", c.from, c.sender, c.subject, c.text, r.Kind, action, c.kind, c.action)
+			t.Errorf("from %s <%s>, %q, %q: %q %q, want %q %q", c.from, c.sender, c.subject, c.text, r.Kind, action, c.kind,
+				c.action)
 		}
 	}
 	if r := returned(nil, "", []string{"ann@dest.example"}); r.Kind != None {
@@ -121,26 +124,36 @@ func multi(header string, parts ...string) []byte {
 // Where the words of a report may stand, and which other recipients it may name.
 func TestPlacesOfWords(t *testing.T) {
 	const head = "From: MAILER-DAEMON@dest.example\nSubject: failure notice\n"
-	const plainText, file, original = "Content-Type: text/plain\n\n", "Content-Type: application/octet-stream\n\n", "Content-Type: message/rfc822\n\n"
+	const plainText, file, original = "Content-Type: text/plain\n\n", "Content-Type: application/octet-stream\n\n",
+		"Content-Type: message/rfc822\n\n"
 	const ann, bob = "ann@dest.example", "bob@dest.example"
 	for name, c := range map[string]struct {
 		raw    []byte
 		to     []string // of the recipients
 		status string
 	}{
-		"behind a quotation": {[]byte(head + "\n> a quotation\n<ann@dest.example>: 550 5.1.1 no such user\n"), []string{ann}, "5.1.1"},
-		"in a second text":   {multi(head, plainText+"Sorry.", plainText+"<ann@dest.example>: 550 5.1.1 no such user"), []string{ann}, "5.1.1"},
-		"in a text with a name": {multi(head, plainText+"Sorry.", "Content-Type: text/plain\nContent-Disposition: attachment; filename=a.txt\n\n"+
-			"<ann@dest.example>: 550 5.1.1 no such user"), []string{ann}, "5.1.1"},
-		"in a file":                {multi(head, plainText+"550 5.1.1 no such user", file+"<ann@dest.example>"), []string{ann, bob}, "5.1.1"},
-		"in a field of the header": {[]byte(head + "X-Failed-Recipients: bob@dest.example\n\n550 5.1.1 no such user\n"), []string{bob}, "5.1.1"},
-		"in Received": {multi(head, plainText+"550 5.1.1 no such user", original+"Subject: x\nReceived: from a by b for <ann@dest.example>; today\n\nx"),
+		"behind a quotation": {[]byte(head + "\n> a quotation\n<ann@dest.example>: 550 5.1.1 no such user\n"), []string{ann},
+			"5.1.1"},
+		"in a second text": {multi(head, plainText+"Sorry.", plainText+"<ann@dest.example>: 550 5.1.1 no such user"),
 			[]string{ann}, "5.1.1"},
-		"in Delivered-To": {multi(head, plainText+"550 5.1.1 no such user", original+"Delivered-To: bob@dest.example\n\nx"), []string{bob}, "5.1.1"},
-		"in To":           {multi(head, plainText+"550 5.1.1 no such user", original+"To: ann@dest.example\n\nx"), []string{ann}, "5.1.1"},
-		"in To, both":     {multi(head, plainText+"550 5.1.1 no such user", original+"To: ann@dest.example, bob@dest.example\n\nx"), []string{ann, bob}, "5.1.1"},
-		"somebody else":   {[]byte(head + "\n<carol@x.example>: 550 5.1.1 no such user\n"), []string{"carol@x.example"}, ""},
-		"by local parts":  {[]byte(head + "\nuser ann: 550 5.1.1 no such user\n"), []string{ann}, "5.1.1"},
+		"in a text with a name": {multi(head, plainText+"Sorry.",
+			"Content-Type: text/plain\nContent-Disposition: attachment; filename=a.txt\n\n"+
+				"<ann@dest.example>: 550 5.1.1 no such user"), []string{ann}, "5.1.1"},
+		"in a file": {multi(head, plainText+"550 5.1.1 no such user", file+"<ann@dest.example>"),
+			[]string{ann, bob}, "5.1.1"},
+		"in a field of the header": {[]byte(head + "X-Failed-Recipients: bob@dest.example\n\n550 5.1.1 no such user\n"),
+			[]string{bob}, "5.1.1"},
+		"in Received": {multi(head, plainText+"550 5.1.1 no such user", original+
+			"Subject: x\nReceived: from a by b for <ann@dest.example>; today\n\nx"),
+			[]string{ann}, "5.1.1"},
+		"in Delivered-To": {multi(head, plainText+"550 5.1.1 no such user", original+"Delivered-To: bob@dest.example\n\nx"),
+			[]string{bob}, "5.1.1"},
+		"in To": {multi(head, plainText+"550 5.1.1 no such user", original+"To: ann@dest.example\n\nx"),
+			[]string{ann}, "5.1.1"},
+		"in To, both": {multi(head, plainText+"550 5.1.1 no such user", original+
+			"To: ann@dest.example, bob@dest.example\n\nx"), []string{ann, bob}, "5.1.1"},
+		"somebody else":  {[]byte(head + "\n<carol@x.example>: 550 5.1.1 no such user\n"), []string{"carol@x.example"}, ""},
+		"by local parts": {[]byte(head + "\nuser ann: 550 5.1.1 no such user\n"), []string{ann}, "5.1.1"},
 	} {
 		r := returned(c.raw, "", []string{ann, bob})
 		var to []string
@@ -159,7 +172,8 @@ func TestPlacesOfWords(t *testing.T) {
 func TestNamesAlone(t *testing.T) {
 	n := newNames([]string{"ann@d.example", "bo@d.example", "bob@d.example", "@d.example"})
 	for line, want := range map[string][]string{
-		"User ann unknown": {"ann@d.example"}, "<ANN>, bob": {"ann@d.example", "bob@d.example"}, "ann@x.example": nil, "annä": nil, "äann": nil, "joann": nil,
+		"User ann unknown": {"ann@d.example"}, "<ANN>, bob": {"ann@d.example", "bob@d.example"}, "ann@x.example": nil,
+		"annä": nil, "äann": nil, "joann": nil,
 		"ann.lee": nil, "bo is unknown": nil, "(bob)": {"bob@d.example"}, "": nil,
 	} {
 		if got := n.alone(line); !slices.Equal(got, want) {
@@ -167,8 +181,10 @@ func TestNamesAlone(t *testing.T) {
 		}
 	}
 	for text, want := range map[string][]string{
-		"aann@d.example": nil, "zann@d.example": nil, ".ann@d.example": nil, "!ann@d.example": nil, "~ann@d.example": nil, "0ann@d.example": nil, "9ann@d.example": nil,
-		"'ann@d.example": {"ann@d.example"}, "ann@d.examplez": nil, "ann@d.examplea": nil, "ann@d.example0": nil, "x @d.example": nil,
+		"aann@d.example": nil, "zann@d.example": nil, ".ann@d.example": nil, "!ann@d.example": nil, "~ann@d.example": nil,
+		"0ann@d.example": nil, "9ann@d.example": nil,
+		"'ann@d.example": {"ann@d.example"}, "ann@d.examplez": nil, "ann@d.examplea": nil, "ann@d.example0": nil,
+		"x @d.example": nil,
 		strings.Repeat("x ", 500) + "ann@d.example": {"ann@d.example"}, "ann@" + strings.Repeat("d", 300): nil,
 	} {
 		if got := n.in(text); !slices.Equal(got, want) {
@@ -185,26 +201,35 @@ func TestWordsAndLines(t *testing.T) {
 		s     string
 		words []string
 		want  int
-	}{{"ab", []string{"a", "b"}, 0}, {"ab", []string{"b", "a"}, 0}, {"xab", []string{"b", "a"}, 1}, {"x", []string{"a"}, -1}, {"", nil, -1}} {
+	}{{"ab", []string{"a", "b"}, 0}, {"ab", []string{"b", "a"}, 0}, {"xab", []string{"b", "a"}, 1},
+		{"x", []string{"a"}, -1}, {"", nil, -1}} {
 		if got := first(c.s, c.words); got != c.want {
 			t.Errorf("first of %q in %q is at %d, want %d", c.words, c.s, got, c.want)
 		}
 	}
 	for words, want := range map[string]string{
-		"550 no": "550 no", "550-no": "550-no", "550:no": "550:no", " <'550 no\nx": "<'550 no", "x\n450 no": "450 no", "I have 550 5.1.1 no": "I have 550 5.1.1 no",
-		"the street 550 is": "", "550. no": "", "123 550 no": "", "5.1.1 no": "", "550": "", "": "", "550 " + strings.Repeat("x", 1000): "550 " + strings.Repeat("x", 996),
+		"550 no": "550 no", "550-no": "550-no", "550:no": "550:no", " <'550 no\nx": "<'550 no", "x\n450 no": "450 no",
+		"I have 550 5.1.1 no": "I have 550 5.1.1 no",
+		"the street 550 is":   "", "550. no": "", "123 550 no": "", "5.1.1 no": "", "550": "", "": "", "550 " +
+			strings.Repeat("x", 1000): "550 " + strings.Repeat("x", 996),
 	} {
 		if got := replyIn(words); got != want {
 			t.Errorf("%.40q: %.40q, want %.40q", words, got, want)
 		}
 	}
 	for words, want := range map[string]string{
-		"postmaster@d.example\n<ann@one.example>: no\n": "ann@one.example", "Mailer-Daemon@d.example says\nann@one.example no\n": "ann@one.example",
-		"unable to deliver to ann@one.example\n": "ann@one.example", "It could not be delivered to bob@one.example or ann@one.example\n": "ann@one.example",
-		"<ann@one.example>: no\nIt could not be delivered to bob@one.example\n": "ann@one.example", "a line with bob@one.example\n": "",
-		"ann@one.example<mailto:ann@one.example> no such user\n": "ann@one.example", "https://x@one.example is down\n": "", "mailto:ann@one.example\n": "",
-		"* ann@one.example: no\n": "ann@one.example", "<ann@one.example\n": "", "bob@one.example failed permanently\n": "bob@one.example",
-		"> ann@one.example: no\n": "", "ann@one.example: no\nann@one.example: no\n": "ann@one.example",
+		"postmaster@d.example\n<ann@one.example>: no\n":                         "ann@one.example",
+		"Mailer-Daemon@d.example says\nann@one.example no\n":                    "ann@one.example",
+		"unable to deliver to ann@one.example\n":                                "ann@one.example",
+		"It could not be delivered to bob@one.example or ann@one.example\n":     "ann@one.example",
+		"<ann@one.example>: no\nIt could not be delivered to bob@one.example\n": "ann@one.example",
+		"a line with bob@one.example\n":                                         "",
+		"ann@one.example<mailto:ann@one.example> no such user\n":                "ann@one.example",
+		"https://x@one.example is down\n":                                       "",
+		"mailto:ann@one.example\n":                                              "",
+		"* ann@one.example: no\n":                                               "ann@one.example", "<ann@one.example\n": "",
+		"bob@one.example failed permanently\n": "bob@one.example",
+		"> ann@one.example: no\n":              "", "ann@one.example: no\nann@one.example: no\n": "ann@one.example",
 	} {
 		var r Report
 		r.readLines(words, Failed)
@@ -221,18 +246,21 @@ func TestWordsAndLines(t *testing.T) {
 	if r.Recipients[0].Diagnostic != "refused by the host" {
 		t.Errorf("%+v", r.Recipients)
 	}
-	for s, want := range map[string]bool{"5.1.1": true, "2.0.0": true, "5.123.456": true, "5.1": false, "5": false, "5.1234.1": false, "5.1.1234": false, "3.1.1": false,
+	for s, want := range map[string]bool{"5.1.1": true, "2.0.0": true, "5.123.456": true, "5.1": false, "5": false,
+		"5.1234.1": false, "5.1.1234": false, "3.1.1": false,
 		"5..1": false, "5.1.": false, "5.x.1": false, "": false} {
 		if isStatus(s) != want {
 			t.Errorf("%q is not %v", s, want)
 		}
 	}
-	for _, s := range []string{"a550 x", "z550 x", "A550 x", "Z550 x", "é550 x", "_550 x", "550a", "550z", "550A", "550Z", "550é"} {
+	for _, s := range []string{"a550 x", "z550 x", "A550 x", "Z550 x", "é550 x", "_550 x", "550a", "550z", "550A", "550Z",
+		"550é"} {
 		if code, _, _ := splitReply(s); code != 0 {
 			t.Errorf("%q: %d", s, code)
 		}
 	}
-	for in, want := range map[string]string{`\x{20}`: " ", `\x{1F}`: `\x{1F}`, `\x{10FFFF}`: "\U0010ffff", `\x{110000}`: `\x{110000}`, `\x{41`: `\x{41`, `\x{}`: `\x{}`,
+	for in, want := range map[string]string{`\x{20}`: " ", `\x{1F}`: `\x{1F}`, `\x{10FFFF}`: "\U0010ffff",
+		`\x{110000}`: `\x{110000}`, `\x{41`: `\x{41`, `\x{}`: `\x{}`,
 		`\x{41}\x{42}c`: "ABc", `\x{zz}`: `\x{zz}`} {
 		if got := unescapeUTF8(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -247,8 +275,10 @@ func TestWordsAndLines(t *testing.T) {
 // Fields of a status that describe the message, and where they may stand.
 func TestStatusFields(t *testing.T) {
 	for s, want := range map[string]bool{
-		"Original-Recipient: rfc822;a@b.c\nAction: failed\n": true, "Final-Recipient: rfc822;a@b.c\nStatus: 5.1.1\n": true, "Action: failed\nFinal-Recipient: a@b.c\n": true,
-		"final-recipient\naction\n": false, "Final-Recipient: a@b.c\n": false, "Action: failed\n": false, "X-Original-Recipients: a@b.c\nAction: failed\n": false, "": false,
+		"Original-Recipient: rfc822;a@b.c\nAction: failed\n": true, "Final-Recipient: rfc822;a@b.c\nStatus: 5.1.1\n": true,
+		"Action: failed\nFinal-Recipient: a@b.c\n": true,
+		"final-recipient\naction\n":                false, "Final-Recipient: a@b.c\n": false, "Action: failed\n": false,
+		"X-Original-Recipients: a@b.c\nAction: failed\n": false, "": false,
 		"Final-Recipient: a@b.c\nReporting-MTA: dns; x\n": true, "Final-Recipient: a@b.c\nDiagnostic-Code: smtp; x\n": true,
 	} {
 		if hasStatusFields(s) != want {
@@ -256,9 +286,12 @@ func TestStatusFields(t *testing.T) {
 		}
 	}
 	var r Report
-	r.readStatus("X-Original-Message-ID: <1@acme.example>\nX-Postfix-Sender: rfc822; b@acme.example\nX-Original-Message-ID: <2@acme.example>\nX-Sender: c@acme.example\n" +
-		"Y-Sender: d@acme.example\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\nFinal-Recipient: rfc822; bob@d.example\nAction: delayed\n")
-	if r.MessageID != "<1@acme.example>" || r.MailFrom != "b@acme.example" || len(r.Recipients) != 2 || r.Recipients[1].Action != Delayed {
+	r.readStatus("X-Original-Message-ID: <1@acme.example>\nX-Postfix-Sender: rfc822; " +
+		"b@acme.example\nX-Original-Message-ID: <2@acme.example>\nX-Sender: c@acme.example\n" +
+		"Y-Sender: d@acme.example\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\nFinal-Recipient: rfc822; " +
+		"bob@d.example\nAction: delayed\n")
+	if r.MessageID != "<1@acme.example>" || r.MailFrom != "b@acme.example" || len(r.Recipients) != 2 ||
+		r.Recipients[1].Action != Delayed {
 		t.Errorf("%+v", r)
 	}
 	r = Report{}
@@ -267,8 +300,10 @@ func TestStatusFields(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = Report{}
-	for _, one := range []Recipient{{Final: "ann@d.example", Action: Failed}, {Final: "ANN@d.example", Action: Failed, Diagnostic: "no"},
-		{Final: "ann@d.example", Action: Failed, Diagnostic: "other"}, {Final: "ann@d.example", Action: Delayed}, {Action: Failed}, {Action: Failed}} {
+	for _, one := range []Recipient{{Final: "ann@d.example", Action: Failed}, {Final: "ANN@d.example", Action: Failed,
+		Diagnostic: "no"},
+		{Final: "ann@d.example", Action: Failed, Diagnostic: "other"}, {Final: "ann@d.example", Action: Delayed},
+		{Action: Failed}, {Action: Failed}} {
 		r.add(one)
 	}
 	if len(r.Recipients) != 4 || r.Recipients[0].Diagnostic != "no" {
@@ -284,7 +319,8 @@ func TestStatusFields(t *testing.T) {
 		t.Errorf("one more is at %d of %d", at, len(r.Recipients))
 	}
 	const head = "From: MAILER-DAEMON@d.example\n"
-	const status = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\nStatus: 5.1.1\n"
+	const status = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; ann@d.example\nAction: " +
+		"failed\nStatus: 5.1.1\n"
 	got := ReadReturned(multi(head, "Content-Type: text/plain\n\nFinal-Recipient: rfc822; bob@d.example\nAction: failed\n",
 		"Content-Type: image/png\n\nx", status), "").About(nil)
 	if len(got.Recipients) != 1 || got.Recipients[0].Final != "ann@d.example" {
@@ -305,28 +341,39 @@ func TestOriginals(t *testing.T) {
 	}{
 		"nothing": {multi(head, status), "<r2@acme.example>", "", ""},
 		"a reply": {multi(head+reply, status), "<i@acme.example>", "", ""},
-		"a part": {multi(head+reply, status, part("Message-ID: <1@acme.example>\nReturn-Path: <b@acme.example>\nTo: , ann@d.example, Bob <bob@d.example>")),
+		"a part": {multi(head+reply, status,
+			part("Message-ID: <1@acme.example>\nReturn-Path: <b@acme.example>\nTo: , ann@d.example, Bob <bob@d.example>")),
 			"<1@acme.example>", "b@acme.example", "ann@d.example bob@d.example"},
-		"two parts": {multi(head, status, part("Message-ID: <1@acme.example>"), part("Message-ID: <2@acme.example>")), "<1@acme.example>", "", ""},
-		"sender in fields": {multi(head, strings.Replace(status, "Final", "X-Postfix-Sender: rfc822; p@acme.example\n\nFinal", 1), part("Return-Path: <b@acme.example>")),
-			"<r2@acme.example>", "p@acme.example", ""},
-		"copied": {multi(head, text("Sorry.\n\nMessage-ID: <1@acme.example>\nFrom: a@acme.example\n\nMessage-ID: <2@acme.example>\nFrom: a@acme.example\n"), status),
+		"two parts": {multi(head, status, part("Message-ID: <1@acme.example>"), part("Message-ID: <2@acme.example>")),
 			"<1@acme.example>", "", ""},
-		"copied by subject":    {multi(head, text("Sorry.\n\nMessage-ID: <1@acme.example>\nSubject: x\n"), status), "<1@acme.example>", "", ""},
-		"copied without an id": {multi(head, text("Sorry.\n\nSubject: x\nFrom: a@acme.example\nTo: ann@d.example\n"), status), "<r2@acme.example>", "", ""},
-		"copied with id alone": {multi(head, text("Sorry.\n\nMessage-ID: <1@acme.example>\nTo: ann@d.example\n"), status), "<r2@acme.example>", "", ""},
+		"sender in fields": {multi(head, strings.Replace(status, "Final", "X-Postfix-Sender: rfc822; p@acme.example\n\nFinal",
+			1), part("Return-Path: <b@acme.example>")),
+			"<r2@acme.example>", "p@acme.example", ""},
+		"copied": {multi(head, text("Sorry.\n\nMessage-ID: <1@acme.example>\nFrom: a@acme.example\n\nMessage-ID: "+
+			"<2@acme.example>\nFrom: a@acme.example\n"), status),
+			"<1@acme.example>", "", ""},
+		"copied by subject": {multi(head, text("Sorry.\n\nMessage-ID: <1@acme.example>\nSubject: x\n"), status),
+			"<1@acme.example>", "", ""},
+		"copied without an id": {multi(head, text("Sorry.\n\nSubject: x\nFrom: a@acme.example\nTo: ann@d.example\n"), status),
+			"<r2@acme.example>", "", ""},
+		"copied with id alone": {multi(head, text("Sorry.\n\nMessage-ID: <1@acme.example>\nTo: ann@d.example\n"), status),
+			"<r2@acme.example>", "", ""},
 	} {
 		r := ReadReturned(c.raw, "").About(nil)
-		if to := strings.Join(r.To, " "); r.MessageID != c.id || r.MailFrom != c.from || to != c.to || len(r.Recipients) != 1 {
-			t.Errorf("%s: %s of %q to %q, %d recipients; want %s of %q to %q", name, r.MessageID, r.MailFrom, to, len(r.Recipients), c.id, c.from, c.to)
+		if to := strings.Join(r.To, " "); r.MessageID != c.id || r.MailFrom != c.from || to != c.to ||
+			len(r.Recipients) != 1 {
+			t.Errorf("%s: %s of %q to %q, %d recipients; want %s of %q to %q", name, r.MessageID, r.MailFrom, to,
+				len(r.Recipients), c.id, c.from, c.to)
 		}
 	}
-	for s, want := range map[string]string{"<a@b> <c@d>": "<a@b>", "x <a@b>": "<a@b>", "a> <b@c>": "<b@c>", "<>": "", "": "", "<a@b": "", "a@b": ""} {
+	for s, want := range map[string]string{"<a@b> <c@d>": "<a@b>", "x <a@b>": "<a@b>", "a> <b@c>": "<b@c>", "<>": "",
+		"": "", "<a@b": "", "a@b": ""} {
 		if got := identifier(s); got != want {
 			t.Errorf("%q: %q, want %q", s, got, want)
 		}
 	}
-	for s, want := range map[string][]string{"a\nb\n\n\n\nc\n\n": {"a\nb\n", "c\n"}, "\n\na": {"a"}, "": nil, "\n": nil, "a \n \t\nb": {"a \n", "b"}} {
+	for s, want := range map[string][]string{"a\nb\n\n\n\nc\n\n": {"a\nb\n", "c\n"}, "\n\na": {"a"}, "": nil, "\n": nil,
+		"a \n \t\nb": {"a \n", "b"}} {
 		if got := slices.Collect(blocks(s)); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", s, got, want)
 		}
@@ -335,19 +382,26 @@ func TestOriginals(t *testing.T) {
 
 // Forms of complaints other than RFC 5965.
 func TestComplaintForms(t *testing.T) {
-	const feedback = "From: fbl@x.example\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n--b\n"
+	const feedback = "From: fbl@x.example\nContent-Type: multipart/report; report-type=feedback-report; " +
+		"boundary=b\n\n--b\n"
 	long := strings.Repeat("l", 100)
 	for name, c := range map[string]struct {
 		raw            string
 		feedback, from string
 	}{
-		"fields in the text": {feedback + "\nSorry.\n\nFeedback-Type: fraud\nOriginal-Mail-From: <a@acme.example>\n\nBye.\n--b--\n", "fraud", "a@acme.example"},
-		"no fields":          {feedback + "\nSorry.\n--b--\n", "abuse", ""},
-		"sender of the original": {feedback + "Content-Type: message/feedback-report\n\nFeedback-Type: abuse\n--b\nContent-Type: message/rfc822\n\nReturn-Path: <a@acme.example>\n\nx\n--b--\n",
+		"fields in the text": {feedback +
+			"\nSorry.\n\nFeedback-Type: fraud\nOriginal-Mail-From: <a@acme.example>\n\nBye.\n--b--\n", "fraud",
+			"a@acme.example"},
+		"no fields": {feedback + "\nSorry.\n--b--\n", "abuse", ""},
+		"sender of the original": {feedback +
+			"Content-Type: message/feedback-report\n\nFeedback-Type: abuse\n--b\nContent-Type: " +
+			"message/rfc822\n\nReturn-Path: <a@acme.example>\n\nx\n--b--\n",
 			"abuse", "a@acme.example"},
-		"both senders": {feedback + "Content-Type: message/feedback-report\n\nFeedback-Type: " + long + "\nOriginal-Mail-From: <b@acme.example>\n" +
+		"both senders": {feedback + "Content-Type: message/feedback-report\n\nFeedback-Type: " + long +
+			"\nOriginal-Mail-From: <b@acme.example>\n" +
 			"--b\nContent-Type: message/rfc822\n\nReturn-Path: <a@acme.example>\n\nx\n--b--\n", long, "b@acme.example"},
-		"a long type": {feedback + "Content-Type: message/feedback-report\n\nFeedback-Type: l" + long + "\n--b--\n", "abuse", ""},
+		"a long type": {feedback + "Content-Type: message/feedback-report\n\nFeedback-Type: l" + long + "\n--b--\n", "abuse",
+			""},
 	} {
 		if r := ReadComplaint([]byte(c.raw)); r.Kind != Complaint || r.Feedback != c.feedback || r.MailFrom != c.from {
 			t.Errorf("%s: %+v", name, r)
@@ -367,11 +421,12 @@ func TestComplaintForms(t *testing.T) {
 		raw  []byte
 		kind Kind
 	}{
-		"junk":               {multi("From: staff@hotmail.com\n", hm), Complaint},
-		"junk behind others": {multi("From: staff@hotmail.com\n", "Content-Type: text/plain\n\nx", "Content-Type: image/png\n\nx", original+"Subject: y\n\nx", hm), Complaint},
-		"junk of somebody":   {multi("From: staff@x.example\n", hm), None},
-		"junk of two":        {multi("From: staff@hotmail.com, b@hotmail.com\n", hm), None},
-		"of nobody":          {multi("From: staff@hotmail.com\n", original+"Subject: y\n\nx"), None},
+		"junk": {multi("From: staff@hotmail.com\n", hm), Complaint},
+		"junk behind others": {multi("From: staff@hotmail.com\n", "Content-Type: text/plain\n\nx",
+			"Content-Type: image/png\n\nx", original+"Subject: y\n\nx", hm), Complaint},
+		"junk of somebody": {multi("From: staff@x.example\n", hm), None},
+		"junk of two":      {multi("From: staff@hotmail.com, b@hotmail.com\n", hm), None},
+		"of nobody":        {multi("From: staff@hotmail.com\n", original+"Subject: y\n\nx"), None},
 	} {
 		if r := ReadComplaint(c.raw); r.Kind != c.kind {
 			t.Errorf("%s: %+v", name, r)
@@ -379,7 +434,8 @@ func TestComplaintForms(t *testing.T) {
 	}
 	// A message that is not a complaint may be a bounce, whatever its sender.
 	for _, from := range []string{"staff@hotmail.com", "staff@x.example", "staff@hotmail.com, b@hotmail.com"} {
-		r := returned(multi("From: "+from+"\n", "Content-Type: text/plain\n\n550 5.1.1 no such user", original+"Subject: y\n\nx"), "", []string{"ann@d.example"})
+		r := returned(multi("From: "+from+"\n", "Content-Type: text/plain\n\n550 5.1.1 no such user", original+
+			"Subject: y\n\nx"), "", []string{"ann@d.example"})
 		if r.Kind != Delivery || len(r.Recipients) != 1 {
 			t.Errorf("from %s: %+v", from, r)
 		}

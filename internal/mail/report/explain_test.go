@@ -14,7 +14,8 @@ func TestWordsBesideFields(t *testing.T) {
 		}
 		return []byte(strings.ReplaceAll("From: MAILER-DAEMON@host.example\nSubject: Returned mail\nMIME-Version: 1.0\n"+
 			"Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\nContent-Type: text/plain\n\n"+text+
-			"\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; host.example\n"+fields+"\n--b--\n", "\n", "\r\n"))
+			"\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; host.example\n"+fields+"\n--b--\n", "\n",
+			"\r\n"))
 	}
 	for _, c := range []struct {
 		text string
@@ -22,9 +23,11 @@ func TestWordsBesideFields(t *testing.T) {
 		want []Class
 	}{
 		{"Your message could not be delivered.\n\nThe mailbox is full.\n", []string{"ann@d.example"}, []Class{full}},
-		{"Your message could not be delivered.\n\nThere is no such user here.\n", []string{"ann@d.example"}, []Class{noMailbox}},
+		{"Your message could not be delivered.\n\nThere is no such user here.\n", []string{"ann@d.example"},
+			[]Class{noMailbox}},
 		{"Your message could not be delivered.\n", []string{"ann@d.example"}, []Class{unclear}},
-		{"<ann@d.example>:\nThe mailbox is full.\n\n<bob@d.example>:\nThere is no such user here.\n", []string{"ann@d.example", "bob@d.example"},
+		{"<ann@d.example>:\nThe mailbox is full.\n\n<bob@d.example>:\nThere is no such user here.\n",
+			[]string{"ann@d.example", "bob@d.example"},
 			[]Class{full, noMailbox}},
 		{"<ann@d.example>:\nThe mailbox is full.\n", []string{"ann@d.example", "bob@d.example"}, []Class{full, unclear}},
 	} {

@@ -11,9 +11,11 @@ func TestFeedbackFields(t *testing.T) {
 		text, feedback, from string
 		to                   []string
 	}{
-		{"Feedback-Type: Abuse; x\nOriginal-Rcpt-To: <ann@d.example>\nRemoval-Recipient: ANN@d.example\nOriginal-Recipient: rfc822;bob@d.example\n",
+		{"Feedback-Type: Abuse; x\nOriginal-Rcpt-To: <ann@d.example>\nRemoval-Recipient: " +
+			"ANN@d.example\nOriginal-Recipient: rfc822;bob@d.example\n",
 			"abuse", "", []string{"ann@d.example", "bob@d.example"}},
-		{"\n\nfeedback-type: Not-Spam\nOriginal-Mail-From: <a@acme.example>\nOriginal-Mail-From: <b@acme.example>\n", "not-spam", "a@acme.example", nil},
+		{"\n\nfeedback-type: Not-Spam\nOriginal-Mail-From: <a@acme.example>\nOriginal-Mail-From: <b@acme.example>\n",
+			"not-spam", "a@acme.example", nil},
 		{"Feedback-Type:\nOriginal-Rcpt-To: nobody\n", "abuse", "", nil},
 	} {
 		var r Report

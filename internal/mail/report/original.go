@@ -12,7 +12,8 @@ import (
 // 6).
 func isMessage(contentType string) bool {
 	switch contentType {
-	case "message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "text/rfc822", "message/global", "message/global-headers",
+	case "message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "text/rfc822", "message/global",
+		"message/global-headers",
 		"text/rfc822-header":
 		return true
 	}
@@ -71,7 +72,8 @@ func identifier(s string) string {
 // copiedHeader returns the fields of a paragraph that is the header of a message, or nil.
 func copiedHeader(block string) []message.Field {
 	lower := strings.ToLower(block)
-	if !strings.Contains(lower, "message-id:") || !strings.Contains(lower, "from:") && !strings.Contains(lower, "subject:") {
+	if !strings.Contains(lower, "message-id:") || !strings.Contains(lower, "from:") &&
+		!strings.Contains(lower, "subject:") {
 		return nil
 	}
 	if fields := fieldsIn(block); fieldOf(fields, "Message-ID") != "" {

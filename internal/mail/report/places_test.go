@@ -8,7 +8,8 @@ import (
 // Names are found at any position: at the beginning, at the end, and beside another at sign.
 func TestNamesAnywhere(t *testing.T) {
 	to := newNames([]string{"ann@d.example"})
-	for _, text := range []string{"ann@d.example", "@d.example ann@d.example", "@@ann@d.example", "x@ ann@d.example", "ann@d.example@", "<ann@d.example>.",
+	for _, text := range []string{"ann@d.example", "@d.example ann@d.example", "@@ann@d.example", "x@ ann@d.example",
+		"ann@d.example@", "<ann@d.example>.",
 		"bob@d.example,ann@d.example-"} {
 		if got := to.in(text); !slices.Equal(got, []string{"ann@d.example"}) {
 			t.Errorf("%q: %q", text, got)

@@ -6,26 +6,37 @@ import "strings"
 // those of qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and of large hosts before they wrote fields.
 var (
 	failures = []string{
-		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered", "couldn't be delivered",
-		"had permanent fatal errors", "had delivery errors", "had delivery problems", "undeliverable to", "did not reach the following recipient",
-		"cannot be reached", "delivery has failed", "delivery to the following recipient", "failed permanently", "unable to deliver",
-		"was not delivered", "wasn't delivered", "not able to deliver", "following address(es) failed", "following addresses failed",
-		"delivery failed", "delivery failure", "cannot be delivered", "can't be delivered", "undelivered mail", "unknown users", "could not deliver",
+		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered",
+		"couldn't be delivered",
+		"had permanent fatal errors", "had delivery errors", "had delivery problems", "undeliverable to",
+		"did not reach the following recipient",
+		"cannot be reached", "delivery has failed", "delivery to the following recipient", "failed permanently",
+		"unable to deliver",
+		"was not delivered", "wasn't delivered", "not able to deliver", "following address(es) failed",
+		"following addresses failed",
+		"delivery failed", "delivery failure", "cannot be delivered", "can't be delivered", "undelivered mail",
+		"unknown users", "could not deliver",
 		"failed addresses follow", "permanent error", "message undeliverable", "has been rejected", "returned to sender",
 	}
 	delays = []string{
-		"has not yet been delivered", "not been delivered yet", "still being retried", "will continue to be retried", "will be retried",
-		"had transient non-fatal errors", "delivery delayed", "delivery is delayed", "has been delayed", "is delayed", "will keep trying",
-		"will continue trying", "delivery attempts will continue", "no action is required on your part", "there is a temporary problem",
+		"has not yet been delivered", "not been delivered yet", "still being retried", "will continue to be retried",
+		"will be retried",
+		"had transient non-fatal errors", "delivery delayed", "delivery is delayed", "has been delayed", "is delayed",
+		"will keep trying",
+		"will continue trying", "delivery attempts will continue", "no action is required on your part",
+		"there is a temporary problem",
 		"do not need to resend", "not need to resend",
 	}
 	// expiries are phrases of a host that retried until it gave up.
-	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired", "expired after",
+	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired",
+		"expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
 	// copies precede a copy of the message reported on.
 	copies = []string{
-		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message", "copy of the message", "original message",
-		"original headers", "message header", "unsent message below", "your message follows", "message follows", "returned message",
+		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message",
+		"copy of the message", "original message",
+		"original headers", "message header", "unsent message below", "your message follows", "message follows",
+		"returned message",
 		"the body of the message is", "headers of your message",
 	}
 )
@@ -35,7 +46,8 @@ func beforeCopy(text string) string {
 	at := 0
 	for line := range strings.Lines(text) {
 		trimmed := strings.TrimSpace(strings.ToLower(line))
-		if strings.HasPrefix(trimmed, "-") && first(trimmed, copies) >= 0 || strings.HasSuffix(trimmed, ":") && strings.HasPrefix(trimmed, "original message") {
+		if strings.HasPrefix(trimmed, "-") && first(trimmed, copies) >= 0 || strings.HasSuffix(trimmed, ":") &&
+			strings.HasPrefix(trimmed, "original message") {
 			return text[:at]
 		}
 		if strings.HasPrefix(trimmed, "received: from ") || strings.HasPrefix(trimmed, "return-path: <") ||
@@ -83,7 +95,8 @@ func (r *Report) readLines(words, action string) {
 			continue // A quotation.
 		}
 		address, rest := leadingAddress(trimmed)
-		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") || strings.HasPrefix(local, "mailer-daemon@") {
+		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") ||
+			strings.HasPrefix(local, "mailer-daemon@") {
 			address = "" // The address of a contact, or of the author of the report.
 		}
 		if address == "" && open < 0 && first(strings.ToLower(trimmed), failures) >= 0 {
@@ -182,5 +195,6 @@ func replyIn(words string) string {
 // leadsWith reports whether a line begins with the reply code, which distinguishes it from any other number.
 func leadsWith(line string, code int) bool {
 	line = strings.TrimLeft(line, "<>' \"")
-	return len(line) > 3 && digit(line[0]) && int(line[0]-'0') == code/100 && (line[3] == ' ' || line[3] == '-' || line[3] == ':')
+	return len(line) > 3 && digit(line[0]) && int(line[0]-'0') == code/100 && (line[3] == ' ' || line[3] == '-' ||
+		line[3] == ':')
 }

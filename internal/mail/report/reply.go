@@ -30,7 +30,8 @@ func splitReply(s string) (code int, enhanced, text string) {
 func measures(after string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(after[:min(len(after), 12)], " "), " ")
 	switch strings.ToLower(strings.Trim(word, ".,;:()")) {
-	case "kb", "mb", "kib", "mib", "kbytes", "mbytes", "bytes", "octets", "kilobytes", "megabytes", "seconds", "minutes", "hours", "days":
+	case "kb", "mb", "kib", "mib", "kbytes", "mbytes", "bytes", "octets", "kilobytes", "megabytes", "seconds", "minutes",
+		"hours", "days":
 		return true
 	}
 	return false

@@ -172,8 +172,10 @@ func (m *mail) byDaemon() bool {
 	if answersSomebody(subject) {
 		return false // The author of a reply may be a person, also at postmaster.
 	}
-	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon", "mdaemon@", "microsoftexchange",
-		"delivery notification", "system administrator", "mail administrator", "mail router", "mail delive", "post_master@", "sysadmin@", "mailmaster@", "<>"} {
+	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon",
+		"mdaemon@", "microsoftexchange",
+		"delivery notification", "system administrator", "mail administrator", "mail router", "mail delive", "post_master@",
+		"sysadmin@", "mailmaster@", "<>"} {
 		if strings.Contains(from, daemon) {
 			return true
 		}
@@ -181,7 +183,8 @@ func (m *mail) byDaemon() bool {
 	if !m.null {
 		return false
 	}
-	for _, words := range []string{"undeliver", "delivery status", "delivery fail", "delivery report", "failure notice", "returned mail", "mail delivery",
+	for _, words := range []string{"undeliver", "delivery status", "delivery fail", "delivery report", "failure notice",
+		"returned mail", "mail delivery",
 		"non-delivery", "nondelivery", "unzustellbar"} {
 		if strings.Contains(subject, words) {
 			return true

@@ -33,7 +33,8 @@ func summary(r Report) string {
 		}
 	}
 	for _, to := range r.Recipients {
-		line("recipient", strings.Join([]string{to.Original, to.Final, to.Action, to.Status, to.RemoteMTA, to.Diagnostic}, " | "))
+		line("recipient", strings.Join([]string{to.Original, to.Final, to.Action, to.Status, to.RemoteMTA, to.Diagnostic},
+			" | "))
 		if to.Action == Failed || to.Action == Delayed {
 			c := to.Class()
 			line("class", fmt.Sprintf("%s %s, fault %s, suppress %v: %s", c.Type, c.SubType, c.Fault, c.Suppress, c.Say))
@@ -96,10 +97,13 @@ func TestSplitReply(t *testing.T) {
 		code     int
 		enhanced string
 	}{
-		{"550 5.1.1 unknown", 550, "5.1.1"}, {"550-5.1.1 unknown", 550, "5.1.1"}, {"unknown (#5.1.1)", 0, "5.1.1"}, {"", 0, ""},
+		{"550 5.1.1 unknown", 550, "5.1.1"}, {"550-5.1.1 unknown", 550, "5.1.1"}, {"unknown (#5.1.1)", 0, "5.1.1"},
+		{"", 0, ""},
 		{"host mx[192.0.2.1] said: 452 4.2.2 full", 452, "4.2.2"}, {"192.168.5.1.1", 0, ""}, {"user550@x 5.1.1.7", 0, ""},
-		{"on 2026-03-04 at 10:45", 0, ""}, {"[550] no", 550, ""}, {"5.1.10", 0, "5.1.10"}, {"5.1.1000", 0, ""}, {"v5.1.1", 0, ""}, {"999", 0, ""},
-		{"your mail of 501 kilobytes is too large", 0, ""}, {"after 450 minutes: 554 no", 554, ""}, {"550 Messages are refused", 550, ""},
+		{"on 2026-03-04 at 10:45", 0, ""}, {"[550] no", 550, ""}, {"5.1.10", 0, "5.1.10"}, {"5.1.1000", 0, ""},
+		{"v5.1.1", 0, ""}, {"999", 0, ""},
+		{"your mail of 501 kilobytes is too large", 0, ""}, {"after 450 minutes: 554 no", 554, ""},
+		{"550 Messages are refused", 550, ""},
 	} {
 		if code, enhanced, _ := splitReply(tc.in); code != tc.code || enhanced != tc.enhanced {
 			t.Errorf("%q: %d %q, want %d %q", tc.in, code, enhanced, tc.code, tc.enhanced)
@@ -110,8 +114,10 @@ func TestSplitReply(t *testing.T) {
 func TestTypedAddress(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"rfc822; a@b.c": "a@b.c", "RFC822;a@b.c": "a@b.c", "a@b.c": "a@b.c", "rfc822; <a@b.c>": "a@b.c", "rfc822;\"a b\"@b.c": "\"a b\"@b.c",
-		"utf-8; jos\\x{E9}@b.c": "josé@b.c", "utf-8;\\x{1F600}@b.c": "😀@b.c", "utf-8;\\x{zz}@b.c": "\\x{zz}@b.c", "utf-8;\\x{": "",
+		"rfc822; a@b.c": "a@b.c", "RFC822;a@b.c": "a@b.c", "a@b.c": "a@b.c", "rfc822; <a@b.c>": "a@b.c",
+		"rfc822;\"a b\"@b.c":    "\"a b\"@b.c",
+		"utf-8; jos\\x{E9}@b.c": "josé@b.c", "utf-8;\\x{1F600}@b.c": "😀@b.c", "utf-8;\\x{zz}@b.c": "\\x{zz}@b.c",
+		"utf-8;\\x{":   "",
 		"x400; /C=de/": "", "": "", "rfc822;": "", "rfc822; @b.c": "", "rfc822; a@": "", "unknown; a@b.c, d@e.f": "",
 	} {
 		if got := typedAddress(in); got != want {
@@ -150,20 +156,22 @@ func checkReport(t *testing.T, r Report) {
 
 func TestReturnedHostile(t *testing.T) {
 	t.Parallel()
-	const head = "From: MAILER-DAEMON@x.example\nSubject: failure notice\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\nContent-Type: message/delivery-status\n\n"
+	const head = "From: MAILER-DAEMON@x.example\nSubject: failure notice\nContent-Type: multipart/report; " +
+		"report-type=delivery-status; boundary=b\n\n--b\nContent-Type: message/delivery-status\n\n"
 	const prose = "From: MAILER-DAEMON@x.example\nSubject: failure notice\n\ncould not be delivered:\n"
 	for name, raw := range map[string]string{
-		"recipients":  head + strings.Repeat("Final-Recipient: rfc822; a@b.c\nAction: failed\n\n", 100000),
-		"one group":   head + strings.Repeat("Final-Recipient: rfc822; a@b.c\n", 100000),
-		"diagnostics": head + strings.Repeat("Final-Recipient: rfc822; a@b.c\nDiagnostic-Code: smtp; "+strings.Repeat("5.1.1 ", 1000)+"\n\n", 100),
-		"blank":       head + strings.Repeat("\n", 1<<20),
-		"colons":      head + strings.Repeat("a:\n\n", 1<<18),
-		"addresses":   prose + strings.Repeat("<a@b.c>: 550 no\n", 1<<16),
-		"names":       prose + strings.Repeat("a@b.c\n\n", 1<<16),
-		"digits":      prose + strings.Repeat("1", 1<<20),
-		"dots":        prose + "a@b.c\n" + strings.Repeat("5.", 1<<19),
-		"long fold":   prose + "İİİİ" + strings.Repeat("K", 1000) + " could not be delivered to a@b.c",
-		"indented":    prose + strings.Repeat("   Message-ID: <a@b>\n   From: x\n\n", 1<<14),
+		"recipients": head + strings.Repeat("Final-Recipient: rfc822; a@b.c\nAction: failed\n\n", 100000),
+		"one group":  head + strings.Repeat("Final-Recipient: rfc822; a@b.c\n", 100000),
+		"diagnostics": head + strings.Repeat("Final-Recipient: rfc822; a@b.c\nDiagnostic-Code: smtp; "+
+			strings.Repeat("5.1.1 ", 1000)+"\n\n", 100),
+		"blank":     head + strings.Repeat("\n", 1<<20),
+		"colons":    head + strings.Repeat("a:\n\n", 1<<18),
+		"addresses": prose + strings.Repeat("<a@b.c>: 550 no\n", 1<<16),
+		"names":     prose + strings.Repeat("a@b.c\n\n", 1<<16),
+		"digits":    prose + strings.Repeat("1", 1<<20),
+		"dots":      prose + "a@b.c\n" + strings.Repeat("5.", 1<<19),
+		"long fold": prose + "İİİİ" + strings.Repeat("K", 1000) + " could not be delivered to a@b.c",
+		"indented":  prose + strings.Repeat("   Message-ID: <a@b>\n   From: x\n\n", 1<<14),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,9 +196,12 @@ func fuzz(f *testing.F, prefixes ...string) {
 		}
 	}
 	for _, seed := range []string{
-		"Content-Type: text/html\n\n<!----!><!----!>550 5.1.1 <a@b.example>", "\n<a@b.example>: 550 5.1.1 \n<a@b.example>\n> a\n550-550 5.5.5.5",
-		"Content-Type: message/delivery-status\n\nAction: failed\nDiagnostic-Code: smtp; 550 \xff\xff\n Final-Recipient: rfc822;\n\n",
-		"Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nOriginal-Rcpt-To: <<a@b>\n\nReturn-Path: <b-a@b.example>\n",
+		"Content-Type: text/html\n\n<!----!><!----!>550 5.1.1 <a@b.example>",
+		"\n<a@b.example>: 550 5.1.1 \n<a@b.example>\n> a\n550-550 5.5.5.5",
+		"Content-Type: message/delivery-status\n\nAction: failed\nDiagnostic-Code: smtp; 550 \xff\xff\n Final-Recipient: " +
+			"rfc822;\n\n",
+		"Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nOriginal-Rcpt-To: <<a@b>\n\nReturn-Path: " +
+			"<b-a@b.example>\n",
 	} {
 		f.Add([]byte("From: mailer-daemon@b.example\nReturn-Path: <>\nSubject: Undelivered\n" + seed))
 	}

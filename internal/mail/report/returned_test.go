@@ -74,7 +74,8 @@ func TestReturnedLineEnds(t *testing.T) {
 			}
 			mixed += line
 		}
-		for name, raw := range map[string]string{"CRLF": strings.ReplaceAll(m.raw, "\n", "\r\n"), "mixed": mixed, "field": "Return-Path: <>\n" + m.raw} {
+		for name, raw := range map[string]string{"CRLF": strings.ReplaceAll(m.raw, "\n", "\r\n"), "mixed": mixed,
+			"field": "Return-Path: <>\n" + m.raw} {
 			if got := summary(returned([]byte(raw), m.from, to)); got != want {
 				t.Errorf("%s, %s:\n got %s\nwant %s", m.name, name, got, want)
 			}
@@ -105,7 +106,8 @@ func TestReturnedNamesNobody(t *testing.T) {
 // A message may come to a hundred return paths: the cost of About does not depend on the size of the message.
 func TestReturnedIsReadOnce(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/mixed; boundary=b\n\n" +
-		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: base64\n\n"
+		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: " +
+		"base64\n\n"
 	r := ReadReturned([]byte(head+strings.Repeat("QUFB\n", 1<<20)+"--b--\n"), "")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -148,9 +150,11 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	to := newNames([]string{"Ann@D.example", "joann@d.example", "x+y@d.example", "no address", "é@d.example"})
 	for text, want := range map[string][]string{
-		"<ann@d.example>": {"Ann@D.example"}, "[SMTP:ANN@d.EXAMPLE]": {"Ann@D.example"}, "JoAnn@d.example.": {"joann@d.example"},
+		"<ann@d.example>": {"Ann@D.example"}, "[SMTP:ANN@d.EXAMPLE]": {"Ann@D.example"},
+		"JoAnn@d.example.":  {"joann@d.example"},
 		"ann@d.example.com": nil, "收件人：ann@d.example，": nil, "收件人:ann@d.example ，": {"Ann@D.example"}, "@": nil, "": nil,
-		"'x+y@d.example'": {"x+y@d.example"}, "z+x+y@d.example": nil, "joann@d.example ann@d.example": {"Ann@D.example", "joann@d.example"},
+		"'x+y@d.example'": {"x+y@d.example"}, "z+x+y@d.example": nil, "joann@d.example ann@d.example": {"Ann@D.example",
+			"joann@d.example"},
 		"mailto:é@d.example": {"é@d.example"}, "y@d.example": nil, "@d.example": nil,
 	} {
 		if got := to.in(text); !slices.Equal(got, want) {
@@ -173,7 +177,8 @@ func TestWordsAndCodes(t *testing.T) {
 		{550, "5.7.0", "no mailbox here by that name", Permanent, General, true},
 		{550, "5.7.1", "unknown user agent is not allowed by policy", Permanent, General, true},
 		{550, "5.7.133", "no such recipient", Transient, General, false},
-		{550, "5.7.1", "Requested action not taken: mailbox unavailable", Transient, General, false}, // 550's own text: any cause
+		// 550's own text: any cause
+		{550, "5.7.1", "Requested action not taken: mailbox unavailable", Transient, General, false},
 		{550, "", "Requested action not taken: mailbox unavailable", Permanent, General, true},
 		{550, "5.1.1", "mailbox is full", Transient, MailboxFull, false},
 		{550, "5.1.1", "Empfänger unbekannt", Permanent, General, true},
@@ -192,7 +197,8 @@ func TestWordsAndCodes(t *testing.T) {
 		{550, "5.1.1", "ann not listed in Domino Directory", Permanent, General, true},
 		{550, "5.1.1", "your server is listed in a list", Transient, General, false},
 	} {
-		if got := Classify(c.code, c.enhanced, c.text); got.Type != c.typ || got.SubType != c.sub || got.Suppress != c.suppress {
+		if got := Classify(c.code, c.enhanced, c.text); got.Type != c.typ || got.SubType != c.sub ||
+			got.Suppress != c.suppress {
 			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
 		}
 	}

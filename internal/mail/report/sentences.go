@@ -31,7 +31,8 @@ var (
 		"попытки доставки будут продолжены",
 	}
 	// finals say that delivery is not attempted any more, whatever was delayed before.
-	finals = []string{"permanent error", "permanent fatal", "permanent failure", "given up", "giving up after", "no longer be retried",
+	finals = []string{"permanent error", "permanent fatal", "permanent failure", "given up", "giving up after",
+		"no longer be retried",
 		"no further attempts", "no further delivery attempts", "retry timeout exceeded", "failed permanently"}
 	// confirmations say that the message was delivered.
 	confirmations = []string{

@@ -184,7 +184,8 @@ func bareAddress(s string) string {
 		s = strings.Trim(s, `"' `)
 	}
 	at := strings.LastIndexByte(s, '@')
-	if at < 1 || at == len(s)-1 || len(s) > 320 || strings.ContainsAny(s[at:], " /\\()<>") || strings.ContainsAny(s, "<>") || strings.Contains(s[:at], " ") && s[0] != '"' {
+	if at < 1 || at == len(s)-1 || len(s) > 320 || strings.ContainsAny(s[at:], " /\\()<>") ||
+		strings.ContainsAny(s, "<>") || strings.Contains(s[:at], " ") && s[0] != '"' {
 		return ""
 	}
 	return s

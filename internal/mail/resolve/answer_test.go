@@ -40,11 +40,13 @@ func TestAliasesOfOneAnswer(t *testing.T) {
 		}
 		return a
 	}
-	if last, ttl, aliased, err := chain(0).end("n0.example"); err != nil || last != "n0.example" || ttl != maxTTL || aliased {
+	if last, ttl, aliased, err := chain(0).end("n0.example"); err != nil || last != "n0.example" || ttl != maxTTL ||
+		aliased {
 		t.Errorf("none: %s, %v, %v, %v", last, ttl, aliased, err)
 	}
 	last, ttl, aliased, err := chain(maxHops).end("n0.example")
-	if err != nil || last != fmt.Sprintf("n%d.example", maxHops) || ttl != time.Duration(101-maxHops)*time.Second || !aliased {
+	if err != nil || last != fmt.Sprintf("n%d.example", maxHops) || ttl != time.Duration(101-maxHops)*time.Second ||
+		!aliased {
 		t.Errorf("as many as may be: %s, %v, %v, %v", last, ttl, aliased, err)
 	}
 	if _, _, _, err := chain(maxHops + 1).end("n0.example"); !errors.Is(err, ErrTemporary) {

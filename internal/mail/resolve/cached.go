@@ -100,7 +100,8 @@ func (c *Cached) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
 }
 
 // get returns the cached answer, or makes a look-up that it shares with concurrent callers.
-func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context, string) (T, time.Duration, error)) (T, error) {
+func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context, string) (T,
+	time.Duration, error)) (T, error) {
 	k := key{kind, clean(name)}
 	if e, ok := c.recall(k); ok {
 		return e.value.(T), e.err

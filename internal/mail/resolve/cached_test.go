@@ -127,7 +127,8 @@ func TestCachedSharesLookups(t *testing.T) {
 		defer cancel()
 		var group sync.WaitGroup
 		group.Go(func() {
-			if _, err := c.TXT(impatient, "a.example"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrTemporary) {
+			if _, err := c.TXT(impatient, "a.example"); !errors.Is(err, context.DeadlineExceeded) ||
+				!errors.Is(err, ErrTemporary) {
 				t.Errorf("the impatient one: %v", err)
 			}
 		})
@@ -164,7 +165,8 @@ func TestCachedAnswersAreCopies(t *testing.T) {
 		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 			t.Fatal(err)
 		}
-		if mx[0].Host != "mx.example" || addrs[0].String() != "192.0.2.1" || caa[0].Tag != "issue" || alias != "a.example" || names[0] != "mx.example" {
+		if mx[0].Host != "mx.example" || addrs[0].String() != "192.0.2.1" || caa[0].Tag != "issue" || alias != "a.example" ||
+			names[0] != "mx.example" {
 			t.Fatalf("%v %v %v %v %v", mx, addrs, caa, alias, names)
 		}
 		mx[0].Host, addrs[0], caa[0].Tag, names[0] = "changed", netip.Addr{}, "changed", "changed"

@@ -13,7 +13,8 @@ func TestServersOfTheSystem(t *testing.T) {
 		text string
 		want []string
 	}{
-		{"# ours\nnameserver 192.0.2.1\nnameserver 2001:db8::1\noptions rotate\n", []string{"192.0.2.1:53", "[2001:db8::1]:53"}},
+		{"# ours\nnameserver 192.0.2.1\nnameserver 2001:db8::1\noptions rotate\n",
+			[]string{"192.0.2.1:53", "[2001:db8::1]:53"}},
 		{"search acme.example\n", nil},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {

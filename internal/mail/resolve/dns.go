@@ -173,7 +173,8 @@ func addrOf(ip net.IP) netip.Addr {
 
 // collect looks up records of one type, follows aliases to them, and converts them. The duration is how long the
 // answer, or its absence, may be kept.
-func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16, convert func(R) T) ([]T, time.Duration, error) {
+func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16,
+	convert func(R) T) ([]T, time.Duration, error) {
 	name = clean(name)
 	asked := name
 	ttl := maxTTL

@@ -255,7 +255,8 @@ func TestAnswersHaveALimit(t *testing.T) {
 			m.Truncated = true
 		} else {
 			for i := range 1000 {
-				m.Answer = append(m.Answer, &dns.MX{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeMX, Class: dns.ClassINET, Ttl: 1}, Preference: uint16(i), Mx: "mx.example."})
+				m.Answer = append(m.Answer, &dns.MX{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeMX,
+					Class: dns.ClassINET, Ttl: 1}, Preference: uint16(i), Mx: "mx.example."})
 			}
 		}
 		w.WriteMsg(m)
@@ -331,7 +332,8 @@ func TestForgeriesArePassedOver(t *testing.T) {
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
 		forged := func(change func(*dns.Msg)) {
 			m := new(dns.Msg).SetReply(q)
-			m.Answer = append(m.Answer, &dns.MX{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeMX, Class: dns.ClassINET, Ttl: 1}, Mx: "evil.example."})
+			m.Answer = append(m.Answer, &dns.MX{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeMX,
+				Class: dns.ClassINET, Ttl: 1}, Mx: "evil.example."})
 			change(m)
 			w.WriteMsg(m)
 		}
@@ -381,7 +383,8 @@ func TestAliasesAreFollowedByUs(t *testing.T) {
 			target = "z" + name
 		}
 		m := new(dns.Msg).SetReply(q)
-		m.Answer = []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: target}}
+		m.Answer = []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60},
+			Target: target}}
 		w.WriteMsg(m)
 	})
 	r := resolver(t, server)

@@ -12,12 +12,16 @@ import (
 // Every look-up distinguishes absence from failure, also through a cache.
 func TestEveryQuestionFails(t *testing.T) {
 	t.Parallel()
-	missing, failing, known := netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("192.0.2.98"), netip.MustParseAddr("192.0.2.97")
+	missing, failing, known := netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("192.0.2.98"),
+		netip.MustParseAddr("192.0.2.97")
 	answers := resolve.Fake{
-		MXRecords: map[string][]resolve.MX{"known.example": {{Host: "a.example", Pref: 1}}}, TXTRecords: map[string][]string{"known.example": {"x"}},
-		AddrRecords: map[string][]netip.Addr{"known.example": {known}}, CAARecords: map[string][]resolve.CAA{"known.example": {{Tag: "issue"}}},
-		CNAMERecords: map[string]string{"www.known.example": "known.example"}, PTRRecords: map[netip.Addr][]string{known: {"known.example"}},
-		Fail: []string{"fails.example", "www.fails.example", "ptr 192.0.2.98"},
+		MXRecords:    map[string][]resolve.MX{"known.example": {{Host: "a.example", Pref: 1}}},
+		TXTRecords:   map[string][]string{"known.example": {"x"}},
+		AddrRecords:  map[string][]netip.Addr{"known.example": {known}},
+		CAARecords:   map[string][]resolve.CAA{"known.example": {{Tag: "issue"}}},
+		CNAMERecords: map[string]string{"www.known.example": "known.example"},
+		PTRRecords:   map[netip.Addr][]string{known: {"known.example"}},
+		Fail:         []string{"fails.example", "www.fails.example", "ptr 192.0.2.98"},
 	}
 	addrs := map[string]netip.Addr{"missing.example": missing, "fails.example": failing, "known.example": known}
 	for question, ask := range map[string]func(context.Context, resolve.Resolver, string) (int, error){

@@ -12,11 +12,12 @@ import (
 func TestNetForm(t *testing.T) {
 	t.Parallel()
 	n := NetForm{Fake{
-		MXRecords:   map[string][]MX{"a.example": {{Host: "mx.example", Pref: 10}}, "null.example": {{}}},
-		AddrRecords: map[string][]netip.Addr{"mx.example": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}},
-		TXTRecords:  map[string][]string{"a.example": {"v=spf1 -all"}},
-		PTRRecords:  map[netip.Addr][]string{netip.MustParseAddr("192.0.2.1"): {"mx.example"}},
-		Fail:        []string{"dead.example", "ptr 192.0.2.9"},
+		MXRecords: map[string][]MX{"a.example": {{Host: "mx.example", Pref: 10}}, "null.example": {{}}},
+		AddrRecords: map[string][]netip.Addr{"mx.example": {netip.MustParseAddr("192.0.2.1"),
+			netip.MustParseAddr("2001:db8::1")}},
+		TXTRecords: map[string][]string{"a.example": {"v=spf1 -all"}},
+		PTRRecords: map[netip.Addr][]string{netip.MustParseAddr("192.0.2.1"): {"mx.example"}},
+		Fail:       []string{"dead.example", "ptr 192.0.2.9"},
 	}}
 	mx, err1 := n.LookupMX(t.Context(), "a.example")
 	null, err2 := n.LookupMX(t.Context(), "null.example")
@@ -27,7 +28,8 @@ func TestNetForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []any{*mx[0], null[0].Host, addrs[0].String(), addrs[1].String(), txt, names}
-	want := []any{net.MX{Host: "mx.example.", Pref: 10}, ".", "192.0.2.1", "2001:db8::1", []string{"v=spf1 -all"}, []string{"mx.example."}}
+	want := []any{net.MX{Host: "mx.example.", Pref: 10}, ".", "192.0.2.1", "2001:db8::1", []string{"v=spf1 -all"},
+		[]string{"mx.example."}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

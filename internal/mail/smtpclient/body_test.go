@@ -113,7 +113,8 @@ func TestWriteBody(t *testing.T) {
 // FuzzDotStuff writes any message, cut anywhere, and reads it back as a host does.
 func FuzzDotStuff(f *testing.F) {
 	for _, seed := range []string{
-		"", ".", "\r\n.\r\n", "a\r\n.b\r\n", "a\n.\nb", "\r.\r", "..\r\n..", "a\r\r\n.\r\n", strings.Repeat(".\r\n", 50), "\xff\r\n",
+		"", ".", "\r\n.\r\n", "a\r\n.b\r\n", "a\n.\nb", "\r.\r", "..\r\n..", "a\r\r\n.\r\n", strings.Repeat(".\r\n", 50),
+		"\xff\r\n",
 	} {
 		f.Add([]byte(seed), uint(1), uint(2))
 	}
@@ -129,7 +130,8 @@ func FuzzDotStuff(f *testing.F) {
 		if end != len(got)-3 {
 			t.Fatalf("%q ends at %d", got, end)
 		}
-		if bytes.Count(got, []byte("\r")) != bytes.Count(got, []byte("\r\n")) || bytes.Count(got, []byte("\n")) != bytes.Count(got, []byte("\r\n")) {
+		if bytes.Count(got, []byte("\r")) != bytes.Count(got, []byte("\r\n")) ||
+			bytes.Count(got, []byte("\n")) != bytes.Count(got, []byte("\r\n")) {
 			t.Fatalf("%q has a CR or an LF alone", got)
 		}
 		if got := unstuff(got); !bytes.Equal(got, paired(msg)) {

@@ -118,7 +118,8 @@ func TestServer(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			if state := c.TLSState(); state.On() != test.tls || state.Verified != test.proven || state.Verified != (state.On() && state.Problem == "") {
+			if state := c.TLSState(); state.On() != test.tls || state.Verified != test.proven || state.Verified != (state.On() &&
+				state.Problem == "") {
 				t.Errorf("TLSState() = %+v", state)
 			}
 			for range 2 {
@@ -157,7 +158,8 @@ func TestRecipientsAreJudgedOneByOne(t *testing.T) {
 		return ""
 	}})
 	c := dial(t, server.Addr, smtpclient.Options{})
-	env := smtpclient.Envelope{From: "a@client.example", To: []string{"gone@mx.test", "b@mx.test", "full@mx.test", "δ@mx.test"}}
+	env := smtpclient.Envelope{From: "a@client.example", To: []string{"gone@mx.test", "b@mx.test", "full@mx.test",
+		"δ@mx.test"}}
 	res, err := c.Send(t.Context(), env, letter)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +215,8 @@ func TestManyRecipients(t *testing.T) {
 	if diff := cmp.Diff(taken, server.Wait(1)[0].To); diff != "" {
 		t.Errorf("accepted (-want +got):\n%s", diff)
 	}
-	if text := c.Transcript(); len(text) > 16<<10 || !strings.Contains(text, "lines left out") || !strings.Contains(text, "bytes)") {
+	if text := c.Transcript(); len(text) > 16<<10 || !strings.Contains(text, "lines left out") ||
+		!strings.Contains(text, "bytes)") {
 		t.Errorf("the transcript has %d bytes, or lacks its middle or its end:\n%s", len(text), text)
 	}
 }
@@ -237,7 +240,8 @@ func TestExtensions(t *testing.T) {
 func TestPasswordStaysAtHome(t *testing.T) {
 	t.Parallel()
 	host := smtptest.Script(t, "S: 220 mx.test\nC: EHLO localhost\nS: 250-mx.test\nS: 250 AUTH PLAIN\n(stall)\n")
-	o := smtpclient.Options{Username: "user", Password: "secret", Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	o := smtpclient.Options{Username: "user", Password: "secret", Dial: func(ctx context.Context, network,
+		addr string) (net.Conn, error) {
 		nc, err := new(net.Dialer).DialContext(ctx, network, addr)
 		return elsewhere{nc}, err
 	}}

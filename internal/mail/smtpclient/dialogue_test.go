@@ -85,13 +85,15 @@ var dialogues = []dialogue{
 	{file: "final-endless", sends: one("250 [250 250] 354 0", "final temporary sent: endless")},
 	{file: "final-unsolicited", sends: one("250 [250 250] 354 250", "")},
 	{file: "body-drop", sends: []send{{msg: huge, want: "250 [250 250] 354 0", err: "body temporary: reset"}}},
-	{file: "body-stall", short: true, sends: []send{{msg: huge, want: "250 [250 250] 354 0", err: "body temporary: timeout"}}},
+	{file: "body-stall", short: true, sends: []send{{msg: huge, want: "250 [250 250] 354 0",
+		err: "body temporary: timeout"}}},
 	{file: "body-refused", sends: []send{{msg: huge, want: "250 [250 250] 354 552"}}},
 
 	// A connection that was kept.
 	{file: "kept-drop", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale: hung up")},
 	{file: "kept-421", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale 421")},
-	{file: "kept-reset-refused", sends: then(one("250 [250 250] 354 451", ""), "0 [0 0] 0 0", "mail temporary stale 421: protocol error")},
+	{file: "kept-reset-refused", sends: then(one("250 [250 250] 354 451", ""), "0 [0 0] 0 0",
+		"mail temporary stale 421: protocol error")},
 
 	// The opening.
 	{file: "greeting-554", dial: "greeting 554"},
@@ -138,7 +140,8 @@ var dialogues = []dialogue{
 	{file: "auth-login-early", user: "user", dial: "auth 504"},
 
 	// Extensions and what we answer ourselves.
-	{file: "parameters", after: true, sends: []send{{msg: "Subject: 8\r\n\r\nGrüße\r\n.dot\r\n", want: "250 [250 250] 354 250"}}},
+	{file: "parameters", after: true, sends: []send{{msg: "Subject: 8\r\n\r\nGrüße\r\n.dot\r\n",
+		want: "250 [250 250] 354 250"}}},
 	{file: "smtputf8", after: true, sends: []send{{
 		env: smtpclient.Envelope{From: "jörg@client.example", To: []string{"δ@mx.test", "c@mx.test"}},
 		msg: "A: b\r\n\r\nc", want: "250 [250 250] 354 250",

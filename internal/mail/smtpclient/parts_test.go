@@ -21,8 +21,10 @@ func TestParseExtensions(t *testing.T) {
 	}{
 		{"none", "mx.test", Extensions{}},
 		{"the greeting is none", "PIPELINING", Extensions{}},
-		{"all", "mx.test\nPIPELINING\nSIZE 1000\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nSTARTTLS\nAUTH PLAIN LOGIN\nCHUNKING", Extensions{
-			Pipelining: true, Size: 1000, EightBitMIME: true, SMTPUTF8: true, EnhancedCodes: true, StartTLS: true, Auth: []string{"LOGIN", "PLAIN"},
+		{"all", "mx.test\nPIPELINING\nSIZE 1000\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nSTARTTLS\nAUTH PLAIN " +
+			"LOGIN\nCHUNKING", Extensions{
+			Pipelining: true, Size: 1000, EightBitMIME: true, SMTPUTF8: true, EnhancedCodes: true, StartTLS: true,
+			Auth: []string{"LOGIN", "PLAIN"},
 		}},
 		{"any case", "mx.test\npipelining\nAuth plain", Extensions{Pipelining: true, Auth: []string{"PLAIN"}}},
 		{"no size", "mx.test\nSIZE", Extensions{}},
@@ -78,7 +80,8 @@ func TestValidPath(t *testing.T) {
 func TestValidHello(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
-		"mx.example": true, "[192.0.2.1]": true, "~!": true, "a b": false, "a\x7f": false, "a\r\nb": false, "é.example": false, strings.Repeat("x", 255): true,
+		"mx.example": true, "[192.0.2.1]": true, "~!": true, "a b": false, "a\x7f": false, "a\r\nb": false,
+		"é.example": false, strings.Repeat("x", 255): true,
 		strings.Repeat("x", 256): false,
 	} {
 		if got := validHello(name); got != want {
@@ -99,24 +102,38 @@ func TestPlan(t *testing.T) {
 		mail string // MAIL, or the reply in its place
 		rcpt []int  // replies to recipients; 0 is asked
 	}{
-		{"nothing offered", Extensions{}, Envelope{From: "a@b.example", To: []string{"c@d.example"}}, eight, "MAIL FROM:<a@b.example>", []int{0}},
+		{"nothing offered", Extensions{}, Envelope{From: "a@b.example", To: []string{"c@d.example"}}, eight,
+			"MAIL FROM:<a@b.example>", []int{0}},
 		{"null path", Extensions{Size: 9}, Envelope{To: []string{"c@d.example"}}, "x\r\n", "MAIL FROM:<> SIZE=3", []int{0}},
-		{"as large as it may be", Extensions{Size: 4}, Envelope{To: []string{"c@d.example"}}, eight, "MAIL FROM:<> SIZE=4", []int{0}},
+		{"as large as it may be", Extensions{Size: 4}, Envelope{To: []string{"c@d.example"}}, eight, "MAIL FROM:<> SIZE=4",
+			[]int{0}},
 		{"an octet too large", Extensions{Size: 3}, Envelope{To: []string{"c@d.example"}}, eight, "552", []int{0}},
-		{"8 bits", Extensions{EightBitMIME: true}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, eight, "MAIL FROM:<> BODY=8BITMIME", []int{0}},
-		{"8 bits that are required", Extensions{}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, eight, "554", []int{0}},
-		{"8 bits that there are not", Extensions{}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, "x\r\n", "MAIL FROM:<>", []int{0}},
+		{"8 bits", Extensions{EightBitMIME: true}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, eight,
+			"MAIL FROM:<> BODY=8BITMIME", []int{0}},
+		{"8 bits that are required", Extensions{}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, eight, "554",
+			[]int{0}},
+		{"8 bits that there are not", Extensions{}, Envelope{To: []string{"c@d.example"}, Require8Bit: true}, "x\r\n",
+			"MAIL FROM:<>", []int{0}},
 		{"7 bits", Extensions{EightBitMIME: true}, Envelope{To: []string{"c@d.example"}}, "x\r\n", "MAIL FROM:<>", []int{0}},
-		{"UTF-8 header", Extensions{SMTPUTF8: true}, Envelope{To: []string{"c@d.example"}, UTF8: true}, "x\r\n", "MAIL FROM:<> SMTPUTF8", []int{0}},
-		{"UTF-8 header, not offered", Extensions{}, Envelope{To: []string{"c@d.example"}, UTF8: true}, "x\r\n", "550", []int{0}},
-		{"UTF-8 sender", Extensions{SMTPUTF8: true}, Envelope{From: "é@b.example", To: []string{"c@d.example"}}, "x\r\n", "MAIL FROM:<é@b.example> SMTPUTF8", []int{0}},
-		{"UTF-8 sender, not offered", Extensions{}, Envelope{From: "é@b.example", To: []string{"c@d.example"}}, "x\r\n", "550", []int{0}},
-		{"UTF-8 recipient", Extensions{SMTPUTF8: true}, Envelope{To: []string{"c@d.example", "é@d.example"}}, "x\r\n", "MAIL FROM:<> SMTPUTF8", []int{0, 0}},
-		{"UTF-8 recipient, not offered", Extensions{}, Envelope{To: []string{"é@d.example", "c@d.example"}}, "x\r\n", "MAIL FROM:<>", []int{550, 0}},
-		{"recipients that are none", Extensions{}, Envelope{To: []string{"", "a b@d.example"}}, "x\r\n", "250", []int{553, 553}},
-		{"sender that is none", Extensions{}, Envelope{From: "a b@d.example", To: []string{"c@d.example"}}, "x\r\n", "553", []int{0}},
+		{"UTF-8 header", Extensions{SMTPUTF8: true}, Envelope{To: []string{"c@d.example"}, UTF8: true}, "x\r\n",
+			"MAIL FROM:<> SMTPUTF8", []int{0}},
+		{"UTF-8 header, not offered", Extensions{}, Envelope{To: []string{"c@d.example"}, UTF8: true}, "x\r\n", "550",
+			[]int{0}},
+		{"UTF-8 sender", Extensions{SMTPUTF8: true}, Envelope{From: "é@b.example", To: []string{"c@d.example"}}, "x\r\n",
+			"MAIL FROM:<é@b.example> SMTPUTF8", []int{0}},
+		{"UTF-8 sender, not offered", Extensions{}, Envelope{From: "é@b.example", To: []string{"c@d.example"}}, "x\r\n",
+			"550", []int{0}},
+		{"UTF-8 recipient", Extensions{SMTPUTF8: true}, Envelope{To: []string{"c@d.example", "é@d.example"}}, "x\r\n",
+			"MAIL FROM:<> SMTPUTF8", []int{0, 0}},
+		{"UTF-8 recipient, not offered", Extensions{}, Envelope{To: []string{"é@d.example", "c@d.example"}}, "x\r\n",
+			"MAIL FROM:<>", []int{550, 0}},
+		{"recipients that are none", Extensions{}, Envelope{To: []string{"", "a b@d.example"}}, "x\r\n", "250",
+			[]int{553, 553}},
+		{"sender that is none", Extensions{}, Envelope{From: "a b@d.example", To: []string{"c@d.example"}}, "x\r\n", "553",
+			[]int{0}},
 	} {
-		tr := transaction{c: &Conn{ext: c.ext, log: newTranscript(0, time.Now())}, env: c.env, traits: inspect([][]byte{[]byte(c.msg)})}
+		tr := transaction{c: &Conn{ext: c.ext, log: newTranscript(0, time.Now())}, env: c.env,
+			traits: inspect([][]byte{[]byte(c.msg)})}
 		tr.res.Rcpt = make([]Reply, len(c.env.To))
 		mail := ""
 		if tr.plan() {
@@ -155,7 +172,8 @@ func TestErrorTimeout(t *testing.T) {
 
 // FuzzPath puts accepted addresses into a command, which must stay one command with one path.
 func FuzzPath(f *testing.F) {
-	for _, seed := range []string{"a@b.example", `"a>b"@c.example`, "a@b>\r\nDATA", `"\"> SIZE=1`, "δ@b.example", "\x00", `"\`} {
+	for _, seed := range []string{"a@b.example", `"a>b"@c.example`, "a@b>\r\nDATA", `"\"> SIZE=1`, "δ@b.example", "\x00",
+		`"\`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -194,7 +212,8 @@ func TestTranscriptIsBounded(t *testing.T) {
 				if len(text) > max(limit, minTranscript) || !utf8.ValidString(text) {
 					t.Fatalf("%d bytes", len(text))
 				}
-				if !strings.Contains(text, "opening 0\n") || !strings.Contains(text, "lines left out\n") || !strings.HasSuffix(text, " *: the end\n") {
+				if !strings.Contains(text, "opening 0\n") || !strings.Contains(text, "lines left out\n") ||
+					!strings.HasSuffix(text, " *: the end\n") {
 					t.Fatalf("something is missing:\n%s", text)
 				}
 				if message > 0 && strings.Contains(text, "message 0") {

@@ -41,10 +41,12 @@ func TestReadReply(t *testing.T) {
 		{name: "control characters", wire: "550 a\x00b\x1b[1mc\td\r\n", want: Reply{Code: 550, Text: "a\uFFFDb\uFFFD[1mc d"}},
 		{name: "latin-1", wire: "550 Empf\xe4nger\r\n", want: Reply{Code: 550, Text: "Empf\uFFFDnger"}},
 		{name: "UTF-8", wire: "550 Empfänger\r\n", want: Reply{Code: 550, Text: "Empfänger"}},
-		{name: "a line at the limit", wire: "250 " + strings.Repeat("x", 1994) + "\r\n", want: Reply{Code: 250, Text: strings.Repeat("x", 1994)}},
-		{name: "text over the limit", wire: strings.Repeat("250-"+strings.Repeat("x", 1023)+"\r\n", 3) + "250 y\r\n", want: Reply{
-			Code: 250, Text: strings.Repeat(strings.Repeat("x", 1023)+"\n", 2),
-		}},
+		{name: "a line at the limit", wire: "250 " + strings.Repeat("x", 1994) + "\r\n",
+			want: Reply{Code: 250, Text: strings.Repeat("x", 1994)}},
+		{name: "text over the limit", wire: strings.Repeat("250-"+strings.Repeat("x", 1023)+"\r\n", 3) + "250 y\r\n",
+			want: Reply{
+				Code: 250, Text: strings.Repeat(strings.Repeat("x", 1023)+"\n", 2),
+			}},
 
 		{name: "a line over the limit", wire: "250 " + strings.Repeat("x", 1995) + "\r\n", err: ErrEndless},
 		{name: "a line without end", wire: "250 " + strings.Repeat("x", 10_000), err: ErrEndless},
@@ -78,10 +80,12 @@ func TestReadReply(t *testing.T) {
 
 func TestReplyClasses(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[int]string{0: "", 199: "", 200: "positive", 299: "positive", 354: "", 400: "temporary", 499: "temporary", 500: "permanent", 599: "permanent"} {
+	for code, want := range map[int]string{0: "", 199: "", 200: "positive", 299: "positive", 354: "", 400: "temporary",
+		499: "temporary", 500: "permanent", 599: "permanent"} {
 		r := Reply{Code: code}
 		got := ""
-		for name, is := range map[string]bool{"positive": r.Positive(), "temporary": r.Temporary(), "permanent": r.Permanent()} {
+		for name, is := range map[string]bool{"positive": r.Positive(), "temporary": r.Temporary(),
+			"permanent": r.Permanent()} {
 			if is {
 				got += name
 			}
@@ -111,13 +115,15 @@ func TestReplyString(t *testing.T) {
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		"250 ok\r\n", "250-a\r\n250 b\r\n", "550 5.1.1 no\r\n", "550-5.7.1 a\r\n550 5.7.1 b\r\n", "250-a\r\n251 b\r\n",
-		"\xff\xfe", "250 \x00\xff\r\n", "250-mx\r\n250-SIZE 10\r\n250 AUTH=A B\r\n", "250-\r\n250", "999 x\r\n", "250\n", strings.Repeat("250-x\n", 200),
+		"\xff\xfe", "250 \x00\xff\r\n", "250-mx\r\n250-SIZE 10\r\n250 AUTH=A B\r\n", "250-\r\n250", "999 x\r\n", "250\n",
+		strings.Repeat("250-x\n", 200),
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		log := newTranscript(0, timeZero)
-		r, err := readReply(bufio.NewReaderSize(strings.NewReader(string(wire)), readBuffer), func(line []byte) { log.line('S', line) })
+		r, err := readReply(bufio.NewReaderSize(strings.NewReader(string(wire)), readBuffer),
+			func(line []byte) { log.line('S', line) })
 		if err != nil {
 			if r != (Reply{}) {
 				t.Fatalf("an error and a reply: %+v, %v", r, err)

@@ -101,7 +101,8 @@ func (c *conn) hello(extended bool, arg string) {
 }
 
 func (c *conn) extensions() []string {
-	all := []string{"PIPELINING", fmt.Sprintf("SIZE %d", c.s.c.MaxSize), "8BITMIME", "SMTPUTF8", "CHUNKING", "ENHANCEDSTATUSCODES"}
+	all := []string{"PIPELINING", fmt.Sprintf("SIZE %d", c.s.c.MaxSize), "8BITMIME", "SMTPUTF8", "CHUNKING",
+		"ENHANCEDSTATUSCODES"}
 	if c.s.c.TLS != nil && c.tls == nil {
 		all = append(all, "STARTTLS")
 	}

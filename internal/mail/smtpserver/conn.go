@@ -379,7 +379,8 @@ func (c *conn) closeSession() {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.log.Error("a panic while an SMTP session was closed", "client", c.peer.Addr, "panic", p, "stack", string(debug.Stack()))
+			c.s.log.Error("a panic while an SMTP session was closed", "client", c.peer.Addr, "panic", p, "stack",
+				string(debug.Stack()))
 		}
 	}()
 	session.Reset()

@@ -22,7 +22,8 @@ import (
 // patience is how long a dialogue waits for the server's reply.
 const patience = 10 * time.Second
 
-// TestDialogues plays the files of testdata. A file has lines of these forms; what it says in a row is sent in one write:
+// TestDialogues plays the files of testdata. A file has lines of these forms; what it says in a row is sent in one
+// write:
 //
 //	# a remark
 //	(auth clear) (auth tls) (notls) (size 100) (recipients 2) (errors 3) (commands 5) (line 100)   the listener
@@ -62,7 +63,8 @@ type player struct {
 
 func play(t *testing.T, text string) {
 	ca := smtptest.NewCA(t)
-	c := smtpserver.Config{Hostname: "mx.test", TLS: &tls.Config{Certificates: []tls.Certificate{ca.Certificate("mx.test")}}}
+	c := smtpserver.Config{Hostname: "mx.test",
+		TLS: &tls.Config{Certificates: []tls.Certificate{ca.Certificate("mx.test")}}}
 	lines := strings.Split(text, "\n")
 	for _, line := range lines {
 		configure(&c, line)
@@ -98,7 +100,8 @@ func configure(c *smtpserver.Config, line string) {
 		c.TLS = nil
 	}
 	var size int64
-	for form, n := range map[string]any{"(size %d)": &size, "(recipients %d)": &c.MaxRecipients, "(errors %d)": &c.MaxErrors,
+	for form, n := range map[string]any{"(size %d)": &size, "(recipients %d)": &c.MaxRecipients,
+		"(errors %d)":   &c.MaxErrors,
 		"(commands %d)": &c.MaxCommands, "(line %d)": &c.MaxLine} {
 		fmt.Sscanf(line, form, n)
 	}

@@ -47,12 +47,14 @@ func FuzzSession(f *testing.F) {
 		heard, _ := io.ReadAll(nc)
 		stop()
 		for line := range strings.SplitSeq(strings.TrimSuffix(string(heard), "\r\n"), "\r\n") {
-			if len(line) < 4 || len(line) > 510 || line[0] < '2' || line[0] > '5' || line[3] != ' ' && line[3] != '-' || strings.ContainsAny(line, "\r\n") {
+			if len(line) < 4 || len(line) > 510 || line[0] < '2' || line[0] > '5' || line[3] != ' ' && line[3] != '-' ||
+				strings.ContainsAny(line, "\r\n") {
 				t.Errorf("no reply: %q", line)
 			}
 		}
 		for _, m := range h.messages() {
-			if len(m) > 1000 || strings.Count(m, "\r") != strings.Count(m, "\r\n") || strings.Count(m, "\n") != strings.Count(m, "\r\n") {
+			if len(m) > 1000 || strings.Count(m, "\r") != strings.Count(m, "\r\n") || strings.Count(m, "\n") != strings.Count(m,
+				"\r\n") {
 				t.Errorf("taken: %q", m)
 			}
 		}

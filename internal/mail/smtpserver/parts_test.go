@@ -11,9 +11,12 @@ func TestWrap(t *testing.T) {
 	t.Parallel()
 	x := func(n int) string { return strings.Repeat("x", n) }
 	for text, want := range map[string][]string{
-		"": {""}, " ~": {" ~"}, "a\x1fb\x7fc\td": {"a?b?c?d"}, "é": {"?"}, "a\nb": {"a", "b"}, "a\r\nb\r": {"a", "b"}, "a\rb": {"a?b"},
-		x(480): {x(480)}, x(481): {x(480), "x"}, x(960): {x(480), x(480)}, x(479) + " x": {x(479), "x"}, x(480) + " x": {x(480), "x"}, x(400) + " " + x(400): {x(400), x(400)},
-		"a " + x(480): {"a", x(480)}, " " + x(480): {" " + x(479), "x"}, x(300) + " " + x(100) + " " + x(100): {x(300) + " " + x(100), x(100)},
+		"": {""}, " ~": {" ~"}, "a\x1fb\x7fc\td": {"a?b?c?d"}, "é": {"?"}, "a\nb": {"a", "b"}, "a\r\nb\r": {"a", "b"},
+		"a\rb": {"a?b"},
+		x(480): {x(480)}, x(481): {x(480), "x"}, x(960): {x(480), x(480)}, x(479) + " x": {x(479), "x"}, x(480) +
+			" x": {x(480), "x"}, x(400) + " " + x(400): {x(400), x(400)},
+		"a " + x(480): {"a", x(480)}, " " + x(480): {" " + x(479), "x"}, x(300) + " " + x(100) + " " +
+			x(100): {x(300) + " " + x(100), x(100)},
 	} {
 		if got := wrap(text); !slices.Equal(got, want) {
 			t.Errorf("%.40q: %q, want %q", text, got, want)
@@ -26,8 +29,10 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	tooLarge := Refuse(552, "5.3.4", "The message is too large: the limit is %d octets", 12)
 	for text, want := range map[string]*Refusal{
-		"": nil, "a\r\n": nil, "abcd\r\n\r\nabcd": nil, "abcde\r\n": longLine, "abcdef": longLine, "a\r\nabcde\r\n": longLine, "\n": bareEnd, "a\n": bareEnd,
-		"a\rb": bareEnd, "\r\r\n": bareEnd, "a\r\n\n": bareEnd, "a\r": bareEnd, "\r": bareEnd, "a\r\n\rb": bareEnd, "ab\r\ncd\r\nef\r\n": nil, "ab\r\ncd\r\nef\r\ng": tooLarge,
+		"": nil, "a\r\n": nil, "abcd\r\n\r\nabcd": nil, "abcde\r\n": longLine, "abcdef": longLine, "a\r\nabcde\r\n": longLine,
+		"\n": bareEnd, "a\n": bareEnd,
+		"a\rb": bareEnd, "\r\r\n": bareEnd, "a\r\n\n": bareEnd, "a\r": bareEnd, "\r": bareEnd, "a\r\n\rb": bareEnd,
+		"ab\r\ncd\r\nef\r\n": nil, "ab\r\ncd\r\nef\r\ng": tooLarge,
 	} {
 		for size := 1; size <= max(len(text), 1); size++ {
 			k := check{left: 12, maxSize: 12, maxLine: 4}

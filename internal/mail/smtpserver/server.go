@@ -34,7 +34,8 @@ type Server struct {
 
 // New returns a server that calls handler.
 func New(c Config, handler Handler, log *slog.Logger) *Server {
-	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{}, byAddr: map[netip.Addr]int{}}
+	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{},
+		byAddr: map[netip.Addr]int{}}
 }
 
 // Serve accepts connections from l until ctx ends, and returns once all have ended: those that wait end at once,

@@ -77,14 +77,16 @@ func (c *client) closed() {
 // TestSmuggling sends every sequence that some host takes for the end of a message. For each, at most one message is
 // accepted, and what follows the sequence is never a command.
 func TestSmuggling(t *testing.T) {
-	ends := []string{"\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r.\n", "\n.\r", "\r\n\x00.\r\n", "\r\n.\x00\r\n",
+	ends := []string{"\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r.\n", "\n.\r", "\r\n\x00.\r\n",
+		"\r\n.\x00\r\n",
 		"\r\n.\r\r\n", "\r\r\n.\r\n", "\n\n.\n\n", "\r\n\r.\r\n", "\r\n.\r\x00\n", "\x85.\x85", "\r\n..\r\n"}
 	for _, chunked := range []bool{false, true} {
 		for _, end := range ends {
 			h := &handler{}
 			addr, stop := start(t, smtpserver.Config{}, h)
 			c := dial(t, addr)
-			text := "Subject: one\r\n\r\nfirst" + end + "MAIL FROM:<evil@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\nSubject: two\r\n\r\nsecond\r\n"
+			text := "Subject: one\r\n\r\nfirst" + end +
+				"MAIL FROM:<evil@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\nSubject: two\r\n\r\nsecond\r\n"
 			c.ask("HELO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\n", "220", "250", "250", "250")
 			if chunked {
 				io.WriteString(c.nc, fmt.Sprintf("BDAT %d LAST\r\n%sQUIT\r\n", len(text), text))
@@ -98,13 +100,15 @@ func TestSmuggling(t *testing.T) {
 				t.Errorf("%q (chunked %v) smuggled a second message: %q", end, chunked, got)
 			}
 			for _, m := range got {
-				if bytes.Count([]byte(m), []byte("\n")) != strings.Count(m, "\r\n") || strings.Count(m, "\r") != strings.Count(m, "\r\n") {
+				if bytes.Count([]byte(m), []byte("\n")) != strings.Count(m, "\r\n") || strings.Count(m, "\r") != strings.Count(m,
+					"\r\n") {
 					t.Errorf("%q: a message with a CR or an LF that stands alone was taken: %q", end, m)
 				}
 			}
 			// "\r\r\n.\r\n" literally ends the message: it is refused, and the rest is read as the commands that it looks
 			// like.
-			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 && end != "\r\r\n.\r\n" {
+			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 &&
+				end != "\r\r\n.\r\n" {
 				t.Errorf("%q was taken (chunked %v): %q", end, chunked, got)
 			}
 		}
@@ -179,7 +183,8 @@ func TestTimeouts(t *testing.T) {
 	c.ask("HELO a.test\r\n", "220", "250", "421 4.4.2")
 	c.closed()
 
-	addr = serve(t, smtpserver.Config{Implicit: true, TLS: &tls.Config{}, Timeouts: smtpserver.Timeouts{Handshake: short}}, h)
+	addr = serve(t, smtpserver.Config{Implicit: true, TLS: &tls.Config{}, Timeouts: smtpserver.Timeouts{Handshake: short}},
+		h)
 	dial(t, addr).closed()
 	h.wait(t)
 	if got := h.messages(); len(got) > 0 {
@@ -260,7 +265,8 @@ func TestClients(t *testing.T) {
 	if err := c.Quit(); err != nil {
 		t.Error(err)
 	}
-	for _, auth := range []sasl.Client{sasl.NewLoginClient("postrider", "secret"), sasl.NewPlainClient("", "postrider", "secret")} {
+	for _, auth := range []sasl.Client{sasl.NewLoginClient("postrider", "secret"), sasl.NewPlainClient("", "postrider",
+		"secret")} {
 		c, err := smtp.DialTLS(implicit, trust)
 		if err != nil {
 			t.Fatal(err)

@@ -47,19 +47,24 @@ func TestSink(t *testing.T) {
 	}{
 		{name: "quit", input: "QUIT\r\n", want: open + closed},
 		{
-			name: "all at once", input: "EHLO a\r\nMAIL FROM:<a@b> SIZE=3\r\nRCPT TO:<c@d>\r\nRCPT TO:<e@f>\r\nDATA\r\nx\r\n..\r\n.y\r\n.\r\nMAIL FROM:<>\r\nRCPT TO:<\"a>b\"@d>\r\nDATA\r\n.\r\nQUIT\r\n",
-			want: open + "250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SIZE 104857600\r\n250 ok\r\n250 ok\r\n250 ok\r\n354 go on\r\n250 ok\r\n250 ok\r\n250 ok\r\n354 go on\r\n250 ok\r\n" + closed,
+			name: "all at once", input: "EHLO a\r\nMAIL FROM:<a@b> SIZE=3\r\nRCPT TO:<c@d>\r\nRCPT " +
+				"TO:<e@f>\r\nDATA\r\nx\r\n..\r\n.y\r\n.\r\nMAIL FROM:<>\r\nRCPT TO:<\"a>b\"@d>\r\nDATA\r\n.\r\nQUIT\r\n",
+			want: open + "250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250 SIZE 104857600\r\n250 ok\r\n250 ok\r\n250 " +
+				"ok\r\n354 go on\r\n250 ok\r\n250 ok\r\n250 ok\r\n354 go on\r\n250 ok\r\n" + closed,
 			messages: []message{
 				{From: "a@b", To: []string{"c@d", "e@f"}, Data: "x\r\n.\r\ny\r\n"},
 				{To: []string{`"a>b"@d`}},
 			},
 		},
 		{
-			name: "out of order", input: "helo a\r\nrcpt to:<a@b>\r\ndata\r\nmail from:<a@b>\r\ndata\r\nrset\r\nrcpt to:<a@b>\r\nvrfy a\r\nx\r\nnoop\r\nquit\r\n",
-			want: open + "250 ok\r\n503 no\r\n554 no recipients\r\n250 ok\r\n554 no recipients\r\n250 ok\r\n503 no\r\n502 no\r\n502 no\r\n250 ok\r\n" + closed,
+			name: "out of order", input: "helo a\r\nrcpt to:<a@b>\r\ndata\r\nmail from:<a@b>\r\ndata\r\nrset\r\nrcpt " +
+				"to:<a@b>\r\nvrfy a\r\nx\r\nnoop\r\nquit\r\n",
+			want: open + "250 ok\r\n503 no\r\n554 no recipients\r\n250 ok\r\n554 no recipients\r\n250 ok\r\n503 no\r\n502 " +
+				"no\r\n502 no\r\n250 ok\r\n" + closed,
 		},
 		{
-			name: "a line longer than the buffer", input: "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n" + strings.Repeat("x", 200_000) + "\r\n.\r\nQUIT\r\n",
+			name: "a line longer than the buffer", input: "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n" +
+				strings.Repeat("x", 200_000) + "\r\n.\r\nQUIT\r\n",
 			want:     open + "250 ok\r\n250 ok\r\n354 go on\r\n250 ok\r\n" + closed,
 			messages: []message{{From: "a@b", To: []string{"c@d"}, Data: strings.Repeat("x", 200_000) + "\r\n"}},
 		},

@@ -44,11 +44,13 @@ func TestServerKeepsMessages(t *testing.T) {
 	if err := c.Auth(sasl.NewPlainClient("", "u", "p")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SendMail("a@b.example", []string{"c@d.example", "e@f.example"}, strings.NewReader("A: b\r\n\r\n.c\r\n")); err != nil {
+	if err := c.SendMail("a@b.example", []string{"c@d.example", "e@f.example"},
+		strings.NewReader("A: b\r\n\r\n.c\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	want := []smtptest.Message{{
-		From: "a@b.example", To: []string{"c@d.example", "e@f.example"}, Data: []byte("A: b\r\n\r\n.c\r\n"), TLS: true, User: "u", Body: "8BITMIME",
+		From: "a@b.example", To: []string{"c@d.example", "e@f.example"}, Data: []byte("A: b\r\n\r\n.c\r\n"), TLS: true,
+		User: "u", Body: "8BITMIME",
 	}}
 	if diff := cmp.Diff(want, s.Wait(1)); diff != "" {
 		t.Errorf("Wait(1) (-want +got):\n%s", diff)

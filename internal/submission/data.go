@@ -52,7 +52,7 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
-	if c.options.Size > 0 && c.options.Size <= smallMessage {
+	if c.options.Size <= smallMessage {
 		text.Grow(int(c.options.Size) + bytes.MinRead)
 	}
 	if _, err := text.ReadFrom(io.LimitReader(r, smallMessage)); err != nil || text.Len() < smallMessage {
@@ -87,7 +87,7 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 // email extracts the fields of the email from the message.
 func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	h, r := split(raw)
-	if r == nil && bytes.IndexByte(raw, 0) >= 0 {
+	if r == nil && bytes.Contains(raw, []byte{0}) {
 		r = smtpserver.Refuse(554, "5.6.0", "The message has a NUL, which mail hosts do not take")
 	}
 	if r != nil {

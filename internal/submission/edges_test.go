@@ -213,7 +213,7 @@ func TestMessagesAtTheEdgeOfTheSpool(t *testing.T) {
 	}
 	cut := errors.New("cut")
 	for _, n := range []int{0, 1, smallMessage - 1, smallMessage, smallMessage + 1} {
-		for _, declared := range []int64{0, int64(n), smallMessage + 1} {
+		for _, declared := range []int64{0, int64(n), smallMessage + 1, 1 << 60} {
 			c := &session{s: s, options: smtpserver.MailOptions{Size: declared}}
 			c.who.TeamID = "team"
 			text := strings.Repeat("x", n)

@@ -284,6 +284,13 @@ func TestSuspendedTeam(t *testing.T) {
 	if _, err := h.submit(h.token, hello, "ann@one.example"); code(err) != 550 {
 		t.Errorf("a suspended team: %v", err)
 	}
+	c, err := h.client(h.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Mail("a@acme.example", nil); code(err) != 550 {
+		t.Errorf("a suspended team hears of it only with its message: %v", err)
+	}
 }
 
 func TestIdempotency(t *testing.T) {

@@ -478,3 +478,35 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%+v", transport)
 	}
 }
+
+// A delivery that is settled says since when; one that is open does not.
+func TestSettledDeliveries(t *testing.T) {
+	d := dbtest.SQLite(t)
+	for _, c := range []struct {
+		state   State
+		settled bool
+	}{{Pending, false}, {Attempting, false}, {Success, true}, {Failed, true}} {
+		var first, second int64
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			m := &entry{ID: "m" + string(c.state), TeamID: "team", chain: "c"}
+			at := func() (at int64, err error) {
+				err = tx.QueryRow(t.Context(), `SELECT finished_at FROM webhook_deliveries WHERE message_id = $1`, m.ID).Scan(&at)
+				return at, err
+			}
+			insertDelivery(t.Context(), tx, "e", m, c.state)
+			var err, err2 error
+			first, err = at()
+			saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "e", MessageID: m.ID, State: c.state, Tries: 1})
+			if c.state == Success {
+				insertDelivery(t.Context(), tx, "other", &entry{ID: "n", TeamID: "team", chain: "c"}, Pending)
+				saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success, Tries: 1})
+				m.ID = "n"
+			}
+			second, err2 = at()
+			return errors.Join(err, err2)
+		})
+		if err != nil || (first > 0) != (c.state == Failed) || (second > 0) != c.settled {
+			t.Errorf("%s: finished at %d when it is entered, and %d when it was tried; %v", c.state, first, second, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/receiving"
@@ -162,6 +163,40 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		}
 		if to, err := w.emails.Recipients(ctx, team, sent); err != nil || len(to) != 1 || to[0].State != emails.Queued {
 			t.Errorf("%+v, %v", to, err)
+		}
+	})
+}
+
+// A deletion that fails leaves an email that is still there its raw message; and a link to an attachment that an email
+// does not have leads nowhere.
+func TestFailedDeletionsKeepTheMessage(t *testing.T) {
+	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
+		ctx, team := t.Context(), w.acme.TeamID
+		w.counted(t)
+		large := "Subject: Large\n\n" + strings.Repeat("Hello, hello.\n", 10_000)
+		var e receiving.Email
+		kept := 0
+		trace.EachBroken(t, func() {
+			w.give(t, large, "a@in.acme.example")
+			e = w.list(t, team)[0]
+		}, func() error { return w.Delete(ctx, team, e.ID) }, func(err error) {
+			for _, left := range w.list(t, team) {
+				if left.ID == e.ID {
+					kept++
+					if raw := w.rawOf(t, left); err == nil || len(raw) < len(large) {
+						t.Errorf("it is left, %v, with %d octets", err, len(raw))
+					}
+				}
+			}
+		})
+		if kept < 2 {
+			t.Errorf("%d deletions have failed", kept)
+		}
+		w.give(t, large, "a@in.acme.example")
+		e = w.list(t, team)[0]
+		link, _ := w.FileURL(team, e.ID, "none", time.Now())
+		if _, err := w.OpenFile(ctx, link[strings.LastIndexByte(link, '/')+1:]); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("an attachment that there is not: %v", err)
 		}
 	})
 }

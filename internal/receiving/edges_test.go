@@ -10,9 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
+	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
@@ -209,6 +211,53 @@ func TestWhomAReportNames(t *testing.T) {
 		}
 		if got := match(c.near, c.names...); got != c.match {
 			t.Errorf("%q of %q can be %q", c.names, c.near, got)
+		}
+	}
+}
+
+// The texts of a report that may be proofs are taken from the message that it is about first, each once and not without
+// end; and who is a provider is said by one author and the signature of his domain.
+func TestProofsOfReports(t *testing.T) {
+	proof := func(i int) string { return fmt.Sprintf("b-%s%c%c", strings.Repeat("a", 40), 'a'+i/26, 'a'+i%26) }
+	var many strings.Builder
+	for i := range 30 {
+		many.WriteString(strings.ToUpper(proof(i)) + "\n" + proof(i) + "\n")
+	}
+	field := message.Field{Name: "RETURN-path", Value: "<" + proof(29) + "@one.example>"}
+	other := message.Field{Name: "X-Other", Value: proof(28)}
+	got := quoted([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field}, MailFrom: proof(27)})
+	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) { // ten places, each twice
+		t.Errorf("%d: %q", len(got), got)
+	}
+	fields := make([]message.Field, 30)
+	for i := range fields {
+		fields[i] = message.Field{Name: emails.FeedbackField, Value: proof(i)}
+	}
+	if got := quoted(nil, &report.Report{Original: fields}); len(got) != 20 {
+		t.Errorf("of 30 fields %d are looked at", len(got))
+	}
+
+	s := &Service{c: Config{Providers: []string{"Provider.example", "abuse@other.example"}}}
+	at := func(local, domain string) message.Address { return message.Address{Local: local, Domain: domain} }
+	pass := func(domain string) *authres.Results {
+		return &authres.Results{DKIM: []authres.Verdict{{Result: "fail", Domain: "provider.example"}, {Result: "pass", Domain: domain}}}
+	}
+	for i, c := range []struct {
+		auth *authres.Results
+		from []message.Address
+		want bool
+	}{
+		{pass("PROVIDER.example"), []message.Address{at("fbl", "provider.example")}, true},
+		{pass("other.example"), []message.Address{at("abuse", "other.example")}, true},
+		{pass("other.example"), []message.Address{at("jo", "other.example")}, false},
+		{pass("another.example"), []message.Address{at("fbl", "provider.example")}, false},
+		{&authres.Results{}, []message.Address{at("fbl", "provider.example")}, false},
+		{nil, []message.Address{at("fbl", "provider.example")}, false},
+		{pass("provider.example"), nil, false},
+		{pass("provider.example"), []message.Address{at("fbl", "provider.example"), at("jo", "one.example")}, false},
+	} {
+		if got := s.fromProvider(&incoming{auth: c.auth, parsed: &message.Parsed{From: c.from}}); got != c.want {
+			t.Errorf("case %d: from a provider: %v", i, got)
 		}
 	}
 }

@@ -88,4 +88,25 @@ func TestVerbsThatAreRefused(t *testing.T) {
 			t.Errorf("a job %s that cannot be read has ended", kind)
 		}
 	}
+
+	// A replay of what is gone meanwhile ends, and nothing is posted.
+	to := receive(t, nil)
+	h.change(t, `DELETE FROM jobs`)
+	there := h.endpoint(t, to.URL)
+	h.suppress(t, "bob@one.example")
+	h.change(t, `DELETE FROM jobs`)
+	for name, spoil := range map[string]string{"the message": `DELETE FROM webhook_deliveries`, "the endpoint": `DELETE FROM webhooks`} {
+		if name == "the endpoint" {
+			there = h.endpoint(t, to.URL)
+			h.suppress(t, "joe@one.example")
+			h.change(t, `DELETE FROM jobs`)
+		}
+		must(t, h.Replay(ctx, team, there.ID, h.messages(t, there)[0].ID))
+		j := h.inHand(t, webhooks.Kind)
+		h.change(t, spoil)
+		d.Hint("webhooks", team)
+		if err := h.work(t, j); err != nil || h.count(t, `jobs`) != 0 || len(to.all()) != 0 {
+			t.Errorf("%s is gone: %v, %d jobs, %d requests", name, err, h.count(t, `jobs`), len(to.all()))
+		}
+	}
 }

@@ -256,7 +256,7 @@ func TestProofsOfReports(t *testing.T) {
 		{pass("provider.example"), nil, false},
 		{pass("provider.example"), []message.Address{at("fbl", "provider.example"), at("jo", "one.example")}, false},
 	} {
-		if got := s.fromProvider(&incoming{auth: c.auth, parsed: &message.Parsed{From: c.from}}); got != c.want {
+		if got := s.fromProvider(&incoming{auth: c.auth, parsed: &mailparse.Parsed{From: c.from}}); got != c.want {
 			t.Errorf("case %d: from a provider: %v", i, got)
 		}
 	}

@@ -57,7 +57,8 @@ type Compiled struct {
 	html, text    *render.Template  // nil when not given
 	made          string            // the text part made from HTML that has no placeholders
 	names         map[string]bool   // of placeholders
-	size          int64
+	placeholders  int
+	size          int64 // octets of the templates
 	used          usedAt
 }
 
@@ -87,6 +88,7 @@ func Compile(c *Content) *Compiled {
 	}
 	k.names = map[string]bool{}
 	for _, t := range k.templates() {
+		k.placeholders += t.Placeholders()
 		for _, name := range t.Names() {
 			k.names[name] = true
 		}
@@ -147,14 +149,23 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size is the size of the HTML and the given text of one email, in octets.
+// Size is the size of the HTML and the given text of one email, in octets, or that of the templates if it is larger:
+// these are in memory, too.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range []*render.Template{c.html, c.text} {
 		if t != nil {
 			n += int64(t.Len(v))
 		}
 	}
-	return n
+	return max(n, c.size)
+}
+
+// Placeholders is the number of placeholders. Each takes some memory of its own.
+func (c *Compiled) Placeholders() int { return c.placeholders }
+
+// SameHeaders reports whether the further header fields are the same in all emails.
+func (c *Compiled) SameHeaders() bool {
+	return !slices.ContainsFunc(c.values, func(t render.Template) bool { return !t.Fixed() })
 }
 
 // Names are the names of all placeholders, each once, sorted.

@@ -2,6 +2,8 @@ package content
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,12 +13,16 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // Limits of the cache of compiled contents.
 const (
 	cacheCount  = 10_000
 	cacheOctets = 64 << 20
+
+	perPlaceholder = 80 // octets
+	perName        = 100
 )
 
 // usedEvery is how far used_at may lag behind the last use. usedSlack is how long after used_at a content is not
@@ -49,6 +55,10 @@ func (s *Service) Add(ctx context.Context, tx *db.Tx, c *Content) error {
 		c.ID = id.At(tx.Now())
 	}
 	c.CreatedAt = tx.Now()
+	// Each email has a Message-ID of its own.
+	c.Headers = slices.DeleteFunc(slices.Clone(c.Headers), func(f message.Field) bool {
+		return strings.EqualFold(f.Name, "Message-ID")
+	})
 	return insert(ctx, tx, c)
 }
 
@@ -89,7 +99,9 @@ func (s *Service) remember(c *Compiled) {
 }
 
 // weight estimates the memory of a compiled content, in octets.
-func (c *Compiled) weight() int64 { return c.size + int64(len(c.made)) + 2048 }
+func (c *Compiled) weight() int64 {
+	return c.size + int64(len(c.made)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
+}
 
 // usedAt is when a content was last used, as stored in its row, in microseconds.
 type usedAt struct{ at atomic.Int64 }

@@ -88,7 +88,7 @@ func release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 
 func removeUnused(ctx context.Context, tx *db.Tx, teamID string, before time.Time) (int64, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 AND used_at < $2
-		AND NOT kept ORDER BY used_at LIMIT $3)`, teamID, before.UnixMicro(), removeMax)
+		AND NOT kept ORDER BY used_at LIMIT $3) AND used_at < $2 AND NOT kept`, teamID, before.UnixMicro(), removeMax)
 	if err != nil {
 		return 0, fmt.Errorf("delete contents of team %s that are not used: %w", teamID, err)
 	}

@@ -20,6 +20,7 @@ import (
 // Reasons of the event email.failed.
 const (
 	reasonNoDomain = "domain_not_verified" // the domain was deleted since the email was accepted
+	reasonLost     = "content_missing"     // the email is there, and what it says is not
 	reasonInvalid  = "invalid_message"     // the email cannot be composed or signed
 )
 
@@ -63,6 +64,10 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
 	if d.First {
 		t.looked = j.CreatedAt
+	}
+	if o.Lost {
+		s.p.Log.Error("the content of an email that waits is missing; the email fails", "email", o.ID, "team", o.TeamID)
+		return s.fail(ctx, t, reasonLost)
 	}
 	if left, err := s.sift(ctx, t); err != nil || !left {
 		return err

@@ -1,11 +1,13 @@
 package delivery
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
@@ -30,6 +32,32 @@ func TestDeliverWhatIsGone(t *testing.T) {
 		}
 		if err := h.service.Kind().Handle(t.Context(), j); err != nil || h.jobsLeft() != 0 || mx.Connections() != 0 {
 			t.Errorf("%v; %d jobs are left, %d connections", err, h.jobsLeft(), mx.Connections())
+		}
+	})
+}
+
+// An email whose content is missing, which should never be, fails and says why; it does not vanish.
+func TestDeliverWithoutContent(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		n := one("127.0.0.1:1")
+		h := newHouse(t, d, n.config(1), n.dns)
+		emailID := h.send("a@"+destination, "b@"+destination)
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `DELETE FROM email_bodies WHERE email_id = $1`, emailID)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		h.run()
+		h.wait(emailID, events.EmailFailed)
+		e, err := h.emails.Get(t.Context(), h.by.TeamID, emailID)
+		if err != nil || e.LastEvent != emails.Failed {
+			t.Errorf("the email is %s, %v", e.LastEvent, err)
+		}
+		timeline, err := h.emails.Timeline(t.Context(), h.by.TeamID, emailID)
+		if err != nil || !strings.Contains(timeline[len(timeline)-1].Data, "content_missing") {
+			t.Errorf("its timeline is %+v, %v", timeline, err)
 		}
 	})
 }

@@ -64,6 +64,9 @@ func (o *Outgoing) Brief() (*events.Email, error) {
 
 // headers returns the header fields that the email was given: those of its shared content, filled in, and then its own.
 func (o *Outgoing) headers(e *Email) ([]message.Field, error) {
+	if o.fields != nil {
+		return o.fields()
+	}
 	own, err := decodeList[message.Field](o.body.headers)
 	if err != nil {
 		return nil, fmt.Errorf("read the headers of email %s: %w", o.ID, err)

@@ -22,6 +22,12 @@ import (
 // blocks all other writes while it runs: some tens of milliseconds.
 const MaxEnqueue = 500
 
+// Limits of contents and of what is filled in.
+const (
+	MaxPlaceholders = 10_000    // of a content
+	MaxValues       = 512 << 10 // octets of the variables of one email
+)
+
 // Mailing is what many emails have in common, including their content.
 type Mailing struct {
 	BroadcastID string
@@ -72,6 +78,12 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	}
 	if size := d.size(); size > s.c.MaxSize {
 		return nil, s.tooLarge(size)
+	}
+	if size := c.Size(nil) + 2048; size > s.c.MaxSize {
+		return nil, s.tooLarge(size)
+	}
+	if n := c.Placeholders(); n > MaxPlaceholders {
+		return nil, fault.Invalidf("html", "The content has %d placeholders; the limit is %d.", n, MaxPlaceholders)
 	}
 	from, err := s.sender(ctx, by, d)
 	if err != nil {
@@ -145,7 +157,11 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 // emailOf makes one email, with sender, reply-to and subject filled in, as lists show them.
 func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 	c, values := m.content, m.content.Used(to.Values)
+	octets := 0
 	for name, value := range values {
+		if octets += len(name) + len(value); octets > MaxValues {
+			return nil, fault.Invalidf("variables", "The variables have more than %d octets in all.", MaxValues)
+		}
 		if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
 			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)
 		}
@@ -158,6 +174,12 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
 	if size := c.Size(values) + 2048; size > s.c.MaxSize {
 		return nil, s.tooLarge(size)
+	}
+	if !c.SameHeaders() {
+		d := &draft{Send: Send{Headers: c.Headers(values)}}
+		if err := d.checkHeaders(); err != nil {
+			return nil, err
+		}
 	}
 	if c.SameEnvelope() {
 		return e, nil // Mailing has checked the envelope.

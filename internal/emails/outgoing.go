@@ -97,10 +97,12 @@ type Outgoing struct {
 	LastEvent   State
 	To          []string // envelope addresses at the destination that are not settled
 	UTF8        bool     // an address needs SMTPUTF8
+	Lost        bool     // its content is not there, although it is not settled
 
 	row         emailRow
 	body        bodies
 	attachments []Attachment
+	fields      func() ([]message.Field, error) // of an email whose shared content Forget has released
 }
 
 type bodies struct {
@@ -110,8 +112,7 @@ type bodies struct {
 	shared     *content.Compiled // nil when the email has a body of its own
 }
 
-// ErrGone means that there is nothing to deliver: the email does not exist, its content was deleted, or its team was
-// deleted.
+// ErrGone means that there is nothing to deliver: the email does not exist, or its team was deleted.
 var ErrGone = errors.New("the email does not exist")
 
 // Outgoing loads an email for a destination. It reads the bodies; the content of attachments is read by Compose.
@@ -119,13 +120,13 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
 	var variables string
+	var own bool
 	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+
-		`, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
+		`, b.email_id IS NOT NULL, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
 		COALESCE(b.parts, 0), COALESCE(b.headers, '')
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
-		AND (b.email_id IS NOT NULL OR e.content_id <> '')
 		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, d.EmailID).
-		Scan(r.dest(&r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone
 	}
@@ -138,9 +139,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
 	}
-	if r.shared.contentID != "" && o.body.shared == nil {
-		return nil, ErrGone
-	}
+	o.Lost = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID = r.ID, r.TeamID, r.DomainID, r.BroadcastID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
 	if o.body.parts&hasFiles != 0 {
@@ -258,7 +257,11 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 
 // Forget releases the content once it is composed. The header fields are kept for [Outgoing.Brief].
 func (o *Outgoing) Forget() {
-	o.body.html, o.body.text, o.attachments = "", "", nil
+	if o.body.shared != nil {
+		fields, err := o.headers(&o.row.Email)
+		o.fields = func() ([]message.Field, error) { return fields, err }
+	}
+	o.body, o.attachments = bodies{headers: o.body.headers}, nil
 }
 
 // MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:

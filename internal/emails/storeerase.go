@@ -162,21 +162,16 @@ func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []strin
 		teamID, emailIDs)
 }
 
-// oldestWithContent returns the oldest email of a team that may still have its content, "" when there is none.
+// oldestWithContent returns the id of the oldest email of a team that shares a content, "" when there is none.
 func oldestWithContent(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
-	until, err := bodiesUntil(ctx, r, teamID)
-	if err != nil {
-		return "", err
-	}
-	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(id), '') FROM (
-		SELECT MIN(e.id) AS id FROM emails e WHERE e.team_id = $1 AND e.id > $2
-		UNION ALL SELECT MIN(l.email_id) AS id FROM email_bodies_left l WHERE l.team_id = $1)
-		x`, teamID, until).Scan(&emailID)
+	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(id), '') FROM emails WHERE team_id = $1 AND content_id <> ''`, teamID).
+		Scan(&emailID)
 	return emailID, err
 }
 
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	deleteIn(ctx, tx, emailTables, teamID, emailIDs)
+	deleteLeft(ctx, tx, teamID, emailIDs)
 	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
 }
 

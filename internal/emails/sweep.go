@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,14 +44,15 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 
 // SweepContents deletes the contents that are not kept and that no email refers to. It is called periodically.
 func (s *Service) SweepContents(ctx context.Context) error {
+	var failed error
 	for after := ""; ; {
 		teams, err := s.contents.TeamsWithUnused(ctx, after)
 		if err != nil || len(teams) == 0 {
-			return err
+			return errors.Join(failed, err)
 		}
 		for _, teamID := range teams {
 			if err := s.sweepContents(ctx, teamID); err != nil {
-				return fmt.Errorf("delete contents of team %s that no email has: %w", teamID, err)
+				failed = errors.Join(failed, fmt.Errorf("delete contents of team %s that no email has: %w", teamID, err))
 			}
 			after = teamID
 		}

@@ -13,7 +13,6 @@
 package render
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -80,13 +79,18 @@ func (t *Template) Source() string { return t.source }
 
 // Names are the names of the placeholders, each once, in the order in which they first appear.
 func (t *Template) Names() (names []string) {
+	seen := map[string]bool{}
 	for _, s := range t.slots {
-		if !slices.Contains(names, s.name) {
+		if !seen[s.name] {
+			seen[s.name] = true
 			names = append(names, s.name)
 		}
 	}
 	return names
 }
+
+// Placeholders is how many placeholders the text has. Each takes some 50 octets of memory.
+func (t *Template) Placeholders() int { return len(t.slots) }
 
 // Fixed reports whether the text has no placeholders, and so is the same for all values.
 func (t *Template) Fixed() bool { return len(t.slots) == 0 }

@@ -24,3 +24,6 @@ ALTER TABLE emails ADD COLUMN content_id TEXT NOT NULL DEFAULT '';
 
 -- JSON: what stands in the content's placeholders in this email, '' when nothing does.
 ALTER TABLE emails ADD COLUMN variables TEXT NOT NULL DEFAULT '';
+
+-- For the oldest email of a team that shares a content: an older content is not needed any more.
+CREATE INDEX emails_shared ON emails (team_id, id) WHERE content_id <> '';

@@ -1,5 +1,9 @@
 -- Small columns come before large ones: SQLite keeps a large text in a chain of pages, and goes along all of it to read
 -- what stands behind.
+-- Nodes of the release before may be running: what they write while this copies would be lost.
+-- only: postgres
+LOCK TABLE email_bodies, webhook_messages IN ACCESS EXCLUSIVE MODE;
+
 CREATE TABLE email_bodies_ordered (
 	email_id TEXT PRIMARY KEY,
 	team_id TEXT NOT NULL,

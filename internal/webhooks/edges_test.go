@@ -510,3 +510,43 @@ func TestSettledDeliveries(t *testing.T) {
 		}
 	}
 }
+
+// An endpoint that is to be warned about or disabled, when a statement of that fails, is left to another attempt.
+func TestJudgedWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		const limit = 5 * 24 * time.Hour
+		for name, failing := range map[string]time.Duration{"a warning": limit / 2, "the end": 2 * limit} {
+			told, n := 0, 0
+			s := &Service{c: Config{DisableAfter: limit}, p: Parts{DB: d, Notify: func(context.Context, *db.Tx, string, string, string) error {
+				told++
+				return nil
+			}}}
+			s.known.start(d)
+			var e *Endpoint
+			failed := trace.EachBroken(t, func() {
+				n++
+				told = 0
+				e = &Endpoint{ID: fmt.Sprint(name, n), TeamID: "team", URL: "https://one.example", Status: Enabled, CreatedAt: d.Now(),
+					FailingSince: d.Now().Add(-failing), sealed: []byte{1}}
+				err := d.Update(t.Context(), func(tx *db.Tx) error {
+					insertEndpoint(t.Context(), tx, e)
+					saveEndpoint(t.Context(), tx, e)
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}, func() error {
+				return d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, verdict{state: Attempting, reason: "x"}) })
+			}, func(err error) {
+				after, err2 := getEndpoint(t.Context(), d.Reader, "team", e.ID)
+				if done := after.warned || after.Status == Disabled; err2 != nil || done != (err == nil) || err == nil && told != 1 {
+					t.Errorf("%s: warned %v, %s, after %v, %v", name, after.warned, after.Status, err, err2)
+				}
+			})
+			if failed < 2 {
+				t.Errorf("%s fails %d times alone", name, failed)
+			}
+		}
+	})
+}

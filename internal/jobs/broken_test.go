@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -143,4 +145,52 @@ func TestParseHint(t *testing.T) {
 			t.Errorf("%q is a hint", text)
 		}
 	}
+}
+
+// A claim, a beginning and an end of which a statement fails say so, and nothing is in hand then.
+func TestRunnersWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		ctx := t.Context()
+		var r *Runner
+		var k *dispatcher
+		fresh := func() {
+			exec(t, d, `DELETE FROM jobs`)
+			exec(t, d, `DELETE FROM nodes`)
+			r = testRunner(t, d)
+			r.Handle(Kind{Name: "k", Handle: func(context.Context, Job) error { return nil }})
+			k = r.kinds[0]
+		}
+		begun := func() {
+			fresh()
+			if err := r.begin(ctx); err != nil {
+				t.Fatal(err)
+			}
+			insert(t, d, New{Kind: "k", Lane: "l"})
+		}
+		var workers sync.WaitGroup
+		for _, c := range []struct {
+			name    string
+			prepare func()
+			act     func() error
+		}{
+			{"begin", fresh, func() error { return r.begin(ctx) }},
+			{"a claim", begun, func() error {
+				k.workers.TryAcquire("l", 1)
+				k.workers.TryAcquire("m", 1)
+				return k.claim(ctx, ctx, []ask{{lane: "l", owner: "l", group: "l", n: 1}, {lane: "m", owner: "m", group: "m", n: 1}}, &workers)
+			}},
+			{"disown", begun, func() error { return k.disown(ctx) }},
+			{"mendTimes", begun, func() error { return r.mendTimes(ctx) }},
+			{"end", begun, func() error { return r.end() }},
+		} {
+			if failed := trace.EachBroken(t, c.prepare, c.act, func(err error) {
+				workers.Wait()
+				if err != nil && len(k.hands)+len(k.inHand) > 0 {
+					t.Errorf("%s fails, and %d are in hand", c.name, len(k.hands))
+				}
+			}); failed < 1 {
+				t.Errorf("%s never fails", c.name)
+			}
+		}
+	})
 }

@@ -462,3 +462,37 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 		workers.Wait()
 	})
 }
+
+// A lane for which there is no room is held until a job of its group ends; where none will, it is looked at again.
+func TestLanesWithoutRoom(t *testing.T) {
+	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
+	soon := time.Now().Add(time.Minute)
+	for _, c := range []struct {
+		name         string
+		lane         string
+		limit        int
+		again        time.Time
+		inHand, bulk int // of the group, and of these of bulk
+		held         bool
+	}{
+		{"nothing in hand", "o", 0, time.Time{}, 0, 0, false},
+		{"bulk, and nothing in hand", "b", 0, time.Time{}, 0, 0, false},
+		{"all in hand", "o", 2, time.Time{}, 4, 0, true},
+		{"bulk has all that it may", "b", 4, time.Time{}, 3, 3, true},
+		{"for a time", "o", 0, soon, 1, 0, false},
+		{"bulk, for a time", "b", 0, soon, 1, 1, false},
+	} {
+		k := newDispatcher(r, Kind{Workers: 16, PerLane: 16, Owner: func(string) string { return "owner" }, Group: func(string) string { return "g" },
+			Bulk: func(lane string) bool { return lane == "b" }, Limit: func(string) (int, time.Time) { return c.limit, c.again }})
+		k.inHand["g"], k.shares[share{"owner", "g"}] = c.inHand, c.inHand
+		if c.bulk > 0 {
+			k.bulk.add(share{"owner", "g"}, c.bulk)
+		}
+		k.enqueue(c.lane)
+		asks := k.plan()
+		_, waits := k.alarms.soonest()
+		if len(asks) != 0 || (k.held["g"] != nil) != c.held || waits == c.held || k.queued[c.lane] != c.held {
+			t.Errorf("%s: asks %v, held %v, looked at again %v", c.name, asks, k.held["g"] != nil, waits)
+		}
+	}
+}

@@ -194,3 +194,25 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 		}
 	})
 }
+
+// What is not there, or in hand, is neither removed nor moved, and the caller hears that.
+func TestNothingToRemoveOrMove(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		q := NewQueue(d)
+		insert(t, d, New{Kind: "k", Dedupe: "waits"}, New{Kind: "k", Dedupe: "in hand"}, New{Kind: "k"})
+		exec(t, d, `UPDATE jobs SET holder = 'node' WHERE dedupe = 'in hand'`)
+		for key, want := range map[string]bool{"waits": true, "in hand": false, "none": false, "": false} {
+			var moved, removed bool
+			err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
+				if moved, err = q.Move(t.Context(), tx, "k", "k", key, tx.Now()); err != nil {
+					return err
+				}
+				removed, err = q.Remove(t.Context(), tx, "k", key)
+				return err
+			})
+			if err != nil || moved != want || removed != want {
+				t.Errorf("%q: moved %v, removed %v, %v", key, moved, removed, err)
+			}
+		}
+	})
+}

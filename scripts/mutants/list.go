@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 const gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0"
@@ -46,6 +45,7 @@ type mutant struct {
 	kind          string
 	text          []byte // the whole file, changed
 	before, after string // the line that is changed
+	number        int    // switches it on in a program that is built with the schema; 0 if it is not in the schema
 }
 
 func (m *mutant) place() string { return fmt.Sprintf("%s:%d:%d", m.file, m.line, m.col) }
@@ -57,10 +57,8 @@ type pkg struct {
 	imports   []string
 	databases bool // its tests use dbtest
 
-	once       sync.Once // for what measure finds
-	blocks     []block
-	took       time.Duration
-	unreliable []string // tests
+	once  sync.Once // for the suite
+	suite suite
 }
 
 // span is a piece of a file, by octets.
@@ -73,6 +71,8 @@ type span struct {
 type tree struct {
 	dir     string // for temporary files
 	near    bool
+	overlay string        // the argument that builds the schema
+	slots   chan struct{} // bounds how many programs run at a time
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant

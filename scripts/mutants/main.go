@@ -54,7 +54,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	t := &tree{dir: dir, near: *near}
+	t := &tree{dir: dir, near: *near, slots: make(chan struct{}, *side)}
 	if err := t.load(patterns); err != nil {
 		t.fatal(err)
 	}
@@ -69,14 +69,44 @@ func main() {
 		})
 		*n = len(all)
 	}
-	summarize(tryAll(t, all, *n, *side))
+	chosen, err := t.choose(all, *n)
+	if err != nil {
+		t.fatal(err)
+	}
+	if t.overlay, err = schemata(chosen, dir); err != nil {
+		t.fatal(err)
+	}
+	summarize(tryAll(t, chosen, *side))
+}
+
+// choose returns the first n mutants that compile or need not be tried.
+func (t *tree) choose(all []*mutant, n int) (chosen []*mutant, err error) {
+	c, err := newChecker(t.chosen)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if len(chosen) == n {
+			break
+		}
+		ok := t.isEqual(m)
+		if !ok {
+			if ok, err = c.compiles(m); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen, nil
 }
 
 // tally counts the outcomes of a package's mutants.
 type tally [outcomes]int
 
-// tryAll tries mutants until n of them have compiled, and reports each.
-func tryAll(t *tree, all []*mutant, n, side int) map[string]tally {
+// tryAll tries the mutants and reports each.
+func tryAll(t *tree, all []*mutant, side int) map[string]tally {
 	score := map[string]tally{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -84,17 +114,13 @@ func tryAll(t *tree, all []*mutant, n, side int) map[string]tally {
 		wg.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for n > 0 && len(all) > 0 {
+			for len(all) > 0 {
 				m := all[0]
-				all, n = all[1:], n-1
+				all = all[1:]
 				mu.Unlock()
 				begun := time.Now()
 				o, why := t.try(m)
 				mu.Lock()
-				if o == uncompiled {
-					n++
-					continue
-				}
 				fmt.Printf("%-8s %s  %s  %s (%.0f s)\n", o, m.place(), m.kind, why, time.Since(begun).Seconds())
 				if o == lived || o == untested {
 					fmt.Printf("- %s\n+ %s\n", m.before, m.after)

@@ -4,10 +4,15 @@
 //	make mutants N=100 SEED=1 PKG=./internal/jobs
 //
 // Gremlins lists the operators that can be changed, and list.go adds conditions and returns. SEED chooses N of all of
-// these. The source tree is never changed: each mutant is built with the go command's -overlay. A mutant that does
-// not compile does not count. The tests of its package run on SQLite, then on PostgreSQL, then the tests of each
-// package that imports it, on SQLite, until one of them fails or times out. A failing test must fail twice; a test
-// that fails without a change is left out.
+// these. A mutant that does not compile does not count.
+//
+// The source tree is never changed: the chosen mutants are all built into the test programs of the packages, with the
+// go command's -overlay, and each is switched on by its number in the environment (schema.go). One that is not in a
+// function is built by itself. The tests of each package are first run one by one without a change, which shows
+// which mutants each of them reaches and how long it takes (suite.go). Then the tests of the mutant's package that
+// reach it run, the quickest first, on SQLite, then on PostgreSQL, then those of each package that imports it, on
+// SQLite, until one of them fails or times out (try.go). A failing test must fail twice; a test that fails without a
+// change is left out.
 //
 // Mutants that cannot be observed from outside are listed in equal.txt, each with the reason, and are not tried.
 package main

@@ -50,7 +50,8 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n int
-	if err := after.QueryRow(ctx, `SELECT COUNT(*) FROM email_bodies WHERE email_id = 'email'`).Scan(&n); err != nil || n != 1 {
+	if err := after.QueryRow(ctx, `SELECT COUNT(*) FROM email_bodies WHERE email_id = 'email'`).Scan(&n); err != nil ||
+		n != 1 {
 		t.Errorf("an email was accepted, and %d bodies of it are there: %v", n, err)
 	}
 }

@@ -26,9 +26,11 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 			heard := 0
 			failed := dbtest.EachTorn(t, proxy, func() {
 				id = h.send(address(1))
-				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: h.by.TeamID, Attempt: 1 + tries, Tries: tries, CreatedAt: time.Now()}
+				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: h.by.TeamID, Attempt: 1 + tries, Tries: tries,
+					CreatedAt: time.Now()}
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = $3, holder = 'a worker' WHERE kind = $1 AND payload LIKE $2
+					return tx.QueryRow(t.Context(),
+						`UPDATE jobs SET attempt = $3, holder = 'a worker' WHERE kind = $1 AND payload LIKE $2
 						RETURNING id, lane, payload`, j.Kind, "%"+id+"%", j.Attempt).Scan(&j.ID, &j.Lane, &j.Payload)
 				}); err != nil {
 					t.Fatal(err)
@@ -41,9 +43,11 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 					t.Fatal(err)
 				}
 				state, messages := h.state(id), len(mx.Messages())-heard
-				done, undone := state == emails.Delivered && messages == 1 && left == 0, state == emails.Queued && messages == 0 && left == 1
+				done, undone := state == emails.Delivered && messages == 1 && left == 0, state == emails.Queued && messages == 0 &&
+					left == 1
 				if !done && (err == nil || !undone) {
-					t.Errorf("answer %d torn: %v; the email is %s, the host has %d messages, %d jobs are left", skip, err, state, messages, left)
+					t.Errorf("answer %d torn: %v; the email is %s, the host has %d messages, %d jobs are left", skip, err, state,
+						messages, left)
 				}
 			})
 			if failed < 2 {

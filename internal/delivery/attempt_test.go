@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// An attempt shows the reply that decided: the first that is not that of a delivery. It comes again when the last of its
-// recipients may.
+// An attempt shows the reply that decided: the first that is not that of a delivery. It comes again when the last of
+// its recipients may.
 func TestAttempt(t *testing.T) {
 	now := time.Now()
 	of := func(all ...state) (out outcome, verdicts []verdict) {
@@ -64,7 +64,8 @@ func TestAttempt(t *testing.T) {
 func TestOutboxWithoutItsStore(t *testing.T) {
 	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {
-		_, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{}, smtpclient.Envelope{To: []string{"ann@one.example"}}, [][]byte{[]byte("Hi")})
+		_, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{}, smtpclient.Envelope{To: []string{"ann@one.example"}},
+			[][]byte{[]byte("Hi")})
 		return err
 	}
 	if all, err := h.service.Outbox(t.Context()); err != nil || len(all) != 0 {

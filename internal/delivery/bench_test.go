@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// BenchmarkDeliver works claimed jobs end to end against a sink, one email of 10 KB each, on SQLite. us-cpu/op is what the
-// process spent, sink and runner included.
+// BenchmarkDeliver works claimed jobs end to end against a sink, one email of 10 KB each, on SQLite. us-cpu/op is what
+// the process spent, sink and runner included.
 func BenchmarkDeliver(b *testing.B) {
 	b.Run("rsa+ed25519", func(b *testing.B) { benchmarkDeliver(b, true) })
 	b.Run("ed25519 twice", func(b *testing.B) { benchmarkDeliver(b, false) })
@@ -42,12 +42,14 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 			b.Fatal(err)
 		}
 	}
-	html, text := "<p>"+strings.Repeat("Hello, this is a line of text for you. ", 180)+"</p>", strings.Repeat("Hello, this is a line.\n", 130)
+	html, text := "<p>"+strings.Repeat("Hello, this is a line of text for you. ", 180)+"</p>",
+		strings.Repeat("Hello, this is a line.\n", 130)
 	batch := make([]emails.Send, 0, emails.MaxBatch)
 	for i := 0; i < b.N; i += len(batch) {
 		batch = batch[:0]
 		for k := range min(emails.MaxBatch, b.N-i) {
-			batch = append(batch, emails.Send{From: "hello@" + from, To: []string{address(i + k)}, Subject: fmt.Sprint("Number ", i+k), HTML: &html, Text: &text})
+			batch = append(batch, emails.Send{From: "hello@" + from, To: []string{address(i + k)}, Subject: fmt.Sprint("Number ",
+				i+k), HTML: &html, Text: &text})
 		}
 		if _, err := h.emails.SendBatch(b.Context(), h.by, batch, false, emails.Idempotency{}); err != nil {
 			b.Fatal(err)

@@ -131,8 +131,8 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// Conversations with an address: a team's as many as its flow allows, all teams' as many as there are in all, and one of
-// each team beyond.
+// Conversations with an address: a team's as many as its flow allows, all teams' as many as there are in all, and one
+// of each team beyond.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()
@@ -248,7 +248,8 @@ func TestShapeAtItsEdges(t *testing.T) {
 		t.Errorf("of a destination that nobody knows %d are wanted and %d held", want, held)
 	}
 	h := s.of("d")
-	for _, c := range []struct{ entered, share, allowed, want int }{{0, 4, 10, 0}, {4, 4, 10, 4}, {5, 4, 10, 8}, {9, 4, 10, 9},
+	for _, c := range []struct{ entered, share, allowed, want int }{{0, 4, 10, 0}, {4, 4, 10, 4}, {5, 4, 10, 8},
+		{9, 4, 10, 9},
 		{20, 4, 10, 10}, {1, 0, 10, 1}, {3, 4, 2, 2}} {
 		h.entered, h.share, h.allowed = c.entered, c.share, c.allowed
 		if want, _ := s.use("d"); want != c.want {
@@ -296,7 +297,8 @@ func TestStrikes(t *testing.T) {
 		reopened bool // heard again when the first pause is over
 	}{
 		{"nothing", nil, 0, 0, 8, 8, false},
-		{"one message for both reasons", [][]verdict{{{state: delayed, soft: true}, {state: delayed, throttle: true}, {state: delayed, soft: true}}}, 2, 0, 8, 8, false},
+		{"one message for both reasons", [][]verdict{{{state: delayed, soft: true}, {state: delayed, throttle: true},
+			{state: delayed, soft: true}}}, 2, 0, 8, 8, false},
 		{"one of many recipients", [][]verdict{{{state: delivered}, {state: delayed, soft: true}}}, 1, 0, 8, 8, false},
 		{"one that asks for no less", [][]verdict{{{state: delayed}}}, 0, 0, 8, 8, false},
 		{"two in a row", [][]verdict{throttled, throttled}, 4, pauseMin, 4, 8, false},
@@ -305,7 +307,8 @@ func TestStrikes(t *testing.T) {
 		{"a hint", [][]verdict{hinted(time.Minute)}, 2, time.Minute, 4, 8, false},
 		{"a short hint", [][]verdict{hinted(time.Second)}, 2, pauseMin, 4, 8, false},
 		{"a long hint", [][]verdict{hinted(time.Hour)}, 2, pauseMax, 4, 8, false},
-		{"the longer hint", [][]verdict{{hinted(time.Minute)[0], hinted(2 * time.Minute)[0], hinted(time.Second)[0]}}, 2, 2 * time.Minute, 4, 8, false},
+		{"the longer hint", [][]verdict{{hinted(time.Minute)[0], hinted(2 * time.Minute)[0], hinted(time.Second)[0]}}, 2,
+			2 * time.Minute, 4, 8, false},
 		{"once more", [][]verdict{throttled, throttled}, 6, 2 * pauseMin, 2, 8, true},
 	} {
 		s := newShaper(8, 0)
@@ -361,7 +364,8 @@ func TestWhatShaperForgets(t *testing.T) {
 	long := s.of("long ago")
 	long.pause, long.until = pauseMin, now.Add(-pauseMax-1)
 	s.forget(now)
-	if n := len(s.shapes) - 1; s.shapes["busy"] == nil || s.shapes["fresh"] != nil || s.shapes["long ago"] != nil || n < 49 || n > 52 {
+	if n := len(s.shapes) - 1; s.shapes["busy"] == nil || s.shapes["fresh"] != nil || s.shapes["long ago"] != nil ||
+		n < 49 || n > 52 {
 		t.Errorf("%d of 100 that are paused are known: busy %v", n, s.shapes["busy"] != nil)
 	}
 	h := s.of("d")
@@ -478,7 +482,10 @@ func TestTrim(t *testing.T) {
 		for _, mode := range []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone} {
 			for range 2 {
 				k := poolKey{mx.Addr, mode}
-				l, err := p.dial(k, func() (*smtpclient.Conn, error) { return smtpclient.Dial(t.Context(), mx.Addr, smtpclient.Options{}) })
+				l, err := p.dial(k, func() (*smtpclient.Conn, error) {
+					return smtpclient.Dial(t.Context(), mx.Addr,
+						smtpclient.Options{})
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -533,7 +540,8 @@ func TestConversationOfSeveralHosts(t *testing.T) {
 	if news, err := s.talk(t.Context(), r, smtpclient.Envelope{To: []string{address(1)}}, nil); news != nil || err != nil {
 		t.Fatal(news, err)
 	}
-	if lines := strings.Count(r.out.conversation, "\n"); lines != 3 || len(n.dialled()) != 3 || !strings.Contains(r.out.host, "three.test") {
+	if lines := strings.Count(r.out.conversation, "\n"); lines != 3 || len(n.dialled()) != 3 ||
+		!strings.Contains(r.out.host, "three.test") {
 		t.Errorf("%d lines of %s: %s", lines, r.out.host, r.out.conversation)
 	}
 }

@@ -20,7 +20,11 @@ func TestJobsWithoutAStatement(t *testing.T) {
 		h := newHouse(t, d, cfg, n.dns)
 		exec := func(text string, args ...any) {
 			t.Helper()
-			if err := d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), text, args...); return err }); err != nil {
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), text,
+					args...)
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

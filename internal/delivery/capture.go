@@ -46,7 +46,8 @@ type outbox struct {
 // keep stores a message instead of sending it. Its recipients count as delivered.
 func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)
-	c := Captured{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw), At: time.Now().UTC()}
+	c := Captured{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw),
+		At: time.Now().UTC()}
 	envelope, err := json.Marshal(c)
 	if err != nil {
 		return outcome{}, fmt.Errorf("encode an envelope: %w", err)
@@ -60,8 +61,10 @@ func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.En
 	if err := b.prune(ctx, c.ID); err != nil {
 		return outcome{}, err
 	}
-	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " + c.ID, Local: true}}
-	return outcome{host: "outbox", answers: repeat(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"}, nil
+	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " +
+		c.ID, Local: true}}
+	return outcome{host: "outbox", answers: repeat(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"},
+		nil
 }
 
 // prune adds a new message to kept and deletes the oldest beyond capturedMax.

@@ -149,12 +149,14 @@ func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out ou
 var errLate = errors.New("no connection came free in time")
 
 // hand gives a message to the transport and records the outcome.
-func (s *Service) hand(ctx context.Context, t *try, r *route, destination string, from domains.Signing, msg [][]byte) error {
+func (s *Service) hand(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
+	msg [][]byte) error {
 	host := from.ReturnPathHost
 	if host == "" {
 		host = s.c.Hostname
 	}
-	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To, UTF8: t.o.UTF8,
+	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To,
+		UTF8:   t.o.UTF8,
 		Commit: func() error { return t.job.Sure(ctx) }}
 	msg = slices.Insert(msg, 0, []byte(emails.FeedbackField+": "+emails.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
 	t.started = s.p.DB.Now()
@@ -197,7 +199,8 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 // never blocks another at a destination because of what it does elsewhere. While a message is being signed, or waits
 // for the disk or for another connection's result at a host, other messages can use the seat and the place. A news that
 // is not nil has the meaning that it has for talk.
-func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope, msg [][]byte) (
+func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
+	msg [][]byte) (
 	news <-chan struct{}, err error) {
 	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
 		return nil, err
@@ -281,6 +284,7 @@ func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 }
 
 func (t *try) event(kind events.Type, to string, data any) events.Event {
-	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID, Type: kind,
+	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID,
+		Type:      kind,
 		Recipient: to, Email: t.o.Brief, Data: data}
 }

@@ -49,18 +49,21 @@ func TestDeliverMany(t *testing.T) {
 			records[r.FQDN] = r.Value
 		}
 		for _, m := range mx.Wait(50) {
-			checks, err := dkim.VerifyWithOptions(bytes.NewReader(m.Data), &dkim.VerifyOptions{LookupTXT: func(name string) ([]string, error) {
-				return []string{records[name]}, nil
-			}})
+			checks, err := dkim.VerifyWithOptions(bytes.NewReader(m.Data),
+				&dkim.VerifyOptions{LookupTXT: func(name string) ([]string, error) {
+					return []string{records[name]}, nil
+				}})
 			if err != nil || len(checks) != 2 || checks[0].Err != nil || checks[1].Err != nil {
 				t.Fatalf("signatures: %v %+v", err, checks)
 			}
 			local, at, _ := strings.Cut(m.From, "@")
-			if emailID, ok := emails.ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) || at != "send."+from {
+			if emailID, ok := emails.ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) ||
+				at != "send."+from {
 				t.Errorf("return path %q", m.From)
 			}
 			proof, _, _ := strings.Cut(strings.TrimPrefix(string(m.Data), emails.FeedbackField+": "), "\r\n")
-			if emailID, ok := emails.ParseFeedback(testKeys(t, 1), proof); !ok || !slices.Contains(ids, emailID) || proof[2:] == local[2:] {
+			if emailID, ok := emails.ParseFeedback(testKeys(t, 1), proof); !ok || !slices.Contains(ids, emailID) ||
+				proof[2:] == local[2:] {
 				t.Errorf("the proof for complaints is %q", proof)
 			}
 		}
@@ -68,7 +71,8 @@ func TestDeliverMany(t *testing.T) {
 			t.Errorf("%d jobs are left", left)
 		}
 		a := h.attempts(ids[0])
-		if len(a) != 1 || a[0].Outcome != "delivered" || !strings.Contains(a[0].Conversation, "C: MAIL FROM:<b-") || a[0].Host != "mx.test [10.0.0.1]" ||
+		if len(a) != 1 || a[0].Outcome != "delivered" || !strings.Contains(a[0].Conversation, "C: MAIL FROM:<b-") ||
+			a[0].Host != "mx.test [10.0.0.1]" ||
 			!strings.HasPrefix(a[0].Reply, "250") || !a[0].NextAt.IsZero() {
 			t.Errorf("attempt %+v", a)
 		}
@@ -95,7 +99,8 @@ func TestDeliverRecipients(t *testing.T) {
 		h.compares = true
 		h.run()
 		html := "<p>x</p>"
-		x := h.accept(emails.Send{From: "hello@" + from, To: []string{"to@" + destination}, Cc: []string{"nobody@" + destination},
+		x := h.accept(emails.Send{From: "hello@" + from, To: []string{"to@" + destination},
+			Cc:  []string{"nobody@" + destination},
 			Bcc: []string{"secret@" + destination, "slow@" + destination}, Subject: "x", HTML: &html,
 			Headers: []message.Field{{Name: "X-Order", Value: "7"}}, Tags: []emails.Tag{{Name: "kind", Value: "test"}}})
 		got := h.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered, events.EmailBounced)
@@ -105,11 +110,13 @@ func TestDeliverRecipients(t *testing.T) {
 			t.Error(diff)
 		}
 		all := mx.Messages()
-		if len(all) != 2 || !slices.Equal(all[0].To, []string{"to@example.net", "secret@example.net"}) || !slices.Equal(all[1].To, []string{"slow@example.net"}) {
+		if len(all) != 2 || !slices.Equal(all[0].To, []string{"to@example.net", "secret@example.net"}) ||
+			!slices.Equal(all[1].To, []string{"slow@example.net"}) {
 			t.Fatalf("messages %+v", all)
 		}
 		for _, m := range all {
-			if bytes.Contains(m.Data, []byte("secret")) || bytes.Contains(m.Data, []byte("slow@")) || bytes.Contains(bytes.ToLower(m.Data), []byte("\nbcc")) {
+			if bytes.Contains(m.Data, []byte("secret")) || bytes.Contains(m.Data, []byte("slow@")) ||
+				bytes.Contains(bytes.ToLower(m.Data), []byte("\nbcc")) {
 				t.Errorf("the message shows bcc:\n%s", m.Data)
 			}
 		}
@@ -117,7 +124,8 @@ func TestDeliverRecipients(t *testing.T) {
 			t.Error("the second try has another Message-ID")
 		}
 		a := h.attempts(x)
-		if len(a) != 2 || a[0].Outcome != "mixed" || a[0].NextAt.IsZero() || a[1].Outcome != "delivered" || !slices.Equal(a[1].Recipients, []string{"slow@example.net"}) {
+		if len(a) != 2 || a[0].Outcome != "mixed" || a[0].NextAt.IsZero() || a[1].Outcome != "delivered" ||
+			!slices.Equal(a[1].Recipients, []string{"slow@example.net"}) {
 			t.Errorf("attempts %+v", a)
 		}
 		list, _, err := h.suppressions.List(t.Context(), h.by.TeamID, "", page.Page{Limit: 100})
@@ -160,12 +168,14 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 		h := newHouse(t, d, n.config(3), n.dns).run()
 		x := h.send(address(1))
 		got := h.wait(x, events.EmailBounced)
-		want := []string{"sent", "delivery_delayed to1@example.net", "delivery_delayed to1@example.net", "delivery_delayed to1@example.net", "bounced to1@example.net"}
+		want := []string{"sent", "delivery_delayed to1@example.net", "delivery_delayed to1@example.net",
+			"delivery_delayed to1@example.net", "bounced to1@example.net"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
 		b := h.bounce(x)
-		if b.Type != transient || b.SubType != mailboxFull || b.Suppress || b.DiagnosticCode[0] != "smtp; 452 4.2.2 mailbox full" {
+		if b.Type != transient || b.SubType != mailboxFull || b.Suppress ||
+			b.DiagnosticCode[0] != "smtp; 452 4.2.2 mailbox full" {
 			t.Errorf("bounce %+v", b)
 		}
 		if h.state(x) != emails.Bounced || h.jobsLeft() != 0 {
@@ -196,7 +206,8 @@ func TestDeliverToTestAddresses(t *testing.T) {
 				t.Errorf("%s: %s", to, diff)
 			}
 			if last == "bounced" {
-				if b := h.bounce(x); !b.Simulated || b.Type != permanent || b.SubType != general || b.DiagnosticCode[0] != "smtp; 550 5.1.1 user unknown (simulated)" {
+				if b := h.bounce(x); !b.Simulated || b.Type != permanent || b.SubType != general ||
+					b.DiagnosticCode[0] != "smtp; 550 5.1.1 user unknown (simulated)" {
 					t.Errorf("%s: %+v", to, b)
 				}
 			}
@@ -219,7 +230,8 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 	second := h.send(address(2), address(3))
 	h.wait(second, events.EmailDelivered, events.EmailDelivered)
 	all, err := h.service.Outbox(t.Context())
-	if err != nil || len(all) != 2 || all[0].EmailID != second || all[1].EmailID != first || !slices.Equal(all[0].To, []string{address(2), address(3)}) ||
+	if err != nil || len(all) != 2 || all[0].EmailID != second || all[1].EmailID != first ||
+		!slices.Equal(all[0].To, []string{address(2), address(3)}) ||
 		all[0].TeamID != h.by.TeamID {
 		t.Fatalf("outbox %+v, %v", all, err)
 	}
@@ -229,7 +241,8 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 	}
 	defer r.Close()
 	var b bytes.Buffer
-	if _, err := b.ReadFrom(r); err != nil || b.Len() != all[0].Size || !bytes.Contains(b.Bytes(), []byte("\r\nDKIM-Signature:")) {
+	if _, err := b.ReadFrom(r); err != nil || b.Len() != all[0].Size ||
+		!bytes.Contains(b.Bytes(), []byte("\r\nDKIM-Signature:")) {
 		t.Errorf("captured %q, %v", b.String(), err)
 	}
 	for _, wrong := range []string{"", "../secret.key", "x"} {
@@ -263,7 +276,9 @@ func TestDeliverFromADomainThatIsGone(t *testing.T) {
 
 func TestDeliverWithBackOff(t *testing.T) {
 	t.Parallel()
-	mx := smtptest.NewServer(t, smtptest.Config{Mail: func(string) string { return "421 4.7.0 too many messages, try again in 10 minutes" }})
+	mx := smtptest.NewServer(t, smtptest.Config{Mail: func(string) string {
+		return "421 4.7.0 too many messages, try again in 10 minutes"
+	}})
 	n := one(mx.Addr)
 	cfg := n.config(1)
 	cfg.Schedule, cfg.LaneConnections = []time.Duration{time.Hour}, 1
@@ -280,7 +295,8 @@ func TestDeliverWithBackOff(t *testing.T) {
 func TestDeliverAfterAStop(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		message := "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n(drop)\n"
+		message := "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: " +
+			"354 go\n(data)\nS: 250 ok\n(drop)\n"
 		p := smtptest.Script(t, "S: 220 mx.test\n(stall)\n(next)\n"+message)
 		n := one(p.Addr)
 		dialled := make(chan struct{}, 2)
@@ -321,7 +337,8 @@ func TestDeliverWithALostLease(t *testing.T) {
 		h := newHouse(t, d, n.config(1), n.dns)
 		x := h.send(address(1))
 		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // the row says that none has begun
-		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).Scan(&j.ID,
+			&j.Lane, &j.TeamID, &j.Payload); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.service.deliver(t.Context(), j); !errors.Is(err, jobs.ErrLost) {
@@ -338,12 +355,14 @@ func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	for i := range capturedMax + 3 {
-		if _, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)}, smtpclient.Envelope{To: []string{"a@b.c"}}, [][]byte{[]byte("x")}); err != nil {
+		if _, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)},
+			smtpclient.Envelope{To: []string{"a@b.c"}}, [][]byte{[]byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, err := h.service.Outbox(t.Context())
-	if err != nil || len(all) != capturedMax || all[0].EmailID != strconv.Itoa(capturedMax+2) || all[capturedMax-1].EmailID != "3" {
+	if err != nil || len(all) != capturedMax || all[0].EmailID != strconv.Itoa(capturedMax+2) ||
+		all[capturedMax-1].EmailID != "3" {
 		t.Errorf("%d messages are kept, %v", len(all), err)
 	}
 }

@@ -102,7 +102,8 @@ type Config struct {
 }
 
 // defaultSchedule spreads the tries over 48 hours.
-var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
+var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
+	2 * time.Hour,
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
@@ -205,7 +206,8 @@ func New(c Config, p Parts) *Service {
 func (s *Service) Kind() jobs.Kind {
 	// Jobs in progress mostly wait for a host, which costs next to nothing. If there were few, a handful of stalling hosts
 	// would block all other mail.
-	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers, ahead*s.c.LaneConnections),
+	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
+		ahead*s.c.LaneConnections),
 		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }

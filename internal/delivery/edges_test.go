@@ -37,7 +37,8 @@ func TestNextTry(t *testing.T) {
 // The next attempt comes when the last of the recipients may be tried, in whichever order they stand.
 func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	now := time.Now()
-	for _, waits := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour}, {time.Minute, time.Hour, time.Minute}} {
+	for _, waits := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour},
+		{time.Minute, time.Hour, time.Minute}} {
 		var verdicts []verdict
 		for _, w := range waits {
 			verdicts = append(verdicts, verdict{state: delayed, until: now.Add(w)})

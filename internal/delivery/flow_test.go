@@ -19,7 +19,8 @@ import (
 // A team's mail to hosts that answer goes out while thirty of its destinations stall, each of which holds one
 // connection however much mail there is for it.
 func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
-	for _, way := range []string{"never accepts", "never greets", "stalls after the message", "stalls after RCPT", "drips"} {
+	for _, way := range []string{"never accepts", "never greets", "stalls after the message", "stalls after RCPT",
+		"drips"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			each := func(t *testing.T, f func(*testing.T, *db.DB)) { f(t, dbtest.SQLite(t)) }
@@ -32,7 +33,8 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 				cfg := n.config(1)
 				cfg.Dial, cfg.Schedule = dial, []time.Duration{time.Hour}
 				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 60, 60, 20
-				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour, time.Hour
+				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Hour, time.Hour,
+					time.Hour, time.Hour
 				h := newHouse(t, d, cfg, n.dns)
 				h.service.hurried = time.Hour
 				h.flood(h.by, from, 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i%30)) })
@@ -116,7 +118,8 @@ func TestFlow(t *testing.T) {
 		}
 	}
 	for round, want := range []int{1, 2, 4, 8, 16, 20, 20} {
-		if f.places() != want || f.doubt(now, stallAfter) != map[bool]jobs.Doubt{true: jobs.Unknown, false: jobs.Sure}[round == 0] {
+		if f.places() != want || f.doubt(now, stallAfter) != map[bool]jobs.Doubt{true: jobs.Unknown,
+			false: jobs.Sure}[round == 0] {
 			t.Fatalf("round %d: %d places, doubt %d", round, f.places(), f.doubt(now, stallAfter))
 		}
 		talk(want, heard, time.Second)
@@ -156,7 +159,8 @@ func TestFlow(t *testing.T) {
 		t.Errorf("%d places where answers take long", f.places())
 	}
 	talk(1, heard, time.Second)
-	if f.places() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure || f.doubt(now.Add(goodFor), stallAfter) != jobs.Unknown {
+	if f.places() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure ||
+		f.doubt(now.Add(goodFor), stallAfter) != jobs.Unknown {
 		t.Errorf("%d places once answers come soon", f.places())
 	}
 }

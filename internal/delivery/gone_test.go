@@ -25,7 +25,8 @@ func TestDeliverWhatIsGone(t *testing.T) {
 				tx.Queue(t.Context(), `DELETE FROM `+table+` WHERE email_id = $1`, id)
 			}
 			tx.Queue(t.Context(), `DELETE FROM emails WHERE id = $1`, id)
-			return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE kind = $1 RETURNING id, lane, payload`,
+			return tx.QueryRow(t.Context(),
+				`UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE kind = $1 RETURNING id, lane, payload`,
 				j.Kind).Scan(&j.ID, &j.Lane, &j.Payload)
 		}); err != nil {
 			t.Fatal(err)

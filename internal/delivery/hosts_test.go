@@ -17,7 +17,8 @@ func TestHostsAreLeftAloneForLonger(t *testing.T) {
 		h.arrived("a", what, answer{unknown: true}, now)
 	}
 	first := now
-	for _, wait := range []time.Duration{silentFor, 2 * silentFor, 4 * silentFor, 8 * silentFor, 16 * silentFor, silentMax, silentMax} {
+	for _, wait := range []time.Duration{silentFor, 2 * silentFor, 4 * silentFor, 8 * silentFor, 16 * silentFor, silentMax,
+		silentMax} {
 		try(silent)
 		if may, news, f := h.claim("a", now.Add(wait-1)); may || news != nil || !f.why.unknown {
 			t.Errorf("dialled within %v", wait)

@@ -114,11 +114,13 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { blobs.Close() })
-	h.domains = domains.New(domains.Config{TrustDomains: true, Selector: "rsa", SelectorEd25519: "ed", SandboxDomains: c.SandboxDomains},
+	h.domains = domains.New(domains.Config{TrustDomains: true, Selector: "rsa", SelectorEd25519: "ed",
+		SandboxDomains: c.SandboxDomains},
 		d, h.queue, recorder, keys, dns, log)
 	h.people = teams.New(d, log, h.domains.Exists)
 	h.suppressions = suppressions.New(d, recorder)
-	h.emails = emails.New(emails.Config{MaxSize: 40 << 20}, emails.Parts{DB: d, Queue: h.queue, Recorder: recorder, Blobs: blobs, Keys: keys,
+	h.emails = emails.New(emails.Config{MaxSize: 40 << 20}, emails.Parts{DB: d, Queue: h.queue, Recorder: recorder,
+		Blobs: blobs, Keys: keys,
 		Guard: netguard.New(netguard.Options{}), Domains: h.domains, Suppressions: h.suppressions, Teams: h.people})
 	recorder.Listen(h.emails)
 	recorder.Listen(h.suppressions)
@@ -130,14 +132,16 @@ func newHouse(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *house {
 		c.Transport = Direct
 	}
 	c.AllowPrivate = true
-	h.service = New(c, Parts{DB: d, Queue: h.queue, Recorder: recorder, Emails: h.emails, Domains: h.domains, Keys: keys, DNS: dns, Blobs: blobs, Log: log})
+	h.service = New(c, Parts{DB: d, Queue: h.queue, Recorder: recorder, Emails: h.emails, Domains: h.domains, Keys: keys,
+		DNS: dns, Blobs: blobs, Log: log})
 	h.service.hosts.silent = 0
 	team, err := h.people.Create(ctx, "Team", "owner@sender.dev")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.by = teams.Actor{Kind: teams.KeyActor, ID: "key", TeamID: team.ID}
-	if h.domain, err = h.domains.AddVerified(ctx, team.ID, domains.NewDomain{Name: from, TLS: domains.Opportunistic}); err != nil {
+	if h.domain, err = h.domains.AddVerified(ctx, team.ID, domains.NewDomain{Name: from,
+		TLS: domains.Opportunistic}); err != nil {
 		t.Fatal(err)
 	}
 	h.runner = jobs.NewRunner(d, h.queue, log, time.Second)
@@ -178,7 +182,8 @@ func (h *house) another(domain string) teams.Actor {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := h.domains.AddVerified(h.t.Context(), team.ID, domains.NewDomain{Name: domain, TLS: domains.Opportunistic}); err != nil {
+	if _, err := h.domains.AddVerified(h.t.Context(), team.ID, domains.NewDomain{Name: domain,
+		TLS: domains.Opportunistic}); err != nil {
 		h.t.Fatal(err)
 	}
 	return teams.Actor{Kind: teams.KeyActor, ID: "key", TeamID: team.ID}
@@ -305,7 +310,8 @@ func (h *house) state(emailID string) emails.State {
 // jobsLeft is how many deliveries wait.
 func (h *house) jobsLeft() (n int) {
 	h.t.Helper()
-	if err := h.db.QueryRow(h.t.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind).Scan(&n); err != nil {
+	if err := h.db.QueryRow(h.t.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`,
+		emails.DeliveryKind).Scan(&n); err != nil {
 		h.t.Fatal(err)
 	}
 	return n
@@ -361,7 +367,8 @@ func one(addr string) *network {
 
 // config is a configuration for a network, with tries that follow each other at once.
 func (n *network) config(tries int) Config {
-	return Config{Dial: n.dial, Schedule: slices.Repeat([]time.Duration{time.Millisecond}, tries), LaneConnections: 2, Signers: 2}
+	return Config{Dial: n.dial, Schedule: slices.Repeat([]time.Duration{time.Millisecond}, tries), LaneConnections: 2,
+		Signers: 2}
 }
 
 func address(i int) string { return "to" + strconv.Itoa(i) + "@" + destination }

@@ -57,7 +57,8 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	}
 	c := classify(a.stage, r)
 	v := verdict{fault: c.Fault, state: bounced}
-	early := a.stage == smtpclient.StageConnect || a.stage == smtpclient.StageGreeting || a.stage == smtpclient.StageHello ||
+	early := a.stage == smtpclient.StageConnect || a.stage == smtpclient.StageGreeting ||
+		a.stage == smtpclient.StageHello ||
 		a.stage == smtpclient.StageTLS || a.stage == smtpclient.StageAuth
 	// A refusal before the envelope concerns us, not the recipient, and it is treated as temporary.
 	if !r.Permanent() || a.unknown || early && !r.Local {
@@ -101,7 +102,8 @@ func waitHint(text string) time.Duration {
 	asked := false
 	for i, w := range words {
 		switch w {
-		case "again", "retry", "wait", "come", "back", "greylisted", "greylisting", "greylist", "graylisted", "deferred", "expires", "resend":
+		case "again", "retry", "wait", "come", "back", "greylisted", "greylisting", "greylist", "graylisted", "deferred",
+			"expires", "resend":
 			asked = true
 			continue
 		}

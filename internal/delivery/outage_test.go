@@ -29,6 +29,7 @@ func TestOutcomeOutlivesAnOutage(t *testing.T) {
 	h.run()
 	h.wait(x, events.EmailDelivered)
 	if n := len(h.attempts(x)); len(mx.Messages()) != 1 || n != 1 || h.jobsLeft() != 0 {
-		t.Errorf("the host has %d copies, %d attempts are recorded, %d jobs left; want 1, 1, 0", len(mx.Messages()), n, h.jobsLeft())
+		t.Errorf("the host has %d copies, %d attempts are recorded, %d jobs left; want 1, 1, 0", len(mx.Messages()), n,
+			h.jobsLeft())
 	}
 }

@@ -29,7 +29,8 @@ func TestPlan(t *testing.T) {
 		"half.net":  {{Host: "missing.test", Pref: 10}, {Host: "c.test", Pref: 20}},
 		"fail.net":  {{Host: "missing.test", Pref: 10}, {Host: "broken.test", Pref: 20}},
 	}, AddrRecords: map[string][]netip.Addr{
-		"a.test": addrs("2606:4700::1", "1.1.1.1", "10.0.0.1"), "b.test": addrs("1.1.1.2"), "c.test": addrs("1.1.1.3"), "implicit.net": addrs("1.1.1.4"),
+		"a.test": addrs("2606:4700::1", "1.1.1.1", "10.0.0.1"), "b.test": addrs("1.1.1.2"), "c.test": addrs("1.1.1.3"),
+		"implicit.net": addrs("1.1.1.4"),
 	}, Fail: []string{"broken.test"}}
 	for _, c := range []struct {
 		name, domain string
@@ -38,9 +39,12 @@ func TestPlan(t *testing.T) {
 		want         []string
 		err          error
 	}{
-		{"by preference, IPv6 first", destination, true, "", []string{"[2606:4700::1]:25", "1.1.1.1:25", "1.1.1.2:25", "1.1.1.3:25"}, nil},
-		{"without a route to IPv6", destination, false, "", []string{"1.1.1.1:25", "[2606:4700::1]:25", "1.1.1.2:25", "1.1.1.3:25"}, nil},
-		{"what failed lately comes last", destination, false, "1.1.1.1:25", []string{"[2606:4700::1]:25", "1.1.1.2:25", "1.1.1.3:25", "1.1.1.1:25"}, nil},
+		{"by preference, IPv6 first", destination, true, "", []string{"[2606:4700::1]:25", "1.1.1.1:25", "1.1.1.2:25",
+			"1.1.1.3:25"}, nil},
+		{"without a route to IPv6", destination, false, "", []string{"1.1.1.1:25", "[2606:4700::1]:25", "1.1.1.2:25",
+			"1.1.1.3:25"}, nil},
+		{"what failed lately comes last", destination, false, "1.1.1.1:25", []string{"[2606:4700::1]:25", "1.1.1.2:25",
+			"1.1.1.3:25", "1.1.1.1:25"}, nil},
 		{"only hosts preferred to us", "us.net", false, "", []string{"1.1.1.1:25", "[2606:4700::1]:25"}, nil},
 		{"a host without address is passed over", "half.net", false, "", []string{"1.1.1.3:25"}, nil},
 		{"no MX", "implicit.net", false, "", []string{"1.1.1.4:25"}, nil},

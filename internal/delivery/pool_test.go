@@ -28,7 +28,8 @@ func TestPool(t *testing.T) {
 	}
 	send := func(l *link) {
 		t.Helper()
-		if _, err := l.Send(t.Context(), smtpclient.Envelope{To: []string{"a@example.net"}}, []byte("Subject: x\r\n\r\nx\r\n")); err != nil {
+		if _, err := l.Send(t.Context(), smtpclient.Envelope{To: []string{"a@example.net"}},
+			[]byte("Subject: x\r\n\r\nx\r\n")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +47,8 @@ func TestPool(t *testing.T) {
 		t.Error("the connection was not kept")
 	}
 	send(a)
-	if text := a.conversation("a", "", true); strings.Contains(text, "EHLO") || !strings.HasPrefix(text, "* over a connection that was kept, to a, in the clear\n") ||
+	if text := a.conversation("a", "", true); strings.Contains(text, "EHLO") ||
+		!strings.HasPrefix(text, "* over a connection that was kept, to a, in the clear\n") ||
 		!strings.Contains(text, "C: DATA") {
 		t.Errorf("a later conversation:\n%s", text)
 	}
@@ -62,7 +64,10 @@ func TestPool(t *testing.T) {
 	if p.has(poolKey{addr: "b"}) {
 		t.Error("an idle connection holds up another destination")
 	}
-	if _, err := p.dial(poolKey{addr: "e"}, func() (*smtpclient.Conn, error) { return nil, io.ErrUnexpectedEOF }); err == nil {
+	if _, err := p.dial(poolKey{addr: "e"}, func() (*smtpclient.Conn, error) {
+		return nil,
+			io.ErrUnexpectedEOF
+	}); err == nil {
 		t.Error("a failure to dial is kept secret")
 	}
 	func() {

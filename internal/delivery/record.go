@@ -65,7 +65,8 @@ func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Durati
 // attempt returns the attempt as it is stored.
 func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
 	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
-		TLS: out.tls, Conversation: bounded(out.conversation, conversationMax), StartedAt: t.started, Duration: now.Sub(t.started)}
+		TLS: out.tls, Conversation: bounded(out.conversation, conversationMax), StartedAt: t.started,
+		Duration: now.Sub(t.started)}
 	deciding := 0
 	for i, v := range verdicts {
 		if v.state == delayed && v.until.After(a.NextAt) {

@@ -55,7 +55,8 @@ func TestDecided(t *testing.T) {
 	}
 }
 
-// A conversation that broke off stands for an answer, and the next host is asked while nobody was told who is written to.
+// A conversation that broke off stands for an answer, and the next host is asked while nobody was told who is written
+// to.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	cut, busy := errors.New("cut"), &smtpclient.Reply{Code: 421, Text: "busy"}
@@ -68,18 +69,26 @@ func TestBroken(t *testing.T) {
 		unknown bool
 		again   bool
 	}{
-		{"nobody there", &smtpclient.Error{Stage: smtpclient.StageConnect, Err: cut}, smtpclient.StageConnect, "451 4.4.1", false, true},
+		{"nobody there", &smtpclient.Error{Stage: smtpclient.StageConnect, Err: cut}, smtpclient.StageConnect, "451 4.4.1",
+			false, true},
 		{"another error", cut, smtpclient.StageConnect, "451 4.4.1", false, true},
-		{"greeting", &smtpclient.Error{Stage: smtpclient.StageGreeting, Err: cut}, smtpclient.StageGreeting, "451 4.4.2", false, true},
-		{"its own words", &smtpclient.Error{Stage: smtpclient.StageGreeting, Reply: busy}, smtpclient.StageGreeting, "421 busy", false, true},
-		{"words that are no refusal", &smtpclient.Error{Stage: smtpclient.StageHello, Reply: odd}, smtpclient.StageHello, "451 4.4.2", false, true},
-		{"no TLS", &smtpclient.Error{Stage: smtpclient.StageTLS, Err: smtpclient.ErrNoTLS}, smtpclient.StageTLS, "454 4.7.4", false, true},
+		{"greeting", &smtpclient.Error{Stage: smtpclient.StageGreeting, Err: cut}, smtpclient.StageGreeting, "451 4.4.2",
+			false, true},
+		{"its own words", &smtpclient.Error{Stage: smtpclient.StageGreeting, Reply: busy}, smtpclient.StageGreeting,
+			"421 busy", false, true},
+		{"words that are no refusal", &smtpclient.Error{Stage: smtpclient.StageHello, Reply: odd}, smtpclient.StageHello,
+			"451 4.4.2", false, true},
+		{"no TLS", &smtpclient.Error{Stage: smtpclient.StageTLS, Err: smtpclient.ErrNoTLS}, smtpclient.StageTLS, "454 4.7.4",
+			false, true},
 		{"bad TLS", &smtpclient.Error{Stage: smtpclient.StageTLS, Err: cut}, smtpclient.StageTLS, "454 4.7.5", false, true},
 		{"MAIL", &smtpclient.Error{Stage: smtpclient.StageMail, Err: cut}, smtpclient.StageMail, "451 4.4.2", false, true},
-		{"password", &smtpclient.Error{Stage: smtpclient.StageAuth, Err: cut}, smtpclient.StageAuth, "454 4.7.8", false, false},
+		{"password", &smtpclient.Error{Stage: smtpclient.StageAuth, Err: cut}, smtpclient.StageAuth, "454 4.7.8", false,
+			false},
 		{"RCPT", &smtpclient.Error{Stage: smtpclient.StageRcpt, Err: cut}, smtpclient.StageRcpt, "451 4.4.2", false, false},
-		{"message", &smtpclient.Error{Stage: smtpclient.StageBody, Err: cut}, smtpclient.StageBody, "451 4.4.2", false, false},
-		{"after the message", &smtpclient.Error{Stage: smtpclient.StageFinal, Sent: true, Err: cut}, smtpclient.StageFinal, "451 4.4.2", true, false},
+		{"message", &smtpclient.Error{Stage: smtpclient.StageBody, Err: cut}, smtpclient.StageBody, "451 4.4.2", false,
+			false},
+		{"after the message", &smtpclient.Error{Stage: smtpclient.StageFinal, Sent: true, Err: cut}, smtpclient.StageFinal,
+			"451 4.4.2", true, false},
 	} {
 		var out outcome
 		_, again := out.broken(c.err, smtpclient.Envelope{To: []string{"a", "b"}}, smtpclient.Result{})
@@ -101,7 +110,8 @@ func TestBroken(t *testing.T) {
 		decided    bool
 	}{{ok, no, true}, {no, no, false}, {ok, later, false}, {ok, ok, false}} {
 		out := outcome{conversation: "before"}
-		_, again := out.broken(e, smtpclient.Envelope{To: []string{"a"}}, smtpclient.Result{Mail: c.mail, Rcpt: []smtpclient.Reply{c.rcpt}})
+		_, again := out.broken(e, smtpclient.Envelope{To: []string{"a"}}, smtpclient.Result{Mail: c.mail,
+			Rcpt: []smtpclient.Reply{c.rcpt}})
 		if again == c.decided || (out.answers[0].reply.Code == 550) != c.decided || out.conversation != "what was said" {
 			t.Errorf("%d after %d: again %v, %+v, %q", c.rcpt.Code, c.mail.Code, again, out.answers, out.conversation)
 		}
@@ -111,8 +121,10 @@ func TestBroken(t *testing.T) {
 // Where no host can be asked, what is definite is refused for good, and the rest for now.
 func TestUnplanned(t *testing.T) {
 	t.Parallel()
-	for err, want := range map[error]string{resolve.ErrNullMX: "556 5.1.10", resolve.ErrNoDomain: "550 5.1.2", resolve.ErrNoHost: "550 5.1.2",
-		errOurselves: "554 5.4.6", errPrivate: "550 5.4.4", resolve.ErrTemporary: "451 4.4.3", errors.New("x"): "451 4.4.3"} {
+	for err, want := range map[error]string{resolve.ErrNullMX: "556 5.1.10", resolve.ErrNoDomain: "550 5.1.2",
+		resolve.ErrNoHost: "550 5.1.2",
+		errOurselves:      "554 5.4.6", errPrivate: "550 5.4.4", resolve.ErrTemporary: "451 4.4.3",
+		errors.New("x"): "451 4.4.3"} {
 		a := unplanned(fmt.Errorf("plan: %w", err))
 		if !strings.HasPrefix(a.reply.String(), want+" plan: ") || a.stage != smtpclient.StageConnect || !a.reply.Local {
 			t.Errorf("%v: %+v", err, a)
@@ -122,7 +134,8 @@ func TestUnplanned(t *testing.T) {
 
 func TestDescribeTLS(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]smtpclient.TLSState{"": {}, "TLS 1.3 AES, certificate verified": {Version: "TLS 1.3", Cipher: "AES", Verified: true},
+	for want, s := range map[string]smtpclient.TLSState{"": {}, "TLS 1.3 AES, certificate verified": {Version: "TLS 1.3",
+		Cipher: "AES", Verified: true},
 		"TLS 1.2 RC4, certificate not verified": {Version: "TLS 1.2", Cipher: "RC4"}} {
 		if got := describeTLS(s); got != want {
 			t.Errorf("%+v: %q, want %q", s, got, want)
@@ -150,8 +163,9 @@ func TestPlanIsBounded(t *testing.T) {
 	for domain, want := range map[string]struct {
 		hops int
 		err  error
-	}{"many.net": {maxHops, nil}, "private.net": {0, errPrivate}, "both.net": {0, errPrivate}, "missing.net": {0, resolve.ErrNoHost},
-		"us.net": {0, errOurselves}} {
+	}{"many.net": {maxHops, nil}, "private.net": {0, errPrivate}, "both.net": {0, errPrivate},
+		"missing.net": {0, resolve.ErrNoHost},
+		"us.net":      {0, errOurselves}} {
 		s := New(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Parts{DNS: dns})
 		hops, err := s.plan(t.Context(), domain, domains.Opportunistic)
 		if !errors.Is(err, want.err) || len(hops) != want.hops {
@@ -171,7 +185,8 @@ func TestPlanIsBounded(t *testing.T) {
 func TestPreference(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Transport: Direct}, Parts{})
-	hops := []hop{{name: "a", addr: "a:25", pref: 10}, {name: "b", addr: "b:25", pref: 10}, {name: "c", addr: "c:25", pref: 10},
+	hops := []hop{{name: "a", addr: "a:25", pref: 10}, {name: "b", addr: "b:25", pref: 10},
+		{name: "c", addr: "c:25", pref: 10},
 		{name: "d", addr: "d:25", pref: 11}}
 	s.hosts.claim("a:25", time.Now())
 	s.hosts.arrived("a:25", silent, answer{}, time.Now())
@@ -216,7 +231,8 @@ func TestRouteToIPv6IsRemembered(t *testing.T) {
 // What composing took beyond the message is given back where it is much.
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1}, {1 << 20, 2 << 20, 1 << 20}} {
+	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1},
+		{1 << 20, 2 << 20, 1 << 20}} {
 		s := New(Config{}, Parts{})
 		if _, err := s.room(t.Context(), "team", c.size); err != nil {
 			t.Fatal(err)
@@ -265,7 +281,8 @@ func TestOutboxOfBefore(t *testing.T) {
 		t.Errorf("%d are listed, %v", len(all), err)
 	}
 	o := &emails.Outgoing{ID: "email", TeamID: "team"}
-	out, err := s.outbox.keep(t.Context(), o, smtpclient.Envelope{From: "f@a.example", To: []string{"a@b.example", "c@b.example"}},
+	out, err := s.outbox.keep(t.Context(), o, smtpclient.Envelope{From: "f@a.example", To: []string{"a@b.example",
+		"c@b.example"}},
 		[][]byte{[]byte("one "), []byte("two")})
 	if err != nil || len(out.answers) != 2 || !out.answers[1].reply.Positive() {
 		t.Fatalf("%+v, %v", out, err)
@@ -275,7 +292,8 @@ func TestOutboxOfBefore(t *testing.T) {
 		t.Fatalf("%d are listed, %v", len(all), err)
 	}
 	newest := all[0]
-	want := Captured{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example", To: []string{"a@b.example", "c@b.example"}, Size: 7, At: newest.At}
+	want := Captured{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example", To: []string{"a@b.example",
+		"c@b.example"}, Size: 7, At: newest.At}
 	if diff := cmp.Diff(want, newest); diff != "" {
 		t.Error(diff)
 	}
@@ -318,9 +336,12 @@ func TestOutboxOfBefore(t *testing.T) {
 // A group is the destination; but test addresses are one of their own, and a relay is the same for all.
 func TestGroups(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ transport, domain, want string }{{Direct, "a.example", "a.example"}, {Relay, "a.example", "relay:25"},
-		{Capture, "a.example", Capture}, {Relay, "sandbox.example", "sandbox.example"}, {Capture, "sandbox.example", "sandbox.example"}} {
-		s := New(Config{Transport: c.transport, RelayAddr: "relay:25", SandboxDomains: []string{"sandbox.example"}, LaneConnections: 3}, Parts{})
+	for _, c := range []struct{ transport, domain, want string }{{Direct, "a.example", "a.example"},
+		{Relay, "a.example", "relay:25"},
+		{Capture, "a.example", Capture}, {Relay, "sandbox.example", "sandbox.example"}, {Capture, "sandbox.example",
+			"sandbox.example"}} {
+		s := New(Config{Transport: c.transport, RelayAddr: "relay:25", SandboxDomains: []string{"sandbox.example"},
+			LaneConnections: 3}, Parts{})
 		if got := s.group(emails.Lane(c.domain, "team", false)); got != c.want {
 			t.Errorf("%s to %s: %q", c.transport, c.domain, got)
 		}

@@ -37,7 +37,8 @@ func simulate(to []string) outcome {
 func act(address string) answer {
 	local := strings.ToLower(address[:max(strings.LastIndexByte(address, '@'), 0)])
 	name, _, labelled := strings.Cut(local, "+")
-	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "simulated", Local: true}}
+	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "simulated",
+		Local: true}}
 	switch act := simulation(name); {
 	case act == actDelivered, act == actComplained:
 		a.sandbox = act

@@ -76,10 +76,12 @@ func TestSuppressedBetweenTries(t *testing.T) {
 				asked := heard
 				mu.Unlock()
 				h.due(alone)
-				if diff := cmp.Diff([]string{"sent", "delivery_delayed " + to, "suppressed " + to}, h.wait(alone, events.EmailSuppressed)); diff != "" {
+				if diff := cmp.Diff([]string{"sent", "delivery_delayed " + to, "suppressed " + to},
+					h.wait(alone, events.EmailSuppressed)); diff != "" {
 					t.Error(diff)
 				}
-				if data := h.event(alone, events.EmailSuppressed).Data.(*events.Suppressed); data.Reason != reason || data.Type != "OnAccountSuppressionList" {
+				if data := h.event(alone, events.EmailSuppressed).Data.(*events.Suppressed); data.Reason != reason ||
+					data.Type != "OnAccountSuppressionList" {
 					t.Errorf("suppressed because of %+v", data)
 				}
 				h.due(both)
@@ -114,8 +116,9 @@ func (h *house) suppress(way, to string) (reason string) {
 		x := h.send(to)
 		h.wait(x, events.EmailDelivered)
 		if err := h.db.Update(h.t.Context(), func(tx *db.Tx) error {
-			return h.service.p.Recorder.Record(h.t.Context(), tx, events.Event{TeamID: h.by.TeamID, EmailID: x, DomainID: h.domain.ID,
-				Type: events.EmailComplained, Recipient: to, Data: &events.Complaint{}})
+			return h.service.p.Recorder.Record(h.t.Context(), tx, events.Event{TeamID: h.by.TeamID, EmailID: x,
+				DomainID: h.domain.ID,
+				Type:     events.EmailComplained, Recipient: to, Data: &events.Complaint{}})
 		}); err != nil {
 			h.t.Fatal(err)
 		}
@@ -142,7 +145,8 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 		}
 		late := h.send(address(1), address(2))
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1`, (trusted + time.Second).Microseconds())
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1`,
+				(trusted + time.Second).Microseconds())
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,8 @@ type route struct {
 // there was an outcome, or if the job turned out to belong to another worker before the message was complete. If news
 // is not nil, other connections are finding out whether the next host answers: the caller waits until it is closed, and
 // then calls talk again. Meanwhile talk holds nothing.
-func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope, msg [][]byte) (news <-chan struct{}, err error) {
+func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
+	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
 	defer cancel()
 	for r.next < len(r.hops) {
@@ -70,7 +71,8 @@ func (s *Service) silence(r *route, recipients int) (out outcome, ok bool) {
 
 func leftAlone(h hop, f failure, recipients int, now time.Time) outcome {
 	return outcome{host: h.String(), answers: repeat(f.why, recipients),
-		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h, int(now.Sub(f.at).Seconds()), f.why.reply)}
+		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h,
+			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
 // say sends the message to one address, over a kept connection or a new one. again reports that this host was not given
@@ -123,7 +125,8 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 			continue // The host had closed the kept connection and read nothing of this message.
 		}
 		e, again := out.broken(err, env, result)
-		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) || errors.Is(e, jobs.ErrUnsure)) {
+		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) ||
+			errors.Is(e, jobs.ErrUnsure)) {
 			out.withheld = e
 			return out, nil, again
 		}
@@ -149,7 +152,8 @@ func (o *outcome) judgeHearing(e *smtpclient.Error) {
 }
 
 // open opens a connection to an address that claim permitted. If it fails, out is complete.
-func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.Envelope) (l *link, out outcome, again bool) {
+func (s *Service) open(ctx context.Context, h hop, team string,
+	env smtpclient.Envelope) (l *link, out outcome, again bool) {
 	what, why := unheard, answer{}
 	defer func() { s.hosts.arrived(h.addr, what, why, time.Now()) }()
 	var counted *socket
@@ -178,7 +182,8 @@ func (s *Service) open(ctx context.Context, h hop, team string, env smtpclient.E
 }
 
 // send calls Send of the connection. If that panics, the connection is closed, so that it is not counted forever.
-func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope, msg [][]byte) (r smtpclient.Result, err error) {
+func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope,
+	msg [][]byte) (r smtpclient.Result, err error) {
 	done := false
 	defer func() {
 		if !done {
@@ -229,7 +234,8 @@ func (o *outcome) broken(err error, env smtpclient.Envelope, r smtpclient.Result
 		o.conversation = "* " + e.Error() + "\n"
 	}
 	switch e.Stage {
-	case smtpclient.StageConnect, smtpclient.StageGreeting, smtpclient.StageHello, smtpclient.StageTLS, smtpclient.StageMail:
+	case smtpclient.StageConnect, smtpclient.StageGreeting, smtpclient.StageHello, smtpclient.StageTLS,
+		smtpclient.StageMail:
 		return e, !decidedFew
 	}
 	return e, false
@@ -241,7 +247,8 @@ func interrupted(e *smtpclient.Error) answer {
 	switch why := e.Error(); {
 	case e.Sent:
 		a.stage = smtpclient.StageFinal
-		a.reply = local(451, "4.4.2", "the connection ended before the host said whether it took the message; it is sent again with "+
+		a.reply = local(451, "4.4.2", "the connection ended before the host said whether it took the message; it is sent "+
+			"again with "+
 			"the same Message-ID: "+why)
 	case e.Reply != nil && (e.Reply.Temporary() || e.Reply.Permanent()):
 		a.reply = *e.Reply
@@ -279,7 +286,8 @@ func unplanned(err error) answer {
 
 // local returns a reply of our own in place of a host's.
 func local(code int, enhanced, text string) smtpclient.Reply {
-	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: bounded(strings.ToValidUTF8(text, "?"), replyMax/2), Local: true}
+	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: bounded(strings.ToValidUTF8(text, "?"), replyMax/2),
+		Local: true}
 }
 
 func repeat(a answer, n int) []answer {
@@ -298,12 +306,14 @@ const hurried = 30 * time.Second
 // Some hosts delay the greeting on purpose, to detect senders that cannot wait, so a team with few connections waits
 // long. A team with many would wait for silent hosts at the cost of its other mail. counted is set to the new socket.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
-	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, Timeouts: s.c.Timeouts,
-		Dial: s.dialer(h.addr, counted), TranscriptLimit: conversationMax}
+	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
+		Timeouts: s.c.Timeouts,
+		Dial:     s.dialer(h.addr, counted), TranscriptLimit: conversationMax}
 	if s.c.Transport == Relay {
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}
-	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) && (o.Timeouts.Greeting == 0 || o.Timeouts.Greeting > s.hurried) {
+	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) && (o.Timeouts.Greeting == 0 ||
+		o.Timeouts.Greeting > s.hurried) {
 		o.Timeouts.Greeting = s.hurried
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {

@@ -28,10 +28,14 @@ func TestDeliverByPreference(t *testing.T) {
 		want  []string    // dialled
 		event events.Type
 	}{
-		{"the first that works", [][2]string{{"a.test", good.Addr}, {"b.test", strict.Addr}}, []string{"a.test"}, events.EmailDelivered},
-		{"past one that is down", [][2]string{{"a.test", ""}, {"b.test", good.Addr}}, []string{"a.test", "b.test"}, events.EmailDelivered},
-		{"past one that is busy", [][2]string{{"a.test", busy.Addr}, {"b.test", good.Addr}}, []string{"a.test", "b.test"}, events.EmailDelivered},
-		{"not past a refusal", [][2]string{{"a.test", strict.Addr}, {"b.test", good.Addr}}, []string{"a.test"}, events.EmailBounced},
+		{"the first that works", [][2]string{{"a.test", good.Addr}, {"b.test", strict.Addr}}, []string{"a.test"},
+			events.EmailDelivered},
+		{"past one that is down", [][2]string{{"a.test", ""}, {"b.test", good.Addr}}, []string{"a.test", "b.test"},
+			events.EmailDelivered},
+		{"past one that is busy", [][2]string{{"a.test", busy.Addr}, {"b.test", good.Addr}}, []string{"a.test", "b.test"},
+			events.EmailDelivered},
+		{"not past a refusal", [][2]string{{"a.test", strict.Addr}, {"b.test", good.Addr}}, []string{"a.test"},
+			events.EmailBounced},
 		{"none", [][2]string{{"a.test", ""}, {"b.test", ""}}, []string{"a.test", "b.test"}, events.EmailDelayed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -49,7 +53,8 @@ func TestDeliverByPreference(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, name := range c.want {
-				if a := h.attempts(x)[0]; len(c.want) > 1 && a.Outcome == "delayed" && !strings.Contains(a.Host+a.Conversation, "10.0.0.") {
+				if a := h.attempts(x)[0]; len(c.want) > 1 && a.Outcome == "delayed" && !strings.Contains(a.Host+a.Conversation,
+					"10.0.0.") {
 					t.Errorf("the attempt does not tell of %s: %+v", name, a)
 				}
 			}
@@ -68,11 +73,15 @@ func TestDeliverNowhere(t *testing.T) {
 		{"null MX", "556 5.1.10", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: ""}}}}, true},
 		{"no such domain", "550 5.1.2", resolve.Fake{}, false},
 		{"no host", "550 5.1.2", resolve.Fake{TXTRecords: map[string][]string{destination: {"x"}}}, false},
-		{"ourselves", "554 5.4.6", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "out.postrider.test", Pref: 1}, {Host: "mx.test", Pref: 5}}},
+		{"ourselves", "554 5.4.6", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "out.postrider.test",
+			Pref: 1}, {Host: "mx.test", Pref: 5}}},
 			AddrRecords: map[string][]netip.Addr{"mx.test": {public}}}, false},
-		{"private addresses", "550 5.4.4", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}},
-			AddrRecords: map[string][]netip.Addr{"mx.test": {public, netip.MustParseAddr("192.168.1.1"), netip.MustParseAddr("::1")}}}, false},
-		{"hosts without addresses", "550 5.1.2", resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}}}, false},
+		{"private addresses", "550 5.4.4",
+			resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}},
+				AddrRecords: map[string][]netip.Addr{"mx.test": {public, netip.MustParseAddr("192.168.1.1"),
+					netip.MustParseAddr("::1")}}}, false},
+		{"hosts without addresses", "550 5.1.2",
+			resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "mx.test", Pref: 1}}}}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +91,8 @@ func TestDeliverNowhere(t *testing.T) {
 			x := h.send(address(1))
 			h.wait(x, events.EmailBounced)
 			b := h.bounce(x)
-			if b.Type != permanent || b.SubType != general || b.Suppress != c.suppress || !strings.HasPrefix(b.DiagnosticCode[0], "smtp; "+c.code+" ") {
+			if b.Type != permanent || b.SubType != general || b.Suppress != c.suppress || !strings.HasPrefix(b.DiagnosticCode[0],
+				"smtp; "+c.code+" ") {
 				t.Errorf("bounce %+v", b)
 			}
 		})
@@ -107,10 +117,13 @@ func TestDeliverTLS(t *testing.T) {
 		want            events.Type
 		tls             bool
 	}{
-		{"enforced and verified", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("mx.test")}, events.EmailDelivered, true},
-		{"enforced, another's certificate", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("other.test")}, events.EmailDelayed, false},
+		{"enforced and verified", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("mx.test")}, events.EmailDelivered,
+			true},
+		{"enforced, another's certificate", domains.Enforced, smtptest.Config{TLS: ca.ServerTLS("other.test")},
+			events.EmailDelayed, false},
 		{"enforced and not offered", domains.Enforced, smtptest.Config{}, events.EmailDelayed, false},
-		{"opportunistic takes any certificate", domains.Opportunistic, smtptest.Config{TLS: ca.ServerTLS("other.test")}, events.EmailDelivered, true},
+		{"opportunistic takes any certificate", domains.Opportunistic, smtptest.Config{TLS: ca.ServerTLS("other.test")},
+			events.EmailDelivered, true},
 		{"opportunistic and not offered", domains.Opportunistic, smtptest.Config{}, events.EmailDelivered, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +142,8 @@ func TestDeliverTLS(t *testing.T) {
 			if got := mx.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 && got[0].TLS != c.tls {
 				t.Errorf("messages %+v", got)
 			}
-			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") || c.tls != (a.TLS != "") {
+			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") ||
+				c.tls != (a.TLS != "") {
 				t.Errorf("attempt %+v", a)
 			}
 		})
@@ -139,7 +153,8 @@ func TestDeliverTLS(t *testing.T) {
 func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
 	t.Parallel()
 	broken := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: STARTTLS\nS: 220 go\n(drop)\n(next)\n"
-	plain := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n(drop)\n"
+	plain := "S: 220 mx.test\nC: EHLO *\nS: 250-mx.test\nS: 250 STARTTLS\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 " +
+		"ok\nC: DATA\nS: 354 go\n(data)\nS: 250 ok\n(drop)\n"
 	p := smtptest.Script(t, broken+plain+"(next)\n"+plain)
 	n := one(p.Addr)
 	cfg := n.config(1)
@@ -151,7 +166,8 @@ func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
 
 func TestDeliverToHostsThatMisbehave(t *testing.T) {
 	t.Parallel()
-	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n"
+	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: " +
+		"DATA\nS: 354 go\n"
 	const opening = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\n"
 	for _, c := range []struct {
 		name, dialogue, outcome, reply string
@@ -175,7 +191,8 @@ func TestDeliverToHostsThatMisbehave(t *testing.T) {
 			n := one(p.Addr)
 			cfg := n.config(1)
 			cfg.Schedule = []time.Duration{time.Hour}
-			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
+			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = 100*time.Millisecond, 100*time.Millisecond,
+				100*time.Millisecond
 			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
 			x := h.send(address(1))
 			h.wait(x, events.EmailDelayed)
@@ -210,9 +227,11 @@ func TestDeliverOverAConnectionThatWasClosed(t *testing.T) {
 func TestDeliverThroughRelay(t *testing.T) {
 	t.Parallel()
 	ca := smtptest.NewCA(t)
-	relay := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("127.0.0.1"), Users: map[string]string{"user": "secret"}})
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user", RelayPassword: "secret",
-		RootCAs: ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
+	relay := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("127.0.0.1"),
+		Users: map[string]string{"user": "secret"}})
+	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
+		RelayPassword: "secret",
+		RootCAs:       ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
 	var ids []string
 	for i := range 10 {
 		ids = append(ids, h.send("a@example"+string(rune('a'+i))+".net"))
@@ -240,14 +259,18 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 		secure bool
 	}{
 		{"no TLS", smtptest.Config{}, smtpclient.TLSOpportunistic, events.EmailDelayed, false},
-		{"another's certificate", smtptest.Config{TLS: ca.ServerTLS("other.test")}, smtpclient.TLSOpportunistic, events.EmailDelayed, false},
-		{"its certificate", smtptest.Config{TLS: ca.ServerTLS("127.0.0.1")}, smtpclient.TLSOpportunistic, events.EmailDelivered, true},
-		{"none is written", smtptest.Config{TLS: ca.ServerTLS("127.0.0.1")}, smtpclient.TLSNone, events.EmailDelivered, false},
+		{"another's certificate", smtptest.Config{TLS: ca.ServerTLS("other.test")}, smtpclient.TLSOpportunistic,
+			events.EmailDelayed, false},
+		{"its certificate", smtptest.Config{TLS: ca.ServerTLS("127.0.0.1")}, smtpclient.TLSOpportunistic,
+			events.EmailDelivered, true},
+		{"none is written", smtptest.Config{TLS: ca.ServerTLS("127.0.0.1")}, smtpclient.TLSNone, events.EmailDelivered,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			relay := smtptest.NewServer(t, c.server)
-			h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayTLS: c.tls, RootCAs: ca.Pool(),
+			h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayTLS: c.tls,
+				RootCAs:  ca.Pool(),
 				Schedule: []time.Duration{time.Hour}}, resolve.Fake{})
 			enforced := domains.Enforced
 			if err := h.domains.Update(t.Context(), h.by.TeamID, h.domain.ID, domains.Change{TLS: &enforced}); err != nil {
@@ -256,7 +279,8 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 			h.run()
 			x := h.send(address(1))
 			h.wait(x, c.want)
-			if got := relay.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 && got[0].TLS != c.secure {
+			if got := relay.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 &&
+				got[0].TLS != c.secure {
 				t.Errorf("messages %+v", got)
 			}
 			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") {
@@ -269,7 +293,8 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 func TestDeliverWithWrongPassword(t *testing.T) {
 	t.Parallel()
 	relay := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user", RelayPassword: "wrong"}, resolve.Fake{}).run()
+	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
+		RelayPassword: "wrong"}, resolve.Fake{}).run()
 	x := h.send(address(1))
 	h.wait(x, events.EmailDelayed) // a mistake of the operator's costs no email
 	if a := h.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {

@@ -82,7 +82,8 @@ func (g *gate) full(t *testing.T, n int) {
 
 // hostile is a network with 200 domains, whose hosts are at some addresses that all hang at the gate in some way, and a
 // good host of the usual destination.
-func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, dial func(context.Context, string, string) (net.Conn, error)) {
+func hostile(t *testing.T, way string, addresses int,
+	g *gate) (n *network, dial func(context.Context, string, string) (net.Conn, error)) {
 	t.Helper()
 	good := smtptest.NewServer(t, smtptest.Config{})
 	n = one(good.Addr)
@@ -178,7 +179,8 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 				h.wait(h.send(address(1)), events.EmailDelivered)
 				g.full(t, 26)
 				if g.most > 26 || h.count(events.EmailDelivered) != 1 || h.count(events.EmailDelayed) != 0 {
-					t.Errorf("%d connections hung at once, %d emails were delivered and %d delayed", g.most, h.count(events.EmailDelivered),
+					t.Errorf("%d connections hung at once, %d emails were delivered and %d delayed", g.most,
+						h.count(events.EmailDelivered),
 						h.count(events.EmailDelayed))
 				}
 			})
@@ -279,7 +281,8 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		h.service.memory.Release(evil.TeamID, memory/2)
 		h.await(events.EmailDelivered, 51)
 		held := func() int64 { return h.service.memory.Held(evil.TeamID) + h.service.memory.Held(h.by.TeamID) }
-		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) { // once the handlers have returned
+		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) {
+			// once the handlers have returned
 			if time.Now().After(deadline) {
 				t.Fatalf("%d octets are held for ever", held())
 			}
@@ -295,7 +298,8 @@ func TestSizeIsKnownBefore(t *testing.T) {
 		x := h.accept(emails.Send{From: "a@" + from, To: []string{address(1)}, Subject: "x", Text: &text, HTML: &text,
 			Attachments: []emails.Upload{{Filename: "a.bin", Content: make([]byte, 10_000), HasContent: true}}})
 		var payload string
-		if err := d.QueryRow(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`, emails.DeliveryKind).Scan(&payload); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`,
+			emails.DeliveryKind).Scan(&payload); err != nil {
 			t.Fatal(err)
 		}
 		job, err := emails.DecodeDelivery(payload)

@@ -17,7 +17,8 @@ import (
 // A host that reads messages and does not answer gets two copies soon, and the next ones hours apart.
 func TestHeldBackWhenNobodyKnows(t *testing.T) {
 	t.Parallel()
-	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: DATA\nS: 354 go\n(data)\n"
+	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: " +
+		"DATA\nS: 354 go\n(data)\n"
 	for _, end := range []string{"(drop)\n", "(endless lines)\n"} {
 		t.Run(strings.TrimSpace(end), func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +40,8 @@ func TestHeldBackWhenNobodyKnows(t *testing.T) {
 					if a.Outcome != "unknown" || wait < hold || wait > hold+time.Minute {
 						t.Errorf("try %d: %s, the next after %v, want %v", i+1, a.Outcome, wait, hold)
 					}
-					if says := strings.Contains(a.Conversation, "may have delivered a copy"); says != (hold > 0) || len(a.Conversation) > conversationMax {
+					if says := strings.Contains(a.Conversation, "may have delivered a copy"); says != (hold > 0) ||
+						len(a.Conversation) > conversationMax {
 						t.Errorf("try %d: the conversation has %d bytes: %s", i+1, len(a.Conversation), a.Conversation)
 					}
 				}
@@ -61,7 +63,8 @@ func TestUnsureWaits(t *testing.T) {
 	for n := range 8 {
 		got = append(got, unsureWait(n))
 	}
-	if diff := cmp.Diff([]time.Duration{0, 0, unsureMin, 2 * unsureMin, 4 * unsureMin, unsureMax, unsureMax, unsureMax}, got); diff != "" {
+	if diff := cmp.Diff([]time.Duration{0, 0, unsureMin, 2 * unsureMin, 4 * unsureMin, unsureMax, unsureMax, unsureMax},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	accepted, now, copies := time.Now(), time.Now(), 1

@@ -40,7 +40,8 @@ func TestUnprovedDomainsAreBounded(t *testing.T) {
 		if _, err := s.Create(t.Context(), "other", domains.NewDomain{Name: "other.example"}); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := s.Claim(t.Context(), "team", domains.NewDomain{Name: "other.example"}); fault.KindOf(err) != fault.Forbidden {
+		if _, _, err := s.Claim(t.Context(), "team", domains.NewDomain{Name: "other.example"}); fault.KindOf(
+			err) != fault.Forbidden {
 			t.Errorf("a claim beyond the bound: %v", err)
 		}
 		if err := s.Delete(t.Context(), "team", last.ID); err != nil {

@@ -187,14 +187,16 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				t.Fatalf("at %s", v.name)
 			}
 		}
-		for name, act := range map[string]func() error{"Recheck": func() error { return s.Recheck(ctx) }, "EraseTeam": func() error {
-			return s.EraseTeam(ctx, "team")
-		}} {
+		for name, act := range map[string]func() error{"Recheck": func() error { return s.Recheck(ctx) },
+			"EraseTeam": func() error {
+				return s.EraseTeam(ctx, "team")
+			}} {
 			if trace.EachBroken(t, one, act, nil) < 1 {
 				t.Errorf("%s never fails", name)
 			}
 		}
-		if _, err := s.Create(ctx, "team", domains.NewDomain{Name: "other.example", Region: "moon"}); fault.KindOf(err) != fault.Invalid {
+		if _, err := s.Create(ctx, "team", domains.NewDomain{Name: "other.example", Region: "moon"}); fault.KindOf(
+			err) != fault.Invalid {
 			t.Errorf("in a region that there is not: %v", err)
 		}
 	})

@@ -165,13 +165,16 @@ func (c *Claim) handedOverAt() time.Time {
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
-		return "The team that has the domain went on sending from it for 30 days. Delete that team's DNS records, which ends " +
+		return "The team that has the domain went on sending from it for 30 days. Delete that team's DNS records, which " +
+			"ends " +
 			"its use of the domain within 72 hours, and claim it again."
 	case blockedScheduled:
-		return "For 30 days the team that has the domain had emails scheduled from it. Delete that team's DNS records, which " +
+		return "For 30 days the team that has the domain had emails scheduled from it. Delete that team's DNS records, " +
+			"which " +
 			"ends its use of the domain within 72 hours, and claim it again."
 	}
-	return "The proof could not be confirmed within 30 days. See to it that the TXT record is found, and claim the domain again."
+	return "The proof could not be confirmed within 30 days. See to it that the TXT record is found, and claim the " +
+		"domain again."
 }
 
 // claimAgain returns the time until the proof is looked up again.
@@ -215,7 +218,8 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 			endClaims(ctx, tx, o.DomainID, ClaimSuperseded)
 			deleteDomain(ctx, tx, teamID, o.DomainID)
 		}
-		c = Claim{ID: id.New(), TeamID: teamID, DomainID: d.ID, Name: d.Name, Region: d.Region, Token: hex.EncodeToString(token),
+		c = Claim{ID: id.New(), TeamID: teamID, DomainID: d.ID, Name: d.Name, Region: d.Region,
+			Token:  hex.EncodeToString(token),
 			Status: ClaimPending, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(claimLife), request: string(request)}
 		created = true
 		// A team may claim as often as it likes, so the owner is notified only once a week until there is a proof.
@@ -232,14 +236,16 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		if lately {
 			return nil
 		}
-		return s.Notify(ctx, tx, owner.TeamID, "A team claims your domain "+c.Name, fmt.Sprintf(toldOfClaim, c.Name, day(c.ExpiresAt)))
+		return s.Notify(ctx, tx, owner.TeamID, "A team claims your domain "+c.Name, fmt.Sprintf(toldOfClaim, c.Name,
+			day(c.ExpiresAt)))
 	})
 	return c, created, err
 }
 
 // mayClaim returns an error for a claim that is not allowed. Otherwise it returns the owner's domain, the team's open
 // claims for the name, and the one among them with the same request, if any.
-func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain, request string) (owner Domain, open []Claim, same *Claim,
+func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
+	request string) (owner Domain, open []Claim, same *Claim,
 	err error) {
 	owner, err = domainOwned(ctx, r, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -424,18 +430,24 @@ func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 	d.Placeholder, d.VerifySince = false, time.Time{}
 	saveDomain(ctx, tx, &d)
 	s.changed(tx, d.ID)
-	return "", s.recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})...)
+	return "", s.recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated,
+		DomainID: d.ID, Data: d})...)
 }
 
 // The notices to owners. Their arguments are the domain and a time, and the value of the proof once there is one.
 const (
-	toldOfClaim = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only if it " +
-		"proves that it rules the domain's DNS, by a record there, until %s. If your team uses the domain, it is told when that " +
+	toldOfClaim = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only " +
+		"if it " +
+		"proves that it rules the domain's DNS, by a record there, until %s. If your team uses the domain, it is told " +
+		"when that " +
 		"happens and has three days to object. Until then nothing changes. If you know of it, there is nothing to do.\n"
-	toldOfProof = "The team that claims the domain %s has proved that it rules the domain's DNS.\n\nIt gets the domain on %s, " +
-		"or when your team no longer sends from it. Then your team can no longer send from it or receive at it. To keep the " +
+	toldOfProof = "The team that claims the domain %s has proved that it rules the domain's DNS.\n\nIt gets the domain " +
+		"on %s, " +
+		"or when your team no longer sends from it. Then your team can no longer send from it or receive at it. To keep " +
+		"the " +
 		"domain, delete this TXT record of it:\n\n  %s\n"
-	toldOfEnd = "The team that claims the domain %s gets it on %s, or when your team no longer sends from it.\n\nTo keep the " +
+	toldOfEnd = "The team that claims the domain %s gets it on %s, or when your team no longer sends from it.\n\nTo " +
+		"keep the " +
 		"domain, delete this TXT record of it before:\n\n  %s\n"
 )
 

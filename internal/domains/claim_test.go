@@ -101,8 +101,10 @@ func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason strin
 	c.t.Helper()
 	c.pass(after)
 	got, err := c.GetClaim(c.t.Context(), "other", c.claim.DomainID)
-	if err != nil || got.Status != want || got.BlockedReason != reason || (got.FailureReason != "") != (want == domains.ClaimFailed) {
-		c.t.Errorf("the claim is %s %q %q, %v; want %s %q", got.Status, got.BlockedReason, got.FailureReason, err, want, reason)
+	if err != nil || got.Status != want || got.BlockedReason != reason ||
+		(got.FailureReason != "") != (want == domains.ClaimFailed) {
+		c.t.Errorf("the claim is %s %q %q, %v; want %s %q", got.Status, got.BlockedReason, got.FailureReason, err, want,
+			reason)
 	}
 }
 
@@ -284,7 +286,8 @@ func TestClaimsThatComeToNothing(t *testing.T) {
 		c.heard(newsOfClaim)
 		for id, want := range map[string]domains.Claim{first.DomainID: {Status: domains.ClaimSuperseded, Region: "us-east-1"},
 			c.claim.DomainID: {Status: domains.ClaimCanceled, Region: "eu-west-1"}} {
-			if got, err := s.GetClaim(t.Context(), "other", id); err != nil || got.Status != want.Status || got.Region != want.Region {
+			if got, err := s.GetClaim(t.Context(), "other", id); err != nil || got.Status != want.Status ||
+				got.Region != want.Region {
 				t.Errorf("the claim is %s in %s, %v; want %s in %s", got.Status, got.Region, err, want.Status, want.Region)
 			}
 		}

@@ -226,7 +226,8 @@ func (c *Config) Records(d *Domain) []Record {
 		add("receiving", "Receiving", "MX", name, d.Name, r.InboundHost, 10)
 	}
 	if d.TrackingSubdomain != "" {
-		add("tracking", "Tracking", "CNAME", d.TrackingSubdomain+"."+d.Name, d.TrackingSubdomain+"."+d.Name, r.TrackingHost, 0)
+		add("tracking", "Tracking", "CNAME", d.TrackingSubdomain+"."+d.Name, d.TrackingSubdomain+"."+d.Name, r.TrackingHost,
+			0)
 		if _, needed := d.checks["caa"]; needed {
 			add("caa", "TrackingCAA", "CAA", root, root, `0 issue "`+c.CAAIssuer+`"`, 0)
 		}
@@ -338,8 +339,10 @@ func (d *Domain) overall() Status {
 }
 
 // refusedNames are mailbox providers, which no team can own.
-var refusedNames = []string{"gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "msn.com", "yahoo.com",
-	"ymail.com", "icloud.com", "me.com", "mac.com", "aol.com", "gmx.de", "gmx.net", "gmx.com", "web.de", "mail.ru", "yandex.ru",
+var refusedNames = []string{"gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "msn.com",
+	"yahoo.com",
+	"ymail.com", "icloud.com", "me.com", "mac.com", "aol.com", "gmx.de", "gmx.net", "gmx.com", "web.de", "mail.ru",
+	"yandex.ru",
 	"proton.me", "protonmail.com", "qq.com", "163.com", "126.com", "zoho.com", "fastmail.com", "hey.com"}
 
 // checkName returns a domain name as it is stored.

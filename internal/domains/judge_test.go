@@ -27,19 +27,24 @@ func TestNext(t *testing.T) {
 		{"looked for long after the others", check{}, absent, 100 * time.Hour, check{Pending, t0.UnixMicro()}},
 		{"still not there, long after the others", check{Pending, since(71 * time.Hour)}, absent, 200 * time.Hour,
 			check{Pending, since(71 * time.Hour)}},
-		{"not there for three days of its own", check{Pending, since(73 * time.Hour)}, absent, 200 * time.Hour, check{Status: Failed}},
+		{"not there for three days of its own", check{Pending, since(73 * time.Hour)}, absent, 200 * time.Hour,
+			check{Status: Failed}},
 		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Pending, since(71 * time.Hour)}},
-		{"not there for just three days", check{Status: Pending}, absent, 72 * time.Hour, check{Pending, since(72 * time.Hour)}},
+		{"not there for just three days", check{Status: Pending}, absent, 72 * time.Hour,
+			check{Pending, since(72 * time.Hour)}},
 		{"not there for three days", check{Status: Pending}, absent, 73 * time.Hour, check{Status: Failed}},
 		{"failed stays failed", check{Status: Failed}, absent, 80 * time.Hour, check{Status: Failed}},
 		{"no answer at first", check{}, unknown, 0, check{Pending, t0.UnixMicro()}},
-		{"no answer while pending, even after three days", check{Status: Pending}, unknown, 80 * time.Hour, check{Status: Pending}},
+		{"no answer while pending, even after three days", check{Status: Pending}, unknown, 80 * time.Hour,
+			check{Status: Pending}},
 		{"no answer while verified", check{Status: Verified}, unknown, 0, check{Status: Verified}},
 		{"disappears", check{Status: Verified}, absent, 0, check{TemporaryFailure, t0.UnixMicro()}},
-		{"is missing for a day", check{TemporaryFailure, since(24 * time.Hour)}, absent, 0, check{TemporaryFailure, since(24 * time.Hour)}},
+		{"is missing for a day", check{TemporaryFailure, since(24 * time.Hour)}, absent, 0,
+			check{TemporaryFailure, since(24 * time.Hour)}},
 		{"is missing for three days", check{TemporaryFailure, since(73 * time.Hour)}, absent, 0, check{Status: Failed}},
 		{"comes back", check{TemporaryFailure, since(24 * time.Hour)}, present, 0, check{Status: Verified}},
-		{"no answer while missing", check{TemporaryFailure, since(80 * time.Hour)}, unknown, 0, check{TemporaryFailure, since(80 * time.Hour)}},
+		{"no answer while missing", check{TemporaryFailure, since(80 * time.Hour)}, unknown, 0,
+			check{TemporaryFailure, since(80 * time.Hour)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if d := cmp.Diff(c.want, next(c.before, c.found, t0.Add(-c.waiting), t0)); d != "" {
@@ -72,17 +77,23 @@ func TestOverall(t *testing.T) {
 		{"tracking is not needed", true, false, with(all(Verified), "tracking", Pending), Verified, true},
 		{"one has gone missing", true, false, with(all(Verified), "dkim", TemporaryFailure), Verified, true},
 		{"one has failed", true, false, with(all(Verified), "dkim", Failed), Failed, false},
-		{"sending is there and receiving is not", true, true, with(all(Verified), "receiving", Pending), PartiallyVerified, true},
+		{"sending is there and receiving is not", true, true, with(all(Verified), "receiving", Pending), PartiallyVerified,
+			true},
 		{"receiving was just enabled", true, true, all(Verified), PartiallyVerified, true},
 		{"receiving failed", true, true, with(all(Verified), "receiving", Failed), PartiallyFailed, true},
-		{"receiving without the proof", true, true, with(with(all(Verified), "dkim", Pending), "receiving", Verified), Pending, false},
-		{"only receiving", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Verified}}, Verified, false},
+		{"receiving without the proof", true, true, with(with(all(Verified), "dkim", Pending), "receiving", Verified),
+			Pending, false},
+		{"only receiving", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Verified}},
+			Verified, false},
 		{"only receiving, without the proof", false, true, map[string]check{"receiving": {Status: Verified}}, Pending, false},
-		{"only receiving, and the proof has failed", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Failed}},
+		{"only receiving, and the proof has failed", false, true, map[string]check{"receiving": {Status: Verified},
+			"dkim": {Status: Failed}},
 			Failed, false},
-		{"received before the proof was asked for", false, true, map[string]check{"receiving": {Status: Verified}, "dkim": {Status: Failed},
+		{"received before the proof was asked for", false, true, map[string]check{"receiving": {Status: Verified},
+			"dkim":   {Status: Failed},
 			unproved: {Status: TemporaryFailure}}, Verified, false},
-		{"which is no reason to send", true, true, with(with(with(all(Verified), "dkim", Pending), "receiving", Verified), unproved, TemporaryFailure),
+		{"which is no reason to send", true, true, with(with(with(all(Verified), "dkim", Pending), "receiving", Verified),
+			unproved, TemporaryFailure),
 			PartiallyVerified, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,7 +113,8 @@ func TestExcuse(t *testing.T) {
 	for _, f := range []finding{absent, unknown} {
 		found := map[string]finding{"receiving": present, "dkim": f}
 		first := judge(d, found, t0)
-		last := judge(judge(first, found, t0.Add(71*time.Hour)), map[string]finding{"receiving": unknown}, t0.Add(100*time.Hour))
+		last := judge(judge(first, found, t0.Add(71*time.Hour)), map[string]finding{"receiving": unknown},
+			t0.Add(100*time.Hour))
 		if !d.MayReceive() || !first.MayReceive() || !last.MayReceive() {
 			t.Errorf("stops at once: %v, %v, %v", d.checks, first.checks, last.checks)
 		}
@@ -110,7 +122,8 @@ func TestExcuse(t *testing.T) {
 			t.Errorf("goes on: %+v", over.checks)
 		}
 		proved := judge(first, map[string]finding{"receiving": present, "dkim": present}, t0.Add(time.Hour))
-		if lost := judge(proved, map[string]finding{"dkim": absent}, t0.Add(2*time.Hour)); !proved.MayReceive() || !lost.MayReceive() ||
+		if lost := judge(proved, map[string]finding{"dkim": absent}, t0.Add(2*time.Hour)); !proved.MayReceive() ||
+			!lost.MayReceive() ||
 			lost.checks["dkim"].Status != TemporaryFailure || len(lost.checks) != 2 {
 			t.Errorf("proved: %+v, and then lost: %+v", proved.checks, lost.checks)
 		}
@@ -170,7 +183,8 @@ func TestSameRecords(t *testing.T) {
 		t.Error("a record is the same as one that includes nothing")
 	}
 	mx := []resolve.MX{{Host: "mx.ours.example", Pref: 10}, {Host: "mx.theirs.example", Pref: 20}}
-	if !hasMX(mx, "MX.ours.example", true) || hasMX(mx, "mx.theirs.example", true) || !hasMX(mx, "mx.theirs.example", false) || hasMX(nil, "x", false) {
+	if !hasMX(mx, "MX.ours.example", true) || hasMX(mx, "mx.theirs.example", true) ||
+		!hasMX(mx, "mx.theirs.example", false) || hasMX(nil, "x", false) {
 		t.Error("hasMX")
 	}
 }
@@ -185,7 +199,8 @@ func TestRecordSets(t *testing.T) {
 		}
 		return all
 	}
-	d := Domain{Name: "example.com", ReturnPath: "send", Region: "us-east-1", Sending: true, rsa: keyRow{record: "rsa"}, ed25519: keyRow{record: "ed"}}
+	d := Domain{Name: "example.com", ReturnPath: "send", Region: "us-east-1", Sending: true, rsa: keyRow{record: "rsa"},
+		ed25519: keyRow{record: "ed"}}
 	want := []string{
 		"SPF MX send send.example.com bounce.host.example",
 		"SPF TXT send send.example.com v=spf1 include:spf.host.example ~all",
@@ -204,7 +219,8 @@ func TestRecordSets(t *testing.T) {
 		t.Error("only receiving:", d)
 	}
 	d.Sending = true
-	d.Name, d.ReturnPath, d.Region, d.Receiving, d.TrackingSubdomain = "mail.example.co.uk", "bounce", "eu-west-1", true, "links"
+	d.Name, d.ReturnPath, d.Region, d.Receiving, d.TrackingSubdomain = "mail.example.co.uk", "bounce", "eu-west-1", true,
+		"links"
 	d.checks = map[string]check{"caa": {Status: Pending}}
 	want = []string{
 		"SPF MX bounce.mail bounce.mail.example.co.uk bounce.eu.example",
@@ -222,13 +238,15 @@ func TestRecordSets(t *testing.T) {
 
 func TestCheckName(t *testing.T) {
 	c := Config{SandboxDomains: []string{"resend.dev"}}
-	for in, want := range map[string]string{"Example.com": "example.com", "münchen.example": "xn--mnchen-3ya.example", " mail.a.co.uk. ": "mail.a.co.uk",
-		"me.github.io": "me.github.io"} {
+	for in, want := range map[string]string{"Example.com": "example.com", "münchen.example": "xn--mnchen-3ya.example",
+		" mail.a.co.uk. ": "mail.a.co.uk",
+		"me.github.io":    "me.github.io"} {
 		if got, err := c.checkName(in); err != nil || got != want {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "com", "co.uk", "github.io", "localhost", "gmail.com", "resend.dev", "no dots", "-a.com", "a..com",
+	for _, in := range []string{"", "com", "co.uk", "github.io", "localhost", "gmail.com", "resend.dev", "no dots",
+		"-a.com", "a..com",
 		"a_b.com", "http://a.com", "a.com/x", "a@b.com", "1.2.3.4.5..", "a\r\n.com"} {
 		if got, err := c.checkName(in); err == nil {
 			t.Errorf("%q is accepted as %q", in, got)
@@ -271,7 +289,8 @@ func TestJudgeClaim(t *testing.T) {
 		again  time.Duration
 	}{
 		{"no proof", nil, absent, inUse, ClaimPending, "", 15 * time.Minute},
-		{"no proof for just an hour", func(c *Claim) { c.CreatedAt, c.askedAt = t0.Add(-time.Hour), t0.Add(-time.Hour) }, absent, inUse,
+		{"no proof for just an hour", func(c *Claim) { c.CreatedAt, c.askedAt = t0.Add(-time.Hour), t0.Add(-time.Hour) },
+			absent, inUse,
 			ClaimPending, "", 15 * time.Minute},
 		{"no proof at first", func(c *Claim) { c.CreatedAt = t0 }, absent, inUse, ClaimPending, "", 30 * time.Second},
 		{"no answer", nil, unknown, none, ClaimPending, "", 15 * time.Minute},
@@ -279,22 +298,31 @@ func TestJudgeClaim(t *testing.T) {
 		{"too late, and no answer", expired, unknown, none, ClaimExpired, "", 0},
 		{"the proof is there", nil, present, inUse, ClaimVerified, "", time.Second},
 		{"proven in time", both(expired, proven(time.Second, 0, 0)), present, none, ClaimCompleted, "", 0},
-		{"proven in time, and no answer now", both(expired, proven(time.Second, 0, 0)), unknown, none, ClaimPending, "", 15 * time.Minute},
-		{"proven in time, and the proof is gone", both(expired, proven(time.Second, 0, 0)), absent, none, ClaimExpired, "", 0},
-		{"the owner's domain is not in use", proven(time.Second, 0, 0), present, use{scheduled: true, active: true}, ClaimCompleted, "", 0},
-		{"the owner is given time", proven(time.Second, 0, 0), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
+		{"proven in time, and no answer now", both(expired, proven(time.Second, 0, 0)), unknown, none, ClaimPending, "",
+			15 * time.Minute},
+		{"proven in time, and the proof is gone", both(expired, proven(time.Second, 0, 0)), absent, none, ClaimExpired, "",
+			0},
+		{"the owner's domain is not in use", proven(time.Second, 0, 0), present, use{scheduled: true, active: true},
+			ClaimCompleted, "", 0},
+		{"the owner is given time", proven(time.Second, 0, 0), present, inUse, ClaimBlocked, "grace_period",
+			10 * time.Minute},
 		{"the owner's time runs", proven(day, day, 0), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
 		{"the proof goes while it runs", proven(day, day, 0), absent, inUse, ClaimPending, "", 15 * time.Minute},
-		{"the owner was not reminded", proven(5*day, 5*day, 0), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
-		{"a day has not passed since", proven(5*day, 5*day, 23*time.Hour), present, inUse, ClaimBlocked, "grace_period", 10 * time.Minute},
+		{"the owner was not reminded", proven(5*day, 5*day, 0), present, inUse, ClaimBlocked, "grace_period",
+			10 * time.Minute},
+		{"a day has not passed since", proven(5*day, 5*day, 23*time.Hour), present, inUse, ClaimBlocked, "grace_period",
+			10 * time.Minute},
 		{"the owner's time is over", proven(3*day, 3*day, day), present, inUse, ClaimCompleted, "", 0},
-		{"mail waits", proven(3*day, 3*day, day), present, use{inUse: true, scheduled: true}, ClaimBlocked, "pending_scheduled_emails",
+		{"mail waits", proven(3*day, 3*day, day), present, use{inUse: true, scheduled: true}, ClaimBlocked,
+			"pending_scheduled_emails",
 			10 * time.Minute},
 		{"the owner goes on sending", proven(3*day, 3*day, day), present, use{inUse: true, active: true}, ClaimBlocked,
 			"recent_owner_activity", 10 * time.Minute},
-		{"for just 30 days", both(expired, proven(30*day, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimBlocked,
+		{"for just 30 days", both(expired, proven(30*day, 30*day, 28*day)), present, use{inUse: true, active: true},
+			ClaimBlocked,
 			"recent_owner_activity", 10 * time.Minute},
-		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimFailed, "", 0},
+		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimFailed,
+			"", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			claim := base
@@ -302,7 +330,8 @@ func TestJudgeClaim(t *testing.T) {
 				c.claim(&claim)
 			}
 			got, again := judgeClaim(claim, c.proof, c.owner, t0)
-			if got.Status != c.want || got.BlockedReason != c.reason || again != c.again || (got.FailureReason != "") != (c.want == ClaimFailed) {
+			if got.Status != c.want || got.BlockedReason != c.reason || again != c.again ||
+				(got.FailureReason != "") != (c.want == ClaimFailed) {
 				t.Errorf("%s %q %q, again in %v", got.Status, got.BlockedReason, got.FailureReason, again)
 			}
 		})
@@ -318,7 +347,8 @@ func TestJudgeClaim(t *testing.T) {
 
 // The owner is reminded when a day is left of its three.
 func TestOwnersAreReminded(t *testing.T) {
-	for warned, want := range map[time.Duration]bool{48*time.Hour - time.Microsecond: false, 48 * time.Hour: true, 90 * time.Hour: true} {
+	for warned, want := range map[time.Duration]bool{48*time.Hour - time.Microsecond: false, 48 * time.Hour: true,
+		90 * time.Hour: true} {
 		c := Claim{Status: ClaimBlocked, ProvenAt: t0.Add(-warned), WarnedAt: t0.Add(-warned), ExpiresAt: t0.Add(time.Hour)}
 		if got, _ := judgeClaim(c, present, use{inUse: true}, t0); got.RemindedAt.Equal(t0) != want {
 			t.Errorf("told of the proof %v ago, reminded at %v", warned, got.RemindedAt)
@@ -328,7 +358,8 @@ func TestOwnersAreReminded(t *testing.T) {
 
 // No answer leaves a blocked claim as it is.
 func TestNoAnswerLeavesAClaimBlocked(t *testing.T) {
-	c := Claim{Status: ClaimBlocked, BlockedReason: blockedActivity, ProvenAt: t0.Add(-time.Hour), WarnedAt: t0.Add(-time.Hour), ExpiresAt: t0}
+	c := Claim{Status: ClaimBlocked, BlockedReason: blockedActivity, ProvenAt: t0.Add(-time.Hour),
+		WarnedAt: t0.Add(-time.Hour), ExpiresAt: t0}
 	if got, _ := judgeClaim(c, unknown, use{}, t0); !cmp.Equal(c, got, cmp.AllowUnexported(Claim{})) {
 		t.Errorf("%+v", got)
 	}
@@ -359,7 +390,8 @@ func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
 	asked := []Record{{Key: "mx", FQDN: "send.acme.example"}, {Key: "tracking", FQDN: "links.acme.example"},
 		{Key: "receiving", FQDN: "acme.example"}}
 	now := []Record{{Key: "mx", FQDN: "send.acme.example"}, {Key: "tracking", FQDN: "go.acme.example"}}
-	got := sameRecords(map[string]finding{"mx": present, "tracking": present, "receiving": absent, "caa": absent}, asked, now)
+	got := sameRecords(map[string]finding{"mx": present, "tracking": present, "receiving": absent, "caa": absent}, asked,
+		now)
 	if d := cmp.Diff(map[string]finding{"mx": present, "caa": absent}, got); d != "" {
 		t.Error(d)
 	}

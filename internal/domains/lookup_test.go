@@ -34,7 +34,8 @@ func (s slow) TXT(ctx context.Context, name string) ([]string, error) {
 // The records of a domain are asked for at the same time, and there is one end for all of them.
 func TestLookUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Config{Default: Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test"}, Selector: "a", SelectorEd25519: "b"}
+		c := &Config{Default: Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test"}, Selector: "a",
+			SelectorEd25519: "b"}
 		d := &Domain{Name: "acme.example", ReturnPath: "send", Sending: true, Receiving: true, rsa: keyRow{record: "p=one"},
 			ed25519: keyRow{record: "p=two"}}
 		dns := slow{asked: make(chan string, 10), answer: make(chan struct{}),
@@ -47,7 +48,8 @@ func TestLookUpIsBounded(t *testing.T) {
 			t.Errorf("%d of 5 records are asked for at the same time", n)
 		}
 		close(dns.answer)
-		want := map[string]finding{"mx": unknown, "spf": absent, "dkim": present, "dkim-ed25519": absent, "receiving": unknown}
+		want := map[string]finding{"mx": unknown, "spf": absent, "dkim": present, "dkim-ed25519": absent,
+			"receiving": unknown}
 		if d := cmp.Diff(want, <-ended); d != "" {
 			t.Error(d)
 		}

@@ -100,8 +100,9 @@ func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names [
 // taken returns the fault for a name that belongs to another team.
 func taken(n dnsName) error {
 	if !n.host {
-		return fault.Forbiddenf("name", "The domain `%s` is, or stands below, a host of another team's domain: of its return "+
-			"path or its tracked links. Add another domain.", n.name)
+		return fault.Forbiddenf("name",
+			"The domain `%s` is, or stands below, a host of another team's domain: of its return "+
+				"path or its tracked links. Add another domain.", n.name)
 	}
 	return fault.Forbiddenf(n.field, "The host `%s`, which follows from the `%s` field, is another team's. Choose "+
 		"another label.", n.name, n.field)

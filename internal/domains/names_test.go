@@ -96,7 +96,8 @@ func TestNamesAreProvedByOneTeam(t *testing.T) {
 				t.Errorf("%s is %s, and %s is %s", above.Name, above.Status, at.Name, at.Status)
 			}
 			to, err := s.Receiver(t.Context(), at.Name)
-			if want := map[bool]string{true: "first", false: "second"}[above.Status == domains.Verified]; err != nil || to.TeamID != want {
+			if want := map[bool]string{true: "first", false: "second"}[above.Status == domains.Verified]; err != nil ||
+				to.TeamID != want {
 				t.Errorf("mail for %s is for %+v, %v", at.Name, to, err)
 			}
 		}

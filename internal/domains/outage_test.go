@@ -29,7 +29,8 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 // left returns how many jobs there are for a key, and how many of them are claimed.
 func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	t.Helper()
-	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`, dedupe).Scan(&all, &held); err != nil {
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`,
+		dedupe).Scan(&all, &held); err != nil {
 		t.Fatal(err)
 	}
 	return all, held
@@ -66,7 +67,8 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 
 // The same holds for the look-up that finds a claim's proof, and for the next one, which transfers the domain.
 func TestClaimWithoutDatabase(t *testing.T) {
-	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified, "handing over": domains.ClaimCompleted} {
+	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
+		"handing over": domains.ClaimCompleted} {
 		t.Run(name, func(t *testing.T) {
 			d, proxy := dbtest.Proxied(t, 0)
 			s, _, _ := build(t, d, newZone(), domains.Config{TrustDomains: true})
@@ -103,7 +105,8 @@ func TestClaimWithoutDatabase(t *testing.T) {
 				_, held := left(t, d, c.DomainID)
 				done, undone := c.Status == want && held == 0, c.Status == before.Status && held == 1
 				if !done && (err == nil || !undone) {
-					t.Errorf("answer %d torn: %v; the claim was %s and is %s, %d jobs are in hand", skip, err, before.Status, c.Status, held)
+					t.Errorf("answer %d torn: %v; the claim was %s and is %s, %d jobs are in hand", skip, err, before.Status, c.Status,
+						held)
 				}
 			})
 			if failed < 4 {
@@ -127,19 +130,23 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 			_, err := s.AddVerified(ctx, "team", domains.NewDomain{Name: "acme.example"})
 			return err
 		},
-		"Get":         func() error { _, err := s.Get(ctx, "team", dom.ID); return err },
-		"Exists":      func() error { _, err := s.Exists(ctx, "team", dom.ID); return err },
-		"Count":       func() error { _, err := s.Count(ctx, "team"); return err },
-		"List":        func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err },
-		"Update":      func() error { return s.Update(ctx, "team", dom.ID, domains.Change{}) },
-		"Delete":      func() error { return s.Delete(ctx, "team", dom.ID) },
-		"Verify":      func() error { return s.Verify(ctx, "team", dom.ID) },
-		"Recheck":     func() error { return s.Recheck(ctx) },
-		"EraseTeam":   func() error { return s.EraseTeam(ctx, "team") },
-		"Sender":      func() error { _, err := s.Sender(ctx, "team", "acme.example"); return err },
-		"Signing":     func() error { _, err := s.Signing(ctx, dom.ID); return err },
-		"Receiver":    func() error { _, err := s.Receiver(ctx, "acme.example"); return err },
-		"Claim":       func() error { _, _, err := s.Claim(ctx, "other", domains.NewDomain{Name: "acme.example"}); return err },
+		"Get":       func() error { _, err := s.Get(ctx, "team", dom.ID); return err },
+		"Exists":    func() error { _, err := s.Exists(ctx, "team", dom.ID); return err },
+		"Count":     func() error { _, err := s.Count(ctx, "team"); return err },
+		"List":      func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err },
+		"Update":    func() error { return s.Update(ctx, "team", dom.ID, domains.Change{}) },
+		"Delete":    func() error { return s.Delete(ctx, "team", dom.ID) },
+		"Verify":    func() error { return s.Verify(ctx, "team", dom.ID) },
+		"Recheck":   func() error { return s.Recheck(ctx) },
+		"EraseTeam": func() error { return s.EraseTeam(ctx, "team") },
+		"Sender":    func() error { _, err := s.Sender(ctx, "team", "acme.example"); return err },
+		"Signing":   func() error { _, err := s.Signing(ctx, dom.ID); return err },
+		"Receiver":  func() error { _, err := s.Receiver(ctx, "acme.example"); return err },
+		"Claim": func() error {
+			_, _, err := s.Claim(ctx, "other",
+				domains.NewDomain{Name: "acme.example"})
+			return err
+		},
 		"GetClaim":    func() error { _, err := s.GetClaim(ctx, "other", dom.ID); return err },
 		"VerifyClaim": func() error { _, err := s.VerifyClaim(ctx, "other", dom.ID); return err },
 		"the look-up": func() error {

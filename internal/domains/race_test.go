@@ -17,7 +17,8 @@ import (
 
 // meanwhile runs f on both engines with a database in which do is begun, once it was armed, when a transaction is
 // about to ask for something, and has ended or waits for that transaction when it goes on.
-func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB, arm func(do func() error) (ended func() error))) {
+func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
+	arm func(do func() error) (ended func() error))) {
 	run := func(t *testing.T, url string) {
 		var armed atomic.Pointer[func() error]
 		ended := make(chan error, 1)
@@ -85,7 +86,8 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 		}
 		long := time.Now().Add(-100 * time.Hour).UnixMicro() // its records have been missing for
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE domains SET checks = REPLACE(checks, '"since":', '"since":1,"was":'), verify_since = $2
+			_, err := tx.Exec(t.Context(),
+				`UPDATE domains SET checks = REPLACE(checks, '"since":', '"since":1,"was":'), verify_since = $2
 				WHERE id = $1`, dom.ID, long)
 			return err
 		}); err != nil {
@@ -99,7 +101,8 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n int
-		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`, dom.ID).Scan(&n); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`,
+			dom.ID).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		if status, _ := statuses(t, s, dom.ID); status != domains.Pending || n != 1 {
@@ -153,7 +156,8 @@ func TestVerifyAClaimDuringALook(t *testing.T) {
 				t.Fatal(err)
 			}
 			var at int64
-			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`, claim.DomainID).Scan(&at); err != nil {
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`,
+				claim.DomainID).Scan(&at); err != nil {
 				t.Fatal(err)
 			}
 			return time.Until(time.UnixMicro(at))

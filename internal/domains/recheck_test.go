@@ -18,7 +18,11 @@ func TestRecheckSchedule(t *testing.T) {
 		oneKey(t, s)
 		exec := func(text string, args ...any) {
 			t.Helper()
-			if err := d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), text, args...); return err }); err != nil {
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), text,
+					args...)
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -42,7 +46,8 @@ func TestRecheckSchedule(t *testing.T) {
 				t.Fatal(err)
 			}
 			var n int
-			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1`, dom.ID).Scan(&n); err != nil || n != c.due {
+			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1`, dom.ID).Scan(&n); err != nil ||
+				n != c.due {
 				t.Errorf("looked at %v ago, a record missing %v: %d looks are due, want %d (%v)", c.ago, c.missing, n, c.due, err)
 			}
 		}

@@ -45,7 +45,8 @@ func TestLookUpOne(t *testing.T) {
 		{"Tracking", "CNAME", "none.example", "ours.example", absent},
 		{"Tracking", "CNAME", "fails.example", "ours.example", unknown},
 	} {
-		if got := lookUpOne(t.Context(), dns, Record{Kind: c.kind, Type: c.typ, FQDN: c.name, Value: c.value}); got != c.want {
+		if got := lookUpOne(t.Context(), dns, Record{Kind: c.kind, Type: c.typ, FQDN: c.name,
+			Value: c.value}); got != c.want {
 			t.Errorf("%s %s %s: finding %v, want %v", c.kind, c.typ, c.name, got, c.want)
 		}
 	}
@@ -59,14 +60,18 @@ func TestRecheckAfter(t *testing.T) {
 		want   time.Duration
 	}{
 		{0, 10 * time.Second}, {2*time.Minute - time.Millisecond, 10 * time.Second}, {2 * time.Minute, 30 * time.Second},
-		{10*time.Minute - time.Millisecond, 30 * time.Second}, {10 * time.Minute, 2 * time.Minute}, {time.Hour - time.Millisecond, 2 * time.Minute},
-		{time.Hour, 10 * time.Minute}, {6*time.Hour - time.Millisecond, 10 * time.Minute}, {6 * time.Hour, 30 * time.Minute}, {71 * time.Hour, 30 * time.Minute},
+		{10*time.Minute - time.Millisecond, 30 * time.Second}, {10 * time.Minute, 2 * time.Minute},
+		{time.Hour - time.Millisecond, 2 * time.Minute},
+		{time.Hour, 10 * time.Minute}, {6*time.Hour - time.Millisecond, 10 * time.Minute}, {6 * time.Hour, 30 * time.Minute},
+		{71 * time.Hour, 30 * time.Minute},
 	} {
 		long := t0.Add(-100 * time.Hour).UnixMicro()
 		since := t0.Add(-c.waited)
 		for name, d := range map[string]Domain{
-			"since the request":       {VerifySince: since, checks: map[string]check{"mx": {Pending, long}, "spf": {Verified, t0.UnixMicro()}, "dkim": {Pending, 0}}},
-			"since the latest record": {VerifySince: t0.Add(-100 * time.Hour), checks: map[string]check{"mx": {Pending, since.UnixMicro()}, "spf": {Pending, long}}},
+			"since the request": {VerifySince: since, checks: map[string]check{"mx": {Pending, long},
+				"spf": {Verified, t0.UnixMicro()}, "dkim": {Pending, 0}}},
+			"since the latest record": {VerifySince: t0.Add(-100 * time.Hour),
+				checks: map[string]check{"mx": {Pending, since.UnixMicro()}, "spf": {Pending, long}}},
 		} {
 			if got := recheckAfter(&d, t0); got != c.want {
 				t.Errorf("%v %s: again in %v, want %v", c.waited, name, got, c.want)
@@ -91,8 +96,10 @@ func TestLookUpCAA(t *testing.T) {
 	}{
 		{"nothing", ours, caa(), false, needless, true},
 		{"ours", ours, caa(resolve.CAA{Tag: "issue", Value: "letsencrypt.org"}), false, present, true},
-		{"ours with parameters", ours, caa(resolve.CAA{Tag: "issue", Value: " letsencrypt.org ; validationmethods=dns-01"}), false, present, true},
-		{"ours beside another", ours, caa(resolve.CAA{Tag: "issue", Value: "ca.example"}, resolve.CAA{Tag: "issue", Value: "letsencrypt.org"}), true, present, true},
+		{"ours with parameters", ours, caa(resolve.CAA{Tag: "issue", Value: " letsencrypt.org ; validationmethods=dns-01"}),
+			false, present, true},
+		{"ours beside another", ours, caa(resolve.CAA{Tag: "issue", Value: "ca.example"},
+			resolve.CAA{Tag: "issue", Value: "letsencrypt.org"}), true, present, true},
 		{"another", ours, caa(resolve.CAA{Tag: "issue", Value: "ca.example"}), false, absent, true},
 		{"ours for wildcards alone", ours, caa(resolve.CAA{Tag: "issuewild", Value: "letsencrypt.org"}), false, absent, true},
 		{"no answer", ours, resolve.Fake{Fail: []string{"acme.example"}}, false, unknown, false},

@@ -20,7 +20,8 @@ func TestReturnPathLabels(t *testing.T) {
 		allowed bool
 	}{
 		{"a", true}, {"z9", true}, {"Out-1", true}, {strings.Repeat("l", 63), true},
-		{"0a", false}, {"9a", false}, {"-a", false}, {"a-", false}, {"a.b", false}, {"a_b", false}, {strings.Repeat("l", 64), false},
+		{"0a", false}, {"9a", false}, {"-a", false}, {"a-", false}, {"a.b", false}, {"a_b", false},
+		{strings.Repeat("l", 64), false},
 	} {
 		_, err := s.Create(t.Context(), "team", domains.NewDomain{Name: fmt.Sprintf("d%d.example", i), ReturnPath: c.label})
 		if c.allowed && err != nil || !c.allowed && fault.KindOf(err) != fault.Invalid {

@@ -73,9 +73,11 @@ type remembered[T any] struct {
 }
 
 // New returns the service.
-func New(c Config, d *db.DB, q *jobs.Queue, recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver, log *slog.Logger) *Service {
+func New(c Config, d *db.DB, q *jobs.Queue, recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver,
+	log *slog.Logger) *Service {
 	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
-	s := &Service{c: c, d: d, q: q, recorder: recorder, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key, keysAhead),
+	s := &Service{c: c, d: d, q: q, recorder: recorder, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key,
+		keysAhead),
 		GenerateRSA:      dkim.GenerateRSA,
 		PendingScheduled: func(context.Context, string, string) (bool, error) { return false, nil },
 		SentSince:        func(context.Context, string, string, time.Time) (bool, error) { return false, nil }}
@@ -181,8 +183,9 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 		d.ReturnPath = "send"
 	}
 	if !isLabel(d.ReturnPath, 63) || d.ReturnPath[0] >= '0' && d.ReturnPath[0] <= '9' {
-		return d, fault.Invalidf("custom_return_path", "The `custom_return_path` field must be a label of at most 63 letters, digits "+
-			"and dashes that starts with a letter and ends with a letter or digit.")
+		return d, fault.Invalidf("custom_return_path",
+			"The `custom_return_path` field must be a label of at most 63 letters, digits "+
+				"and dashes that starts with a letter and ends with a letter or digit.")
 	}
 	if d.TLS == "" {
 		d.TLS = Opportunistic
@@ -335,8 +338,9 @@ func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) er
 		return fmt.Errorf("count domains that are not verified: %w", err)
 	}
 	if n >= s.c.UnprovedMax {
-		return fault.Forbiddenf("name", "This team has %d domains that are not verified, the most it may have. Verify some of "+
-			"them, or delete them.", n)
+		return fault.Forbiddenf("name",
+			"This team has %d domains that are not verified, the most it may have. Verify some of "+
+				"them, or delete them.", n)
 	}
 	return nil
 }
@@ -475,16 +479,19 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	d, err := domainByName(ctx, s.d.Reader, teamID, name)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
-		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not verified: this team has not added it. "+
-			"Add and verify exactly this domain; a domain above or below it does not count.", name)
+		return Sender{}, fault.Forbiddenf("from",
+			"The domain %s of the `from` field is not verified: this team has not added it. "+
+				"Add and verify exactly this domain; a domain above or below it does not count.", name)
 	case err != nil:
 		return Sender{}, err
 	case !d.Sending:
-		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not enabled for sending. Enable its `sending` "+
-			"capability.", name)
+		return Sender{}, fault.Forbiddenf("from",
+			"The domain %s of the `from` field is not enabled for sending. Enable its `sending` "+
+				"capability.", name)
 	case !d.MaySend():
-		return Sender{}, fault.Forbiddenf("from", "The domain %s of the `from` field is not verified. Install its DNS records and "+
-			"verify it.", name)
+		return Sender{}, fault.Forbiddenf("from",
+			"The domain %s of the `from` field is not verified. Install its DNS records and "+
+				"verify it.", name)
 	}
 	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS}, nil
 }
@@ -495,7 +502,8 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	if err == nil || fault.KindOf(err) != fault.NotFound {
 		return d, err
 	}
-	d = Domain{ID: id.New(), TeamID: system, Name: name, Region: regions[0], ReturnPath: "send", TLS: Opportunistic, Sending: true,
+	d = Domain{ID: id.New(), TeamID: system, Name: name, Region: regions[0], ReturnPath: "send", TLS: Opportunistic,
+		Sending:   true,
 		CreatedAt: s.d.Now()}
 	if err := s.newKeys(&d); err != nil {
 		return d, err

@@ -71,7 +71,8 @@ func newServiceWith(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Conf
 }
 
 // newServiceOf is newServiceWith, with more listeners.
-func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config, listeners ...events.Listener) (*domains.Service, *heard) {
+func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
+	listeners ...events.Listener) (*domains.Service, *heard) {
 	t.Helper()
 	s, h, runner := build(t, d, dns, c, listeners...)
 	t.Cleanup(run(t, runner()))
@@ -79,7 +80,8 @@ func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config
 }
 
 // build is newServiceOf without anything that runs: each runner that it returns works the service's jobs and looks.
-func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config, listeners ...events.Listener) (*domains.Service, *heard,
+func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
+	listeners ...events.Listener) (*domains.Service, *heard,
 	func() *jobs.Runner) {
 	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))
@@ -281,7 +283,8 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder = ''`,
 				c.DomainID).Scan(&reason) == nil
 		})
-		if got, err := s.GetClaim(ctx, "second", c.DomainID); err != nil || got.Status != domains.ClaimPending || reason != "" {
+		if got, err := s.GetClaim(ctx, "second", c.DomainID); err != nil || got.Status != domains.ClaimPending ||
+			reason != "" {
 			t.Errorf("%+v, %v; the job failed with %q", got, err, reason)
 		}
 		dns.set(func(f *resolve.Fake) {

@@ -10,8 +10,10 @@ import (
 )
 
 func TestLabels(t *testing.T) {
-	for l, want := range map[string]bool{"a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "a-b": true, "a--b": true,
-		strings.Repeat("a", 63): true, strings.Repeat("a", 64): false, "": false, "-": false, "-a": false, "a-": false, "a`": false,
+	for l, want := range map[string]bool{"a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "a-b": true,
+		"a--b":                  true,
+		strings.Repeat("a", 63): true, strings.Repeat("a", 64): false, "": false, "-": false, "-a": false, "a-": false,
+		"a`":  false,
 		"a{b": false, "a@b": false, "a[b": false, "a/b": false, "a:b": false, "a.b": false, "ä": false, "a b": false} {
 		if isLabel(l, 63) != want {
 			t.Errorf("%q is not %v", l, want)
@@ -49,7 +51,8 @@ func TestTrackingHost(t *testing.T) {
 		{"links", TemporaryFailure, Verified, ""},
 		{"", Verified, Verified, ""},
 	} {
-		d := Domain{Name: "acme.example", TrackingSubdomain: c.label, checks: map[string]check{"tracking": {Status: c.tracking}, proof: {Status: c.proof}}}
+		d := Domain{Name: "acme.example", TrackingSubdomain: c.label,
+			checks: map[string]check{"tracking": {Status: c.tracking}, proof: {Status: c.proof}}}
 		if got := d.TrackingHost(); got != c.want {
 			t.Errorf("%q, %s, the proof %s: %q", c.label, c.tracking, c.proof, got)
 		}
@@ -80,8 +83,10 @@ func TestOldTrackingSubdomains(t *testing.T) {
 		if err := d.set(Capabilities{}, nil, &c.next); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(d.OldTracking, c.want) || d.TrackingSubdomain != strings.ToLower(c.next) || len(d.checks) != c.checks {
-			t.Errorf("%s, then %q: %q is tracked, %q were, %d records are known", c.status, c.next, d.TrackingSubdomain, d.OldTracking, len(d.checks))
+		if !slices.Equal(d.OldTracking, c.want) || d.TrackingSubdomain != strings.ToLower(c.next) ||
+			len(d.checks) != c.checks {
+			t.Errorf("%s, then %q: %q is tracked, %q were, %d records are known", c.status, c.next, d.TrackingSubdomain,
+				d.OldTracking, len(d.checks))
 		}
 	}
 	d := tracked(Verified)
@@ -110,7 +115,8 @@ func TestSettings(t *testing.T) {
 		{"nothing", Capabilities{}, nil, nil, "", Domain{Sending: true, TLS: Opportunistic}},
 		{"both", Capabilities{Sending: &on, Receiving: &on}, text(Enforced), text("Links"), "",
 			Domain{Sending: true, Receiving: true, TLS: Enforced, TrackingSubdomain: "links"}},
-		{"receiving alone", Capabilities{Sending: &off, Receiving: &on}, text(""), text(""), "", Domain{Receiving: true, TLS: Opportunistic}},
+		{"receiving alone", Capabilities{Sending: &off, Receiving: &on}, text(""), text(""), "",
+			Domain{Receiving: true, TLS: Opportunistic}},
 		{"neither", Capabilities{Sending: &off}, nil, nil, "capabilities", Domain{}},
 		{"another tls", Capabilities{}, text("none"), nil, "tls", Domain{}},
 		{"no label", Capabilities{}, nil, text("a.b"), "tracking_subdomain", Domain{}},
@@ -123,7 +129,8 @@ func TestSettings(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || d.Sending != c.want.Sending || d.Receiving != c.want.Receiving || d.TLS != c.want.TLS || d.TrackingSubdomain != c.want.TrackingSubdomain {
+		if err != nil || d.Sending != c.want.Sending || d.Receiving != c.want.Receiving || d.TLS != c.want.TLS ||
+			d.TrackingSubdomain != c.want.TrackingSubdomain {
 			t.Errorf("%s: %+v, %v", c.name, d, err)
 		}
 	}

@@ -47,7 +47,8 @@ func encodeChecks(d *Domain) string {
 
 func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, d.ID)
-	tx.Queue(ctx, `INSERT INTO domains (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+	tx.Queue(ctx, `INSERT INTO domains (`+columns+
+		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
 		$17, $18, $19, $20, $21, $22)`, d.ID, d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
 		strings.Join(d.OldTracking, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
 		encodeChecks(d), d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder,
@@ -88,7 +89,8 @@ func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, erro
 }
 
 func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain, error) {
-	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND team_id = $2 AND NOT placeholder`, name, teamID))
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND team_id = $2 AND NOT placeholder`,
+		name, teamID))
 }
 
 // domainOwned returns the domain that has the name, of any team: a claim concerns another team's.

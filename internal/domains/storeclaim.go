@@ -18,7 +18,8 @@ const claimColumns = `id, team_id, domain_id, name, token, request, status, bloc
 func scanClaim(r db.Row) (c Claim, err error) {
 	var status string
 	var proven, warned, reminded, created, expires int64
-	err = r.Scan(&c.ID, &c.TeamID, &c.DomainID, &c.Name, &c.Token, &c.request, &status, &c.BlockedReason, &c.FailureReason, &proven,
+	err = r.Scan(&c.ID, &c.TeamID, &c.DomainID, &c.Name, &c.Token, &c.request, &status, &c.BlockedReason, &c.FailureReason,
+		&proven,
 		&warned, &reminded, &created, &expires)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, fault.NotFoundf("Domain claim not found")
@@ -26,7 +27,8 @@ func scanClaim(r db.Row) (c Claim, err error) {
 	if err != nil {
 		return c, fmt.Errorf("read a claim: %w", err)
 	}
-	c.Status, c.ProvenAt, c.WarnedAt, c.RemindedAt = ClaimStatus(status), db.Time(proven), db.Time(warned), db.Time(reminded)
+	c.Status, c.ProvenAt, c.WarnedAt, c.RemindedAt = ClaimStatus(status), db.Time(proven), db.Time(warned),
+		db.Time(reminded)
 	c.CreatedAt, c.ExpiresAt = db.Time(created), db.Time(expires)
 	var asked NewDomain
 	if err := json.Unmarshal([]byte(c.request), &asked); err != nil {
@@ -61,8 +63,10 @@ func claimedSince(ctx context.Context, r db.Reader, name string, since time.Time
 
 func insertClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 	tx.Queue(ctx, `INSERT INTO domain_claims (`+claimColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, c.ID, c.TeamID, c.DomainID, c.Name, c.Token, c.request,
-		string(c.Status), c.BlockedReason, c.FailureReason, db.Micros(c.ProvenAt), db.Micros(c.WarnedAt), db.Micros(c.RemindedAt),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+		$14)`, c.ID, c.TeamID, c.DomainID, c.Name, c.Token, c.request,
+		string(c.Status), c.BlockedReason, c.FailureReason, db.Micros(c.ProvenAt), db.Micros(c.WarnedAt),
+		db.Micros(c.RemindedAt),
 		c.CreatedAt.UnixMicro(), c.ExpiresAt.UnixMicro())
 }
 

@@ -15,7 +15,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
 		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 			s.changed(tx, teamID)
-			return tx.Exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT id FROM `+table+` WHERE team_id = $1 LIMIT $2)`, teamID, eraseRows)
+			return tx.Exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT id FROM `+table+` WHERE team_id = $1 LIMIT $2)`,
+				teamID, eraseRows)
 		})
 		if err != nil {
 			return fmt.Errorf("erase the %s of team %s: %w", table, teamID, err)

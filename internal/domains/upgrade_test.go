@@ -96,7 +96,8 @@ func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a domain is added below a return path host: %v", err)
 		}
-		if got, err := s.Receiver(t.Context(), "send.victim.example"); err != nil || got.TeamID != "victim" || !got.ReturnPath {
+		if got, err := s.Receiver(t.Context(), "send.victim.example"); err != nil || got.TeamID != "victim" ||
+			!got.ReturnPath {
 			t.Errorf("a return path host is %+v, %v", got, err)
 		}
 	})

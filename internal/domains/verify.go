@@ -128,7 +128,8 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return nil
 		}
 		s.changed(tx, d.ID)
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: after})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
+			Data: after})
 	})
 }
 

@@ -18,7 +18,8 @@ import (
 // clocked runs f in simulated time, with domains, the runner of their jobs and the daily looks on an SQLite file.
 // PostgreSQL has its own clock and is not in the bubble; what the engines share is tested on both elsewhere. pass lets
 // time go by in which nothing runs, as nothing would be seen to happen, and what is due then is done.
-func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service, pass func(time.Duration)),
+func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service,
+	pass func(time.Duration)),
 	listeners ...events.Listener) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,7 +189,8 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		verify(t, s, "team", dom.ID)
 		receiving := func(on bool) {
 			t.Helper()
-			if err := s.Update(t.Context(), "team", dom.ID, domains.Change{Capabilities: domains.Capabilities{Receiving: &on}}); err != nil {
+			if err := s.Update(t.Context(), "team", dom.ID,
+				domains.Change{Capabilities: domains.Capabilities{Receiving: &on}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -229,7 +231,8 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 
 // Where domains are trusted nothing is verified unasked, and everything a second after it was asked for.
 func TestTrustedDomainsHaveALife(t *testing.T) {
-	clocked(t, resolve.Fake{}, domains.Config{TrustDomains: true}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
+	clocked(t, resolve.Fake{}, domains.Config{TrustDomains: true}, func(t *testing.T, s *domains.Service,
+		pass func(time.Duration)) {
 		is := func(id string, want domains.Status) {
 			t.Helper()
 			status, records := statuses(t, s, id)

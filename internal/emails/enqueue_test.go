@@ -299,7 +299,8 @@ func TestContentsGo(t *testing.T) {
 			e.Subject != "News for you" {
 			t.Errorf("an email whose content was deleted is %+v, %v", e, err)
 		}
-		if o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.Lost || len(o.To) > 0 {
+		if o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.Lost ||
+			len(o.To) > 0 {
 			t.Errorf("an email whose content was deleted can be sent: %+v, %v", o, err)
 		}
 		for i := range got {

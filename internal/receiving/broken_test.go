@@ -30,7 +30,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		files := fmt.Sprintf("Message-ID: <f@x.example>\nIn-Reply-To: <%s@acme.example>\nSubject: Files\nMIME-Version: 1.0\n", sent) +
+		files := fmt.Sprintf("Message-ID: <f@x.example>\nIn-Reply-To: <%s@acme.example>\nSubject: Files\nMIME-Version: 1.0\n",
+			sent) +
 			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=a\n\nx\n--b--\n"
 		var e receiving.Email
 		var c smtpserver.Session
@@ -136,7 +137,11 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			}, nil, true},
 			{"Delete", one, func() error { return w.Delete(ctx, team, e.ID) }, nil, false},
 			{"RemoveBefore", one, func() error { _, err := w.RemoveBefore(ctx, team, later(), ""); return err }, nil, false},
-			{"EraseAddress", one, func() error { _, err := w.EraseAddress(ctx, a, erasure.Scope{Teams: []string{team}}); return err }, nil, false},
+			{"EraseAddress", one, func() error {
+				_, err := w.EraseAddress(ctx, a,
+					erasure.Scope{Teams: []string{team}})
+				return err
+			}, nil, false},
 			{"EraseTeam", one, func() error { return w.EraseTeam(ctx, team) }, nil, false},
 		} {
 			before := 0

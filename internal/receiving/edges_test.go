@@ -20,12 +20,14 @@ import (
 
 // Texts of strangers are kept up to a bound, as text that databases and header fields take.
 func TestTextsOfStrangers(t *testing.T) {
-	for in, want := range map[string]string{"": "", "abcde": "abcde", "abcdef": "abcde", "abcdé": "abcd", "a\x00b": "ab", "\xff": "\uFFFD"} {
+	for in, want := range map[string]string{"": "", "abcde": "abcde", "abcdef": "abcde", "abcdé": "abcd", "a\x00b": "ab",
+		"\xff": "\uFFFD"} {
 		if got := bounded(in, 5); got != want {
 			t.Errorf("%q has become %q", in, got)
 		}
 	}
-	for in, want := range map[string]string{"a!b": "a!b", "a b": "a?b", "a\r\nb": "a??b", "a\x7fb": "a?b", "(a)": "?a?", "<a>": "?a?", "~": "~", "é": "é"} {
+	for in, want := range map[string]string{"a!b": "a!b", "a b": "a?b", "a\r\nb": "a??b", "a\x7fb": "a?b", "(a)": "?a?",
+		"<a>": "?a?", "~": "~", "é": "é"} {
 		if got := oneWord(in); got != want {
 			t.Errorf("%q has become %q", in, got)
 		}
@@ -35,14 +37,17 @@ func TestTextsOfStrangers(t *testing.T) {
 // An address is parted at its last @, and its host is in ASCII and lower case.
 func TestSplitAddresses(t *testing.T) {
 	long := strings.Repeat("x", 320-len("@one.example")) + "@one.example"
-	for in, want := range map[string][2]string{"a@One.Example.": {"a", "one.example"}, "A@one.example": {"A", "one.example"}, "a@b@one.example": {"a@b", "one.example"},
-		"a@bücher.example": {"a", "xn--bcher-kva.example"}, "Postmaster": {"postmaster", ""}, "a@not_a_name": {"a", "not_a_name"},
-		long: {strings.TrimSuffix(long, "@one.example"), "one.example"}} {
+	for in, want := range map[string][2]string{"a@One.Example.": {"a", "one.example"},
+		"A@one.example": {"A", "one.example"}, "a@b@one.example": {"a@b", "one.example"},
+		"a@bücher.example": {"a", "xn--bcher-kva.example"}, "Postmaster": {"postmaster", ""},
+		"a@not_a_name": {"a", "not_a_name"},
+		long:           {strings.TrimSuffix(long, "@one.example"), "one.example"}} {
 		if local, host, err := split(in); err != nil || local != want[0] || host != want[1] {
 			t.Errorf("%.40q: %.40q, %q, %v", in, local, host, err)
 		}
 	}
-	for _, in := range []string{"", "a", "@one.example", "a@", "a@.", "a\x00@one.example", "a\n@one.example", "\xff@one.example", "x" + long} {
+	for _, in := range []string{"", "a", "@one.example", "a@", "a@.", "a\x00@one.example", "a\n@one.example",
+		"\xff@one.example", "x" + long} {
 		if _, _, err := split(in); !errors.Is(err, badRecipient) {
 			t.Errorf("%.40q: %v", in, err)
 		}
@@ -57,7 +62,8 @@ func TestLabelsOfTeams(t *testing.T) {
 	if got, ok := teamOfLabel(label); !ok || got != teamID || below != "managed.example" {
 		t.Errorf("%s is %s, %v, below %s", label, got, ok, below)
 	}
-	for _, other := range []string{"", label[1:], label + "a", strings.ToUpper(label), label[:len(label)-1] + "1", label[:len(label)-1] + "7"} {
+	for _, other := range []string{"", label[1:], label + "a", strings.ToUpper(label), label[:len(label)-1] + "1",
+		label[:len(label)-1] + "7"} {
 		if got, ok := teamOfLabel(other); ok || got != "" {
 			t.Errorf("%s is %s", other, got)
 		}
@@ -74,7 +80,8 @@ func TestLabelsOfTeams(t *testing.T) {
 // Recipients that were named before are left out, and a return path counts once however its host is written.
 func TestDistinct(t *testing.T) {
 	r := &emails.Reported{}
-	all := []place{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"}, {address: "r@two", report: r, local: "r"},
+	all := []place{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"},
+		{address: "r@two", report: r, local: "r"},
 		{address: "s@one", report: r, local: "s"}, {address: "c", local: "r"}}
 	got := ""
 	for _, p := range distinct(all) {
@@ -123,7 +130,8 @@ func TestBoundsOfRows(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]int{0: 0, filesMax: filesMax, filesMax + 1: filesMax} {
-		m := &incoming{parsed: &mailparse.Parsed{Files: make([]mailparse.File, n)}, origin: Origin{MailFrom: "f@one.example"}, raw: []byte("raw")}
+		m := &incoming{parsed: &mailparse.Parsed{Files: make([]mailparse.File, n)}, origin: Origin{MailFrom: "f@one.example"},
+			raw: []byte("raw")}
 		e := m.draft()
 		if len(e.Files) != want || e.From != "f@one.example" || e.Size != 3 {
 			t.Errorf("of %d files %d are shown: from %s, %d octets", n, len(e.Files), e.From, e.Size)
@@ -132,7 +140,8 @@ func TestBoundsOfRows(t *testing.T) {
 			t.Errorf("a file of no type is %s", e.Files[0].ContentType)
 		}
 	}
-	m := &incoming{parsed: &mailparse.Parsed{From: []message.Address{{Local: "a", Domain: "one.example"}, {Local: "b", Domain: "one.example"}}}}
+	m := &incoming{parsed: &mailparse.Parsed{From: []message.Address{{Local: "a", Domain: "one.example"},
+		{Local: "b", Domain: "one.example"}}}}
 	if e := m.draft(); e.From != "a@one.example" {
 		t.Errorf("from %s", e.From)
 	}
@@ -161,7 +170,8 @@ func TestRecipientsOfAMessage(t *testing.T) {
 func TestHopsAtTheirEdge(t *testing.T) {
 	s := &Service{}
 	for n, circle := range map[int]bool{0: false, hopsMax: false, hopsMax + 1: true} {
-		p := &mailparse.Parsed{Header: append(slices.Repeat([]message.Field{{Name: "RECEIVED"}}, n), message.Field{Name: "Subject"})}
+		p := &mailparse.Parsed{Header: append(slices.Repeat([]message.Field{{Name: "RECEIVED"}}, n),
+			message.Field{Name: "Subject"})}
 		err := s.judge(t.Context(), &incoming{parsed: p, to: []place{{report: &emails.Reported{}}}})
 		if r, ok := err.(*smtpserver.Refusal); ok != circle || ok && r.Code != 554 {
 			t.Errorf("%d hosts: %v", n, err)
@@ -225,8 +235,10 @@ func TestProofsOfReports(t *testing.T) {
 	}
 	field := message.Field{Name: "RETURN-path", Value: "<" + proof(29) + "@one.example>"}
 	other := message.Field{Name: "X-Other", Value: proof(28)}
-	got := quoted([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field}, MailFrom: proof(27)})
-	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) { // ten places, each twice
+	got := quoted([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field},
+		MailFrom: proof(27)})
+	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) {
+		// ten places, each twice
 		t.Errorf("%d: %q", len(got), got)
 	}
 	fields := make([]message.Field, 30)
@@ -240,7 +252,8 @@ func TestProofsOfReports(t *testing.T) {
 	s := &Service{c: Config{Providers: []string{"Provider.example", "abuse@other.example"}}}
 	at := func(local, domain string) message.Address { return message.Address{Local: local, Domain: domain} }
 	pass := func(domain string) *authres.Results {
-		return &authres.Results{DKIM: []authres.Verdict{{Result: "fail", Domain: "provider.example"}, {Result: "pass", Domain: domain}}}
+		return &authres.Results{DKIM: []authres.Verdict{{Result: "fail", Domain: "provider.example"},
+			{Result: "pass", Domain: domain}}}
 	}
 	for i, c := range []struct {
 		auth *authres.Results

@@ -56,7 +56,8 @@ func hops(p *mailparse.Parsed) (n int) {
 // consult applies the verdict of the content filter. Recipients that the filter refuses are dropped silently: after the
 // data, the client cannot be notified about single recipients. If the filter fails, the verdict is the configured one.
 func (s *Service) consult(ctx context.Context, m *incoming) error {
-	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom, Raw: bytes.NewReader(m.body()),
+	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom,
+		Raw:  bytes.NewReader(m.body()),
 		Size: int64(len(m.body()))}
 	for _, p := range m.to {
 		asked.Recipients = append(asked.Recipients, p.address)
@@ -98,7 +99,8 @@ func refusal(v milter.Verdict, code int, enhanced, text string) error {
 	if v.Text != "" {
 		text = v.Text
 		// An enhanced status code at the beginning of the text replaces ours.
-		if first, rest, _ := strings.Cut(text, " "); strings.HasPrefix(first, fmt.Sprint(code/100)+".") && strings.Count(first, ".") == 2 {
+		if first, rest, _ := strings.Cut(text, " "); strings.HasPrefix(first, fmt.Sprint(code/100)+".") &&
+			strings.Count(first, ".") == 2 {
 			enhanced, text = first, rest
 		}
 	}

@@ -26,7 +26,8 @@ func (v verdicts) Check(_ context.Context, o authres.Origin, raw io.ReaderAt, si
 	if n, _ := raw.ReadAt(first, 0); int64(n) <= size && strings.HasPrefix(string(first), "Subj") {
 		*v.asked = append(*v.asked, o) // the trace is not part of what is judged
 	}
-	return authres.Results{SPF: authres.Verdict{Result: "fail", Domain: "sender.example"}, DKIM: []authres.Verdict{{Result: "pass"}}, Policy: "none"}
+	return authres.Results{SPF: authres.Verdict{Result: "fail", Domain: "sender.example"},
+		DKIM: []authres.Verdict{{Result: "pass"}}, Policy: "none"}
 }
 
 func TestAuthenticationIsKept(t *testing.T) {
@@ -37,10 +38,12 @@ func TestAuthenticationIsKept(t *testing.T) {
 	w.Service = receiving.New(config(), p)
 	w.give(t, "Subject: x\n\nx\n", "a@in.acme.example")
 	e := w.list(t, w.acme.TeamID)[0]
-	if e.Authentication == nil || e.Authentication.SPF.Result != "fail" || e.Authentication.DKIM[0].Result != "pass" || e.Authentication.Policy != "none" {
+	if e.Authentication == nil || e.Authentication.SPF.Result != "fail" || e.Authentication.DKIM[0].Result != "pass" ||
+		e.Authentication.Policy != "none" {
 		t.Errorf("%+v", e.Authentication)
 	}
-	if len(*asked.asked) != 1 || (*asked.asked)[0].Addr.String() != "192.0.2.9" || (*asked.asked)[0].MailFrom != "jo@sender.example" {
+	if len(*asked.asked) != 1 || (*asked.asked)[0].Addr.String() != "192.0.2.9" ||
+		(*asked.asked)[0].MailFrom != "jo@sender.example" {
 		t.Errorf("asked about %+v", *asked.asked)
 	}
 	w.give(t, "Subject: x\n\nx\n", w.returnTo(w.send(t, "ann@gone.example"), "gone.example"))
@@ -89,7 +92,8 @@ func TestContentFilter(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- server.Serve(l) }()
 	p := w.parts
-	if p.Milter, err = milter.New(milter.Config{Address: "inet:" + l.Addr().String(), Hostname: "mx.postrider.test", FailClosed: true}); err != nil {
+	if p.Milter, err = milter.New(milter.Config{Address: "inet:" + l.Addr().String(), Hostname: "mx.postrider.test",
+		FailClosed: true}); err != nil {
 		t.Fatal(err)
 	}
 	w.Service = receiving.New(config(), p)
@@ -102,7 +106,8 @@ func TestContentFilter(t *testing.T) {
 		return answer(err)
 	}
 	for _, size := range []int{1, 50_000} {
-		for subject, want := range map[string]string{"fine": "250", "spam": "250", "discard": "250", "reject": "550 5.7.1", "later": "451 4.7.1"} {
+		for subject, want := range map[string]string{"fine": "250", "spam": "250", "discard": "250", "reject": "550 5.7.1",
+			"later": "451 4.7.1"} {
 			if got := try(subject, size); got != want {
 				t.Errorf("%s: %s, want %s", subject, got, want)
 			}
@@ -110,7 +115,8 @@ func TestContentFilter(t *testing.T) {
 	}
 	all := w.list(t, w.acme.TeamID)
 	for _, e := range all {
-		if e.Spam == nil || !slices.Equal(e.Spam.Fields["x-spam-status"], []string{"of " + e.Subject}) || (e.Spam.Action == "quarantine") != (e.Subject == "spam") {
+		if e.Spam == nil || !slices.Equal(e.Spam.Fields["x-spam-status"], []string{"of " + e.Subject}) ||
+			(e.Spam.Action == "quarantine") != (e.Subject == "spam") {
 			t.Errorf("%s: %+v", e.Subject, e.Spam)
 		}
 	}

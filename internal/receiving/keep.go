@@ -100,7 +100,8 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 func (m *incoming) draft() Email {
 	p := m.parsed
 	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
-		ReplyTo: addressesOf(p.ReplyTo), Subject: bounded(p.Subject, subjectMax), MessageID: bounded(p.MessageID, messageIDMax),
+		ReplyTo: addressesOf(p.ReplyTo), Subject: bounded(p.Subject, subjectMax), MessageID: bounded(p.MessageID,
+			messageIDMax),
 		Origin: m.origin, Authentication: m.auth, Spam: m.spam, Size: int64(len(m.raw)), blobKey: m.blobKey}
 	if len(p.From) > 0 {
 		e.From = bounded(p.From[0].Addr(), 320)
@@ -108,7 +109,8 @@ func (m *incoming) draft() Email {
 	for i := range p.Files[:min(len(p.Files), filesMax)] {
 		f := &p.Files[i]
 		e.Files = append(e.Files, File{ID: id.New(), Filename: bounded(f.Filename, filenameMax),
-			ContentType: cmp.Or(bounded(f.ContentType, 255), "application/octet-stream"), Disposition: bounded(f.Disposition, 20),
+			ContentType: cmp.Or(bounded(f.ContentType, 255), "application/octet-stream"), Disposition: bounded(f.Disposition,
+				20),
 			ContentID: bounded(f.ContentID, messageIDMax), Size: int64(len(f.Content))})
 	}
 	return e
@@ -123,8 +125,9 @@ func addressesOf(list []message.Address) []string {
 }
 
 func receivedEvent(e *Email) events.Event {
-	r := &events.Received{ID: e.ID, CreatedAt: e.CreatedAt, From: e.From, To: e.To, Cc: e.Cc, Bcc: e.Bcc, ReceivedFor: e.ReceivedFor,
-		MessageID: e.MessageID, Subject: e.Subject}
+	r := &events.Received{ID: e.ID, CreatedAt: e.CreatedAt, From: e.From, To: e.To, Cc: e.Cc, Bcc: e.Bcc,
+		ReceivedFor: e.ReceivedFor,
+		MessageID:   e.MessageID, Subject: e.Subject}
 	for _, f := range e.Files {
 		r.Attachments = append(r.Attachments, events.ReceivedFile{ID: f.ID, Filename: f.Filename, ContentType: f.ContentType,
 			Disposition: f.Disposition, ContentID: f.ContentID})

@@ -58,7 +58,8 @@ func TestThroughTheListener(t *testing.T) {
 					t.Error("relayed")
 				}
 				c.Reset()
-				if err := c.SendMail("jo@sender.example", []string{"a@in.acme.example"}, strings.NewReader(strings.Repeat("x\r\n", 100_000))); err == nil {
+				if err := c.SendMail("jo@sender.example", []string{"a@in.acme.example"},
+					strings.NewReader(strings.Repeat("x\r\n", 100_000))); err == nil {
 					t.Error("larger than allowed, and taken")
 				}
 				if err := c.Quit(); err != nil {

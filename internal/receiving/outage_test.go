@@ -67,7 +67,8 @@ func TestReportWithoutDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, func() error {
-		_, err := c.Data(t.Context(), strings.NewReader(crlf(dsn("failed", "5.1.1", fmt.Sprintf("ann%d@gone.example", n), "550 5.1.1 no such user"))))
+		_, err := c.Data(t.Context(), strings.NewReader(crlf(dsn("failed", "5.1.1", fmt.Sprintf("ann%d@gone.example", n),
+			"550 5.1.1 no such user"))))
 		return err
 	}, func(skip int, err error) {
 		to, getErr := w.emails.Recipients(t.Context(), w.acme.TeamID, id)

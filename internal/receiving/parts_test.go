@@ -11,7 +11,8 @@ import (
 
 func TestWithImages(t *testing.T) {
 	files := []mailparse.File{{ContentID: "a@x", ContentType: "image/png", Content: []byte("A")},
-		{ContentID: "b c", ContentType: `text/html" onload="x`, Content: []byte("B")}, {ContentID: "a@x", Content: []byte("second")}, {Content: []byte("none")}}
+		{ContentID: "b c", ContentType: `text/html" onload="x`, Content: []byte("B")},
+		{ContentID: "a@x", Content: []byte("second")}, {Content: []byte("none")}}
 	for html, want := range map[string]string{
 		`<img src="cid:a@x">`:                    `<img src="data:image/png;base64,QQ==">`,
 		`<img src=CID:a@x><img src='cid:a%40x'>`: `<img src=data:image/png;base64,QQ==><img src='data:image/png;base64,QQ=='>`,
@@ -55,7 +56,8 @@ func TestBounceClasses(t *testing.T) {
 		suppress               bool
 	}{
 		{"5.1.1", "550 5.1.1 <a@x>: Recipient address rejected: User unknown", report.Permanent, report.General, true},
-		{"5.0.0", "550-5.1.1 The email account that you tried to reach does not exist.", report.Permanent, report.General, true},
+		{"5.0.0", "550-5.1.1 The email account that you tried to reach does not exist.", report.Permanent, report.General,
+			true},
 		{"5.1.1", "", report.Permanent, report.General, true},
 		{"5.2.2", "552 5.2.2 Mailbox full", report.Transient, report.MailboxFull, false},
 		{"4.4.7", "451 4.1.1 try later", report.Transient, report.General, false},
@@ -64,7 +66,8 @@ func TestBounceClasses(t *testing.T) {
 		{"5", "host said no", report.Undetermined, report.Undetermined, false},
 	} {
 		b := bounce(&report.Recipient{Status: c.status, Diagnostic: c.said, Action: report.Failed})
-		if b.Type != c.typ || b.SubType != c.sub || b.Suppress != c.suppress || b.Message == "" || len(b.DiagnosticCode) != 1 {
+		if b.Type != c.typ || b.SubType != c.sub || b.Suppress != c.suppress || b.Message == "" ||
+			len(b.DiagnosticCode) != 1 {
 			t.Errorf("%q, %q: %+v", c.status, c.said, b)
 		}
 	}
@@ -75,7 +78,8 @@ func FuzzBounce(f *testing.F) {
 	f.Add("", "\xff\x00")
 	f.Fuzz(func(t *testing.T, status, said string) {
 		b := bounce(&report.Recipient{Status: status, Diagnostic: said})
-		if b.Type == "" || b.SubType == "" || len(b.DiagnosticCode[0]) > 2100 && len(status) < 2000 || !utf8.ValidString(said) && said == b.DiagnosticCode[0] {
+		if b.Type == "" || b.SubType == "" || len(b.DiagnosticCode[0]) > 2100 && len(status) < 2000 ||
+			!utf8.ValidString(said) && said == b.DiagnosticCode[0] {
 			t.Errorf("%+v", b)
 		}
 	})

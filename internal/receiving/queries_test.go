@@ -35,9 +35,10 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		const head, body = "Message-ID: <1@x.example>\nSubject: x\n", "\nx\n"
 		plain := asked(head+body, "a@in.acme.example")
 		for name, raw := range map[string]string{
-			"references":               head + "References:" + forged(1000, "acme.example") + "\n" + body,
-			"references and the reply": head + "In-Reply-To:" + forged(1000, "acme.example") + "\nReferences:" + forged(1000, "acme.example") + "\n" + body,
-			"references of others":     head + "References:" + forged(1000, "x.example") + "\n" + body,
+			"references": head + "References:" + forged(1000, "acme.example") + "\n" + body,
+			"references and the reply": head + "In-Reply-To:" + forged(1000, "acme.example") + "\nReferences:" +
+				forged(1000, "acme.example") + "\n" + body,
+			"references of others": head + "References:" + forged(1000, "x.example") + "\n" + body,
 		} {
 			if n := asked(raw, "a@in.acme.example"); n > plain+2 {
 				t.Errorf("%s: %d statements, and %d without", name, n, plain)
@@ -47,7 +48,8 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		var about strings.Builder
 		for i := range 40 {
 			to = append(to, fmt.Sprintf("a%d@gone.example", i))
-			fmt.Fprintf(&about, "Final-Recipient: rfc822; a%d@gone.example\nAction: failed\nStatus: 5.2.2\nDiagnostic-Code: smtp; 552 5.2.2 full\n\n", i)
+			fmt.Fprintf(&about, "Final-Recipient: rfc822; a%d@gone.example\nAction: failed\nStatus: 5.2.2\nDiagnostic-Code: "+
+				"smtp; 552 5.2.2 full\n\n", i)
 		}
 		at := w.returnTo(w.send(t, to...), "gone.example")
 		report := dsn("failed", "5.2.2", to[0], "552 5.2.2 full")
@@ -101,15 +103,20 @@ func TestThreadsByIndex(t *testing.T) {
 		if _, err := c.Data(t.Context(), strings.NewReader(crlf(raw))); err != nil {
 			t.Fatal(err)
 		}
-		looked := map[string]string{" FROM received_emails ": "received_emails_message", " FROM emails ": "emails_pkey|sqlite_autoindex_emails_1|emails_team"}
+		looked := map[string]string{" FROM received_emails ": "received_emails_message",
+			" FROM emails ": "emails_pkey|sqlite_autoindex_emails_1|emails_team"}
 		for _, s := range trace.Take() {
 			for from, indexes := range looked {
-				if !strings.Contains(s.SQL, "SELECT") || !strings.Contains(strings.Join(strings.Fields(s.SQL), " "), strings.TrimSpace(from)+" ") {
+				if !strings.Contains(s.SQL, "SELECT") || !strings.Contains(strings.Join(strings.Fields(s.SQL), " "),
+					strings.TrimSpace(from)+" ") {
 					continue
 				}
 				delete(looked, from)
 				plan := trace.Plan(t, s)
-				if !slices.ContainsFunc(strings.Split(indexes, "|"), func(name string) bool { return strings.Contains(plan, name) }) ||
+				if !slices.ContainsFunc(strings.Split(indexes, "|"), func(name string) bool {
+					return strings.Contains(plan,
+						name)
+				}) ||
 					strings.Contains(plan, "Sort") || strings.Contains(plan, "TEMP B-TREE") {
 					t.Errorf("%s is run as\n%s", s.SQL, plan)
 				}

@@ -56,7 +56,8 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 			near := s.destined(p)
 			r := s.readReport(m, func() report.Report { return read().About(near) })
 			if found = s.atReturnPath(m, p, near, &r); len(found) == 0 {
-				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind", r.Kind,
+				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind",
+					r.Kind,
 					"from", m.origin.MailFrom, "subject", bounded(m.parsed.Subject, 200))
 			}
 		case p.feedback:
@@ -67,7 +68,8 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 			if len(found) == 0 {
 				rest = append(rest, p)
 				if r.Kind == report.Complaint {
-					s.p.Log.Info("a complaint without proof, or about nobody whom it proves anything of, goes to the operator", "id", m.id,
+					s.p.Log.Info("a complaint without proof, or about nobody whom it proves anything of, goes to the operator", "id",
+						m.id,
 						"from", m.origin.MailFrom, "message_id", bounded(r.MessageID, 200))
 				}
 			}
@@ -94,7 +96,10 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 		return nil
 	}
 	// A recipient with an unknown name is taken to be the only one there, unless the report also names that one.
-	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool { return named(near, to.Original, to.Final) != "" })
+	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool {
+		return named(near, to.Original,
+			to.Final) != ""
+	})
 	strangers, stranger := 0, ""
 	for i := range r.Recipients {
 		to := &r.Recipients[i]

@@ -59,16 +59,19 @@ func TestBounces(t *testing.T) {
 			name, raw, at string
 			want          []events.Type
 		}{
-			{"delayed", dsn("delayed", "4.4.1", "ann@gone.example", "connection timed out"), "gone.example", []events.Type{events.EmailDelayed}},
+			{"delayed", dsn("delayed", "4.4.1", "ann@gone.example", "connection timed out"), "gone.example",
+				[]events.Type{events.EmailDelayed}},
 			{"delayed again", dsn("delayed", "4.4.1", "ann@gone.example", "connection timed out"), "gone.example", nil},
 			{"failed", failed, "gone.example", []events.Type{events.SuppressionAdded, events.EmailBounced}},
 			{"failed again", failed, "gone.example", nil},
 			{"somebody else", dsn("failed", "5.1.1", "dora@gone.example", "550 no such user"), "gone.example", nil},
-			{"another name of the only one there", dsn("failed", "5.2.2", "box17@inside.example", "552 5.2.2 mailbox full"), "elsewhere.example",
+			{"another name of the only one there", dsn("failed", "5.2.2", "box17@inside.example", "552 5.2.2 mailbox full"),
+				"elsewhere.example",
 				[]events.Type{events.EmailBounced}},
 			{"relayed", dsn("relayed", "2.0.0", "bob@gone.example", "250 ok"), "gone.example", nil},
 			{"a reply", "From: bob@gone.example\nSubject: Re: Hi\n\nThanks.\n", "gone.example", nil},
-			{"an automatic answer", "From: bob@gone.example\nSubject: Out of office\nAuto-Submitted: auto-replied\n\nI am away.\n", "gone.example", nil},
+			{"an automatic answer", "From: bob@gone.example\nSubject: Out of office\nAuto-Submitted: auto-replied\n\nI am " +
+				"away.\n", "gone.example", nil},
 			{"nothing", "", "gone.example", nil},
 		} {
 			w.give(t, c.raw, w.returnTo(id, c.at))
@@ -83,14 +86,16 @@ func TestBounces(t *testing.T) {
 		if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, "ann@gone.example"); err != nil {
 			t.Error(err)
 		}
-		if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, "carl@elsewhere.example"); fault.KindOf(err) != fault.NotFound {
+		if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, "carl@elsewhere.example"); fault.KindOf(
+			err) != fault.NotFound {
 			t.Errorf("a full mailbox is suppressed: %v", err)
 		}
 		if n := len(w.list(t, w.acme.TeamID)); n != 0 {
 			t.Errorf("%d reports are received emails", n)
 		}
 		line, err := w.emails.Timeline(t.Context(), w.acme.TeamID, id)
-		if err != nil || !strings.Contains(line[len(line)-1].Data, `"subType":"MailboxFull"`) || !strings.Contains(line[len(line)-1].Data, "552 5.2.2 mailbox full") {
+		if err != nil || !strings.Contains(line[len(line)-1].Data, `"subType":"MailboxFull"`) ||
+			!strings.Contains(line[len(line)-1].Data, "552 5.2.2 mailbox full") {
 			t.Errorf("%+v, %v", line, err)
 		}
 	})
@@ -100,8 +105,9 @@ func TestBounces(t *testing.T) {
 func TestLargeReport(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		id := w.send(t, "ann@gone.example")
-		raw := strings.Replace(dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), "Subject: Hi\n", "Subject: Hi\nX: "+
-			strings.Repeat("x\n y", 50_000)+"\n", 1)
+		raw := strings.Replace(dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), "Subject: Hi\n",
+			"Subject: Hi\nX: "+
+				strings.Repeat("x\n y", 50_000)+"\n", 1)
 		w.give(t, raw, w.returnTo(id, "gone.example"))
 		if got := w.types(); !slices.Contains(got, events.EmailBounced) {
 			t.Errorf("events %v", got)
@@ -167,16 +173,23 @@ func TestComplaints(t *testing.T) {
 			want          []events.Type
 			who           string
 		}{
-			{"by recipient and field", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", w.sent(id, "one.example", emails.FeedbackField)), fbl,
+			{"by recipient and field", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n",
+				w.sent(id, "one.example", emails.FeedbackField)), fbl,
 				complained, "ann@one.example"},
-			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", w.sent(id, "one.example", emails.FeedbackField)), fbl, nil, ""},
-			{"by the return path in it", arf("abuse", "", w.sent(id, "two.example", "Return-Path")), fbl, complained, "carl@two.example"},
+			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", w.sent(id, "one.example", emails.FeedbackField)),
+				fbl, nil, ""},
+			{"by the return path in it", arf("abuse", "", w.sent(id, "two.example", "Return-Path")), fbl, complained,
+				"carl@two.example"},
 			{"by a field that is encoded", strings.Replace(arf("fraud", "", quoted), "Content-Type: message/rfc822",
-				"Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable", 1), fbl, complained, "dora@one.example"},
-			{"at the return path", arf("abuse", "Original-Rcpt-To: bob@one.example\n", "Subject: Hi\n\nx\n"), w.returnTo(id, "one.example"),
+				"Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable", 1), fbl, complained,
+				"dora@one.example"},
+			{"at the return path", arf("abuse", "Original-Rcpt-To: bob@one.example\n", "Subject: Hi\n\nx\n"),
+				w.returnTo(id, "one.example"),
 				complained, "bob@one.example"},
-			{"that it is no spam", arf("not-spam", "", w.sent(single, "one.example", "Return-Path")), fbl, []events.Type{events.EmailReceived}, ""},
-			{"about nobody's message", arf("abuse", "", "Message-ID: <x@y.example>\n\nx\n"), fbl, []events.Type{events.EmailReceived}, ""},
+			{"that it is no spam", arf("not-spam", "", w.sent(single, "one.example", "Return-Path")), fbl,
+				[]events.Type{events.EmailReceived}, ""},
+			{"about nobody's message", arf("abuse", "", "Message-ID: <x@y.example>\n\nx\n"), fbl,
+				[]events.Type{events.EmailReceived}, ""},
 			{"a letter", "Subject: Welcome to the loop\n\nHello.\n", fbl, []events.Type{events.EmailReceived}, ""},
 		} {
 			w.give(t, c.raw, c.to)
@@ -198,24 +211,30 @@ func TestForgedReports(t *testing.T) {
 		single := w.send(t, "dora@one.example")
 		names := func(address string) string { return "Original-Rcpt-To: <" + address + ">\n" }
 		token := emails.Feedback(w.keys, id, "one.example")
-		bent := token[:len(token)-5] + map[bool]string{true: "b", false: "a"}[token[len(token)-5] == 'a'] + token[len(token)-4:]
+		bent := token[:len(token)-5] + map[bool]string{true: "b", false: "a"}[token[len(token)-5] == 'a'] +
+			token[len(token)-4:]
 		operators := []events.Type{events.EmailReceived}
 		for name, c := range map[string]struct {
 			raw, to string
 			want    []events.Type
 		}{
-			"by Message-ID and recipient":        {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")), fbl, operators},
-			"by Message-ID of an email to one":   {arf("abuse", "", w.sent(single, "", "Message-ID")), fbl, operators},
-			"by the field of another host":       {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example", emails.FeedbackField)), fbl, operators},
-			"by the return path of another host": {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example", "Return-Path")), fbl, operators},
+			"by Message-ID and recipient": {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")), fbl,
+				operators},
+			"by Message-ID of an email to one": {arf("abuse", "", w.sent(single, "", "Message-ID")), fbl, operators},
+			"by the field of another host": {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example",
+				emails.FeedbackField)), fbl, operators},
+			"by the return path of another host": {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example",
+				"Return-Path")), fbl, operators},
 			"by a bent field": {arf("abuse", names("ann@one.example"), emails.FeedbackField+": "+bent+
 				"\nMessage-ID: <"+id+"@acme.example>\n\nx\n"), fbl, operators},
 			"a complaint at another host's return path": {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")),
 				w.returnTo(id, "evil.example"), nil},
 			"a bounce at another host's return path": {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"),
 				w.returnTo(id, "evil.example"), nil},
-			"a delay at another host's return path": {dsn("delayed", "4.4.1", "bob@one.example", "later"), w.returnTo(id, "evil.example"), nil},
-			"a field for a return path":             {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"), "", nil},
+			"a delay at another host's return path": {dsn("delayed", "4.4.1", "bob@one.example", "later"),
+				w.returnTo(id, "evil.example"), nil},
+			"a field for a return path": {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"), "",
+				nil},
 		} {
 			if c.to == "" {
 				if got := w.offer(t, "", token+"@send.acme.example"); got != "550 5.7.1" && got != "550 5.1.1" {

@@ -110,7 +110,8 @@ func (s *Service) unread(ctx context.Context, e *Email, err error) error {
 	case e.blobKey == "":
 		return err
 	}
-	return fault.New(fault.Unavailable, "", "The stored email cannot be read at present. Try again in a moment.").Because(err)
+	return fault.New(fault.Unavailable, "", "The stored email cannot be read at present. Try again in a moment.").Because(
+		err)
 }
 
 // Files returns a page of an email's attachments, in the order of the message, which is also the order of their ids.

@@ -69,8 +69,9 @@ func (c *session) Close() {}
 // Data accepts the message and returns the id of its first email, so that it can be found from the client's logs. The
 // message is durable if there is no error.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
-	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinct(c.to), declared: c.size,
-		at: time.Now()}
+	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinct(c.to),
+		declared: c.size,
+		at:       time.Now()}
 	m.trace = c.s.trace(m)
 	err := c.s.take(ctx, m, r)
 	if err == nil {

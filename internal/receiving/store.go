@@ -25,7 +25,8 @@ const columns = `team_id, id, domain_id, sender, subject, message_id, recipients
 
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	var texts [6]string
-	for i, part := range []any{recipients{e.To, e.Cc, e.Bcc, e.ReplyTo}, e.ReceivedFor, e.Files, e.Origin, e.Authentication, e.Spam} {
+	for i, part := range []any{recipients{e.To, e.Cc, e.Bcc, e.ReplyTo}, e.ReceivedFor, e.Files, e.Origin,
+		e.Authentication, e.Spam} {
 		if len(e.Files) == 0 && i == 2 || e.Authentication == nil && i == 4 || e.Spam == nil && i == 5 {
 			continue
 		}
@@ -37,7 +38,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	}
 	tx.Queue(ctx, `INSERT INTO received_emails (`+columns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		e.TeamID, e.ID, e.DomainID, e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2], e.ThreadID, texts[3], texts[4], texts[5],
+		e.TeamID, e.ID, e.DomainID, e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2], e.ThreadID, texts[3],
+		texts[4], texts[5],
 		e.Size, e.blobKey, e.CreatedAt.UnixMicro())
 	if e.blobKey == "" {
 		tx.Queue(ctx, `INSERT INTO received_raws (team_id, email_id, content) VALUES ($1, $2, $3)`, e.TeamID, e.ID, m.raw)
@@ -48,7 +50,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 func scanEmail(r db.Row) (e Email, err error) {
 	var to, received, files, origin, auth, spam string
 	var created int64
-	err = r.Scan(&e.TeamID, &e.ID, &e.DomainID, &e.From, &e.Subject, &e.MessageID, &to, &received, &files, &e.ThreadID, &origin, &auth,
+	err = r.Scan(&e.TeamID, &e.ID, &e.DomainID, &e.From, &e.Subject, &e.MessageID, &to, &received, &files, &e.ThreadID,
+		&origin, &auth,
 		&spam, &e.Size, &e.blobKey, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
@@ -60,7 +63,8 @@ func scanEmail(r db.Row) (e Email, err error) {
 	for _, part := range []struct {
 		text string
 		dst  any
-	}{{to, &list}, {received, &e.ReceivedFor}, {files, &e.Files}, {origin, &e.Origin}, {auth, &e.Authentication}, {spam, &e.Spam}} {
+	}{{to, &list}, {received, &e.ReceivedFor}, {files, &e.Files}, {origin, &e.Origin}, {auth, &e.Authentication},
+		{spam, &e.Spam}} {
 		if part.text == "" {
 			continue
 		}
@@ -73,7 +77,8 @@ func scanEmail(r db.Row) (e Email, err error) {
 }
 
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
-	return scanEmail(r.QueryRow(ctx, `SELECT `+columns+` FROM received_emails WHERE team_id = $1 AND id = $2`, teamID, emailID))
+	return scanEmail(r.QueryRow(ctx, `SELECT `+columns+` FROM received_emails WHERE team_id = $1 AND id = $2`, teamID,
+		emailID))
 }
 
 func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p page.Page) ([]Email, bool, error) {
@@ -85,7 +90,8 @@ func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p pag
 }
 
 func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []byte, err error) {
-	err = r.QueryRow(ctx, `SELECT content FROM received_raws WHERE team_id = $1 AND email_id = $2`, teamID, emailID).Scan(&raw)
+	err = r.QueryRow(ctx, `SELECT content FROM received_raws WHERE team_id = $1 AND email_id = $2`, teamID,
+		emailID).Scan(&raw)
 	if err != nil {
 		return nil, fmt.Errorf("read raw message: %w", err)
 	}

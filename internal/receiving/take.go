@@ -59,7 +59,8 @@ func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 	if !kept {
 		s.drop(ctx, m.blobKey)
 	}
-	s.p.Log.Info("received", "id", m.id, "emails", m.emailIDs, "from", m.origin.MailFrom, "client", m.origin.Addr, "recipients", len(m.to),
+	s.p.Log.Info("received", "id", m.id, "emails", m.emailIDs, "from", m.origin.MailFrom, "client", m.origin.Addr,
+		"recipients", len(m.to),
 		"size", len(m.raw), "took", time.Since(m.at).Round(time.Millisecond))
 	return nil
 }

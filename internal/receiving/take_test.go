@@ -110,11 +110,14 @@ func TestChangedDomain(t *testing.T) {
 func TestOneMessageToManyTeams(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, size := range []int{100, 200_000} {
-			raw := "From: Jo <jo@sender.example>\nTo: list@elsewhere.example\nSubject: All\nMessage-ID: <" + strings.Repeat("x", size%7+1) +
+			raw := "From: Jo <jo@sender.example>\nTo: list@elsewhere.example\nSubject: All\nMessage-ID: <" +
+				strings.Repeat("x", size%7+1) +
 				"@sender.example>\n\n" + strings.Repeat("Hello.\n", size/7)
-			w.give(t, raw, "a@in.acme.example", "b@other.example", "c@in.acme.example", "a@in.acme.example", "postmaster@mx.postrider.test")
+			w.give(t, raw, "a@in.acme.example", "b@other.example", "c@in.acme.example", "a@in.acme.example",
+				"postmaster@mx.postrider.test")
 			acme, other := w.list(t, w.acme.TeamID)[0], w.list(t, w.other.ID)[0]
-			if !slices.Equal(acme.ReceivedFor, []string{"a@in.acme.example", "c@in.acme.example", "postmaster@mx.postrider.test"}) ||
+			if !slices.Equal(acme.ReceivedFor, []string{"a@in.acme.example", "c@in.acme.example",
+				"postmaster@mx.postrider.test"}) ||
 				!slices.Equal(other.ReceivedFor, []string{"b@other.example"}) || acme.ID == other.ID {
 				t.Errorf("%v and %v", acme.ReceivedFor, other.ReceivedFor)
 			}
@@ -122,7 +125,8 @@ func TestOneMessageToManyTeams(t *testing.T) {
 				t.Errorf("events %v", got)
 			}
 			for _, e := range []receiving.Email{acme, other} {
-				if got := w.rawOf(t, e); !strings.HasSuffix(got, crlf(raw)) || !strings.HasPrefix(got, "Return-Path: <jo@sender.example>\r\n") {
+				if got := w.rawOf(t, e); !strings.HasSuffix(got, crlf(raw)) ||
+					!strings.HasPrefix(got, "Return-Path: <jo@sender.example>\r\n") {
 					t.Errorf("%d octets came out of %d", len(got), len(raw))
 				}
 			}
@@ -185,7 +189,8 @@ func TestAttachments(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := []byte(read(t, d)); sha256.Sum256(got) != sha256.Sum256(files[f.Filename]) || !bytes.Equal(got, files[f.Filename]) {
+				if got := []byte(read(t, d)); sha256.Sum256(got) != sha256.Sum256(files[f.Filename]) ||
+					!bytes.Equal(got, files[f.Filename]) {
 					t.Errorf("%s differs", f.Filename)
 				}
 				if left := time.Until(expires); left < 59*time.Minute || left > time.Hour {
@@ -209,7 +214,8 @@ func TestThreads(t *testing.T) {
 		head := func(id, refs string) string {
 			return "Message-ID: <" + id + "@x.example>\n" + refs + "Subject: x\n\nx\n"
 		}
-		w.give(t, head("1", "In-Reply-To: <"+sent+"@acme.example>\nReferences: <"+sent+"@acme.example>\n"), "a@in.acme.example")
+		w.give(t, head("1", "In-Reply-To: <"+sent+"@acme.example>\nReferences: <"+sent+"@acme.example>\n"),
+			"a@in.acme.example")
 		w.give(t, head("2", "References: <"+sent+"@acme.example> <1@x.example>\n"), "a@in.acme.example")
 		w.give(t, head("3", ""), "a@in.acme.example")
 		w.give(t, head("4", "In-Reply-To: <3@x.example>\n"), "a@in.acme.example", "a@other.example")
@@ -222,8 +228,10 @@ func TestThreads(t *testing.T) {
 			}
 		}
 		text := "An answer."
-		answer, err := w.emails.Send(t.Context(), w.acme, emails.Send{From: "hello@acme.example", To: []string{"jo@sender.example"}, Subject: "Re: x",
-			Text: &text, Headers: []message.Field{{Name: "In-Reply-To", Value: "<3@x.example>"}, {Name: "References", Value: "<3@x.example>"}}},
+		answer, err := w.emails.Send(t.Context(), w.acme, emails.Send{From: "hello@acme.example",
+			To: []string{"jo@sender.example"}, Subject: "Re: x",
+			Text: &text, Headers: []message.Field{{Name: "In-Reply-To", Value: "<3@x.example>"},
+				{Name: "References", Value: "<3@x.example>"}}},
 			emails.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +261,8 @@ func TestHostileMessages(t *testing.T) {
 			}
 			w.give(t, string(raw), "a@in.acme.example")
 		}
-		many := "To: " + strings.Repeat("a@example.org, ", 20_000) + "b@example.org\nSubject: " + strings.Repeat("x", 200_000) + "\x00\xff\n\n"
+		many := "To: " + strings.Repeat("a@example.org, ", 20_000) + "b@example.org\nSubject: " +
+			strings.Repeat("x", 200_000) + "\x00\xff\n\n"
 		w.give(t, many, "a@in.acme.example")
 		all := w.list(t, w.acme.TeamID)
 		if len(all) != len(files)+1 {
@@ -273,7 +282,8 @@ func TestLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Data(t.Context(), strings.NewReader(strings.Repeat("Received: by x\r\n", 101)+"\r\n")); answer(err) != "554 5.4.6" {
+	if _, err := c.Data(t.Context(), strings.NewReader(strings.Repeat("Received: by x\r\n", 101)+"\r\n")); answer(
+		err) != "554 5.4.6" {
 		t.Errorf("%v", err)
 	}
 }

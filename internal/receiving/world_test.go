@@ -80,16 +80,19 @@ func newWorld(t testing.TB, d *db.DB) *world {
 	w.blobs, err = blob.Open(ctx, t.TempDir())
 	must(err)
 	recorder, q := &events.Recorder{}, jobs.NewQueue(d)
-	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d, q, recorder, w.keys,
+	w.domains = domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d,
+		q, recorder, w.keys,
 		resolve.Fake{}, log)
 	w.teams = teams.New(d, log, w.domains.Exists)
 	w.suppressed = suppressions.New(d, recorder)
-	w.emails = emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Recorder: recorder, Blobs: w.blobs, Keys: w.keys,
+	w.emails = emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: q, Recorder: recorder,
+		Blobs: w.blobs, Keys: w.keys,
 		Guard: netguard.New(netguard.Options{}), Domains: w.domains, Suppressions: w.suppressed, Teams: w.teams})
 	recorder.Listen(w.emails)
 	recorder.Listen(w.suppressed)
 	recorder.Listen(w.heard)
-	w.parts = receiving.Parts{DB: d, Recorder: recorder, Blobs: w.blobs, Keys: w.keys, Domains: w.domains, Emails: w.emails, Teams: w.teams,
+	w.parts = receiving.Parts{DB: d, Recorder: recorder, Blobs: w.blobs, Keys: w.keys, Domains: w.domains,
+		Emails: w.emails, Teams: w.teams,
 		Log: log}
 	w.Service = receiving.New(config(), w.parts)
 
@@ -104,9 +107,11 @@ func newWorld(t testing.TB, d *db.DB) *world {
 	_, err = w.domains.AddVerified(ctx, acme.ID, domains.NewDomain{Name: "acme.example"})
 	must(err)
 	on, off := true, false
-	_, err = w.domains.AddVerified(ctx, acme.ID, domains.NewDomain{Name: "in.acme.example", Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
+	_, err = w.domains.AddVerified(ctx, acme.ID, domains.NewDomain{Name: "in.acme.example",
+		Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
 	must(err)
-	_, err = w.domains.AddVerified(ctx, w.other.ID, domains.NewDomain{Name: "other.example", Capabilities: domains.Capabilities{Receiving: &on}})
+	_, err = w.domains.AddVerified(ctx, w.other.ID, domains.NewDomain{Name: "other.example",
+		Capabilities: domains.Capabilities{Receiving: &on}})
 	must(err)
 	w.types()
 	return w
@@ -131,7 +136,8 @@ func (w *world) offer(t testing.TB, from, to string) string {
 
 func (w *world) begin(t testing.TB, s *receiving.Service, from string, to ...string) (smtpserver.Session, error) {
 	t.Helper()
-	c, err := s.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"), Hello: "mail.example.org"})
+	c, err := s.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
+		Hello: "mail.example.org"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +204,8 @@ func (w *world) types() (all []events.Type) {
 func (w *world) send(t testing.TB, to ...string) string {
 	t.Helper()
 	text := "Hello."
-	id, err := w.emails.Send(t.Context(), w.acme, emails.Send{From: "Acme <hello@acme.example>", To: to, Subject: "Hi", Text: &text},
+	id, err := w.emails.Send(t.Context(), w.acme, emails.Send{From: "Acme <hello@acme.example>", To: to, Subject: "Hi",
+		Text: &text},
 		emails.Idempotency{})
 	if err != nil {
 		t.Fatal(err)

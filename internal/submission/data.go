@@ -109,14 +109,16 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 		in.Text = new(p.Text())
 	}
 	for _, f := range p.Files {
-		in.Attachments = append(in.Attachments, emails.Upload{Filename: f.Filename, ContentType: f.ContentType, ContentID: f.ContentID,
-			Content: f.Content, HasContent: true})
+		in.Attachments = append(in.Attachments, emails.Upload{Filename: f.Filename, ContentType: f.ContentType,
+			ContentID: f.ContentID,
+			Content:   f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
 		// An id that was decoded or repaired in reading is not the one that hosts report.
 		in.MessageID = p.MessageID
 		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {
-			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0", "The Message-ID field cannot be read; leave it out, and one is made")
+			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0",
+				"The Message-ID field cannot be read; leave it out, and one is made")
 		}
 	}
 	key, err := options(&in, p)

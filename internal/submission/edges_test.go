@@ -20,12 +20,15 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Two messages are the same to an idempotency key only when all that they say is the same: to whom, from whom, and what.
+// Two messages are the same to an idempotency key only when all that they say is the same: to whom, from whom, and
+// what.
 func TestHashOfWhatAMessageSays(t *testing.T) {
 	one := func() *emails.Raw {
-		r := &emails.Raw{Recipients: []message.Address{{Local: "a", Domain: "one.example"}, {Local: "b", Domain: "one.example"}},
+		r := &emails.Raw{Recipients: []message.Address{{Local: "a", Domain: "one.example"},
+			{Local: "b", Domain: "one.example"}},
 			MessageID: "<1>", Header: []byte("h")}
-		r.From, r.To, r.Cc, r.ReplyTo = "f@acme.example", []string{"a@one.example"}, []string{"b@one.example"}, []string{"r@acme.example"}
+		r.From, r.To, r.Cc, r.ReplyTo = "f@acme.example", []string{"a@one.example"}, []string{"b@one.example"},
+			[]string{"r@acme.example"}
 		r.Subject, r.HTML, r.Text, r.TopicID = "s", new("<p>"), new("t"), "topic"
 		r.Tags = []emails.Tag{{Name: "n", Value: "v"}}
 		r.Attachments = []emails.Upload{{Filename: "f", ContentType: "text/plain", Content: []byte("c")}}
@@ -33,7 +36,10 @@ func TestHashOfWhatAMessageSays(t *testing.T) {
 	}
 	base := hash(one())
 	for name, change := range map[string]func(*emails.Raw){
-		"the order of recipients":   func(r *emails.Raw) { r.Recipients[0], r.Recipients[1] = r.Recipients[1], r.Recipients[0] },
+		"the order of recipients": func(r *emails.Raw) {
+			r.Recipients[0], r.Recipients[1] = r.Recipients[1],
+				r.Recipients[0]
+		},
 		"a recipient who is twice":  func(r *emails.Raw) { r.Recipients = append(r.Recipients, r.Recipients[0]) },
 		"the Message-ID":            func(r *emails.Raw) { r.MessageID = "<2>" },
 		"a field that says nothing": func(r *emails.Raw) { r.Header = []byte("i") },
@@ -78,8 +84,10 @@ func TestWrittenAddresses(t *testing.T) {
 	at := func(name string) message.Address {
 		return message.Address{Name: name, Local: "a", Domain: "one.example"}
 	}
-	for name, want := range map[string]string{"": "a@one.example", " \t": "a@one.example", "Ann": "Ann <a@one.example>", "Ann\r\nB": "Ann  B <a@one.example>",
-		"B, Ann": `"B, Ann" <a@one.example>`, `a"b\c`: `"a\"b\\c" <a@one.example>`, "Jürgen": "Jürgen <a@one.example>", "a.b": "a.b <a@one.example>"} {
+	for name, want := range map[string]string{"": "a@one.example", " \t": "a@one.example", "Ann": "Ann <a@one.example>",
+		"Ann\r\nB": "Ann  B <a@one.example>",
+		"B, Ann":   `"B, Ann" <a@one.example>`, `a"b\c`: `"a\"b\\c" <a@one.example>`, "Jürgen": "Jürgen <a@one.example>",
+		"a.b": "a.b <a@one.example>"} {
 		if got := written(at(name)); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
@@ -113,7 +121,8 @@ func TestRefusalsByKind(t *testing.T) {
 		{"not now, because of ours", fault.New(fault.Unavailable, "", "Later.").Because(cause), "", "away"},
 		{"a kind without a code", fault.New(fault.Malformed, "", "What?"), "", "What?"},
 		{"a kind without a code, because of ours", fault.New(fault.Malformed, "", "What?").Because(cause), "", "away"},
-		{"an unknown fate", fault.New(fault.Unavailable, "", "Later.").Because(fmt.Errorf("commit: %w", db.ErrUnknown)), "451 4.3.0", "may have been accepted"},
+		{"an unknown fate", fault.New(fault.Unavailable, "", "Later.").Because(fmt.Errorf("commit: %w", db.ErrUnknown)),
+			"451 4.3.0", "may have been accepted"},
 	} {
 		err := refusal(c.err)
 		r, ok := errors.AsType[*smtpserver.Refusal](err)
@@ -183,7 +192,8 @@ func TestMessageIDsAtTheirEdges(t *testing.T) {
 		return err
 	}
 	long := func(n int) string { return "<" + strings.Repeat("x", n-len("<@acme.example>")) + "@acme.example>" }
-	for text, taken := range map[string]bool{long(maxMessageID): true, long(maxMessageID + 1): false, "": false, "<a@b> <c@d>": true} {
+	for text, taken := range map[string]bool{long(maxMessageID): true, long(maxMessageID + 1): false, "": false,
+		"<a@b> <c@d>": true} {
 		if err := of(text); (err == nil) != taken {
 			t.Errorf("%.30q of %d octets: %v", text, len(text), err)
 		}
@@ -198,14 +208,17 @@ func TestMessageIDsAtTheirEdges(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, key, err)
 		}
 	}
-	in, _, err := c.email([]byte("From: a@acme.example\r\nX-Postrider-Topic-Id: t\r\nX-Postrider-Tag: a = b=c\r\nX-Other: 1\r\n\r\nx\r\n"))
-	if err != nil || in.TopicID != "t" || len(in.Tags) != 1 || in.Tags[0] != (emails.Tag{Name: "a", Value: "b=c"}) || len(in.Headers) != 2 || in.UTF8 ||
+	in, _, err := c.email([]byte("From: a@acme.example\r\nX-Postrider-Topic-Id: t\r\nX-Postrider-Tag: a = " +
+		"b=c\r\nX-Other: 1\r\n\r\nx\r\n"))
+	if err != nil || in.TopicID != "t" || len(in.Tags) != 1 || in.Tags[0] != (emails.Tag{Name: "a", Value: "b=c"}) ||
+		len(in.Headers) != 2 || in.UTF8 ||
 		in.HasDate || in.HTML != nil || in.Text == nil {
 		t.Errorf("%+v, %v", in, err)
 	}
 }
 
-// A message up to 256 KiB is held in memory, and a larger one waits in the spool; what breaks off is an error either way.
+// A message up to 256 KiB is held in memory, and a larger one waits in the spool; what breaks off is an error either
+// way.
 func TestMessagesAtTheEdgeOfTheSpool(t *testing.T) {
 	s, err := New(Config{Spool: t.TempDir()}, Parts{})
 	if err != nil {

@@ -80,7 +80,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 			hops++
 		}
 		if count > maxFields || len(raw)-len(rest) > maxHeader {
-			return nil, smtpserver.Refuse(554, "5.6.0", "The header is too large: the limits are %d fields and %d octets", maxFields, maxHeader)
+			return nil, smtpserver.Refuse(554, "5.6.0", "The header is too large: the limits are %d fields and %d octets",
+				maxFields, maxHeader)
 		}
 		h.has[f.name] = true
 		if sender[f.name] {

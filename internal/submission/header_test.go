@@ -8,7 +8,8 @@ import (
 
 // FuzzSplit cuts anything. What is kept is of the message, in its order, and has none of the fields that must go.
 func FuzzSplit(f *testing.F) {
-	for _, s := range []string{"From: a@b.c\r\nBcc: x\r\n y\r\nTo: z\r\n\r\nbody", "From : a\r\n\tb", "X-Postrider-Tag: a=b\r\nFrom:\r\n a@b.c\r\nSender: <a@b.c>\r\n\r\n", "\r\n", "", "Bcc:\r\n", "a:b\r\n \r\n\r\n"} {
+	for _, s := range []string{"From: a@b.c\r\nBcc: x\r\n y\r\nTo: z\r\n\r\nbody", "From : a\r\n\tb",
+		"X-Postrider-Tag: a=b\r\nFrom:\r\n a@b.c\r\nSender: <a@b.c>\r\n\r\n", "\r\n", "", "Bcc:\r\n", "a:b\r\n \r\n\r\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -77,7 +78,8 @@ func TestBoundsOfHeaders(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, refused, c.says)
 		}
 	}
-	for text, want := range map[string]bool{"X-A: ~\r\n": false, "X-A: \x7f\r\n": true, "X-A: é\r\n": true, "Bcc: é\r\n": false} {
+	for text, want := range map[string]bool{"X-A: ~\r\n": false, "X-A: \x7f\r\n": true, "X-A: é\r\n": true,
+		"Bcc: é\r\n": false} {
 		if h, refused := split([]byte(text)); refused != nil || h.eightBit != want || string(h.body) != "\r\n" {
 			t.Errorf("%q: %+v, %v", text, h, refused)
 		}

@@ -73,8 +73,11 @@ func newHouseAt(t *testing.T, d *db.DB, place string) *house {
 		SandboxDomains: []string{"resend.dev"}}, d, q, recorder, keys, resolve.Fake{}, log)
 	h.teams = teams.New(d, log, h.domains.Exists)
 	h.suppressed = suppressions.New(d, recorder)
-	h.emails = emails.New(emails.Config{MaxSize: maxSize, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: q, Recorder: recorder,
-		Blobs: h.blobs, Keys: keys, Guard: netguard.New(netguard.Options{}), Domains: h.domains, Suppressions: h.suppressed, Teams: h.teams})
+	h.emails = emails.New(emails.Config{MaxSize: maxSize, PublicURL: "http://mail.test"}, emails.Parts{DB: d, Queue: q,
+		Recorder: recorder,
+		Blobs:    h.blobs, Keys: keys, Guard: netguard.New(netguard.Options{}), Domains: h.domains,
+		Suppressions: h.suppressed,
+		Teams:        h.teams})
 	recorder.Listen(h.emails)
 	recorder.Listen(h.suppressed)
 	if h.team, err = h.teams.Create(ctx, "Acme", "owner@acme.example"); err != nil {
@@ -118,7 +121,8 @@ func (h *house) listen() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	server := smtpserver.New(smtpserver.Config{Hostname: "mx.test", Auth: smtpserver.AuthInClear, MaxSize: maxSize, MaxErrors: 100,
+	server := smtpserver.New(smtpserver.Config{Hostname: "mx.test", Auth: smtpserver.AuthInClear, MaxSize: maxSize,
+		MaxErrors:     100,
 		MaxRecipients: submission.MaxRecipients}, s, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -14,7 +14,8 @@ import (
 func TestAttachmentWithoutItsPart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		h := newHouse(t, d)
-		id := h.mustSubmit("From: me@acme.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHello.\n"+
+		id := h.mustSubmit("From: me@acme.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; "+
+			"boundary=b\n\n--b\n\nHello.\n"+
 			"--b\nContent-Disposition: attachment; filename=a.txt\n\nfile\n--b--\n", "ann@one.example")
 		files, _, err := h.emails.Attachments(t.Context(), h.team.ID, id, page.Page{Limit: 10})
 		if err != nil || len(files) != 1 {

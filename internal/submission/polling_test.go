@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-// A large message that takes long to be stored does not appear behind one that was taken meanwhile, and bears the id that
-// it has then.
+// A large message that takes long to be stored does not appear behind one that was taken meanwhile, and bears the id
+// that it has then.
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)

@@ -147,7 +147,8 @@ func (c *session) Mail(ctx context.Context, _ string, o smtpserver.MailOptions) 
 	limit := cmp.Or(c.who.RateLimit, c.s.c.RateLimit)
 	if limit > 0 {
 		if _, ok := c.s.p.Limits.Count(c.who.TeamID, limit); !ok {
-			return refusal(fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.",
+			return refusal(fault.New(fault.TooFast, "",
+				"Too many requests: this team may make %d a second. Wait a second and try again.",
 				limit))
 		}
 	}

@@ -73,7 +73,8 @@ func TestOctetByOctet(t *testing.T) {
 			t.Errorf("the trace is %q", trace)
 		}
 		want := crlf(odd)
-		for _, gone := range []string{"Return-Path: <me@acme.example>\n", "BCC: hidden@three.example,\n other@three.example\n",
+		for _, gone := range []string{"Return-Path: <me@acme.example>\n",
+			"BCC: hidden@three.example,\n other@three.example\n",
 			"X-Postrider-Tag: kind = greeting\n", "X-Postrider-Tag: n=1\n", "Postrider-Idempotency-Key: k\n"} {
 			want = strings.Replace(want, crlf(gone), "", 1)
 		}
@@ -153,10 +154,12 @@ func TestRefusals(t *testing.T) {
 		name, text string
 		want       string
 	}{
-		{"unverified", "From: a@other.example\n\nx\n", "550 5.7.1 The domain other.example of the `from` field is not verified"},
+		{"unverified", "From: a@other.example\n\nx\n",
+			"550 5.7.1 The domain other.example of the `from` field is not verified"},
 		{"sandbox", "From: onboarding@resend.dev\n\nx\n", "550 5.7.1"},
 		{"no from", "Subject: x\n\nx\n", "550 5.6.0 The header has no From"},
-		{"two from", "From: a@acme.example\nFrom: b@acme.example\n\nx\n", "550 5.6.0 The header has the field from more than once"},
+		{"two from", "From: a@acme.example\nFrom: b@acme.example\n\nx\n",
+			"550 5.6.0 The header has the field from more than once"},
 		{"two authors", "From: a@acme.example, b@acme.example\n\nx\n", "550 5.6.0 The field from must have one address"},
 		{"bad from", "From: nobody\n\nx\n", "550 5.6.0"},
 		{"UTF-8 from", "From: jürgen@acme.example\n\nx\n", "550 5.6.0"},
@@ -169,7 +172,8 @@ func TestRefusals(t *testing.T) {
 		{"topic", "From: a@acme.example\nX-Postrider-Topic: t\n\nx\n", "554 5.6.0"},
 		{"long subject", "From: a@acme.example\nSubject: " + strings.Repeat("x", 999) + "\n\nx\n", "554 5.6.0"},
 		{"many in to", "From: a@acme.example\nTo: " + many(51) + "\n\nx\n", "553 5.1.3"},
-		{"many fields", "From: a@acme.example\n" + strings.Repeat("X: y\n", 1001) + "\nx\n", "554 5.6.0 The header is too large"},
+		{"many fields", "From: a@acme.example\n" + strings.Repeat("X: y\n", 1001) + "\nx\n",
+			"554 5.6.0 The header is too large"},
 		{"circle", "From: a@acme.example\n" + strings.Repeat("Received: by x\n", 51) + "\nx\n", "554 5.4.6"},
 		{"program", "From: a@acme.example\nContent-Type: application/octet-stream; name=a.exe\n" +
 			"Content-Disposition: attachment; filename=a.exe\n\nMZ\n", "554 5.7.1"},
@@ -197,7 +201,8 @@ const hello = "From: hello@acme.example\nTo: ann@one.example\nSubject: Hi\n\nHel
 
 func TestRecipients(t *testing.T) {
 	h := newHouse(t, dbtest.SQLite(t))
-	for to, want := range map[string]int{"ann@example.com": 553, "ann@one": 553, "ann@[127.0.0.1]": 553, "postmaster": 553} {
+	for to, want := range map[string]int{"ann@example.com": 553, "ann@one": 553, "ann@[127.0.0.1]": 553,
+		"postmaster": 553} {
 		if _, err := h.submit(h.token, hello, to); code(err) != want {
 			t.Errorf("%s: %v, want %d", to, err, want)
 		}
@@ -250,7 +255,8 @@ func TestWhoMaySend(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.submit(token, hello, "ann@one.example"); code(err) != 550 || !strings.Contains(err.Error(), "emails:send") {
+	if _, err := h.submit(token, hello, "ann@one.example"); code(err) != 550 ||
+		!strings.Contains(err.Error(), "emails:send") {
 		t.Errorf("a key without the scope: %v", err)
 	}
 	if _, err := h.send(c, nil, hello, "ann@one.example"); err != nil {
@@ -297,8 +303,10 @@ func TestIdempotency(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		h := newHouse(t, d)
 		with := func(n int, text string) string {
-			return fmt.Sprintf("Resend-Idempotency-Key: k\nFrom: hello@acme.example\nMessage-ID: <%d@acme.example>\nMIME-Version: 1.0\n"+
-				"Content-Type: multipart/alternative; boundary=b%d\n\n--b%d\nContent-Type: text/plain\n\n%s\n--b%d--\n", n, n, n, text, n)
+			return fmt.Sprintf("Resend-Idempotency-Key: k\nFrom: hello@acme.example\nMessage-ID: "+
+				"<%d@acme.example>\nMIME-Version: 1.0\n"+
+				"Content-Type: multipart/alternative; boundary=b%d\n\n--b%d\nContent-Type: text/plain\n\n%s\n--b%d--\n", n, n, n,
+				text, n)
 		}
 		first := h.mustSubmit(with(1, "Hello."), "ann@one.example")
 		if again := h.mustSubmit(with(2, "Hello."), "ann@one.example"); again != first {
@@ -356,7 +364,8 @@ func TestLargeMessage(t *testing.T) {
 		h := newHouse(t, d)
 		text := strings.Replace(odd, "An epilogue.", strings.Repeat(strings.Repeat("x", 70)+"\n", 10_000), 1)
 		id := h.mustSubmit(text, "ann@one.example")
-		if got, _ := h.outgoing(id, "one.example"); !strings.HasSuffix(got, crlf(text[strings.Index(text, "MIME-Version"):])) {
+		if got, _ := h.outgoing(id, "one.example"); !strings.HasSuffix(got,
+			crlf(text[strings.Index(text, "MIME-Version"):])) {
 			t.Errorf("%d octets came back", len(got))
 		}
 		h.hasFile(id, "a.txt", "hello")

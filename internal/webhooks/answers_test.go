@@ -57,7 +57,8 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 				done := m.State == webhooks.Success && requests == 1 && left == 0
 				undone := m.State == before && (requests == 0 || replay) && left == 1
 				if !done && (err == nil || !undone) {
-					t.Errorf("answer %d torn: %v; the message is %s, %d requests, %d jobs are left", skip, err, m.State, requests, left)
+					t.Errorf("answer %d torn: %v; the message is %s, %d requests, %d jobs are left", skip, err, m.State, requests,
+						left)
 				}
 			})
 			if failed < 2 {

@@ -164,8 +164,10 @@ func (s *Service) tellFull(ctx context.Context, tx *db.Tx, teamID string, all []
 	if n := len(urls) - namedInNotice; n > 0 {
 		more = fmt.Sprintf("\nand %d more.\n", n)
 	}
-	return s.p.Notify(ctx, tx, teamID, "Webhook endpoints answer too slowly", fmt.Sprintf("More webhook events wait than may, because these "+
-		"endpoints answer too slowly or not at all:\n\n  %s\n%s\nUntil they have caught up, new events for them are recorded as failed and not "+
-		"delivered. When they work again, recover what failed with POST /webhooks/{id}/recover.\n",
-		strings.Join(urls[:min(len(urls), namedInNotice)], "\n  "), more))
+	return s.p.Notify(ctx, tx, teamID, "Webhook endpoints answer too slowly",
+		fmt.Sprintf("More webhook events wait than may, because these "+
+			"endpoints answer too slowly or not at all:\n\n  %s\n%s\nUntil they have caught up, new events for them are "+
+			"recorded as failed and not "+
+			"delivered. When they work again, recover what failed with POST /webhooks/{id}/recover.\n",
+			strings.Join(urls[:min(len(urls), namedInNotice)], "\n  "), more))
 }

@@ -79,20 +79,29 @@ func TestBadReceivers(t *testing.T) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 			hang(c)
 		}), 200, "", webhooks.Success},
-		{"sends headers for ever", rude(t, func(c net.Conn) { forever(c, "HTTP/1.1 200 OK\r\n", "X-More: and more\r\n") }), 0, "header", webhooks.Failed},
-		{"sends interim answers for ever", rude(t, func(c net.Conn) { forever(c, "", "HTTP/1.1 103 Early Hints\r\n\r\n") }), 0, "header", webhooks.Failed},
-		{"sends a body for ever", rude(t, func(c net.Conn) { forever(c, "HTTP/1.1 500 No\r\n\r\n", "gigabytes ") }), 500, "500", webhooks.Failed},
-		{"speaks another protocol", rude(t, func(c net.Conn) { fmt.Fprint(c, "220 mail.example ESMTP\r\n") }), 0, "malformed", webhooks.Failed},
+		{"sends headers for ever", rude(t, func(c net.Conn) { forever(c, "HTTP/1.1 200 OK\r\n", "X-More: and more\r\n") }), 0,
+			"header", webhooks.Failed},
+		{"sends interim answers for ever", rude(t, func(c net.Conn) { forever(c, "", "HTTP/1.1 103 Early Hints\r\n\r\n") }),
+			0, "header", webhooks.Failed},
+		{"sends a body for ever", rude(t, func(c net.Conn) { forever(c, "HTTP/1.1 500 No\r\n\r\n", "gigabytes ") }), 500,
+			"500", webhooks.Failed},
+		{"speaks another protocol", rude(t, func(c net.Conn) { fmt.Fprint(c, "220 mail.example ESMTP\r\n") }), 0, "malformed",
+			webhooks.Failed},
 		{"hangs up", rude(t, func(net.Conn) {}), 0, "EOF", webhooks.Failed},
 		{"has nobody there", "http://" + closed.Addr().String(), 0, "refused", webhooks.Failed},
-		{"speaks no TLS", strings.Replace(inside.URL, "http:", "https:", 1), 0, "HTTP response to HTTPS client", webhooks.Failed},
-		{"redirects", rude(t, func(c net.Conn) { fmt.Fprintf(c, "HTTP/1.1 307 Over There\r\nLocation: %s\r\n\r\n", inside.URL) }), 307, "redirects are not followed", webhooks.Failed},
+		{"speaks no TLS", strings.Replace(inside.URL, "http:", "https:", 1), 0, "HTTP response to HTTPS client",
+			webhooks.Failed},
+		{"redirects", rude(t, func(c net.Conn) {
+			fmt.Fprintf(c, "HTTP/1.1 307 Over There\r\nLocation: %s\r\n\r\n",
+				inside.URL)
+		}), 307, "redirects are not followed", webhooks.Failed},
 	} {
 		e := h.endpoint(t, c.url)
 		h.suppress(t, strings.ReplaceAll(c.name, " ", "-")+"@example.net")
 		m := h.becomes(t, e, c.state)
 		all := h.attempts(t, e, m)
-		if len(all) != 1 || all[0].Code != c.code || !strings.Contains(all[0].Error, c.why) || (c.why == "") != (all[0].Error == "") ||
+		if len(all) != 1 || all[0].Code != c.code || !strings.Contains(all[0].Error, c.why) ||
+			(c.why == "") != (all[0].Error == "") ||
 			len(all[0].Response) > 1<<10 || all[0].Duration > 5*time.Second {
 			t.Errorf("a receiver that %s: %d attempts, %+.300v", c.name, len(all), all)
 		}
@@ -112,12 +121,14 @@ func TestBadReceivers(t *testing.T) {
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
-	all := netguard.Options{AllowLoopback: true, AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
+	all := netguard.Options{AllowLoopback: true, AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
+		netip.MustParsePrefix("::/0")}}
 	before := newHouse(t, d, config(), all) // what these look-ups would have found at first
 	x := receive(t, nil)
 	port := x.URL[strings.LastIndex(x.URL, ":"):]
 	var made []webhooks.Endpoint
-	for _, host := range []string{"localhost", "127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "10.1.2.3", "169.254.169.254", "[64:ff9b::7f00:1]",
+	for _, host := range []string{"localhost", "127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "10.1.2.3",
+		"169.254.169.254", "[64:ff9b::7f00:1]",
 		"[2002:7f00:1::]", "[fd00::1]", "100.64.0.1"} {
 		made = append(made, before.endpoint(t, "http://"+host+port+"/"))
 	}

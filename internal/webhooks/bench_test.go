@@ -37,7 +37,8 @@ func (h *house) tell(b *testing.B, team string, from, n int) {
 	}))
 }
 
-// BenchmarkDrain queues 20,000 webhooks for one endpoint and times how fast they go out; the receiver is in the same process.
+// BenchmarkDrain queues 20,000 webhooks for one endpoint and times how fast they go out; the receiver is in the same
+// process.
 func BenchmarkDrain(b *testing.B) {
 	const total = 20_000
 	eachEngine(b, func(b *testing.B, d *db.DB) {
@@ -72,8 +73,8 @@ func BenchmarkDrain(b *testing.B) {
 	})
 }
 
-// BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with an endpoint each, of which 5 never answer and 5 take 5
-// seconds, and reports how long after its event a request reached one of the others.
+// BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with an endpoint each, of which 5 never answer
+// and 5 take 5 seconds, and reports how long after its event a request reached one of the others.
 func BenchmarkThousandEndpoints(b *testing.B) {
 	const teams, rate, seconds = 1000, 500, 10
 	eachEngine(b, func(b *testing.B, d *db.DB) {

@@ -62,7 +62,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		var j jobs.Job
 		n := 0
 		fresh := func(more int) {
-			h.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`, `DELETE FROM webhook_fanouts`,
+			h.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`,
+				`DELETE FROM webhook_fanouts`,
 				`DELETE FROM webhook_messages`, `DELETE FROM webhooks`)
 			e = h.endpoint(t, url)
 			for range more {
@@ -111,7 +112,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"Attempts", nil, func() error { _, _, err := h.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err }},
 			{"Replay", one, func() error { return h.Replay(ctx, team, e.ID, m.ID) }},
 			{"Recover", nil, func() error { return h.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) }},
-			{"Sweep", func() { one(); h.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`) }, func() error { return h.Sweep(ctx) }},
+			{"Sweep", func() { one(); h.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`) },
+				func() error { return h.Sweep(ctx) }},
 			{"Recorded", func() { one(); n++ }, func() error {
 				_, err := h.suppressed.Add(ctx, team, []string{fmt.Sprintf("ann%d@one.example", n)})
 				return err
@@ -160,17 +162,20 @@ func TestRecoverFillsHalf(t *testing.T) {
 		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, time.Now().Add(-time.Hour)))
 		for _, want := range []struct{ open, recoveries int }{{3, 1}, {3, 1}} {
 			must(t, h.work(t, h.inHand(t, webhooks.RecoverKind)))
-			open, waits := h.count(t, `webhook_deliveries WHERE status = 'pending'`), h.count(t, `jobs WHERE kind = 'webhook.recover'`)
+			open, waits := h.count(t, `webhook_deliveries WHERE status = 'pending'`),
+				h.count(t, `jobs WHERE kind = 'webhook.recover'`)
 			if open != want.open || waits != want.recoveries {
 				t.Errorf("%d messages are open, and %d recoveries wait", open, waits)
 			}
 		}
-		h.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`, `UPDATE webhook_deliveries SET status = 'success' WHERE status = 'pending'`)
+		h.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`,
+			`UPDATE webhook_deliveries SET status = 'success' WHERE status = 'pending'`)
 		must(t, h.work(t, h.inHand(t, webhooks.RecoverKind)))
 		must(t, h.Delete(t.Context(), h.who.TeamID, e.ID))
 		h.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`)
 		must(t, h.work(t, h.inHand(t, webhooks.RecoverKind)))
-		if failed, waits := h.count(t, `webhook_deliveries WHERE status = 'failed'`), h.count(t, `jobs`); failed != 1 || waits != 0 {
+		if failed, waits := h.count(t, `webhook_deliveries WHERE status = 'failed'`), h.count(t, `jobs`); failed != 1 ||
+			waits != 0 {
 			t.Errorf("of a deleted endpoint %d messages have failed, and %d jobs wait", failed, waits)
 		}
 	})

@@ -32,7 +32,8 @@ func (s *Service) Kinds() []jobs.Kind {
 // deliveries returns the kind of the jobs that deliver. Teams share the workers, and an endpoint gets as many as its
 // answers allow; see [health]. Errors of our own never end a delivery: only its own schedule does.
 func (s *Service) deliveries() jobs.Kind {
-	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint, Owner: laneTeam,
+	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint,
+		Owner: laneTeam,
 		Limit: s.health.limit, Lease: lease, Schedule: []time.Duration{30 * time.Second}, Endless: true}
 }
 
@@ -133,7 +134,8 @@ type openMessage struct {
 
 // try posts a message. It judges the answer as that of the nth try of a schedule, and records it in the endpoint's
 // health.
-func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration, nth int) (answer,
+func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration,
+	nth int) (answer,
 	verdict, error) {
 	a, err := s.post(ctx, e, messageID, payload)
 	if err != nil {
@@ -145,7 +147,8 @@ func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload strin
 }
 
 // attempt makes one try and records it. It reports whether the job may go on to its next message.
-func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage, last bool) (on bool, err error) {
+func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage,
+	last bool) (on bool, err error) {
 	if err := j.Sure(ctx); err != nil {
 		return false, err
 	}

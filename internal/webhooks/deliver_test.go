@@ -48,7 +48,8 @@ func TestDelivery(t *testing.T) {
 		verifies(t, b.Secret, other[0])
 		head := got[0].head
 		for name, want := range map[string]string{"Content-Type": "application/json", "User-Agent": "Postrider-Webhooks/test",
-			"Webhook-Id": head.Get("Svix-Id"), "Webhook-Timestamp": head.Get("Svix-Timestamp"), "Webhook-Signature": head.Get("Svix-Signature")} {
+			"Webhook-Id": head.Get("Svix-Id"), "Webhook-Timestamp": head.Get("Svix-Timestamp"),
+			"Webhook-Signature": head.Get("Svix-Signature")} {
 			if head.Get(name) != want {
 				t.Errorf("%s: %q, want %q", name, head.Get(name), want)
 			}
@@ -57,7 +58,8 @@ func TestDelivery(t *testing.T) {
 		if err != nil || m.Payload != got[0].body || m.Type != events.SuppressionAdded {
 			t.Errorf("%+v, %v; sent %s", m, err, got[0].body)
 		}
-		if all := h.attempts(t, a, ma); len(all) != 1 || all[0].Code != 200 || all[0].Error != "" || !strings.HasPrefix(all[0].ID, "atmpt_") {
+		if all := h.attempts(t, a, ma); len(all) != 1 || all[0].Code != 200 || all[0].Error != "" ||
+			!strings.HasPrefix(all[0].ID, "atmpt_") {
 			t.Errorf("attempts %+v", all)
 		}
 	})
@@ -100,7 +102,8 @@ func TestChangesCountAtOnce(t *testing.T) {
 			h.suppress(t, fmt.Sprintf("a%d@example.net", i))
 			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.removed"}}))
 			h.suppress(t, fmt.Sprintf("b%d@example.net", i))
-			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.added"}, Status: new("disabled")}))
+			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.added"},
+				Status: new("disabled")}))
 			h.suppress(t, fmt.Sprintf("c%d@example.net", i))
 			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Status: new("enabled")}))
 			h.suppress(t, fmt.Sprintf("d%d@example.net", i))
@@ -126,7 +129,8 @@ func TestOrderOfAnEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()
-		c.Schedule = []time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}
+		c.Schedule = []time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond,
+			50 * time.Millisecond}
 		h := newHouse(t, d, c, loopbackOnly)
 		var fails atomic.Int32
 		x := receive(t, func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -140,7 +144,8 @@ func TestOrderOfAnEmail(t *testing.T) {
 		for _, k := range stages {
 			h.happen(t, events.Event{EmailID: one, Type: k})
 		}
-		h.happen(t, events.Event{EmailID: two, Type: events.EmailSent}, events.Event{EmailID: two, Type: events.EmailDelivered})
+		h.happen(t, events.Event{EmailID: two, Type: events.EmailSent}, events.Event{EmailID: two,
+			Type: events.EmailDelivered})
 		h.run(t)
 		until(t, "all are delivered", func() bool {
 			return !slices.ContainsFunc(h.messages(t, e), func(m webhooks.Message) bool { return m.State != webhooks.Success })

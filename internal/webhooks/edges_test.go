@@ -44,7 +44,8 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 		n     int
 		fails bool
 		due   bool
-	}{{"a", 4, false, false}, {"a", 5, true, false}, {"a", 5, false, false}, {"b", 9, false, false}, {"a", 1, true, true}, {"a", 1, false, true},
+	}{{"a", 4, false, false}, {"a", 5, true, false}, {"a", 5, false, false}, {"b", 9, false, false}, {"a", 1, true, true},
+		{"a", 1, false, true},
 		{"a", 9, false, false}, {"a", 1, false, true}, {"b", 1, false, true}, {"c", 10, false, true}} {
 		if due := enter(x.team, x.n, x.fails); due != x.due {
 			t.Errorf("step %d: it is measured: %v", i, due)
@@ -162,7 +163,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 	const limit = 5 * 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
-		ok, bad, gone := verdict{state: Success}, verdict{state: Attempting, reason: "it is broken"}, verdict{state: Failed, gone: true}
+		ok, bad, gone := verdict{state: Success}, verdict{state: Attempting, reason: "it is broken"},
+			verdict{state: Failed, gone: true}
 		for i, c := range []struct {
 			name    string
 			failing time.Duration // for how long; 0 is not
@@ -195,7 +197,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 					return nil
 				}}}
 			s.known.start(d)
-			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", URL: "https://one.example", Status: Enabled, CreatedAt: d.Now(), warned: c.warned,
+			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", URL: "https://one.example", Status: Enabled,
+				CreatedAt: d.Now(), warned: c.warned,
 				sealed: []byte{1}}
 			if c.failing > 0 {
 				e.FailingSince = d.Now().Add(-c.failing)
@@ -217,7 +220,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 				t.Fatal(c.name, err, err2)
 			}
 			disabled := after.Status == Disabled
-			if after.FailingSince.IsZero() == c.failed || disabled != (c.told == "disabled") || !strings.Contains(told, c.told) || told != "" && c.told == "" {
+			if after.FailingSince.IsZero() == c.failed || disabled != (c.told == "disabled") ||
+				!strings.Contains(told, c.told) || told != "" && c.told == "" {
 				t.Errorf("%s: failing since %v, %s, told %q", c.name, after.FailingSince, after.Status, told)
 			}
 			if after.warned != (c.failed && (c.warned || c.told == "fails")) {
@@ -234,8 +238,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 	})
 }
 
-// A team's connections to an address are bounded, those that are about to be open included; one that idles, and has been
-// used, makes room, and what has none is forgotten.
+// A team's connections to an address are bounded, those that are about to be open included; one that idles, and has
+// been used, makes room, and what has none is forgotten.
 func TestConnectionsAreCounted(t *testing.T) {
 	c := &connections{all: map[place]map[*connection]bool{}}
 	at := place{"team", netip.MustParseAddr("192.0.2.1")}
@@ -376,7 +380,8 @@ func TestJudgeAtItsEdges(t *testing.T) {
 		}
 	}
 	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string]time.Duration{"0": 0, "1": time.Second, "Thu, 01 Oct 2026 12:00:01 GMT": time.Second,
+	for text, want := range map[string]time.Duration{"0": 0, "1": time.Second,
+		"Thu, 01 Oct 2026 12:00:01 GMT": time.Second,
 		"Thu, 01 Oct 2026 11:00:00 GMT": 0} {
 		if got, ok := retryAfter(text, now); !ok || got != want {
 			t.Errorf("%q: %v, %v", text, got, ok)
@@ -395,14 +400,16 @@ func TestIDs(t *testing.T) {
 	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {
 		t.Error(err)
 	}
-	for _, text := range []string{"", good, AttemptPrefix + good, MessagePrefix + good[1:], MessagePrefix + good + "0", MessagePrefix + good[1:] + "g",
+	for _, text := range []string{"", good, AttemptPrefix + good, MessagePrefix + good[1:], MessagePrefix + good + "0",
+		MessagePrefix + good[1:] + "g",
 		MessagePrefix + strings.ToUpper(good)} {
 		if err := CheckID("event_id", MessagePrefix, text); fault.KindOf(err) != fault.BadID {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	at := time.UnixMilli(1_800_000_000_000)
-	ids := []string{firstAt(at.Add(-time.Millisecond)), firstAt(at), MessagePrefix + strings.TrimPrefix(newAttemptID(at), AttemptPrefix), firstAt(at.Add(time.Millisecond))}
+	ids := []string{firstAt(at.Add(-time.Millisecond)), firstAt(at), MessagePrefix + strings.TrimPrefix(newAttemptID(at),
+		AttemptPrefix), firstAt(at.Add(time.Millisecond))}
 	if !slices.IsSorted(ids) || len(newAttemptID(at)) != len(AttemptPrefix)+32 {
 		t.Errorf("%q", ids)
 	}
@@ -418,7 +425,8 @@ func TestExplain(t *testing.T) {
 		{late, "there was no answer in time"},
 		{&url.Error{Op: "Post", URL: "https://secret", Err: errors.New("broken")}, "broken"},
 		{errors.New("broken\x00"), "broken\ufffd"},
-		{fmt.Errorf("dial: %w", netguard.ErrRefused), "the address of the endpoint is not public: dial: " + netguard.ErrRefused.Error()},
+		{fmt.Errorf("dial: %w", netguard.ErrRefused), "the address of the endpoint is not public: dial: " +
+			netguard.ErrRefused.Error()},
 		{errors.New(strings.Repeat("x", 500)), strings.Repeat("x", 500)},
 		{errors.New(strings.Repeat("x", 501)), strings.Repeat("x", 500)},
 		{errors.New(strings.Repeat("x", 499) + "é"), strings.Repeat("x", 499)},
@@ -437,7 +445,8 @@ func TestWants(t *testing.T) {
 	for _, c := range []struct {
 		e    Endpoint
 		want int
-	}{{Endpoint{Status: Enabled}, 19}, {Endpoint{Status: Enabled, Events: Types()[:2]}, 2}, {Endpoint{Status: Disabled}, 0}, {Endpoint{Status: deleted}, 0}} {
+	}{{Endpoint{Status: Enabled}, 19}, {Endpoint{Status: Enabled, Events: Types()[:2]}, 2}, {Endpoint{Status: Disabled},
+		0}, {Endpoint{Status: deleted}, 0}} {
 		n := 0
 		for _, one := range Types() {
 			if c.e.wants(one) {
@@ -457,19 +466,25 @@ func TestWants(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var log strings.Builder
-	s := New(Config{}, Parts{DB: d, Guard: netguard.New(netguard.Options{}), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if s.c.Workers != 1024 || s.c.EndpointMax != endpointMax || s.c.TeamMax != teamMax || s.c.Timeout != timeout || s.client.Timeout != timeout {
+	s := New(Config{}, Parts{DB: d, Guard: netguard.New(netguard.Options{}),
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if s.c.Workers != 1024 || s.c.EndpointMax != endpointMax || s.c.TeamMax != teamMax || s.c.Timeout != timeout ||
+		s.client.Timeout != timeout {
 		t.Errorf("%+v", s.c)
 	}
-	if err := s.p.Notify(t.Context(), nil, "team", "subject", "text"); err != nil || !strings.Contains(log.String(), "subject") {
+	if err := s.p.Notify(t.Context(), nil, "team", "subject", "text"); err != nil ||
+		!strings.Contains(log.String(), "subject") {
 		t.Errorf("%v, %q", err, log.String())
 	}
-	s = New(Config{Workers: 1, EndpointMax: 2, TeamMax: 3, Timeout: 4 * time.Second}, Parts{DB: d, Guard: netguard.New(netguard.Options{})})
-	if s.c.Workers != 1 || s.c.EndpointMax != 2 || s.c.TeamMax != 3 || s.c.Timeout != 4*time.Second || s.health.timeout != 4*time.Second {
+	s = New(Config{Workers: 1, EndpointMax: 2, TeamMax: 3, Timeout: 4 * time.Second},
+		Parts{DB: d, Guard: netguard.New(netguard.Options{})})
+	if s.c.Workers != 1 || s.c.EndpointMax != 2 || s.c.TeamMax != 3 || s.c.Timeout != 4*time.Second ||
+		s.health.timeout != 4*time.Second {
 		t.Errorf("%+v", s.c)
 	}
 	for _, k := range s.Kinds() {
-		if k.Lease < time.Minute || len(k.Schedule) == 0 || k.Schedule[0] < time.Second || k.Schedule[len(k.Schedule)-1] > time.Hour {
+		if k.Lease < time.Minute || len(k.Schedule) == 0 || k.Schedule[0] < time.Second ||
+			k.Schedule[len(k.Schedule)-1] > time.Hour {
 			t.Errorf("%s: %v, %v", k.Name, k.Lease, k.Schedule)
 		}
 	}
@@ -499,7 +514,8 @@ func TestSettledDeliveries(t *testing.T) {
 			saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "e", MessageID: m.ID, State: c.state, Tries: 1})
 			if c.state == Success {
 				insertDelivery(t.Context(), tx, "other", &entry{ID: "n", TeamID: "team", chain: "c"}, Pending)
-				saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success, Tries: 1})
+				saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success,
+					Tries: 1})
 				m.ID = "n"
 			}
 			second, err2 = at()
@@ -517,7 +533,8 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 		const limit = 5 * 24 * time.Hour
 		for name, failing := range map[string]time.Duration{"a warning": limit / 2, "the end": 2 * limit} {
 			told, n := 0, 0
-			s := &Service{c: Config{DisableAfter: limit}, p: Parts{DB: d, Notify: func(context.Context, *db.Tx, string, string, string) error {
+			s := &Service{c: Config{DisableAfter: limit}, p: Parts{DB: d, Notify: func(context.Context, *db.Tx, string, string,
+				string) error {
 				told++
 				return nil
 			}}}
@@ -526,7 +543,8 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 			failed := trace.EachBroken(t, func() {
 				n++
 				told = 0
-				e = &Endpoint{ID: fmt.Sprint(name, n), TeamID: "team", URL: "https://one.example", Status: Enabled, CreatedAt: d.Now(),
+				e = &Endpoint{ID: fmt.Sprint(name, n), TeamID: "team", URL: "https://one.example", Status: Enabled,
+					CreatedAt:    d.Now(),
 					FailingSince: d.Now().Add(-failing), sealed: []byte{1}}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
 					insertEndpoint(t.Context(), tx, e)
@@ -537,10 +555,14 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 					t.Fatal(err)
 				}
 			}, func() error {
-				return d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, verdict{state: Attempting, reason: "x"}) })
+				return d.Update(t.Context(), func(tx *db.Tx) error {
+					return s.judged(t.Context(), tx, e, verdict{state: Attempting,
+						reason: "x"})
+				})
 			}, func(err error) {
 				after, err2 := getEndpoint(t.Context(), d.Reader, "team", e.ID)
-				if done := after.warned || after.Status == Disabled; err2 != nil || done != (err == nil) || err == nil && told != 1 {
+				if done := after.warned || after.Status == Disabled; err2 != nil || done != (err == nil) || err == nil &&
+					told != 1 {
 					t.Errorf("%s: warned %v, %s, after %v, %v", name, after.warned, after.Status, err, err2)
 				}
 			})

@@ -171,9 +171,11 @@ func (s *Service) warn(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) e
 		return err
 	}
 	s.known.changed(tx, e.TeamID)
-	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint fails", fmt.Sprintf("Every attempt to deliver to the webhook endpoint\n\n  %s\n\n"+
-		"since %s failed; the last because %s. If that goes on, the webhook (%s) will be disabled on %s.\n", e.URL,
-		e.FailingSince.Format("2006-01-02 15:04 UTC"), v.reason, e.ID, e.FailingSince.Add(s.c.DisableAfter).Format("2006-01-02")))
+	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint fails",
+		fmt.Sprintf("Every attempt to deliver to the webhook endpoint\n\n  %s\n\n"+
+			"since %s failed; the last because %s. If that goes on, the webhook (%s) will be disabled on %s.\n", e.URL,
+			e.FailingSince.Format("2006-01-02 15:04 UTC"), v.reason, e.ID,
+			e.FailingSince.Add(s.c.DisableAfter).Format("2006-01-02")))
 }
 
 func (s *Service) disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) error {
@@ -182,6 +184,7 @@ func (s *Service) disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason st
 		return err
 	}
 	s.known.changed(tx, e.TeamID)
-	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint was disabled", fmt.Sprintf("The webhook endpoint\n\n  %s\n\nis disabled. %s\n\n"+
-		"When it works again, enable the webhook (%s); what failed meanwhile can be recovered.\n", e.URL, reason, e.ID))
+	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint was disabled",
+		fmt.Sprintf("The webhook endpoint\n\n  %s\n\nis disabled. %s\n\n"+
+			"When it works again, enable the webhook (%s); what failed meanwhile can be recovered.\n", e.URL, reason, e.ID))
 }

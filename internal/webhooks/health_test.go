@@ -33,7 +33,8 @@ func TestAttemptsByAnswers(t *testing.T) {
 			h.note("e", c.success, answer{took: c.took})
 		}
 		if n, again := h.limit("e"); n != c.want || !again.IsZero() {
-			t.Errorf("%d answers after %v, success %v: %d attempts, again at %v; want %d", c.times, c.took, c.success, n, again, c.want)
+			t.Errorf("%d answers after %v, success %v: %d attempts, again at %v; want %d", c.times, c.took, c.success, n, again,
+				c.want)
 		}
 	}
 }
@@ -112,7 +113,8 @@ func TestCountingByTheIndex(t *testing.T) {
 		err = r.Scan(&id, &parent, &unused, &text)
 		return text, err
 	})
-	if err != nil || len(plan) != 1 || !strings.Contains(plan[0], "COVERING INDEX jobs_due (kind=? AND lane>? AND lane<?)") {
+	if err != nil || len(plan) != 1 ||
+		!strings.Contains(plan[0], "COVERING INDEX jobs_due (kind=? AND lane>? AND lane<?)") {
 		t.Errorf("%q, %v", plan, err)
 	}
 }

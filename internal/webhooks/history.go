@@ -48,11 +48,13 @@ type Attempt struct {
 }
 
 // Messages returns a page of an endpoint's messages, newest first. State "" means all states.
-func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state State, p page.Page) ([]Message, bool, error) {
+func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state State,
+	p page.Page) ([]Message, bool, error) {
 	switch state {
 	case "", Pending, Attempting, Success, Failed:
 	default:
-		return nil, false, fault.Invalidf("status", "The `status` parameter must be `pending`, `attempting`, `success` or `failed`.")
+		return nil, false, fault.Invalidf("status",
+			"The `status` parameter must be `pending`, `attempting`, `success` or `failed`.")
 	}
 	if _, err := getEndpoint(ctx, s.p.DB.Reader, teamID, endpointID); err != nil {
 		return nil, false, err
@@ -69,7 +71,8 @@ func (s *Service) Message(ctx context.Context, teamID, endpointID, messageID str
 }
 
 // Attempts returns a page of the attempts at a message, newest first.
-func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID string, p page.Page) ([]Attempt, bool, error) {
+func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID string,
+	p page.Page) ([]Attempt, bool, error) {
 	if _, err := s.Message(ctx, teamID, endpointID, messageID); err != nil {
 		return nil, false, err
 	}
@@ -80,7 +83,8 @@ func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID st
 func CheckID(field, prefix, text string) error {
 	hex, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(hex) != 32 || strings.Trim(hex, "0123456789abcdef") != "" {
-		return fault.New(fault.BadID, field, "The `%s` must be an id such as `%s0199d0a1b2c37def8123456789abcdef`.", field, prefix)
+		return fault.New(fault.BadID, field, "The `%s` must be an id such as `%s0199d0a1b2c37def8123456789abcdef`.", field,
+			prefix)
 	}
 	return nil
 }
@@ -110,9 +114,11 @@ func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID stri
 			return err
 		}
 		if !e.FullSince.IsZero() {
-			return fault.New(fault.TooFast, "", "Too many events wait for this webhook. Try again when they have been delivered.")
+			return fault.New(fault.TooFast, "",
+				"Too many events wait for this webhook. Try again when they have been delivered.")
 		}
-		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(teamID, endpointID), TeamID: teamID, Dedupe: endpointID + "/" + messageID,
+		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(teamID, endpointID), TeamID: teamID, Dedupe: endpointID +
+			"/" + messageID,
 			Payload: replayMark + messageID})
 		return nil
 	})
@@ -171,7 +177,8 @@ func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
 	if err != nil || len(next) == 0 {
 		return err
 	}
-	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(d.TeamID, d.EndpointID), TeamID: d.TeamID, Payload: strings.Join(next, ",")})
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(d.TeamID, d.EndpointID), TeamID: d.TeamID,
+		Payload: strings.Join(next, ",")})
 	return nil
 }
 
@@ -258,7 +265,8 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 
 // recoverBatch reopens at most left failed messages. After the last of them it finishes the job; otherwise it replaces
 // the job by one that begins after them, as its payload says.
-func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery, left int) (done bool, err error) {
+func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery,
+	left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return false, err
@@ -293,7 +301,8 @@ func (s *Service) enterRecovery(ctx context.Context, tx *db.Tx, teamID string, r
 	if err != nil {
 		return fmt.Errorf("encode a recovery: %w", err)
 	}
-	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: RecoverKind, Lane: teamID, TeamID: teamID, Dedupe: r.Endpoint, Payload: string(payload)})
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: RecoverKind, Lane: teamID, TeamID: teamID, Dedupe: r.Endpoint,
+		Payload: string(payload)})
 	return nil
 }
 

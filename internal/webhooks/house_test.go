@@ -47,7 +47,8 @@ type house struct {
 
 // config is what most tests run with: the default schedule, and endpoints on this machine.
 func config() webhooks.Config {
-	return webhooks.Config{Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	return webhooks.Config{Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
+		5 * time.Hour,
 		10 * time.Hour, 10 * time.Hour}, DisableAfter: 5 * 24 * time.Hour, Retention: 30 * 24 * time.Hour, AllowHTTP: true,
 		UserAgent: "Postrider-Webhooks/test"}
 }
@@ -64,13 +65,17 @@ func newHouse(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options)
 	g := netguard.New(guard)
 	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
-	h.domains = domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true},
+	h.domains = domains.New(domains.Config{Default: region, Selector: "postrider", SelectorEd25519: "postrider-ed",
+		TrustDomains: true},
 		d, h.queue, h.recorder, secrets, resolve.Fake{}, quiet)
 	people := teams.New(d, quiet, h.domains.Exists)
 	h.suppressed = suppressions.New(d, h.recorder)
-	h.emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"}, emails.Parts{DB: d, Queue: h.queue,
-		Recorder: h.recorder, Blobs: blobs, Keys: secrets, Guard: g, Domains: h.domains, Suppressions: h.suppressed, Teams: people})
-	h.Service = webhooks.New(c, webhooks.Parts{DB: d, Queue: h.queue, Keys: secrets, Guard: g, Domains: h.domains, Log: quiet,
+	h.emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"},
+		emails.Parts{DB: d, Queue: h.queue,
+			Recorder: h.recorder, Blobs: blobs, Keys: secrets, Guard: g, Domains: h.domains, Suppressions: h.suppressed,
+			Teams: people})
+	h.Service = webhooks.New(c, webhooks.Parts{DB: d, Queue: h.queue, Keys: secrets, Guard: g, Domains: h.domains,
+		Log: quiet,
 		Notify: func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -260,8 +265,10 @@ func (h *house) send(t testing.TB, to ...string) string {
 	_, err := h.domains.AddVerified(t.Context(), h.who.TeamID, domains.NewDomain{Name: "acme.example"})
 	must(t, err)
 	html := "<p>Hello</p>"
-	id, err := h.emails.Send(t.Context(), h.who, emails.Send{From: "Acme <hello@acme.example>", To: to, Subject: "Your order <&>", HTML: &html,
-		Tags: []emails.Tag{{Name: "kind", Value: "receipt"}}, Headers: []message.Field{{Name: "X-Order", Value: "77"}}}, emails.Idempotency{})
+	id, err := h.emails.Send(t.Context(), h.who, emails.Send{From: "Acme <hello@acme.example>", To: to,
+		Subject: "Your order <&>", HTML: &html,
+		Tags: []emails.Tag{{Name: "kind", Value: "receipt"}}, Headers: []message.Field{{Name: "X-Order", Value: "77"}}},
+		emails.Idempotency{})
 	must(t, err)
 	return id
 }

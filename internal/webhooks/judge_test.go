@@ -21,20 +21,31 @@ func TestJudge(t *testing.T) {
 		{"204", answer{code: 204}, 1, verdict{state: Success}},
 		{"299 at the last try", answer{code: 299}, 4, verdict{state: Success}},
 		{"200 whose body stalls", answer{code: 200, err: "timeout"}, 1, verdict{state: Success}},
-		{"500", answer{code: 500}, 1, verdict{Attempting, 5 * time.Second, false, "the endpoint answered 500 Internal Server Error"}},
-		{"a second failure", answer{code: 404}, 2, verdict{Attempting, 5 * time.Minute, false, "the endpoint answered 404 Not Found"}},
-		{"the last failure", answer{code: 500}, 4, verdict{Failed, 0, false, "the endpoint answered 500 Internal Server Error"}},
-		{"no answer", answer{err: "connection refused"}, 1, verdict{Attempting, 5 * time.Second, false, "connection refused"}},
+		{"500", answer{code: 500}, 1, verdict{Attempting, 5 * time.Second, false,
+			"the endpoint answered 500 Internal Server Error"}},
+		{"a second failure", answer{code: 404}, 2, verdict{Attempting, 5 * time.Minute, false,
+			"the endpoint answered 404 Not Found"}},
+		{"the last failure", answer{code: 500}, 4,
+			verdict{Failed, 0, false, "the endpoint answered 500 Internal Server Error"}},
+		{"no answer", answer{err: "connection refused"}, 1, verdict{Attempting, 5 * time.Second, false,
+			"connection refused"}},
 		{"nothing at all", answer{}, 1, verdict{Attempting, 5 * time.Second, false, "there was no answer"}},
-		{"a redirect", answer{code: 302}, 1, verdict{Attempting, 5 * time.Second, false, "the endpoint answered 302; redirects are not followed"}},
+		{"a redirect", answer{code: 302}, 1, verdict{Attempting, 5 * time.Second, false,
+			"the endpoint answered 302; redirects are not followed"}},
 		{"410", answer{code: 410, retryAfter: "10"}, 1, verdict{Failed, 0, true, "the endpoint answered 410 Gone"}},
-		{"Retry-After in seconds", answer{code: 429, retryAfter: "60"}, 1, verdict{Attempting, time.Minute, false, "the endpoint answered 429 Too Many Requests"}},
-		{"Retry-After as a date", answer{code: 503, retryAfter: "Thu, 01 Oct 2026 12:01:00 GMT", at: now.Add(-time.Second), took: time.Second}, 1,
+		{"Retry-After in seconds", answer{code: 429, retryAfter: "60"}, 1, verdict{Attempting, time.Minute, false,
+			"the endpoint answered 429 Too Many Requests"}},
+		{"Retry-After as a date", answer{code: 503, retryAfter: "Thu, 01 Oct 2026 12:01:00 GMT", at: now.Add(-time.Second),
+			took: time.Second}, 1,
 			verdict{Attempting, time.Minute, false, "the endpoint answered 503 Service Unavailable"}},
-		{"Retry-After sooner than the schedule", answer{code: 503, retryAfter: "1"}, 1, verdict{Attempting, 5 * time.Second, false, "the endpoint answered 503 Service Unavailable"}},
-		{"Retry-After for a year", answer{code: 503, retryAfter: "31536000"}, 1, verdict{Attempting, 10 * time.Hour, false, "the endpoint answered 503 Service Unavailable"}},
-		{"Retry-After in the past", answer{code: 503, retryAfter: "Thu, 01 Oct 2020 12:01:00 GMT", at: now}, 1, verdict{Attempting, 5 * time.Second, false, "the endpoint answered 503 Service Unavailable"}},
-		{"Retry-After that is none", answer{code: 503, retryAfter: "-5"}, 1, verdict{Attempting, 5 * time.Second, false, "the endpoint answered 503 Service Unavailable"}},
+		{"Retry-After sooner than the schedule", answer{code: 503, retryAfter: "1"}, 1, verdict{Attempting, 5 * time.Second,
+			false, "the endpoint answered 503 Service Unavailable"}},
+		{"Retry-After for a year", answer{code: 503, retryAfter: "31536000"}, 1, verdict{Attempting, 10 * time.Hour, false,
+			"the endpoint answered 503 Service Unavailable"}},
+		{"Retry-After in the past", answer{code: 503, retryAfter: "Thu, 01 Oct 2020 12:01:00 GMT", at: now}, 1,
+			verdict{Attempting, 5 * time.Second, false, "the endpoint answered 503 Service Unavailable"}},
+		{"Retry-After that is none", answer{code: 503, retryAfter: "-5"}, 1, verdict{Attempting, 5 * time.Second, false,
+			"the endpoint answered 503 Service Unavailable"}},
 	} {
 		if got := judge(c.a, schedule, c.tries); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -44,7 +55,8 @@ func TestJudge(t *testing.T) {
 
 // Whatever a receiver writes, the wait is within the schedule's bounds.
 func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "0", "60", "99999999999999999999", "Thu, 01 Oct 2026 12:01:00 GMT", "Thursday, 01-Oct-26 12:01:00 GMT", "soon"} {
+	for _, seed := range []string{"", "0", "60", "99999999999999999999", "Thu, 01 Oct 2026 12:01:00 GMT",
+		"Thursday, 01-Oct-26 12:01:00 GMT", "soon"} {
 		f.Add(seed, 503)
 	}
 	schedule := []time.Duration{5 * time.Second, time.Hour}
@@ -62,7 +74,8 @@ func TestSign(t *testing.T) {
 	h := http.Header{}
 	at := time.Unix(1614265330, 0)
 	sign(h, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, `{"test": 2432232314}`, []byte("secret one"), []byte("secret two"))
-	if h.Get("Svix-Id") != "msg_p5jXN8AQM9LWM0D4loKWxJek" || h.Get("Webhook-Timestamp") != strconv.FormatInt(at.Unix(), 10) {
+	if h.Get("Svix-Id") != "msg_p5jXN8AQM9LWM0D4loKWxJek" || h.Get("Webhook-Timestamp") != strconv.FormatInt(at.Unix(),
+		10) {
 		t.Errorf("%v", h)
 	}
 	const want = "v1,Tld8taD60L76v/hFBBP1zl6llCMFWdbfHsvKU7SbblQ= v1,N06FMolWeRdROzBzghs85a00U8PeXfphn2qsRoBUi3c="

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
-// TestOutcomesOutliveAnOutage has the database go away while an endpoint answers, to a delivery and to a replay. What it
-// answered is recorded when the database is back, and it is not asked again.
+// TestOutcomesOutliveAnOutage has the database go away while an endpoint answers, to a delivery and to a replay. What
+// it answered is recorded when the database is back, and it is not asked again.
 func TestOutcomesOutliveAnOutage(t *testing.T) {
 	t.Parallel() // after the tests in simulated time: ids do not go back
 	d, proxy := dbtest.Proxied(t, time.Second)

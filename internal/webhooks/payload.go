@@ -160,7 +160,8 @@ func (w *writer) payload(ctx context.Context, tx *db.Tx, e *events.Event) (body,
 	} else if data, chain = w.other(e); data == nil {
 		return "", "", fmt.Errorf("an event %s has data of type %T, which no webhook knows", e.Type, e.Data)
 	}
-	text, err := json.Marshal(envelope{e.Type, isoTime(e.At), data}, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	text, err := json.Marshal(envelope{e.Type, isoTime(e.At), data}, jsontext.AllowInvalidUTF8(true),
+		json.Deterministic(true))
 	if err != nil {
 		return "", "", fmt.Errorf("encode the message of an event %s: %w", e.Type, err)
 	}
@@ -238,15 +239,17 @@ func receivedToData(d *events.Received) receivedData {
 	data := receivedData{EmailID: d.ID, CreatedAt: isoTime(d.CreatedAt), From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc,
 		ReceivedFor: d.ReceivedFor, MessageID: d.MessageID, Subject: d.Subject, Attachments: []receivedFile{}}
 	for _, f := range d.Attachments {
-		data.Attachments = append(data.Attachments, receivedFile{f.ID, orNull(f.Filename), f.ContentType, orNull(f.Disposition),
+		data.Attachments = append(data.Attachments, receivedFile{f.ID, orNull(f.Filename), f.ContentType,
+			orNull(f.Disposition),
 			orNull(f.ContentID)})
 	}
 	return data
 }
 
 func contactToData(d *events.Contact) contactData {
-	data := contactData{ID: d.ID, SegmentIDs: d.SegmentIDs, CreatedAt: isoTime(d.CreatedAt), UpdatedAt: isoTime(d.UpdatedAt),
-		Email: d.Email, FirstName: orNull(d.FirstName), LastName: orNull(d.LastName), Unsubscribed: d.Unsubscribed}
+	data := contactData{ID: d.ID, SegmentIDs: d.SegmentIDs, CreatedAt: isoTime(d.CreatedAt),
+		UpdatedAt: isoTime(d.UpdatedAt),
+		Email:     d.Email, FirstName: orNull(d.FirstName), LastName: orNull(d.LastName), Unsubscribed: d.Unsubscribed}
 	if len(d.SegmentIDs) > 0 {
 		data.AudienceID = &d.SegmentIDs[0]
 	}

@@ -38,7 +38,8 @@ func TestPayloads(t *testing.T) {
 		must(t, err)
 		email := h.send(t, "Ann <ann@example.net>", "bob@example.net")
 		html := "<p>Later</p>"
-		plain, err := h.emails.Send(t.Context(), h.who, emails.Send{From: "hello@acme.example", To: []string{"ann@example.net"},
+		plain, err := h.emails.Send(t.Context(), h.who, emails.Send{From: "hello@acme.example",
+			To: []string{"ann@example.net"},
 			Cc: []string{"carl@example.net"}, Subject: "Later", HTML: &html, ScheduledAt: "in 1 hour"}, emails.Idempotency{})
 		must(t, err)
 		e := h.endpoint(t, "https://hooks.example.org")
@@ -93,8 +94,9 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	one := func(k events.Type, recipient string, data any) events.Event {
 		return events.Event{Type: k, At: at, EmailID: email, Recipient: recipient, Data: data}
 	}
-	contact := &events.Contact{ID: "0199d0a1-b2c3-7def-8123-456789abcdef", SegmentIDs: []string{"0199d0a1-b2c3-7def-8123-456789abcde0"},
-		Email: "rita@example.org", FirstName: "Rita", Unsubscribed: true, CreatedAt: at.Add(-time.Hour), UpdatedAt: at}
+	contact := &events.Contact{ID: "0199d0a1-b2c3-7def-8123-456789abcdef",
+		SegmentIDs: []string{"0199d0a1-b2c3-7def-8123-456789abcde0"},
+		Email:      "rita@example.org", FirstName: "Rita", Unsubscribed: true, CreatedAt: at.Add(-time.Hour), UpdatedAt: at}
 	suppression := suppressions.Suppression{ID: "0199d0a1-b2c3-7def-8123-456789abcde1", Address: "gone@example.org",
 		Origin: suppressions.Bounce, SourceID: email, CreatedAt: at}
 	byHand := suppression
@@ -106,19 +108,27 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 		one(events.EmailSent, "", nil),
 		one(events.EmailDelayed, to, nil),
 		one(events.EmailDelivered, to, nil),
-		one(events.EmailBounced, to, &events.Bounce{Type: "Permanent", SubType: "General", Message: "The mailbox does not exist.",
+		one(events.EmailBounced, to, &events.Bounce{Type: "Permanent", SubType: "General",
+			Message:        "The mailbox does not exist.",
 			DiagnosticCode: []string{"smtp; 550 5.1.1 user unknown"}, Simulated: true}),
 		one(events.EmailComplained, to, &events.Complaint{Simulated: true}),
 		one(events.EmailOpened, to, nil),
-		one(events.EmailClicked, to, &events.Click{IPAddress: "203.0.113.9", Link: "https://acme.example/?a=1&b=<2>", Timestamp: at, UserAgent: "Mozilla/5.0"}),
+		one(events.EmailClicked, to, &events.Click{IPAddress: "203.0.113.9", Link: "https://acme.example/?a=1&b=<2>",
+			Timestamp: at, UserAgent: "Mozilla/5.0"}),
 		one(events.EmailFailed, "", &events.Failed{Reason: "reached_daily_quota"}),
-		one(events.EmailSuppressed, to, &events.Suppressed{Message: "The address is on the list.", Type: "OnAccountSuppressionList", Reason: "previous_bounce"}),
-		{Type: events.EmailReceived, At: at, Data: &events.Received{ID: "0199d0a1-b2c3-7def-8123-456789abcde2", CreatedAt: at, From: "jo@sender.example",
-			To: []string{"support@in.acme.example"}, ReceivedFor: []string{"support@in.acme.example"}, MessageID: "<abc@sender.example>", Subject: "Hi",
-			Attachments: []events.ReceivedFile{{ID: "0199d0a1-b2c3-7def-8123-456789abcde3", Filename: "a.png", ContentType: "image/png", Disposition: "inline",
+		one(events.EmailSuppressed, to, &events.Suppressed{Message: "The address is on the list.",
+			Type: "OnAccountSuppressionList", Reason: "previous_bounce"}),
+		{Type: events.EmailReceived, At: at, Data: &events.Received{ID: "0199d0a1-b2c3-7def-8123-456789abcde2", CreatedAt: at,
+			From: "jo@sender.example",
+			To:   []string{"support@in.acme.example"}, ReceivedFor: []string{"support@in.acme.example"},
+			MessageID: "<abc@sender.example>", Subject: "Hi",
+			Attachments: []events.ReceivedFile{{ID: "0199d0a1-b2c3-7def-8123-456789abcde3", Filename: "a.png",
+				ContentType: "image/png", Disposition: "inline",
 				ContentID: "img1"}, {ID: "0199d0a1-b2c3-7def-8123-456789abcde4", ContentType: "application/octet-stream"}}}},
-		{Type: events.EmailReceived, At: at, Data: &events.Received{ID: "0199d0a1-b2c3-7def-8123-456789abcde5", CreatedAt: at, From: "jo@sender.example"}},
-		{Type: events.ContactCreated, At: at, Data: &events.Contact{ID: contact.ID, Email: contact.Email, CreatedAt: at, UpdatedAt: at}},
+		{Type: events.EmailReceived, At: at, Data: &events.Received{ID: "0199d0a1-b2c3-7def-8123-456789abcde5", CreatedAt: at,
+			From: "jo@sender.example"}},
+		{Type: events.ContactCreated, At: at, Data: &events.Contact{ID: contact.ID, Email: contact.Email, CreatedAt: at,
+			UpdatedAt: at}},
 		{Type: events.ContactUpdated, At: at, Data: contact},
 		{Type: events.ContactDeleted, At: at, Data: contact},
 		{Type: events.DomainCreated, At: at, DomainID: domain.ID, Data: domain},
@@ -153,8 +163,9 @@ func TestAcceptedEmail(t *testing.T) {
 		h.suppress(t, "ann@example.net")
 		h.send(t, "ann@example.net", "bob@example.net")
 		m, err := h.Message(t.Context(), h.who.TeamID, e.ID, h.messages(t, e)[0].ID)
-		if err != nil || m.Type != events.EmailSuppressed || !strings.Contains(m.Payload, `"to":["ann@example.net"],"subject":"Your order <&>","tags":{"kind":"receipt"},`+
-			`"headers":[{"name":"X-Order","value":"77"}],"suppressed":{`) {
+		if err != nil || m.Type != events.EmailSuppressed ||
+			!strings.Contains(m.Payload, `"to":["ann@example.net"],"subject":"Your order <&>","tags":{"kind":"receipt"},`+
+				`"headers":[{"name":"X-Order","value":"77"}],"suppressed":{`) {
 			t.Errorf("%+v, %v", m, err)
 		}
 	})

@@ -70,7 +70,8 @@ func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[strin
 	n := map[string]int{}
 	for _, k := range o.keys {
 		for part := range slices.Chunk(o.lists[k], perJob) {
-			q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(k.team, k.endpoint), TeamID: k.team, Payload: strings.Join(part, ",")})
+			q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(k.team, k.endpoint), TeamID: k.team, Payload: strings.Join(part,
+				",")})
 			n[k.team]++
 		}
 	}

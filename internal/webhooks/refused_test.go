@@ -95,7 +95,8 @@ func TestVerbsThatAreRefused(t *testing.T) {
 	there := h.endpoint(t, to.URL)
 	h.suppress(t, "bob@one.example")
 	h.change(t, `DELETE FROM jobs`)
-	for _, c := range [][2]string{{"the message", `DELETE FROM webhook_deliveries`}, {"the endpoint", `DELETE FROM webhooks`}} {
+	for _, c := range [][2]string{{"the message", `DELETE FROM webhook_deliveries`},
+		{"the endpoint", `DELETE FROM webhooks`}} {
 		name, spoil := c[0], c[1]
 		if name == "the endpoint" {
 			there = h.endpoint(t, to.URL)
@@ -116,7 +117,8 @@ func TestVerbsThatAreRefused(t *testing.T) {
 	h.suppress(t, "eve@one.example")
 	h.change(t, `UPDATE webhooks SET status = 'disabled'`)
 	d.Hint("webhooks", team)
-	if err := h.work(t, h.inHand(t, webhooks.Kind)); err != nil || h.messages(t, there)[0].State != webhooks.Failed || h.count(t, `jobs`) != 0 {
+	if err := h.work(t, h.inHand(t, webhooks.Kind)); err != nil || h.messages(t, there)[0].State != webhooks.Failed ||
+		h.count(t, `jobs`) != 0 {
 		t.Errorf("%v; the message is %s, %d jobs", err, h.messages(t, there)[0].State, h.count(t, `jobs`))
 	}
 }

@@ -29,7 +29,8 @@ func TestRulesOfEndpoints(t *testing.T) {
 		broken string // the field
 		types  []events.Type
 	}{
-		{strict, "https://hooks.one.example/a", []string{"email.sent", "email.bounced", "email.sent"}, "", []events.Type{"email.sent", "email.bounced"}},
+		{strict, "https://hooks.one.example/a", []string{"email.sent", "email.bounced", "email.sent"}, "",
+			[]events.Type{"email.sent", "email.bounced"}},
 		{strict, "http://hooks.one.example/a", []string{"email.sent"}, "endpoint", nil},
 		{open, "http://hooks.one.example/a", []string{"email.sent"}, "", []events.Type{"email.sent"}},
 		{open, "ftp://hooks.one.example/a", []string{"email.sent"}, "endpoint", nil},

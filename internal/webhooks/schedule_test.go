@@ -18,7 +18,8 @@ import (
 
 // bubble runs f in simulated time with a house at work and a receiver beside it, in true time. Each answer closes its
 // connection: one that idled would be a read that never ends, and time stands while anything reads.
-func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request), f func(t *testing.T, h *house, x *receiver)) {
+func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request),
+	f func(t *testing.T, h *house, x *receiver)) {
 	t.Helper()
 	x := receive(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -31,7 +32,8 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 			time.Sleep(time.Until(last) + time.Second)
 		}
 		h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
-		stop := h.run(t, webhooks.Kind, webhooks.RecoverKind) // each kind looks for work once a minute, which is often in days
+		// each kind looks for work once a minute, which is often in days
+		stop := h.run(t, webhooks.Kind, webhooks.RecoverKind)
 		f(t, h, x)
 		stop()
 	})
@@ -207,7 +209,8 @@ func TestGone(t *testing.T) {
 		h.suppress(t, "a@example.net")
 		time.Sleep(time.Second)
 		got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
-		if err != nil || got.Status != webhooks.Disabled || !strings.Contains(got.DisabledReason, "410") || got.DisabledAt.IsZero() {
+		if err != nil || got.Status != webhooks.Disabled || !strings.Contains(got.DisabledReason, "410") ||
+			got.DisabledAt.IsZero() {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		if len(h.notices) != 1 || !strings.Contains(h.notices[0], x.URL) {
@@ -298,7 +301,8 @@ func TestSweep(t *testing.T) {
 		}
 		must(t, h.Delete(t.Context(), h.who.TeamID, other.ID))
 		must(t, h.Sweep(t.Context()))
-		got := []int{count(t, h.d, "webhooks"), count(t, h.d, "webhook_messages"), count(t, h.d, "webhook_deliveries"), count(t, h.d, "webhook_attempts")}
+		got := []int{count(t, h.d, "webhooks"), count(t, h.d, "webhook_messages"), count(t, h.d, "webhook_deliveries"),
+			count(t, h.d, "webhook_attempts")}
 		if fmt.Sprint(got) != "[2 1 1 1]" || len(h.messages(t, e)) != 1 {
 			t.Errorf("endpoints, messages, deliveries, attempts: %v", got)
 		}

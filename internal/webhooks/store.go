@@ -22,7 +22,8 @@ func scanEndpoint(r db.Row) (e Endpoint, err error) {
 	err = r.Scan(&e.ID, &e.TeamID, &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil, &failing, &e.warned,
 		&e.DisabledReason, &disabledAt, &created, &full, &told)
 	e.Events, e.Status = splitTypes(types), Status(status)
-	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt), db.Time(created)
+	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt),
+		db.Time(created)
 	e.FullSince, e.fullTold = db.Time(full), db.Time(told)
 	return e, err
 }
@@ -39,7 +40,8 @@ func splitTypes(text string) (all []events.Type) {
 
 func insertEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Proof(`SELECT 1 FROM webhooks WHERE id = $1`, e.ID)
-	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0)`,
+	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+
+		`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0)`,
 		e.ID, e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false, e.CreatedAt.UnixMicro())
 }
 
@@ -50,7 +52,8 @@ func saveEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	}
 	tx.Queue(ctx, `UPDATE webhooks SET url = $3, events = $4, status = $5, secret = $6, old_secret = $7, old_until = $8,
 		failing_since = $9, warned = $10, disabled_reason = $11, disabled_at = $12 WHERE id = $1 AND team_id = $2`,
-		e.ID, e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, old, db.Micros(e.oldUntil), db.Micros(e.FailingSince),
+		e.ID, e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, old, db.Micros(e.oldUntil),
+		db.Micros(e.FailingSince),
 		e.warned, e.DisabledReason, db.Micros(e.DisabledAt))
 }
 
@@ -91,7 +94,8 @@ func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err
 
 // teamEndpoints returns all endpoints of a team that are not deleted, oldest first.
 func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint, error) {
-	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE team_id = $1 AND status <> 'deleted' ORDER BY id
+	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
+		` FROM webhooks WHERE team_id = $1 AND status <> 'deleted' ORDER BY id
 		LIMIT $2`, teamID, 2*maxPerTeam)
 	all, err := db.Collect(rows, err, func(r db.Row) (*Endpoint, error) {
 		e, err := scanEndpoint(r)
@@ -105,7 +109,8 @@ func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint
 
 // endpointsAfter returns at most limit endpoints of a team with ids greater than after, by id.
 func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]*Endpoint, error) {
-	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
+		` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		teamID, after, limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (*Endpoint, error) {
 		e, err := scanEndpoint(r)
@@ -147,11 +152,13 @@ func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, mo
 }
 
 func markFull(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	tx.Queue(ctx, `UPDATE webhooks SET full_since = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, db.Micros(e.FullSince))
+	tx.Queue(ctx, `UPDATE webhooks SET full_since = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID,
+		db.Micros(e.FullSince))
 }
 
 func markFullTold(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, tx.Now().UnixMicro())
+	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID,
+		tx.Now().UnixMicro())
 }
 
 // markFailing records when an endpoint began to fail, unless that is recorded already.
@@ -161,7 +168,8 @@ func markFailing(ctx context.Context, tx *db.Tx, e *Endpoint) {
 }
 
 func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	tx.Queue(ctx, `UPDATE webhooks SET failing_since = 0, warned = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID, false)
+	tx.Queue(ctx, `UPDATE webhooks SET failing_since = 0, warned = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID,
+		false)
 }
 
 // failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not show that,
@@ -180,7 +188,8 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 // warn records that the team is warned of a failing endpoint. It reports whether this transaction was the first to do
 // so.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID, true)
+	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID,
+		true)
 	if err != nil {
 		return false, fmt.Errorf("note a warning about webhook %s: %w", e.ID, err)
 	}

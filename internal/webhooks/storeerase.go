@@ -17,7 +17,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	if err == nil {
 		// No index finds the messages of a team, so the whole table is read once, in steps.
 		err = s.p.DB.WalkIDs(ctx, "webhook_messages", func(tx *db.Tx, after, upTo string) error {
-			_, err := tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo, teamID)
+			_, err := tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo,
+				teamID)
 			return err
 		})
 	}
@@ -36,7 +37,8 @@ func (s *Service) eraseEndpoints(ctx context.Context, teamID string) error {
 	if err == nil {
 		err = s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 			return tx.Exec(ctx, `DELETE FROM webhook_fanouts WHERE team_id = $1 AND (chain, message_id) IN
-				(SELECT chain, message_id FROM webhook_fanouts WHERE team_id = $1 ORDER BY chain, message_id LIMIT $2)`, teamID, eraseRows)
+				(SELECT chain, message_id FROM webhook_fanouts WHERE team_id = $1 ORDER BY chain, message_id LIMIT
+				$2)`, teamID, eraseRows)
 		})
 	}
 	for err == nil {

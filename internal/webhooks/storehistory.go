@@ -51,12 +51,14 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 // advanceFanout records the last endpoint for which a message was entered. The transaction fails if another attempt of
 // the job did so meanwhile.
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
-	tx.QueueOne(ctx, fanoutLost(f, j), `UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
+	tx.QueueOne(ctx, fanoutLost(f, j),
+		`UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
 		AND after = $4`, f.TeamID, f.chain, f.ID, f.after, last)
 }
 
 func deleteFanout(ctx context.Context, tx *db.Tx, f *fanout, j jobs.Job) {
-	tx.QueueOne(ctx, fanoutLost(f, j), `DELETE FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3 AND after = $4`,
+	tx.QueueOne(ctx, fanoutLost(f, j),
+		`DELETE FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3 AND after = $4`,
 		f.TeamID, f.chain, f.ID, f.after)
 }
 
@@ -68,12 +70,16 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 // earlier message of their chain; 0 if that is being tried now, or still has to be entered for the endpoint; and -1 if
 // there is no such message. Whether a message is open is checked here and not in the SQL: PostgreSQL would choose the
 // index of open messages and scan a whole backlog.
-func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string, ids []string) (open []openMessage, held int64, err error) {
+func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
+	ids []string) (open []openMessage, held int64, err error) {
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
-			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending', 'attempting')),
-			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1 LIMIT 1), -1)
+			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending',
+			'attempting')),
+			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1
+			LIMIT 1), -1)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
-		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY d.message_id`, endpointID, teamID, ids[0], ids)
+		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY
+		d.message_id`, endpointID, teamID, ids[0], ids)
 	held = -1
 	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
 		var state string
@@ -124,7 +130,8 @@ func saveDelivery(ctx context.Context, tx *db.Tx, d *settled) {
 
 func markSuccess(ctx context.Context, tx *db.Tx, d *settled) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'success', next_at = 0, finished_at = $4
-		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, d.EndpointID, d.MessageID, d.TeamID, tx.Now().UnixMicro())
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id =
+		$3`, d.EndpointID, d.MessageID, d.TeamID, tx.Now().UnixMicro())
 }
 
 func failOpen(ctx context.Context, tx *db.Tx, teamID, endpointID string, ids []string) {
@@ -140,7 +147,8 @@ func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string
 
 func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason string) {
 	attemptID := newAttemptID(tx.Now())
-	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, d.EndpointID, d.MessageID, attemptID)
+	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, d.EndpointID,
+		d.MessageID, attemptID)
 	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error, started_at, duration)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, d.EndpointID, d.MessageID, attemptID, d.TeamID, a.code, a.body, reason,
 		a.at.UnixMicro(), a.took.Microseconds())
@@ -166,7 +174,8 @@ func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery
 	})
 }
 
-func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, state State, p page.Page) ([]Message, bool, error) {
+func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, state State,
+	p page.Page) ([]Message, bool, error) {
 	q := page.Select{Text: `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at FROM webhook_deliveries d
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
 		Args: []any{endpointID, teamID}}
@@ -199,8 +208,10 @@ func getMessage(ctx context.Context, r db.Reader, teamID, endpointID, messageID 
 	return m, nil
 }
 
-func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageID string, p page.Page) ([]Attempt, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT id, status_code, response, error, started_at, duration FROM webhook_attempts
+func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageID string,
+	p page.Page) ([]Attempt, bool, error) {
+	return page.Query(ctx, r, page.Select{
+		Text: `SELECT id, status_code, response, error, started_at, duration FROM webhook_attempts
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id", Args: []any{endpointID, messageID, teamID}}, p,
 		func(r db.Row) (a Attempt, err error) {
 			var started, took int64
@@ -240,7 +251,8 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 // sweepOf returns the statement that deletes rows of an endpoint's oldest messages. It reads only the rows that it
 // deletes, by the range of message ids that the limit determines.
 func sweepOf(table string) string {
-	return `DELETE FROM ` + table + ` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (
+	return `DELETE FROM ` + table +
+		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (
 		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
 }
 

@@ -27,7 +27,8 @@ func TestSweepReadsWhatItRemoves(t *testing.T) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `SET LOCAL enable_seqscan = off`)
-			rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) `+sweepOf(table), "w", "team", "msg_9", limit)
+			rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) `+sweepOf(table), "w", "team", "msg_9",
+				limit)
 			plan, err := db.Collect(rows, err, func(r db.Row) (line string, err error) {
 				err = r.Scan(&line)
 				return line, err

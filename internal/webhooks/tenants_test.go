@@ -66,7 +66,8 @@ func (x *silence) waiting() int {
 func (h *house) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
 	t.Helper()
 	for i := range n {
-		e, err := h.Create(t.Context(), team, fmt.Sprintf("%s/%d", url, i), []string{"suppression.added", "suppression.removed"})
+		e, err := h.Create(t.Context(), team, fmt.Sprintf("%s/%d", url, i), []string{"suppression.added",
+			"suppression.removed"})
 		must(t, err)
 		all = append(all, e)
 	}
@@ -177,13 +178,17 @@ func TestManyEndpoints(t *testing.T) {
 		must(t, h.Update(t.Context(), h.who.TeamID, off.ID, webhooks.Change{Status: new("disabled")}))
 		h.suppress(t, "a@example.net")
 		h.unsuppress(t, "a@example.net")
-		rows := []int{h.count(t, `webhook_messages`), h.count(t, `webhook_fanouts`), h.count(t, `jobs`), h.count(t, `webhook_deliveries`)}
+		rows := []int{h.count(t, `webhook_messages`), h.count(t, `webhook_fanouts`), h.count(t, `jobs`),
+			h.count(t, `webhook_deliveries`)}
 		if fmt.Sprint(rows) != "[2 2 2 0]" {
 			t.Errorf("two events entered messages, fan-outs, jobs and deliveries %v", rows)
 		}
 		h.endpoints(t, h.who.TeamID, x.URL+"/late", 1)
 		h.run(t)
-		until(t, "all are delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*119 })
+		until(t, "all are delivered", func() bool {
+			return h.count(t,
+				`webhook_deliveries WHERE status = 'success'`) == 2*119
+		})
 		order := map[string][]string{}
 		for _, r := range x.all() {
 			order[r.path] = append(order[r.path], r.id())
@@ -210,7 +215,8 @@ func TestManyEventsAtOnce(t *testing.T) {
 		h.endpoints(t, h.who.TeamID, x.URL, 10)
 		var all []events.Event
 		for i := range 50 {
-			all = append(all, events.Event{Type: events.SuppressionAdded, Data: suppressions.Suppression{Address: fmt.Sprintf("a%d@example.net", i)}})
+			all = append(all, events.Event{Type: events.SuppressionAdded,
+				Data: suppressions.Suppression{Address: fmt.Sprintf("a%d@example.net", i)}})
 		}
 		h.happen(t, all...)
 		if n := h.count(t, `webhook_deliveries`); n != 60 {
@@ -245,7 +251,8 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 		}
 		if d.Engine() == "postgres" { // which says what was entered together
 			var n int
-			must(t, d.QueryRow(t.Context(), `SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM webhook_deliveries GROUP BY xmin) x`).Scan(&n))
+			must(t, d.QueryRow(t.Context(),
+				`SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM webhook_deliveries GROUP BY xmin) x`).Scan(&n))
 			if n > 50 {
 				t.Errorf("%d deliveries were entered in one transaction", n)
 			}
@@ -367,7 +374,10 @@ func TestReplayFlood(t *testing.T) {
 			return nil
 		}))
 		h.run(t)
-		until(t, "the replay is made", func() bool { return len(x.all()) == 2 && h.count(t, `jobs WHERE kind = 'webhook'`) == 0 })
+		until(t, "the replay is made", func() bool {
+			return len(x.all()) == 2 &&
+				h.count(t, `jobs WHERE kind = 'webhook'`) == 0
+		})
 		all, more, err := h.Attempts(t.Context(), h.who.TeamID, e.ID, m.ID, page.Page{Limit: 100})
 		if err != nil || len(all) != 100 || more || all[0].Code != 200 {
 			t.Errorf("%d attempts are kept, more %v, %v", len(all), more, err)

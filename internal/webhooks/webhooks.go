@@ -77,8 +77,10 @@ const (
 
 // Types returns the events that an endpoint may select (API reference section 19.1).
 func Types() []events.Type {
-	return []events.Type{events.EmailSent, events.EmailScheduled, events.EmailDelivered, events.EmailDelayed, events.EmailComplained,
-		events.EmailBounced, events.EmailOpened, events.EmailClicked, events.EmailReceived, events.EmailFailed, events.EmailSuppressed,
+	return []events.Type{events.EmailSent, events.EmailScheduled, events.EmailDelivered, events.EmailDelayed,
+		events.EmailComplained,
+		events.EmailBounced, events.EmailOpened, events.EmailClicked, events.EmailReceived, events.EmailFailed,
+		events.EmailSuppressed,
 		events.ContactCreated, events.ContactUpdated, events.ContactDeleted, events.DomainCreated, events.DomainUpdated,
 		events.DomainDeleted, events.SuppressionAdded, events.SuppressionRemoved}
 }

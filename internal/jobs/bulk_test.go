@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -143,6 +144,52 @@ func TestGrownLimit(t *testing.T) {
 			t.Error("more begin than the limit allows")
 		}
 		open()
+		b.await(t, 3)
+	})
+}
+
+// A lane that was held because its group was full goes on when a pause of the group ends, although a job of the group
+// hangs, so that the end of no job frees the lane.
+func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, dbtest.SQLite(t))
+		hang, answer := make(chan struct{}), make(chan struct{})
+		var paused atomic.Pointer[time.Time]
+		b.r.Handle(jobs.Kind{Name: "k", Workers: 10, PerLane: 2,
+			Group: func(string) string { return "host" },
+			Limit: func(string) (int, time.Time) {
+				if until := paused.Load(); until != nil && time.Now().Before(*until) {
+					return 0, *until
+				}
+				return 2, time.Time{}
+			},
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				switch j.Lane {
+				case "a":
+					<-hang
+				case "b":
+					<-answer
+					until := time.Now().Add(30 * time.Second) // it asked for less mail
+					paused.Store(&until)
+				}
+				defer b.saw(j)
+				return b.finish(ctx, j)
+			}})
+		b.insert(t, jobs.New{Kind: "k", Lane: "a"}, jobs.New{Kind: "k", Lane: "b"})
+		b.start(t)
+		time.Sleep(time.Second)
+		b.insert(t, jobs.New{Kind: "k", Lane: "c"})
+		time.Sleep(time.Second) // c is held by then
+		close(answer)
+		for i, want := range []int{1, 2} { // b, and after the pause c
+			time.Sleep(20 * time.Second)
+			b.mu.Lock()
+			if n := len(b.seen); n != want {
+				t.Errorf("%d s after the pause began %d jobs have ended, want %d", 20*(i+1), n, want)
+			}
+			b.mu.Unlock()
+		}
+		close(hang)
 		b.await(t, 3)
 	})
 }

@@ -30,15 +30,17 @@ type dispatcher struct {
 	kick  chan struct{}
 	done  chan ended
 
-	mu     sync.Mutex
-	grown  map[string]bool  // groups whose limit grew since the last turn
-	hinted map[string]int64 // lane -> when it has a job due, as hinted or scanned since the last turn
-	look   chan struct{}    // asks for a scan at once
+	mu      sync.Mutex
+	grown   map[string]bool  // groups whose limit grew since the last turn
+	stepped bool             // the clock stepped back since the last turn
+	hinted  map[string]int64 // lane -> when it has a job due, as hinted or scanned since the last turn
+	look    chan struct{}    // asks for a scan at once
 
 	alarms    *alarms
 	ready     turns
 	queued    map[string]bool   // the lanes that are ready or held
 	held      map[string]*turns // by group
+	limits    *alarms           // groups with held lanes whose limit holds until a time
 	inHand    map[string]int    // jobs by group
 	shares    map[share]int     // jobs by group and owner
 	bulk      bulk              // jobs of bulk lanes among them
@@ -63,7 +65,8 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 		done:  make(chan ended, k.Workers),
 		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
-		inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(), freed: map[string]bool{}, hands: map[string]bool{},
+		limits: newAlarms(), inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(),
+		freed: map[string]bool{}, hands: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
@@ -88,6 +91,16 @@ func (k *dispatcher) regroup(group string) {
 	k.grown[group] = true
 	k.mu.Unlock()
 	k.wake()
+}
+
+// restart notes that the clock stepped back: what waits until a time must find out anew when that is. It does not
+// block.
+func (k *dispatcher) restart() {
+	k.mu.Lock()
+	k.stepped = true
+	k.mu.Unlock()
+	k.wake()
+	k.rescan()
 }
 
 func (k *dispatcher) rescan() {
@@ -223,7 +236,8 @@ func (k *dispatcher) refill() {
 }
 
 // unhold makes as many lanes of a group ready as there is room for: a bulk lane if it is the turn of bulk, then the
-// other lanes, then bulk lanes.
+// other lanes, then bulk lanes. The rest waits until a job of the group ends, or until the time at which its limit
+// ends: one alarm for the group, because it may have a hundred thousand lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
@@ -255,6 +269,9 @@ func (k *dispatcher) unhold(group string, h *turns) {
 	for take(false) {
 	}
 	for take(true) {
+	}
+	if !again.IsZero() && !h.empty() {
+		k.limits.set(group, again.UnixMicro())
 	}
 }
 
@@ -290,6 +307,12 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 		k.freed[group] = true
 	}
 	clear(k.grown)
+	if k.stepped {
+		k.stepped = false
+		for group := range k.held {
+			k.freed[group] = true
+		}
+	}
 	k.mu.Unlock()
 	for lane, at := range hinted {
 		k.alarms.set(lane, at)
@@ -297,6 +320,9 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 	wait := idleMax
 	for lane, ok := k.alarms.due(now.UnixMicro()); ok; lane, ok = k.alarms.due(now.UnixMicro()) {
 		k.enqueue(lane)
+	}
+	for group, ok := k.limits.due(now.UnixMicro()); ok; group, ok = k.limits.due(now.UnixMicro()) {
+		k.freed[group] = true
 	}
 	for k.refill(); !k.ready.empty() && len(k.hands) < k.Workers && ctx.Err() == nil; k.refill() {
 		if since := time.Since(k.claimedAt); len(k.hands) > 0 && since < claimEvery {
@@ -322,8 +348,10 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 			return k.failed(ctx, err)
 		}
 	}
-	if at, ok := k.alarms.soonest(); ok {
-		wait = min(wait, time.UnixMicro(at).Sub(now))
+	for _, a := range []*alarms{k.alarms, k.limits} {
+		if at, ok := a.soonest(); ok {
+			wait = min(wait, time.UnixMicro(at).Sub(now))
+		}
 	}
 	return max(wait, time.Millisecond)
 }
@@ -399,7 +427,7 @@ func (k *dispatcher) plan() (asks []ask) {
 	return asks
 }
 
-// hold sets a lane aside until a job of its group ends.
+// hold sets a lane aside until a job of its group ends, or the limit changes (see unhold).
 func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h := k.held[group]
 	if h == nil {

@@ -352,6 +352,46 @@ func TestScanOfManyLanes(t *testing.T) {
 	})
 }
 
+// A group whose limit holds until a time has one alarm for all of its lanes, and another one when the clock stepped
+// back.
+func TestOneAlarmForAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
+		wait := time.Minute
+		r.Handle(Kind{Name: "k", PerLane: 4, Group: func(string) string { return "g" },
+			Limit: func(string) (int, time.Time) { return 2, time.Now().Add(wait) }})
+		k := r.kinds[0]
+		k.inHand["g"] = 2
+		for i := range 1000 {
+			k.hold("g", "o", fmt.Sprint(i), false)
+		}
+		ended, cancel := context.WithCancel(t.Context()) // no turn claims
+		cancel()
+		expect := func(what string, lanes int, alarm time.Duration) {
+			t.Helper()
+			next := k.turn(ended, nil, nil)
+			at, _ := k.limits.soonest()
+			ahead := time.UnixMicro(at).Sub(k.r.d.Now()).Round(time.Second)
+			if next.Round(time.Second) != alarm || ahead != alarm || len(k.limits.queue) != 1 || len(k.alarms.queue) != 0 {
+				t.Errorf("%s: the next turn is in %v, the alarm in %v, of %d", what, next, ahead, len(k.limits.queue))
+			}
+			if n := len(k.ready.first.lanes["o"]); n != lanes {
+				t.Errorf("%s: %d lanes are ready, want %d", what, n, lanes)
+			}
+		}
+		k.freed["g"] = true
+		expect("no room", 0, time.Minute)
+		k.inHand["g"] = 1
+		time.Sleep(time.Minute)
+		expect("room for one at the time", 1, time.Minute)
+		k.inHand["g"], wait = 2, 40*time.Second // as a clock does that goes back by 20 seconds
+		k.restart()
+		if next := k.turn(ended, nil, nil); next.Round(time.Second) != 40*time.Second {
+			t.Errorf("after a step of the clock the next turn is in %v", next)
+		}
+	})
+}
+
 // An earlier hint counts, and a later one does not put a lane off.
 func TestHintsBringForward(t *testing.T) {
 	k := newDispatcher(nil, Kind{Workers: 1})

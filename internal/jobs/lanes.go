@@ -89,7 +89,7 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is a set of lanes by the time at which a job of them may be due.
+// alarms is a set of names by time: lanes by when a job of them may be due, or groups by when their limit ends.
 type alarms struct {
 	at    map[string]int64
 	queue alarmQueue // may contain outdated times; at has the current ones
@@ -97,38 +97,38 @@ type alarms struct {
 
 func newAlarms() *alarms { return &alarms{at: map[string]int64{}} }
 
-// set adds a lane, or moves its time forward. A later time than the lane has is ignored.
-func (a *alarms) set(lane string, at int64) {
-	if old, ok := a.at[lane]; ok && old <= at {
+// set adds a name, or moves its time forward. A later time than the name has is ignored.
+func (a *alarms) set(name string, at int64) {
+	if old, ok := a.at[name]; ok && old <= at {
 		return
 	}
-	a.at[lane] = at
-	heap.Push(&a.queue, alarm{lane, at})
+	a.at[name] = at
+	heap.Push(&a.queue, alarm{name, at})
 	if len(a.queue) > 2*len(a.at)+1000 { // mostly outdated times
 		a.queue = a.queue[:0]
-		for lane, at := range a.at {
-			a.queue = append(a.queue, alarm{lane, at})
+		for name, at := range a.at {
+			a.queue = append(a.queue, alarm{name, at})
 		}
 		heap.Init(&a.queue)
 	}
 }
 
-// due removes and returns the next lane whose time has come.
-func (a *alarms) due(now int64) (lane string, ok bool) {
+// due removes and returns the next name whose time has come.
+func (a *alarms) due(now int64) (name string, ok bool) {
 	at, ok := a.soonest()
 	if !ok || at > now {
 		return "", false
 	}
-	lane = heap.Pop(&a.queue).(alarm).lane
-	delete(a.at, lane)
-	return lane, true
+	name = heap.Pop(&a.queue).(alarm).name
+	delete(a.at, name)
+	return name, true
 }
 
 // soonest returns the earliest time, if there is one.
 func (a *alarms) soonest() (at int64, ok bool) {
 	for len(a.queue) > 0 {
 		first := a.queue[0]
-		if at, ok := a.at[first.lane]; ok && at == first.at {
+		if at, ok := a.at[first.name]; ok && at == first.at {
 			return at, true
 		}
 		heap.Pop(&a.queue)
@@ -137,7 +137,7 @@ func (a *alarms) soonest() (at int64, ok bool) {
 }
 
 type alarm struct {
-	lane string
+	name string
 	at   int64
 }
 

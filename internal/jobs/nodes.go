@@ -371,7 +371,7 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	}
 	*c = now
 	for _, k := range r.kinds {
-		k.rescan()
+		k.restart()
 	}
 }
 

@@ -89,7 +89,8 @@ func newHosts(full int) *hosts {
 // any other method.
 func (h *hosts) keepTo(shares *quota.Shares, p *pool) {
 	h.shares, h.pool = shares, p
-	shares.Keep(addressShares, quota.Places{Use: h.use, Changed: h.changed, Busy: h.busy})
+	limit := func(string) int { return h.full }
+	shares.Keep(addressShares, quota.Places{Limit: limit, Use: h.use, Changed: h.changed, Busy: h.busy})
 }
 
 // prepare requests this node's share of the connections to an address, so that it is known when the address is dialed.

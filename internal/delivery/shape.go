@@ -77,7 +77,8 @@ func newShaper(connections int, rate float64) *shaper {
 // the share of a destination has grown.
 func (s *shaper) keepTo(shares *quota.Shares, grown func(destination string)) {
 	s.shares, s.grown = shares, grown
-	shares.Keep(connectionShares, quota.Places{Use: s.use, Changed: s.changed, Busy: s.busy})
+	limit := func(string) int { return s.connections }
+	shares.Keep(connectionShares, quota.Places{Limit: limit, Use: s.use, Changed: s.changed, Busy: s.busy})
 }
 
 func (s *shaper) of(destination string) *shape {

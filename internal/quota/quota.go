@@ -68,6 +68,8 @@ func (k Key) String() string { return k.Kind + "/" + k.Name }
 // Places is how the users of a kind of places report and adjust them. [Shares.Run] and [Shares.Live] call its
 // functions, without holding locks.
 type Places struct {
+	// Limit returns the limit of a name, for all nodes together.
+	Limit func(name string) int
 	// Use returns how many places of a name this node could use now, and how many it has. When all of its share is in
 	// use, want must exceed the share if it is to grow.
 	Use func(name string) (want, held int)
@@ -176,8 +178,8 @@ func (s *Shares) Live(n int) {
 func (s *Shares) enterBusy() {
 	for kind, p := range s.kinds {
 		for _, name := range p.Busy() {
-			if want, held := p.Use(name); held > 0 {
-				s.Places(Key{kind, name}, max(want, held))
+			if _, held := p.Use(name); held > 0 {
+				s.Places(Key{kind, name}, p.Limit(name))
 			}
 		}
 	}

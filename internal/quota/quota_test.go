@@ -67,6 +67,7 @@ func (c *cluster) add(name string, d *db.DB) *user {
 	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
 	u := &user{c: c, name: name, Shares: New(d, name, slog.New(slog.DiscardHandler), every)}
 	u.Keep(kind, Places{
+		Limit: func(string) int { return c.limit },
 		Use: func(string) (int, int) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -317,6 +318,23 @@ func TestAnotherNodeComes(t *testing.T) {
 	c.wants("b", 20)
 	c.await("both have half", func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 })
 	c.kept()
+}
+
+// When another node comes, the places that this one had while it was alone are divided by their limit, not by how many
+// were in use.
+func TestBusyKeysKeepTheirLimit(t *testing.T) {
+	t.Parallel()
+	s := New(dbtest.Postgres(t), "a", slog.New(slog.DiscardHandler), time.Hour)
+	s.Keep(kind, Places{Limit: func(string) int { return 20 }, Use: func(string) (int, int) { return 3, 3 },
+		Changed: func(string, int) {}, Busy: func() []string { return []string{"k"} }})
+	s.Live(1)
+	if n, _ := s.Places(Key{kind, "k"}, 20); n != 20 {
+		t.Fatalf("alone it has %d", n)
+	}
+	s.Live(2)
+	if e := s.entries[Key{kind, "k"}]; e == nil || e.limit != 20 {
+		t.Errorf("the limit of 20 is entered as %+v", e)
+	}
 }
 
 // A node that others took for dead has nothing until it has found out what they have.

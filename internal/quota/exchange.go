@@ -124,6 +124,7 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 		changed = append(changed, change{k, e.limit})
 	}
 	clear(s.entries)
+	clear(s.rooms)
 	s.left = false
 	s.mu.Unlock()
 	s.tell(changed)
@@ -147,10 +148,6 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 		s.lost = false
 	}
 	s.left = false
-	old := idleAfter * s.every
-	if now.Sub(s.full) < s.every {
-		old = busyFor * s.every
-	}
 	for _, e := range s.entries {
 		if e.asked {
 			e.asked, e.askedAt = false, now
@@ -170,8 +167,13 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		r, old := s.rooms[e.key.Kind], idleAfter*s.every
+		if now.Sub(r.full) < s.every {
+			old = busyFor * s.every
+		}
 		if now.Sub(e.askedAt) >= old && want == 0 && e.held == 0 && !e.asked {
 			delete(s.entries, e.key)
+			r.keys--
 			return true
 		}
 		e.want = max(e.want, float64(want))
@@ -189,32 +191,39 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	return entries, gone
 }
 
-// plan returns the rows to write: those that differ from what is written.
+// plan returns the rows to write: those that differ from what is written. It does not hold the lock for long, because
+// each request waits for it, and neither does apply.
 func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	rows := map[Key]row{}
 	for _, e := range entries {
 		old, has := s.written[e.key]
-		if !e.known && e.target == 0 {
-			if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
-				e.target = e.limit // in most cases no other node uses it
-			}
-		}
-		e.recent = max(e.want, e.recent)
-		r := row{want: min(math.Ceil(e.recent), e.limit), held: max(e.share, float64(e.held), e.target)}
-		if !e.whole {
-			r.want = headroom(e.recent, e.limit)
-		}
-		if float64(e.held) > e.share {
-			r.used = float64(e.held)
-		}
-		e.want = 0
-		if !has || e.whole && r != old || !e.whole && r.differs(old, e.limit) {
+		r, limit := s.row(e, now)
+		if !has || e.whole && r != old || !e.whole && r.differs(old, limit) {
 			rows[e.key] = r
 		}
 	}
 	return rows
+}
+
+// row returns what this node wants of a limit and what it holds.
+func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !e.known && e.target == 0 {
+		if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
+			e.target = e.limit // in most cases no other node uses it
+		}
+	}
+	e.recent = max(e.want, e.recent)
+	r = row{want: min(math.Ceil(e.recent), e.limit), held: max(e.share, float64(e.held), e.target)}
+	if !e.whole {
+		r.want = headroom(e.recent, e.limit)
+	}
+	if float64(e.held) > e.share {
+		r.used = float64(e.held)
+	}
+	e.want = 0
+	return r, e.limit
 }
 
 // differs reports whether a row of a rate differs enough from the old one to be written. Small changes of what is
@@ -269,60 +278,70 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 // apply sets the shares by the demands of all nodes. moving means that a share has not yet reached its target, here
 // or on another node.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost {
-		return nil, true
-	}
 	for _, e := range entries {
-		all, mine := demands[e.text], s.written[e.key]
-		others, found := 0.0, false
-		for _, d := range all {
-			if d.node == s.node {
-				found = true
-			} else {
-				others += d.held
-			}
-		}
-		if !found { // the row was deleted with this node, which was taken for dead
-			delete(s.written, e.key)
+		all := demands[e.text]
+		if !slices.ContainsFunc(all, func(d demand) bool { return d.node == s.node }) {
+			delete(s.written, e.key) // the row was deleted with this node, which was taken for dead
 			moving = true
 			continue
 		}
-		before, wasKnown := e.share, e.known
-		e.target = s.share(e, all, now)
-		if e.target <= e.share {
-			e.share = e.target
-		} else {
-			// The others leave to this node what it has written.
-			free := (e.limit - others) * (1 + exact)
-			if e.whole {
-				free = math.Floor(free)
-			}
-			if !e.whole { // two nodes that claim all of it must have something meanwhile
-				free = max(free, s.even(e.limit))
-			}
-			e.share = max(min(e.target, mine.held, free), e.share)
+		is, moves, ok := s.applyTo(e, all, now)
+		if !ok {
+			return nil, true
 		}
-		e.known = true
-		if e.share != before || !wasKnown {
-			changed = append(changed, change{e.key, e.share})
+		if is != nil {
+			changed = append(changed, *is)
 		}
-		// Small changes wait for the next regular exchange.
-		some := e.limit / 20
-		if e.whole {
-			some = 0.5
-		}
-		if e.target-e.share > some || mine.held-max(e.share, float64(e.held)) > some {
-			moving = true
-		}
-		e.recent *= decay(now.Sub(e.decayed), s.every)
-		e.decayed = now
-		if e.recent < e.limit/1000 {
-			e.recent = 0
-		}
+		moving = moving || moves
 	}
 	return changed, moving
+}
+
+// applyTo is apply for one limit. It returns the share if it has changed; !ok means that this node was taken for dead
+// and has no shares.
+func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change, moving, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return nil, true, false
+	}
+	mine, others := s.written[e.key], 0.0
+	for _, d := range all {
+		if d.node != s.node {
+			others += d.held
+		}
+	}
+	before, wasKnown := e.share, e.known
+	e.target = s.share(e, all, now)
+	if e.target <= e.share {
+		e.share = e.target
+	} else {
+		// The others leave to this node what it has written.
+		free := (e.limit - others) * (1 + exact)
+		if e.whole {
+			free = math.Floor(free)
+		}
+		if !e.whole { // two nodes that claim all of it must have something meanwhile
+			free = max(free, s.even(e.limit))
+		}
+		e.share = max(min(e.target, mine.held, free), e.share)
+	}
+	e.known = true
+	if e.share != before || !wasKnown {
+		changed = &change{e.key, e.share}
+	}
+	// Small changes wait for the next regular exchange.
+	some := e.limit / 20
+	if e.whole {
+		some = 0.5
+	}
+	moving = e.target-e.share > some || mine.held-max(e.share, float64(e.held)) > some
+	e.recent *= decay(now.Sub(e.decayed), s.every)
+	e.decayed = now
+	if e.recent < e.limit/1000 {
+		e.recent = 0
+	}
+	return changed, moving, true
 }
 
 // decay is the factor by which an earlier demand counts less after the time d.

@@ -19,6 +19,10 @@
 // never add up to more than the limit, whatever each node has read, without a lock between nodes. Places in use, such
 // as connections, count as held until they are released.
 //
+// The limit of a key is not kept while a node has no room for the key. Such a node uses an even share, at least one
+// place, but writes nothing, and the others divide the whole limit: together they may exceed it by an even share for
+// each node without room. When other keys of the kind are no longer used, the key finds room within seconds.
+//
 // Rates are exact only in the long run: until the first exchanges about a key have shown what each node wants, a node
 // uses an even share of it.
 //
@@ -34,8 +38,8 @@
 //
 // On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no
 // queries. A node that starts beside others uses even shares until they have noticed it, which takes them some
-// milliseconds, two seconds at most. A node has at most 2,000 keys in the exchange; further keys have even shares,
-// and at least one place.
+// milliseconds, two seconds at most. A node has at most 2,500 keys of each kind in the exchange, which is to stay
+// short.
 package quota
 
 import (
@@ -50,7 +54,7 @@ import (
 )
 
 const (
-	keysMax = 2000 // the most keys of a node in the exchange
+	keysMax = 2500 // the most keys of one kind that a node has in the exchange
 	// Times are multiples of the time between exchanges.
 	idleAfter = 30 // a key that was not used for this time is dropped
 	busyFor   = 2  // when there is no room: a key that was used within this time is kept
@@ -96,14 +100,21 @@ type Shares struct {
 
 	mu      sync.Mutex
 	entries map[Key]*entry
-	full    time.Time // when a key last found no room
-	settled time.Time // when the other nodes surely know of this one
-	left    bool      // this node's rows must be deleted
-	lost    bool      // this node's rows have been deleted by others
+	rooms   map[string]*room // by kind
+	settled time.Time        // when the other nodes surely know of this one
+	left    bool             // this node's rows must be deleted
+	lost    bool             // this node's rows have been deleted by others
 
 	// Of the exchange alone.
 	written map[Key]row // this node's rows
 	moves   int         // exchanges in a row after which shares had not settled
+}
+
+// room is how many keys of a kind there are. Each kind has room of its own, so that mail to many destinations does not
+// displace the limits of requests.
+type room struct {
+	keys int
+	full time.Time // when a key last found no room
 }
 
 // entry is the state of a limit on this node.
@@ -132,7 +143,7 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 		every = time.Second
 	}
 	s := &Shares{d: d, node: node, log: log, every: every, kinds: map[string]Places{}, kick: make(chan struct{}, 1),
-		entries: map[Key]*entry{}, written: map[Key]row{}}
+		entries: map[Key]*entry{}, rooms: map[string]*room{}, written: map[Key]row{}}
 	s.whole.Store(d.Alone())
 	return s
 }
@@ -226,12 +237,16 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	e := s.entries[key]
 	if e == nil {
-		if len(s.entries) >= keysMax {
-			s.full = time.Now()
-			s.wake()
+		now, r := time.Now(), s.rooms[key.Kind]
+		if r == nil {
+			r = &room{}
+			s.rooms[key.Kind] = r
+		}
+		if r.keys >= keysMax { // the next regular exchange makes room; one for each such key would never rest
+			r.full = now
 			return nil
 		}
-		now := time.Now()
+		r.keys++
 		e = &entry{key: key, whole: whole, born: now, askedAt: now, decayed: now, text: key.String()}
 		s.entries[key] = e
 		s.wake()

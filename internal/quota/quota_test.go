@@ -454,7 +454,8 @@ func TestRates(t *testing.T) {
 	eventually(t, "rows that nobody wants are removed", func() bool { return c.rows() == 0 })
 }
 
-// The number of keys that a node exchanges is limited.
+// The number of keys of each kind that a node exchanges is limited. A key without room starts no exchange, however often
+// it is asked for: the regular exchanges make room.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b")
@@ -464,13 +465,75 @@ func TestKeysAreBounded(t *testing.T) {
 			t.Fatalf("of rate %d the share is %v", i, rate)
 		}
 	}
-	if n, known := a.Places(Key{kind, "one too many"}, 1); n != 1 || !known {
-		t.Errorf("of what found no room the share is %d, %v", n, known)
-	}
 	if n := c.rows(); n > keysMax {
 		t.Errorf("%d rows", n)
 	}
 	eventually(t, "what is not used makes room", func() bool { return c.rows() == 0 })
+
+	s := New(c.d, "alone", slog.New(slog.DiscardHandler), time.Hour) // its exchanges are not running
+	s.Live(2)
+	for i := range keysMax {
+		s.Places(Key{kind, fmt.Sprint(i)}, 1)
+	}
+	<-s.kick
+	for range 1000 {
+		if n, known := s.Places(Key{kind, "one too many"}, 1); n != 1 || !known {
+			t.Fatalf("of what found no room the share is %d, %v", n, known)
+		}
+	}
+	if len(s.entries) != keysMax || len(s.kick) > 0 {
+		t.Errorf("with %d keys an exchange is due: %v", len(s.entries), len(s.kick) > 0)
+	}
+	if s.Rate(Key{"requests", "team"}, 10, 1); len(s.entries) != keysMax+1 || len(s.kick) == 0 {
+		t.Error("the keys of one kind leave no room for another")
+	}
+}
+
+// Mail to many destinations leaves room for the rates of teams: a team whose requests all come to one node has its
+// whole rate there.
+func TestRateBesideManyDestinations(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
+	a := c.nodes["a"]
+	c.mu.Lock()
+	a.want, a.used = 1, 1 // of each destination, such as a kept connection
+	c.mu.Unlock()
+	for i := range keysMax + 1 {
+		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)
+	}
+	eventually(t, "the team has its whole rate", func() bool { return a.Rate(Key{"requests", "team"}, 10, 10) >= 10 })
+}
+
+// A node that has no room for a key uses an even share of it and no more, whatever the others have. When there is room,
+// they keep the limit again.
+func TestLimitWithoutRoom(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
+	a, b := c.nodes["a"], c.nodes["b"]
+	uses := func(u *user, want, used int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		u.want, u.used = want, used
+	}
+	uses(a, 1, 1)
+	for i := range keysMax {
+		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)
+	}
+	uses(b, 20, 0)
+	key := Key{kind, "busy.example"}
+	eventually(t, "the other node has all", func() bool {
+		n, _ := b.Places(key, 20)
+		return n == 20
+	})
+	if n, known := a.Places(key, 20); n != 10 || !known {
+		t.Errorf("without room a node has %d of 20 places, %v", n, known)
+	}
+	uses(a, 0, 0)
+	eventually(t, "both keep the limit", func() bool {
+		ofA, known := a.Places(key, 20)
+		ofB, _ := b.Places(key, 20)
+		return known && ofA > 0 && ofA < 10 && ofA+ofB <= 20
+	})
 }
 
 // A node that is alone makes no queries.

@@ -105,15 +105,17 @@ func (s *Shares) overdue(entries []*entry) (changed []change) {
 // alone drops all entries and this node's rows when it is the only node.
 func (s *Shares) alone(ctx context.Context) time.Duration {
 	s.mu.Lock()
-	left := s.left && s.whole.Load()
+	left := s.left
 	s.mu.Unlock()
-	if !left {
+	if !s.whole.Load() {
 		return time.Hour
 	}
-	if err := s.leave(ctx); err != nil {
-		return s.every
+	if left {
+		if err := s.leave(ctx); err != nil {
+			return s.every
+		}
+		clear(s.written)
 	}
-	clear(s.written)
 	s.mu.Lock()
 	if !s.whole.Load() { // another node came meanwhile
 		s.mu.Unlock()
@@ -125,7 +127,9 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 	}
 	clear(s.entries)
 	clear(s.rooms)
-	s.left = false
+	if left {
+		s.left = false
+	}
 	s.mu.Unlock()
 	s.tell(changed)
 	return time.Hour

@@ -37,9 +37,9 @@
 // # What it does not do
 //
 // On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no
-// queries. A node that starts beside others uses even shares until they have noticed it, which takes them some
-// milliseconds, two seconds at most. A node has at most 2,500 keys of each kind in the exchange, which is to stay
-// short.
+// queries, except one that deletes the node's rows when it becomes the only one. A node that starts beside others uses
+// even shares until they have noticed it, which takes them some milliseconds, two seconds at most. A node has at most
+// 2,500 keys of each kind in the exchange, so that it stays short.
 package quota
 
 import (
@@ -174,7 +174,7 @@ func (s *Shares) Live(n int) {
 		}
 	case n > 1 && before == 0:
 		s.settled = time.Now().Add(settling * s.every)
-	case n == 1:
+	case n == 1 && before != 1: // while it stays alone, it writes none
 		s.left = true
 	}
 	s.mu.Unlock()

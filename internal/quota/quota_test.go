@@ -454,8 +454,8 @@ func TestRates(t *testing.T) {
 	eventually(t, "rows that nobody wants are removed", func() bool { return c.rows() == 0 })
 }
 
-// The number of keys of each kind that a node exchanges is limited. A key without room starts no exchange, however often
-// it is asked for: the regular exchanges make room.
+// The number of keys of each kind that a node exchanges is limited. A key without room starts no exchange, however
+// often it is asked for: the regular exchanges make room.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b")
@@ -536,30 +536,49 @@ func TestLimitWithoutRoom(t *testing.T) {
 	})
 }
 
-// A node that is alone makes no queries.
+// A node that is alone makes no queries, except one that deletes its rows when it becomes the only one.
 func TestAloneWithoutQueries(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		s := New(d, "a", slog.New(slog.DiscardHandler), time.Millisecond)
-		trace.Take()
+		c := &cluster{t: t, d: d}
+		c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
+		s := New(d, "a", slog.New(slog.DiscardHandler), time.Hour)
+		beats := func(what string, deletions int) {
+			t.Helper()
+			trace.Take()
+			for range 50 {
+				s.Live(1) // as each heartbeat says
+				if n, known := s.Places(Key{kind, "k"}, 20); n != 20 || !known || s.Rate(Key{"rate", "k"}, 2, 1) != 2 {
+					t.Errorf("%s, a node alone has %d, %v", what, n, known)
+				}
+				s.exchange(t.Context())
+			}
+			for _, st := range trace.Take() {
+				if deletions--; st.SQL != removeAll {
+					t.Errorf("%s, a node alone asks %s", what, st.SQL)
+				}
+			}
+			if deletions != 0 && !d.Alone() {
+				t.Errorf("%s, a node alone deletes its rows %+d times too few", what, deletions)
+			}
+		}
+		beats("at its start", 1)
+		beats("later", 0)
+		if s.Live(2); !d.Alone() {
+			s.Rate(Key{"rate", "k"}, 2, 1)
+			s.exchange(t.Context())
+			if n := c.rows(); n != 1 {
+				t.Errorf("beside another, a node has %d rows", n)
+			}
+		}
+		beats("after it was not alone", 1)
+		if n := c.rows(); n != 0 {
+			t.Errorf("alone again, a node has %d rows", n)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { s.Run(ctx) })
-		if !d.Alone() {
-			s.Live(1)
-		}
-		for range 50 {
-			if n, known := s.Places(Key{kind, "k"}, 20); n != 20 || !known || s.Rate(Key{"rate", "k"}, 2, 1) != 2 {
-				t.Errorf("alone, a node has %d, %v", n, known)
-			}
-			s.exchange(ctx)
-		}
 		cancel()
-		wg.Wait()
-		for _, st := range trace.Take() {
-			if st.SQL != removeAll {
-				t.Errorf("alone, a node asks %s", st.SQL)
-			}
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
 		}
 		if n, known := (*Shares)(nil).Places(Key{kind, "k"}, 20); n != 20 || !known {
 			t.Errorf("without shares, a node has %d, %v", n, known)

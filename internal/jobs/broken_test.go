@@ -60,7 +60,11 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"Remove", "", in(func(tx *db.Tx) error { _, err := q.Remove(ctx, tx, "k", "d"); return err })},
 			{"Move", "", in(func(tx *db.Tx) error { _, err := q.Move(ctx, tx, "k", "k", "d", tx.Now()); return err })},
 			{"Unpark", `UPDATE jobs SET parked = TRUE`, func() error { return q.Unpark(ctx, j.ID) }},
-			{"ParkedJobs", `UPDATE jobs SET parked = TRUE`, func() error { _, err := ParkedJobs(ctx, d.Reader, "", 10); return err }},
+			{"ParkedJobs", `UPDATE jobs SET parked = TRUE`, func() error {
+				_, err := ParkedJobs(ctx, d.Reader, "",
+					10)
+				return err
+			}},
 			{"Stats", "", func() error { _, err := Stats(ctx, d.Reader); return err }},
 			{"EraseTeam", "", func() error { return q.EraseTeam(ctx, "team") }},
 		} {
@@ -98,7 +102,8 @@ func TestWhatOperatorsSee(t *testing.T) {
 		insert(t, d, New{Kind: "a", Dedupe: "1", RunAt: at}, New{Kind: "a", Dedupe: "2", RunAt: at.Add(time.Hour)},
 			New{Kind: "b", Dedupe: "3", TeamID: "team", RunAt: at}, New{Kind: "c", Dedupe: "4", RunAt: at})
 		var parked Job
-		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan(&parked.ID, &parked.Lane); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan(&parked.ID,
+			&parked.Lane); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -109,7 +114,8 @@ func TestWhatOperatorsSee(t *testing.T) {
 		}
 		exec(t, d, `UPDATE jobs SET holder = 'node', run_at = $1 WHERE kind = 'c'`, int64(inHand))
 		all, err := Stats(t.Context(), d.Reader)
-		if err != nil || len(all) != 3 || all[0].Jobs != 2 || !all[0].DueFrom.Equal(at) || all[0].Parked != 0 || all[1].Parked != 1 ||
+		if err != nil || len(all) != 3 || all[0].Jobs != 2 || !all[0].DueFrom.Equal(at) || all[0].Parked != 0 ||
+			all[1].Parked != 1 ||
 			!all[1].DueFrom.IsZero() || !all[2].DueFrom.IsZero() {
 			t.Errorf("%+v, %v", all, err)
 		}
@@ -126,7 +132,8 @@ func TestWhatOperatorsSee(t *testing.T) {
 
 // The text of an error is cut to 500 octets and made valid for both databases.
 func TestBounded(t *testing.T) {
-	for in, want := range map[string]string{"": "", "a\x00b": "ab", "a\xffb": "a?b", strings.Repeat("x", 500): strings.Repeat("x", 500),
+	for in, want := range map[string]string{"": "", "a\x00b": "ab", "a\xffb": "a?b",
+		strings.Repeat("x", 500): strings.Repeat("x", 500),
 		strings.Repeat("x", 501): strings.Repeat("x", 500), strings.Repeat("x", 499) + "é": strings.Repeat("x", 499),
 		strings.Repeat("x", 499) + "\xff": strings.Repeat("x", 499) + "?"} {
 		if got := bounded(in); got != want || !utf8.ValidString(got) {
@@ -177,7 +184,8 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 			{"a claim", begun, func() error {
 				k.workers.TryAcquire("l", 1)
 				k.workers.TryAcquire("m", 1)
-				return k.claim(ctx, ctx, []ask{{lane: "l", owner: "l", group: "l", n: 1}, {lane: "m", owner: "m", group: "m", n: 1}}, &workers)
+				return k.claim(ctx, ctx, []ask{{lane: "l", owner: "l", group: "l", n: 1}, {lane: "m", owner: "m", group: "m",
+					n: 1}}, &workers)
 			}},
 			{"disown", begun, func() error { return k.disown(ctx) }},
 			{"mendTimes", begun, func() error { return r.mendTimes(ctx) }},

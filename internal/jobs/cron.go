@@ -22,7 +22,8 @@ const cronWait = time.Minute
 // Cron registers recurring work. Call it before Run.
 func (r *Runner) Cron(c Cron) {
 	r.crons = append(r.crons, c)
-	k := Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Schedule: []time.Duration{cronWait}, Endless: true}
+	k := Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Schedule: []time.Duration{cronWait},
+		Endless: true}
 	k.Handle = func(ctx context.Context, j Job) error {
 		err := c.Run(ctx)
 		next := r.d.Now().Truncate(c.Every).Add(c.Every)

@@ -64,7 +64,8 @@ type ended struct {
 func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 		done:  make(chan ended, k.Workers),
-		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{}, held: map[string]*turns{},
+		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{},
+		held:   map[string]*turns{},
 		limits: newAlarms(), inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(),
 		freed: map[string]bool{}, hands: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}

@@ -17,19 +17,21 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// An owner alone has a group's limit, and the next finds half of what it leaves of twice that, at least one; a limit that
-// is for a time, and one of a kind without owners, is exact.
+// An owner alone has a group's limit, and the next finds half of what it leaves of twice that, at least one; a limit
+// that is for a time, and one of a kind without owners, is exact.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
 		owners            int // room where there are owners
 	}{
-		{8, 0, 0, 8}, {8, 4, 4, 4}, {8, 7, 7, 1}, {8, 8, 8, 0}, {8, 8, 0, 4}, {8, 12, 4, 0}, {8, 12, 0, 2}, {8, 14, 0, 1}, {8, 15, 0, 1},
+		{8, 0, 0, 8}, {8, 4, 4, 4}, {8, 7, 7, 1}, {8, 8, 8, 0}, {8, 8, 0, 4}, {8, 12, 4, 0}, {8, 12, 0, 2}, {8, 14, 0, 1},
+		{8, 15, 0, 1},
 		{8, 16, 0, 0}, {1, 0, 0, 1}, {1, 1, 0, 1}, {1, 1, 1, 0}, {1, 2, 0, 0}, {0, 0, 0, 0},
 	} {
 		k := newDispatcher(nil, Kind{Workers: 100})
 		if got := k.room(c.limit, time.Time{}, c.total, c.own); got != c.owners {
-			t.Errorf("of %d, with %d in hand and %d of the owner, there is room for %d, want %d", c.limit, c.total, c.own, got, c.owners)
+			t.Errorf("of %d, with %d in hand and %d of the owner, there is room for %d, want %d", c.limit, c.total, c.own, got,
+				c.owners)
 		}
 		if got := k.room(c.limit, time.Now(), c.total, c.own); got != c.limit-c.total {
 			t.Errorf("of %d for a time, with %d in hand, there is room for %d", c.limit, c.total, got)
@@ -128,9 +130,10 @@ func TestBoundOfAGroup(t *testing.T) {
 
 // What has ended is counted no more, and makes room for lanes that are held and for owners that are paused.
 func TestReleaseAndRefill(t *testing.T) {
-	k := newDispatcher(nil, Kind{Workers: 8, PerLane: 2, Owner: func(lane string) string { return lane[:1] }, Bulk: func(lane string) bool {
-		return lane[1] == 'b'
-	}})
+	k := newDispatcher(nil, Kind{Workers: 8, PerLane: 2, Owner: func(lane string) string { return lane[:1] },
+		Bulk: func(lane string) bool {
+			return lane[1] == 'b'
+		}})
 	mine := share{"o", "g"}
 	for _, x := range []string{"1", "2"} {
 		k.hands[x] = true
@@ -140,7 +143,8 @@ func TestReleaseAndRefill(t *testing.T) {
 		k.bulk.add(mine, 1)
 	}
 	k.release(ended{mine, "1", true})
-	if !cmp.Equal(k.hands, map[string]bool{"2": true}) || k.inHand["g"] != 1 || k.shares[mine] != 1 || k.bulk.groups["g"] != 1 ||
+	if !cmp.Equal(k.hands, map[string]bool{"2": true}) || k.inHand["g"] != 1 || k.shares[mine] != 1 ||
+		k.bulk.groups["g"] != 1 ||
 		k.workers.Held("o") != 1 || !k.freed["g"] {
 		t.Errorf("after one has ended: %+v", k)
 	}
@@ -192,11 +196,15 @@ func TestKindsByDefault(t *testing.T) {
 	} {
 		r.Handle(c.kind)
 		k := r.kinds[len(r.kinds)-1]
-		if k.Workers != c.workers || k.PerLane != c.perLane || k.Lease != c.lease || !k.exact || k.Owner("l") != "l" || k.Group("l") != "l" || k.Bulk("l") {
+		if k.Workers != c.workers || k.PerLane != c.perLane || k.Lease != c.lease || !k.exact || k.Owner("l") != "l" ||
+			k.Group("l") != "l" || k.Bulk("l") {
 			t.Errorf("%+v has %+v", c.kind, k.Kind)
 		}
 	}
-	r.Handle(Kind{Owner: func(string) string { return "o" }, Limit: func(string) (int, time.Time) { return 3, time.Time{} }, PerLane: 2})
+	r.Handle(Kind{Owner: func(string) string { return "o" }, Limit: func(string) (int, time.Time) {
+		return 3,
+			time.Time{}
+	}, PerLane: 2})
 	k := r.kinds[len(r.kinds)-1]
 	if n, again := k.limit("g"); k.exact || n != 2 || !again.IsZero() {
 		t.Errorf("%v, a limit of %d, again at %v", k.exact, n, again)
@@ -223,7 +231,8 @@ func TestRetryByTheSchedule(t *testing.T) {
 			failures int // before
 			endless  bool
 			wait     time.Duration // 0 is parked
-		}{{0, false, time.Minute}, {1, false, time.Hour}, {2, false, 0}, {2, true, time.Hour}, {9, true, time.Hour}, {9, false, 0}} {
+		}{{0, false, time.Minute}, {1, false, time.Hour}, {2, false, 0}, {2, true, time.Hour}, {9, true, time.Hour},
+			{9, false, 0}} {
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k"})
 			j := Job{Kind: "k", Lane: "k", Failures: c.failures}
@@ -237,12 +246,15 @@ func TestRetryByTheSchedule(t *testing.T) {
 			var at int64
 			var failures int
 			var parked bool
-			if err := d.QueryRow(t.Context(), `SELECT run_at, parked, failures FROM jobs`).Scan(&at, &parked, &failures); err != nil {
+			if err := d.QueryRow(t.Context(), `SELECT run_at, parked, failures FROM jobs`).Scan(&at, &parked,
+				&failures); err != nil {
 				t.Fatal(err)
 			}
 			wait := time.UnixMicro(at).Sub(d.Now())
-			if parked != (c.wait == 0) || failures != c.failures+1 || !parked && (wait < c.wait*8/10-time.Microsecond || wait > c.wait*12/10) {
-				t.Errorf("after %d failures, endless %v: parked %v, due in %v, %d failures", c.failures, c.endless, parked, wait, failures)
+			if parked != (c.wait == 0) || failures != c.failures+1 || !parked && (wait < c.wait*8/10-time.Microsecond ||
+				wait > c.wait*12/10) {
+				t.Errorf("after %d failures, endless %v: parked %v, due in %v, %d failures", c.failures, c.endless, parked, wait,
+					failures)
 			}
 		}
 	})
@@ -264,7 +276,8 @@ func TestStepsOfTheClock(t *testing.T) {
 		for _, c := range []struct {
 			step, ahead time.Duration
 			mended      bool
-		}{{stepMin - time.Microsecond, time.Minute, false}, {stepMin, time.Minute, true}, {time.Hour, time.Minute, true}, {-time.Hour, time.Minute, false},
+		}{{stepMin - time.Microsecond, time.Minute, false}, {stepMin, time.Minute, true}, {time.Hour, time.Minute, true},
+			{-time.Hour, time.Minute, false},
 			{time.Hour, stepMin, false}, {time.Hour, stepMin + time.Microsecond, true}} {
 			wait := due(c.ahead)
 			now := stepper{wall: d.Now().Add(c.step), at: time.Now()}
@@ -326,7 +339,8 @@ func TestScanOfManyLanes(t *testing.T) {
 			}
 			all[1].RunAt, all[n].RunAt = d.Now().Add(time.Hour), d.Now().Add(-time.Minute)
 			insert(t, d, all...)
-			k := newDispatcher(NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second), Kind{Name: "k", Workers: 1})
+			k := newDispatcher(NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second),
+				Kind{Name: "k", Workers: 1})
 			if asked, err := k.scan(t.Context(), time.Minute, 0); err != nil || asked {
 				t.Fatal(asked, err)
 			}
@@ -435,7 +449,8 @@ func TestCronAfterAnError(t *testing.T) {
 				}
 				var at int64
 				var why string
-				if err := d.QueryRow(t.Context(), `SELECT run_at, last_error FROM jobs WHERE kind = $1`, k.Name).Scan(&at, &why); err != nil {
+				if err := d.QueryRow(t.Context(), `SELECT run_at, last_error FROM jobs WHERE kind = $1`, k.Name).Scan(&at,
+					&why); err != nil {
 					t.Fatal(err)
 				}
 				if got := time.UnixMicro(at).Sub(d.Now()); got != c.want[i] || (why != "") != c.fails {
@@ -522,8 +537,12 @@ func TestLanesWithoutRoom(t *testing.T) {
 		{"for a time", "o", 0, soon, 1, 0, false},
 		{"bulk, for a time", "b", 0, soon, 1, 1, false},
 	} {
-		k := newDispatcher(r, Kind{Workers: 16, PerLane: 16, Owner: func(string) string { return "owner" }, Group: func(string) string { return "g" },
-			Bulk: func(lane string) bool { return lane == "b" }, Limit: func(string) (int, time.Time) { return c.limit, c.again }})
+		k := newDispatcher(r, Kind{Workers: 16, PerLane: 16, Owner: func(string) string { return "owner" },
+			Group: func(string) string { return "g" },
+			Bulk:  func(lane string) bool { return lane == "b" }, Limit: func(string) (int, time.Time) {
+				return c.limit,
+					c.again
+			}})
 		k.inHand["g"], k.shares[share{"owner", "g"}] = c.inHand, c.inHand
 		if c.bulk > 0 {
 			k.bulk.add(share{"owner", "g"}, c.bulk)

@@ -152,7 +152,8 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 
 // Retry makes the job due again at a time. It ends a try, and another follows. why is kept as the last error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
+	tx.QueueOne(ctx, lost("retry", j),
+		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
 		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
@@ -167,7 +168,8 @@ func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why st
 
 // fail makes a job whose handler failed due again, and counts the failure.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
+	tx.QueueOne(ctx, lost("retry", j),
+		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
@@ -180,7 +182,8 @@ func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 
 // Remove deletes a waiting or parked job by its dedupe key. It returns false when there is none or it is in hand.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe)
+	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind,
+		dedupe)
 	return n > 0, err
 }
 

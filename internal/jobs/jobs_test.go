@@ -31,12 +31,14 @@ type bench struct {
 func newBench(t *testing.T, d *db.DB) *bench {
 	t.Helper()
 	q := jobs.NewQueue(d)
-	return &bench{d: d, q: q, r: jobs.NewRunner(d, q, slog.New(slog.DiscardHandler), 5*time.Second), news: make(chan struct{}, 100000)}
+	return &bench{d: d, q: q, r: jobs.NewRunner(d, q, slog.New(slog.DiscardHandler), 5*time.Second),
+		news: make(chan struct{}, 100000)}
 }
 
 func (b *bench) insert(t *testing.T, all ...jobs.New) {
 	t.Helper()
-	if err := b.d.Update(t.Context(), func(tx *db.Tx) error { b.q.Insert(t.Context(), tx, all...); return nil }); err != nil {
+	if err := b.d.Update(t.Context(),
+		func(tx *db.Tx) error { b.q.Insert(t.Context(), tx, all...); return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -401,24 +403,26 @@ func TestFailuresCountInARow(t *testing.T) {
 		steps := []string{"fail", "fail", "retry", "fail", "fail", "retry", "fail", "fail", "fail", "finish"}
 		wantTries := []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 2}
 		wantFailures := []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0}
-		b.r.Handle(jobs.Kind{Name: "k", Schedule: []time.Duration{time.Millisecond, time.Millisecond}, Handle: func(ctx context.Context, j jobs.Job) error {
-			defer b.saw(j)
-			switch steps[j.Attempt-1] {
-			case "retry":
-				return d.Update(ctx, func(tx *db.Tx) error {
-					b.q.Retry(ctx, tx, j, tx.Now(), "")
-					return nil
-				})
-			case "finish":
-				return b.finish(ctx, j)
-			}
-			return errors.New("no luck")
-		}})
+		b.r.Handle(jobs.Kind{Name: "k", Schedule: []time.Duration{time.Millisecond, time.Millisecond},
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				defer b.saw(j)
+				switch steps[j.Attempt-1] {
+				case "retry":
+					return d.Update(ctx, func(tx *db.Tx) error {
+						b.q.Retry(ctx, tx, j, tx.Now(), "")
+						return nil
+					})
+				case "finish":
+					return b.finish(ctx, j)
+				}
+				return errors.New("no luck")
+			}})
 		b.insert(t, jobs.New{Kind: "k", Dedupe: "x"})
 		stop := b.start(t)
 		for i, j := range b.await(t, 9) {
 			if j.Attempt != i+1 || j.Tries != wantTries[i] || j.Failures != wantFailures[i] {
-				t.Errorf("attempt %d has %d tries and %d failures, want %d and %d", j.Attempt, j.Tries, j.Failures, wantTries[i], wantFailures[i])
+				t.Errorf("attempt %d has %d tries and %d failures, want %d and %d", j.Attempt, j.Tries, j.Failures, wantTries[i],
+					wantFailures[i])
 			}
 		}
 		stop()
@@ -591,7 +595,8 @@ func TestDeadProcessOnSQLite(t *testing.T) {
 	b := newBench(t, d)
 	b.insert(t, jobs.New{Kind: "k"})
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE jobs SET holder = 'the dead', attempt = 1, run_at = $1`, time.Now().Add(time.Hour).UnixMicro())
+		_, err := tx.Exec(t.Context(), `UPDATE jobs SET holder = 'the dead', attempt = 1, run_at = $1`,
+			time.Now().Add(time.Hour).UnixMicro())
 		return err
 	})
 	if err != nil {

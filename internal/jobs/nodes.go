@@ -53,7 +53,8 @@ type life struct {
 
 func newLife(r *Runner, at time.Time) *life {
 	ctx, end := context.WithCancelCause(context.Background())
-	return &life{alone: r.d.Alone(), sure: r.pulse.sure, stopping: r.stopping, ctx: ctx, end: end, beatAt: at, beat: make(chan struct{})}
+	return &life{alone: r.d.Alone(), sure: r.pulse.sure, stopping: r.stopping, ctx: ctx, end: end, beatAt: at,
+		beat: make(chan struct{})}
 }
 
 // lives records a successful beat that began at a time.
@@ -112,7 +113,8 @@ func (r *Runner) begin(ctx context.Context) error {
 	r.life.Store(newLife(r, time.Now()))
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
 		if r.d.Alone() {
-			tx.Queue(ctx, `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`, due(tx), tx.Now().UnixMicro())
+			tx.Queue(ctx, `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`, due(tx),
+				tx.Now().UnixMicro())
 			tx.Queue(ctx, `DELETE FROM nodes`)
 		}
 		r.enter(ctx, tx)

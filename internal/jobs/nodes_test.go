@@ -45,7 +45,8 @@ func TestJudge(t *testing.T) {
 			return []look{{0, map[string]int64{"me": 1}, nil}, {2, still, nil}, {4, still, nil}}
 		}},
 		{"the database was away, so nobody could beat", func() []look {
-			return []look{{0, still, nil}, {2, still, nil}, {62, still, nil}, {64, still, nil}, {72, still, nil}, {82, still, nil},
+			return []look{{0, still, nil}, {2, still, nil}, {62, still, nil}, {64, still, nil}, {72, still, nil},
+				{82, still, nil},
 				{84, still, []string{"a"}}}
 		}},
 		{"nobody takes himself for dead", func() (all []look) {
@@ -71,7 +72,8 @@ func TestSure(t *testing.T) {
 		stopping := make(chan struct{})
 		begin := func(alone bool) *life {
 			ctx, end := context.WithCancelCause(context.Background())
-			return &life{alone: alone, sure: normalPulse.sure, stopping: stopping, ctx: ctx, end: end, beatAt: time.Now(), beat: make(chan struct{})}
+			return &life{alone: alone, sure: normalPulse.sure, stopping: stopping, ctx: ctx, end: end, beatAt: time.Now(),
+				beat: make(chan struct{})}
 		}
 		l, alone := begin(false), begin(true)
 		j := Job{life: l}
@@ -134,7 +136,11 @@ func start(t *testing.T, r *Runner) (stop func()) {
 
 func insert(t *testing.T, d *db.DB, all ...New) {
 	t.Helper()
-	if err := d.Update(t.Context(), func(tx *db.Tx) error { NewQueue(d).Insert(t.Context(), tx, all...); return nil }); err != nil {
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		NewQueue(d).Insert(t.Context(), tx,
+			all...)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -223,7 +229,8 @@ func TestBuriedNodeFindsOut(t *testing.T) {
 	stop()
 	var holder string
 	var attempt int
-	if err := d.QueryRow(t.Context(), `SELECT holder, attempt FROM jobs WHERE id = $1`, j.ID).Scan(&holder, &attempt); err != nil ||
+	if err := d.QueryRow(t.Context(), `SELECT holder, attempt FROM jobs WHERE id = $1`, j.ID).Scan(&holder,
+		&attempt); err != nil ||
 		holder != "another" || attempt != 2 {
 		t.Errorf("the lost job is held by %q, attempt %d, %v", holder, attempt, err)
 	}
@@ -318,7 +325,8 @@ func TestStoppingBeginsNothing(t *testing.T) {
 		}
 		var holder string
 		var tries, failures, runAt int64
-		err := d.QueryRow(t.Context(), `SELECT holder, tries, failures, run_at FROM jobs`).Scan(&holder, &tries, &failures, &runAt)
+		err := d.QueryRow(t.Context(), `SELECT holder, tries, failures, run_at FROM jobs`).Scan(&holder, &tries, &failures,
+			&runAt)
 		if err != nil || holder != "" || tries+failures != 0 || runAt > d.Now().UnixMicro() {
 			t.Errorf("the job is held by %q, with %d tries, %d failures, due at %d: %v", holder, tries, failures, runAt, err)
 		}
@@ -340,7 +348,8 @@ func TestUnnoticedClaims(t *testing.T) {
 			got <- j
 			return r.q.End(ctx, j)
 		}})
-		insert(t, d, New{Kind: "k", Lane: "l", Payload: "claimed", RunAt: d.Now().Add(time.Hour)}, New{Kind: "k", Lane: "l", Payload: "mark"})
+		insert(t, d, New{Kind: "k", Lane: "l", Payload: "claimed", RunAt: d.Now().Add(time.Hour)},
+			New{Kind: "k", Lane: "l", Payload: "mark"})
 		stop := start(t, r)
 		defer stop()
 		for j := range got {
@@ -360,16 +369,21 @@ func TestClockSteppedBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := d.Now()
 		later := now.Add(10 * time.Hour)
-		insert(t, d, New{Kind: "other", Lane: "at once"}, New{Kind: "other", Lane: "waits"}, New{Kind: "other", Lane: "parked"},
+		insert(t, d, New{Kind: "other", Lane: "at once"}, New{Kind: "other", Lane: "waits"},
+			New{Kind: "other", Lane: "parked"},
 			New{Kind: "other", Lane: "chosen", RunAt: later.Add(time.Minute)}, New{Kind: "other", Lane: "before"})
-		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'at once'`, later.Add(-slack).UnixMicro(), later.UnixMicro())
-		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(), later.UnixMicro())
-		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2, parked = TRUE WHERE lane = 'parked'`, int64(never), later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'at once'`, later.Add(-slack).UnixMicro(),
+			later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(),
+			later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2, parked = TRUE WHERE lane = 'parked'`, int64(never),
+			later.UnixMicro())
 		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE lane = 'before'`, now.Add(30*time.Hour).UnixMicro())
 		if err := testRunner(t, d).begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for lane, want := range map[string]time.Time{"at once": now.Add(-slack), "waits": now.Add(time.Hour), "chosen": later.Add(time.Minute),
+		for lane, want := range map[string]time.Time{"at once": now.Add(-slack), "waits": now.Add(time.Hour),
+			"chosen": later.Add(time.Minute),
 			"before": now.Add(30 * time.Hour)} {
 			var at int64
 			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = $1`, lane).Scan(&at); err != nil {
@@ -382,10 +396,12 @@ func TestClockSteppedBack(t *testing.T) {
 		// The step is also noticed while a node runs.
 		r := testRunner(t, d)
 		c := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
-		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(), later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(),
+			later.UnixMicro())
 		r.watchClock(t.Context(), &c)
 		var at int64
-		if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = 'waits'`).Scan(&at); err != nil || at > now.Add(2*time.Hour).UnixMicro() {
+		if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = 'waits'`).Scan(&at); err != nil ||
+			at > now.Add(2*time.Hour).UnixMicro() {
 			t.Errorf("after a step the job is due at %v, %v", time.UnixMicro(at), err)
 		}
 	})
@@ -552,7 +568,8 @@ func TestFrozenNodeIsBuried(t *testing.T) {
 	began := time.Now()
 	other.bury(t.Context(), frozen.node, 0)
 	var free int
-	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder = ''`).Scan(&free); err != nil || free != 2 {
+	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder = ''`).Scan(&free); err != nil ||
+		free != 2 {
 		t.Errorf("after %v %d jobs are due again, %v; want 2", time.Since(began), free, err)
 	}
 }

@@ -545,3 +545,32 @@ func TestConversationOfSeveralHosts(t *testing.T) {
 		t.Errorf("%d lines of %s: %s", lines, r.out.host, r.out.conversation)
 	}
 }
+
+func TestAtMost(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]time.Duration{0: 5, 1: 1, 5: 5, 6: 5} {
+		if got := atMost(d, 5); got != want {
+			t.Errorf("%d is bounded to %d, want %d", d, got, want)
+		}
+	}
+}
+
+// After composing, a team holds as much memory as its message takes, where that is a mebibyte less than before or more.
+func TestKeepReleasesMemory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ size, message, want int64 }{
+		{5 << 20, 2 << 20, 2 << 20},
+		{3 << 20, 2 << 20, 2 << 20},
+		{3<<20 - 1, 2 << 20, 3<<20 - 1},
+		{1 << 20, 2 << 20, 1 << 20},
+	} {
+		s := New(Config{}, Parts{})
+		if !s.memory.TryAcquire("team", c.size) {
+			t.Fatal("there is no memory")
+		}
+		msg := [][]byte{make([]byte, 100), make([]byte, c.message-100)}
+		if left := s.keep("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
+			t.Errorf("of %d octets %d are left and %d held, want %d", c.size, left, s.memory.Held("team"), c.want)
+		}
+	}
+}

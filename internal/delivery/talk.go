@@ -312,9 +312,8 @@ func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket
 	if s.c.Transport == Relay {
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}
-	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) && (o.Timeouts.Greeting == 0 ||
-		o.Timeouts.Greeting > s.hurried) {
-		o.Timeouts.Greeting = s.hurried
+	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) {
+		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.hurried)
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
 		o.TLS = smtpclient.TLSNone
@@ -336,4 +335,12 @@ func describeTLS(t smtpclient.TLSState) string {
 		return t.Version + " " + t.Cipher + ", certificate verified"
 	}
 	return t.Version + " " + t.Cipher + ", certificate not verified"
+}
+
+// atMost bounds a timeout, of which 0 is the default that is longer than the limit.
+func atMost(d, limit time.Duration) time.Duration {
+	if d == 0 || d > limit {
+		return limit
+	}
+	return d
 }

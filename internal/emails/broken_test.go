@@ -317,3 +317,17 @@ func (w *world) read(t *testing.T, a *emails.Attachment) (string, error) {
 	text, err := io.ReadAll(content)
 	return string(text), err
 }
+
+// A sweep of contents of which any statement fails says so, and the next one goes on.
+func TestSweepContentsWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		w := newWorld(t, d)
+		failed := trace.EachBroken(t, func() {
+			w.add(t, news())
+			w.change(t, `UPDATE contents SET used_at = 1`)
+		}, func() error { return w.emails.SweepContents(t.Context()) }, nil)
+		if n := w.count(t, `SELECT COUNT(*) FROM contents`); failed < 3 || n != 0 {
+			t.Errorf("it failed %d times, and %d contents are left", failed, n)
+		}
+	})
+}

@@ -60,6 +60,9 @@ func TestPool(t *testing.T) {
 	b, _ := get("b")
 	p.put(b)
 	c, _ := get("c")
+	if !p.has(poolKey{addr: "b"}) {
+		t.Error("an idle connection is closed although there is room")
+	}
 	d, _ := get("d") // closes b, which is idle, because two are all
 	if p.has(poolKey{addr: "b"}) {
 		t.Error("an idle connection holds up another destination")

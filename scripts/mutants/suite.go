@@ -56,6 +56,9 @@ func (t *tree) suiteOf(p *pkg) *suite {
 	return &p.suite
 }
 
+// tooMany failing tests of a package without a change mean that they cannot run here.
+const tooMany = 5
+
 var testName = regexp.MustCompile(`(?m)^(Test|Fuzz|Example)\S*$`)
 
 func (t *tree) measure(p *pkg) error {
@@ -76,6 +79,7 @@ func (t *tree) measure(p *pkg) error {
 	if err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
+	var out []string
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, name := range testName.FindAllString(string(text), -1) {
@@ -85,12 +89,16 @@ func (t *tree) measure(p *pkg) error {
 			defer mu.Unlock()
 			if !ok {
 				fmt.Printf("%s %s fails without a change and is left out\n", p.name, name)
+				out = append(out, name)
 				return
 			}
 			p.suite.tests = append(p.suite.tests, one)
 		})
 	}
 	wg.Wait()
+	if len(out) >= tooMany {
+		return fmt.Errorf("these fail without a change: %s", strings.Join(out, ", "))
+	}
 	slices.SortFunc(p.suite.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
 	return nil
 }
@@ -148,7 +156,7 @@ func (t *tree) build(p *pkg, overlay, program string) error {
 
 // Tests are given patience, plus impatience times their duration without a change, and not more than longest.
 const (
-	patience   = 20 * time.Second
+	patience   = 30 * time.Second
 	impatience = 6
 	longest    = 5 * time.Minute
 )
@@ -196,8 +204,8 @@ func (r run) start() (o outcome, name string, err error) {
 		onVariable+"="+strconv.Itoa(r.mutant), reachedVariable+"="+r.reached)
 	var text tail
 	c.Stdout, c.Stderr = &text, &text
-	// PostgreSQL ends in order by SIGQUIT, and a Go program that does not handle it ends too.
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// By SIGQUIT PostgreSQL ends in order, and a Go program that does not handle it ends too.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGQUIT) }
 	c.WaitDelay = 5 * time.Second
 	err = c.Run()

@@ -284,10 +284,15 @@ func TestFullEndpoint(t *testing.T) {
 		if sent < 40 {
 			t.Errorf("it is full with %d messages, may have 40", sent)
 		}
-		h.suppress(t, "last@example.net")
-		m := h.messages(t, e)[0]
-		if m.State != webhooks.Failed || len(h.attempts(t, e, m)) != 0 {
-			t.Errorf("the last message: %+v", m)
+		var m webhooks.Message
+		until(t, "what comes then fails", func() bool { // the commit is seen before this node has taken it in
+			sent++
+			h.suppress(t, fmt.Sprintf("a%d@example.net", sent))
+			m = h.messages(t, e)[0]
+			return m.State == webhooks.Failed
+		})
+		if n := len(h.attempts(t, e, m)); n != 0 {
+			t.Errorf("%d attempts at the last message", n)
 		}
 		if err := h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.TooFast {
 			t.Errorf("a replay at a full endpoint: %v", err)
@@ -312,7 +317,7 @@ func TestFullEndpoint(t *testing.T) {
 		})
 		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start))
 		until(t, "all is delivered", func() bool {
-			return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*(sent+2)
+			return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*(sent+1)
 		})
 		h.mu.Lock()
 		defer h.mu.Unlock()

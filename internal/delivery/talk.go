@@ -339,8 +339,8 @@ func describeTLS(t smtpclient.TLSState) string {
 
 // atMost bounds a timeout, of which 0 is the default that is longer than the limit.
 func atMost(d, limit time.Duration) time.Duration {
-	if d == 0 || d > limit {
+	if d == 0 {
 		return limit
 	}
-	return d
+	return min(d, limit)
 }

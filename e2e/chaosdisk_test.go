@@ -48,7 +48,7 @@ func diskFull(t *testing.T, engine string) sum {
 
 // blobsGone takes the folder of the attachments away for a minute, while emails wait for their turn at a destination.
 func blobsGone(t *testing.T, engine string) sum {
-	connections := map[string]string{"sqlite": "2", "postgres": "1"}[engine] // of each node: fewer than there is mail for
+	const connections = "2" // of all nodes together: fewer than there is mail for
 	w := newWorld(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
 	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
 	w.during(func() {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/mail/message"
 )
@@ -23,11 +21,11 @@ const (
 )
 
 func insert(ctx context.Context, tx *db.Tx, c *Content) error {
-	replyTo, err := encodeList(c.ReplyTo)
+	replyTo, err := db.EncodeList(c.ReplyTo)
 	if err != nil {
 		return fmt.Errorf("encode the addresses for answers of a content: %w", err)
 	}
-	headers, err := encodeList(c.Headers)
+	headers, err := db.EncodeList(c.Headers)
 	if err != nil {
 		return fmt.Errorf("encode the headers of a content: %w", err)
 	}
@@ -39,8 +37,8 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 		text, parts = *c.Text, parts|gaveText
 	}
 	now := c.CreatedAt.UnixMicro()
-	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to, headers, html,
-		body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
+		headers, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
 		$12)`, c.ID, c.TeamID, c.Kept, now, now, parts, c.From,
 		c.Subject, replyTo, headers, html, text)
 	return nil
@@ -51,8 +49,8 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 	var created int64
 	var parts int
 	var replyTo, headers, html, text string
-	err = r.QueryRow(ctx, `SELECT id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to, headers, html, body_text
-		FROM contents WHERE id = $1 AND team_id =
+	err = r.QueryRow(ctx, `SELECT id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
+		headers, html, body_text FROM contents WHERE id = $1 AND team_id =
 		$2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &used, &created, &parts,
 		&c.From, &c.Subject, &replyTo, &headers, &html, &text)
 	if errors.Is(err, db.ErrNoRows) {
@@ -68,10 +66,10 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 	if parts&gaveText != 0 {
 		c.Text = &text
 	}
-	if c.ReplyTo, err = decodeList[string](replyTo); err != nil {
+	if c.ReplyTo, err = db.DecodeList[string](replyTo); err != nil {
 		return c, 0, fmt.Errorf("read the addresses for answers of content %s: %w", contentID, err)
 	}
-	if c.Headers, err = decodeList[message.Field](headers); err != nil {
+	if c.Headers, err = db.DecodeList[message.Field](headers); err != nil {
 		return c, 0, fmt.Errorf("read the headers of content %s: %w", contentID, err)
 	}
 	return c, used, nil
@@ -116,20 +114,4 @@ func eraseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 		return 0, fmt.Errorf("erase the contents of team %s: %w", teamID, err)
 	}
 	return n, nil
-}
-
-func encodeList[T any](list []T) (string, error) {
-	if len(list) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(list)
-	return string(text), err
-}
-
-func decodeList[T any](text string) (list []T, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	err = json.Unmarshal([]byte(text), &list)
-	return list, err
 }

@@ -38,8 +38,7 @@ func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Em
 // brief returns the summary of the email that its events carry.
 func (e *Email) brief(headers []message.Field) *events.Email {
 	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject,
-		BroadcastID: e.BroadcastID,
-		TemplateID:  e.TemplateID, CreatedAt: e.CreatedAt}
+		BroadcastID: e.BroadcastID, TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}
 	for _, t := range e.Tags {
 		b.Tags = append(b.Tags, events.Pair{Name: t.Name, Value: t.Value})
 	}
@@ -67,7 +66,7 @@ func (o *Outgoing) headers(e *Email) ([]message.Field, error) {
 	if o.fields != nil {
 		return o.fields()
 	}
-	own, err := decodeList[message.Field](o.body.headers)
+	own, err := db.DecodeList[message.Field](o.body.headers)
 	if err != nil {
 		return nil, fmt.Errorf("read the headers of email %s: %w", o.ID, err)
 	}

@@ -120,7 +120,8 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		if entered[i].Err != nil {
 			continue
 		}
-		e, err := s.emailOf(tx, m, one)
+		size := m.content.Size(one.Values)
+		e, err := s.emailOf(tx, m, one, size)
 		if err != nil {
 			entered[i].Err = err
 			continue
@@ -131,8 +132,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		insertRecipient(ctx, tx, e, 0, &list[i])
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
-		memory := memoryFor(m.content.Size(one.Values), 0)
-		for _, skipped := range s.dispatch(ctx, tx, e, memory, list[i:i+1], blocked) {
+		for _, skipped := range s.dispatch(ctx, tx, e, memoryFor(size, 0), list[i:i+1], blocked) {
 			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
 			all = append(all, skipped)
 		}
@@ -154,8 +154,9 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
 }
 
-// emailOf makes one email, with sender, reply-to and subject filled in, as lists show them.
-func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
+// emailOf makes one email, whose texts have size octets, with sender, reply-to and subject filled in, as lists show
+// them.
+func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, error) {
 	c, values := m.content, m.content.Used(to.Values)
 	octets := 0
 	for name, value := range values {
@@ -167,12 +168,11 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To) (*Email, error) {
 		}
 	}
 	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
-		From: c.From(values),
-		To:   []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values), Tags: m.Tags, TopicID: m.TopicID,
-		TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk,
-		shared: shared{c.ID, values}}
+		From: c.From(values), To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values),
+		Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued,
+		CreatedAt: tx.Now(), bulk: m.bulk, shared: shared{c.ID, values}}
 	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
-	if size := c.Size(values) + 2048; size > s.c.MaxSize {
+	if size += 2048; size > s.c.MaxSize {
 		return nil, s.tooLarge(size)
 	}
 	if !c.SameHeaders() {

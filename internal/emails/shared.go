@@ -53,7 +53,7 @@ func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*cont
 		return nil, nil
 	}
 	c, err := s.contents.Get(ctx, teamID, sh.contentID)
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	if fault.KindOf(err) == fault.NotFound {
 		return nil, nil
 	}
 	return c, err

@@ -43,7 +43,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	if err != nil {
 		return fmt.Errorf("encode recipients: %w", err)
 	}
-	tags, err := encodeList(e.Tags)
+	tags, err := db.EncodeList(e.Tags)
 	if err != nil {
 		return fmt.Errorf("encode tags: %w", err)
 	}
@@ -61,7 +61,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 }
 
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
-	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
+	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
+		updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
 		$9)`, e.ID, position, e.TeamID, r.kind, r.Addr(), r.Domain, string(e.LastEvent),
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
@@ -69,7 +70,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 
 // insertEmail inserts an email that has a body of its own.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
-	headers, err := encodeList(d.Headers)
+	headers, err := db.EncodeList(d.Headers)
 	if err != nil {
 		return fmt.Errorf("encode headers: %w", err)
 	}
@@ -109,23 +110,6 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	return nil
 }
 
-// encodeList returns the JSON of a list, "" when it is empty.
-func encodeList[T any](list []T) (string, error) {
-	if len(list) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(list)
-	return string(text), err
-}
-
-func decodeList[T any](text string) (list []T, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	err = json.Unmarshal([]byte(text), &list)
-	return list, err
-}
-
 const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients, e.tags,
 	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
 
@@ -148,7 +132,7 @@ func (r *emailRow) email() (Email, error) {
 	if err := json.Unmarshal([]byte(r.to), &to); err != nil {
 		return Email{}, fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
 	}
-	tags, err := decodeList[Tag](r.tags)
+	tags, err := db.DecodeList[Tag](r.tags)
 	if err != nil {
 		return Email{}, fmt.Errorf("read the tags of email %s: %w", r.ID, err)
 	}
@@ -424,7 +408,7 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]A
 			return a, err
 		}
 		a.StartedAt, a.Duration, a.NextAt = db.Time(started), microseconds(duration), db.Time(next)
-		a.Recipients, err = decodeList[string](to)
+		a.Recipients, err = db.DecodeList[string](to)
 		return a, err
 	})
 }
@@ -510,7 +494,7 @@ func (f *fields) decode() ([]message.Field, error) {
 	if err := of.decode(f.variables); err != nil {
 		return nil, fmt.Errorf("read the variables of an email: %w", err)
 	}
-	all, err := decodeList[message.Field](f.shared)
+	all, err := db.DecodeList[message.Field](f.shared)
 	if err != nil {
 		return nil, fmt.Errorf("read the headers of a content: %w", err)
 	}
@@ -518,7 +502,7 @@ func (f *fields) decode() ([]message.Field, error) {
 		t := render.Compile(all[i].Value)
 		all[i].Value = t.Line(of.values)
 	}
-	own, err := decodeList[message.Field](f.own)
+	own, err := db.DecodeList[message.Field](f.own)
 	if err != nil {
 		return nil, fmt.Errorf("read the headers of an email: %w", err)
 	}

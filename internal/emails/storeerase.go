@@ -158,7 +158,8 @@ func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, em
 
 // deleteShare removes the reference to shared content, and the variables, from some emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
-	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2) AND content_id <> ''`,
+	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2)
+		AND content_id <> ''`,
 		teamID, emailIDs)
 }
 

@@ -457,7 +457,8 @@ func TestBuriedNodeClaimsNothing(t *testing.T) {
 		}
 	}
 	var held int
-	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); err != nil || held > 0 || len(got) > 0 {
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); err != nil ||
+		held > 0 || len(got) > 0 {
 		t.Errorf("the dead node holds %d jobs and did %d, %v", held, len(got), err)
 	}
 	// Another that comes makes itself known, so the dead one learns that it was buried, and both may work.

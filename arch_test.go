@@ -19,6 +19,7 @@ var layers = [][]string{
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/oauth", "internal/mcp"},
 	{"internal/delivery", "internal/receiving", "internal/webhooks", "internal/broadcasts", "internal/automations",
 		"internal/imports", "internal/live", "internal/notices", "internal/retention"},
+	{"internal/testnode"},
 	resources,
 	{"internal/events", "internal/jobs", "internal/page", "internal/filter", "internal/quota", "internal/erasure"},
 	{"internal/db/dbtest"},

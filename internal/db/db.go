@@ -330,27 +330,6 @@ func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	return nil
 }
 
-const walkRows = 2000 // read by one step of WalkIDs
-
-// WalkIDs goes through a table with the key id in the order of the ids, and calls step with the bounds of each part
-// (ids greater than after, up to and including upTo), each in a transaction of its own. It is for rows that no index
-// finds.
-func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
-	for after := ""; ; {
-		var upTo string
-		err := d.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM `+table+
-			` WHERE id > $1 ORDER BY id LIMIT $2) x`,
-			after, walkRows).Scan(&upTo)
-		if err != nil || upTo == "" {
-			return err
-		}
-		if err := d.Update(ctx, func(tx *Tx) error { return step(tx, after, upTo) }); err != nil {
-			return err
-		}
-		after = upTo
-	}
-}
-
 // UniqueViolation returns the name of the unique index that err reports as violated.
 func (d *DB) UniqueViolation(err error) (index string, ok bool) {
 	if err == nil {

@@ -90,7 +90,6 @@ const (
 	maxName        = 320                 // octets of an address with its display name; longer ones are not shown
 	keyLifetime    = 24 * time.Hour      // of an idempotency key
 	shareDefault   = 48 * time.Hour      // also the longest
-	linkLifetime   = time.Hour           // of a download link
 )
 
 // Tag is a label that a caller gives an email.

@@ -26,7 +26,7 @@ const (
 // composed it, because its header may contain the address. Emails that are not settled are left, and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	err = erasure.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
+	err = db.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
 		some, err := emailsTo(ctx, s.d.Reader, a.Key(), after, upTo)
 		if err != nil {
 			return err

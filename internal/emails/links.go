@@ -36,7 +36,7 @@ func (s *Service) Attachment(ctx context.Context, teamID, emailID, attachmentID 
 
 // DownloadURL returns a URL from which the attachment can be downloaded without an API key until it expires.
 func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expires time.Time) {
-	expires = linkExpiry(now)
+	expires = keyring.LinkExpiry(now)
 	token := s.keys.Sign(downloadPurpose, expires, a.TeamID, a.EmailID, a.ID)
 	return s.c.PublicURL + "/download/" + token, expires
 }
@@ -50,7 +50,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	if err != nil || len(parts) != 3 {
 		return Attachment{}, nil, fault.NotFoundf("Attachment not found")
 	}
-	if err := s.standing(ctx, parts[0]); err != nil {
+	if err := s.teams.LinksWork(ctx, parts[0]); err != nil {
 		return Attachment{}, nil, err
 	}
 	a, err := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2])
@@ -80,16 +80,6 @@ func unread(ctx context.Context, err error) error {
 	}
 	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(
 		err)
-}
-
-// standing returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
-// to content that is not deleted yet.
-func (s *Service) standing(ctx context.Context, teamID string) error {
-	_, err := s.teams.Get(ctx, teamID)
-	if fault.KindOf(err) == fault.NotFound {
-		return fault.NotFoundf("There is nothing at this address.")
-	}
-	return err
 }
 
 // shareClaims is the payload of a shared link's token.
@@ -139,7 +129,7 @@ func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment
 	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
 		return Email{}, nil, fault.NotFoundf("This link is not valid, or it has expired.")
 	}
-	if err := s.standing(ctx, c.Team); err != nil {
+	if err := s.teams.LinksWork(ctx, c.Team); err != nil {
 		return Email{}, nil, err
 	}
 	e, err := s.Get(ctx, c.Team, c.Email)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/content"
@@ -457,9 +456,4 @@ func addresses(list []string) ([]message.Address, error) {
 		all = append(all, a)
 	}
 	return all, nil
-}
-
-// linkExpiry returns when a link that is made now expires, in whole milliseconds as the API shows it.
-func linkExpiry(now time.Time) time.Time {
-	return now.Add(linkLifetime).UTC().Truncate(time.Millisecond)
 }

@@ -18,15 +18,13 @@
 //
 // # What it does not do
 //
-// It reads and changes no rows by itself, except that [Walk] finds the bounds of steps.
+// It reads and changes no rows by itself.
 package erasure
 
 import (
-	"context"
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 )
@@ -161,29 +159,3 @@ func (r *Report) Add(kind string, n int) {
 	}
 	(*r)[i].N += n
 }
-
-const walkRows = 2000 // read by one step of Walk
-
-// Walk goes through the rows of a query in the order of a column of ids, and calls step with the bounds of each part:
-// ids greater than after, up to and including upTo. from is the table with a condition, whose arguments are $1 and so
-// on, such as "request_logs WHERE team_id = $1"; without a condition it must end with WHERE TRUE. An error of step
-// ends Walk.
-func Walk(ctx context.Context, r db.Reader, from, column string, args []any, step func(after,
-	upTo string) error) error {
-	n := len(args)
-	text := `SELECT COALESCE(MAX(` + column + `), '') FROM (SELECT ` + column + ` FROM ` + from +
-		` AND ` + column + ` > ` + place(n+1) + ` ORDER BY ` + column + ` LIMIT ` + place(n+2) + `) x`
-	for after := ""; ; {
-		var upTo string
-		err := r.QueryRow(ctx, text, append(slices.Clone(args), after, walkRows)...).Scan(&upTo)
-		if err != nil || upTo == "" {
-			return err
-		}
-		if err := step(after, upTo); err != nil {
-			return err
-		}
-		after = upTo
-	}
-}
-
-func place(n int) string { return "$" + string(rune('0'+n)) }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
@@ -128,18 +127,6 @@ func TestWhatOperatorsSee(t *testing.T) {
 			t.Errorf("after the last: %+v, %v", some, err)
 		}
 	})
-}
-
-// The text of an error is cut to 500 octets and made valid for both databases.
-func TestBounded(t *testing.T) {
-	for in, want := range map[string]string{"": "", "a\x00b": "ab", "a\xffb": "a?b",
-		strings.Repeat("x", 500): strings.Repeat("x", 500),
-		strings.Repeat("x", 501): strings.Repeat("x", 500), strings.Repeat("x", 499) + "é": strings.Repeat("x", 499),
-		strings.Repeat("x", 499) + "\xff": strings.Repeat("x", 499) + "?"} {
-		if got := bounded(in); got != want || !utf8.ValidString(got) {
-			t.Errorf("%q has become %q", in, got)
-		}
-	}
 }
 
 // A hint of another node is parsed as a whole or not at all.

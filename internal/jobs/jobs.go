@@ -154,7 +154,7 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j),
 		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
-		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
+		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
@@ -162,7 +162,7 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 // handler. It does not count as a try.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
@@ -170,14 +170,14 @@ func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why st
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j),
 		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), bounded(why), tx.Now().UnixMicro())
+		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax), tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
 // Park sets the job aside until an operator, Insert or Move makes it due again.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
-		failures = failures + 1 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, bounded(why))
+		failures = failures + 1 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
 // Remove deletes a waiting or parked job by its dedupe key. It returns false when there is none or it is in hand.
@@ -218,13 +218,7 @@ func parseHint(p string) (kind, lane string, at int64, ok bool) {
 	return kind, lane, at, ok1 && ok2 && err == nil
 }
 
-func bounded(s string) string {
-	const limit = 500
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
-	}
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "?")
-}
+const whyMax = 500 // octets of the error that is kept of a job
 
 // Parked is a parked job.
 type Parked struct {

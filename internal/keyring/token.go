@@ -23,6 +23,12 @@ const (
 	tokenMax = 8192
 )
 
+// LinkExpiry returns when a link to a download that is made now expires: in an hour, in whole milliseconds as the API
+// shows it.
+func LinkExpiry(now time.Time) time.Time {
+	return now.Add(time.Hour).UTC().Truncate(time.Millisecond)
+}
+
 // Sign returns a URL-safe token (letters, digits, - and _) that carries parts and expires at a time, in whole
 // seconds; the zero time means never. Anybody who has the token can read the parts but not change them. Sign panics
 // when the token would be longer than the 8,192 characters that Verify accepts: parts are ids, addresses and URLs,

@@ -3,6 +3,7 @@ package receiving
 import (
 	"cmp"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/report"
 )
@@ -10,7 +11,7 @@ import (
 // bounce returns the data of the event for a failed recipient.
 func bounce(to *report.Recipient) *events.Bounce {
 	one := *to
-	one.Diagnostic = bounded(to.Diagnostic, 2000)
+	one.Diagnostic = db.Text(to.Diagnostic, 2000)
 	c := one.Class()
 	return &events.Bounce{Type: c.Type, SubType: c.SubType, Message: c.Say, Suppress: c.Suppress,
 		DiagnosticCode: []string{"smtp; " + cmp.Or(one.Diagnostic, one.Status, "no reason given")}}

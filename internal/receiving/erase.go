@@ -13,7 +13,7 @@ import (
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
-		err := erasure.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{teamID}, func(after,
+		err := db.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{teamID}, func(after,
 			upTo string) error {
 			some, err := receivedFrom(ctx, s.p.DB.Reader, a, teamID, after, upTo)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/milter"
@@ -80,13 +81,13 @@ func (s *Service) consult(ctx context.Context, m *incoming) error {
 		return nil
 	}
 	m.to = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return slices.Contains(v.Refused, p.address) })
-	m.spam = &Spam{Action: "accept", Quarantine: bounded(v.Quarantine, 1000), Fields: map[string][]string{}}
+	m.spam = &Spam{Action: "accept", Quarantine: db.Text(v.Quarantine, 1000), Fields: map[string][]string{}}
 	if v.Quarantine != "" {
 		m.spam.Action = "quarantine"
 	}
 	for _, f := range v.Headers[:min(len(v.Headers), 100)] {
-		name := strings.ToLower(bounded(f.Name, 100))
-		m.spam.Fields[name] = append(m.spam.Fields[name], bounded(f.Value, 4<<10))
+		name := strings.ToLower(db.Text(f.Name, 100))
+		m.spam.Fields[name] = append(m.spam.Fields[name], db.Text(f.Value, 4<<10))
 	}
 	return nil
 }

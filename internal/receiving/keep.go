@@ -100,18 +100,18 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email,
 func (m *incoming) draft() Email {
 	p := m.parsed
 	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
-		ReplyTo: addressesOf(p.ReplyTo), Subject: bounded(p.Subject, subjectMax), MessageID: bounded(p.MessageID,
+		ReplyTo: addressesOf(p.ReplyTo), Subject: db.Text(p.Subject, subjectMax), MessageID: db.Text(p.MessageID,
 			messageIDMax),
 		Origin: m.origin, Authentication: m.auth, Spam: m.spam, Size: int64(len(m.raw)), blobKey: m.blobKey}
 	if len(p.From) > 0 {
-		e.From = bounded(p.From[0].Addr(), 320)
+		e.From = db.Text(p.From[0].Addr(), 320)
 	}
 	for i := range p.Files[:min(len(p.Files), filesMax)] {
 		f := &p.Files[i]
-		e.Files = append(e.Files, File{ID: id.New(), Filename: bounded(f.Filename, filenameMax),
-			ContentType: cmp.Or(bounded(f.ContentType, 255), "application/octet-stream"), Disposition: bounded(f.Disposition,
+		e.Files = append(e.Files, File{ID: id.New(), Filename: db.Text(f.Filename, filenameMax),
+			ContentType: cmp.Or(db.Text(f.ContentType, 255), "application/octet-stream"), Disposition: db.Text(f.Disposition,
 				20),
-			ContentID: bounded(f.ContentID, messageIDMax), Size: int64(len(f.Content))})
+			ContentID: db.Text(f.ContentID, messageIDMax), Size: int64(len(f.Content))})
 	}
 	return e
 }
@@ -119,7 +119,7 @@ func (m *incoming) draft() Email {
 func addressesOf(list []message.Address) []string {
 	all := make([]string, 0, min(len(list), addressesMax))
 	for _, a := range list[:min(len(list), addressesMax)] {
-		all = append(all, bounded(a.Addr(), 320))
+		all = append(all, db.Text(a.Addr(), 320))
 	}
 	return all
 }
@@ -184,7 +184,7 @@ func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (strin
 func references(inReplyTo, refs []string) []string {
 	var all []string
 	add := func(ref string, most int) {
-		if ref = bounded(strings.TrimSpace(ref), messageIDMax); ref != "" && !slices.Contains(all, ref) && len(all) < most {
+		if ref = db.Text(strings.TrimSpace(ref), messageIDMax); ref != "" && !slices.Contains(all, ref) && len(all) < most {
 			all = append(all, ref)
 		}
 	}

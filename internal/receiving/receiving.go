@@ -61,7 +61,6 @@ const (
 	readWait      = 10 * time.Second // for memory, before a read of a large message fails
 	recipientsMax = 100              // RFC 5321 section 4.5.3.1.8
 	hopsMax       = 100              // Received fields; RFC 5321 section 6.3
-	linkLifetime  = time.Hour        // of a download link
 	inlineMax     = 25 << 20         // octets of data URIs in one answer
 	authorMax     = 1 << 10          // octets of a name in a shared email
 	judgeWait     = 20 * time.Second // bounds the checks of a message's origin

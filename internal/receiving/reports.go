@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/authres"
@@ -58,7 +59,7 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 			if found = s.atReturnPath(m, p, near, &r); len(found) == 0 {
 				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind",
 					r.Kind,
-					"from", m.origin.MailFrom, "subject", bounded(m.parsed.Subject, 200))
+					"from", m.origin.MailFrom, "subject", db.Text(m.parsed.Subject, 200))
 			}
 		case p.feedback:
 			r := s.readReport(m, func() report.Report { return report.ReadComplaint(m.body()) })
@@ -70,7 +71,7 @@ func (s *Service) told(ctx context.Context, m *incoming) (all []outcome, rest []
 				if r.Kind == report.Complaint {
 					s.p.Log.Info("a complaint without proof, or about nobody whom it proves anything of, goes to the operator", "id",
 						m.id,
-						"from", m.origin.MailFrom, "message_id", bounded(r.MessageID, 200))
+						"from", m.origin.MailFrom, "message_id", db.Text(r.MessageID, 200))
 				}
 			}
 		}
@@ -132,7 +133,7 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 	}
 	if strangers > 0 {
 		s.p.Log.Info("a report is about somebody whom it proves nothing of", "id", m.id, "email_id", p.report.ID,
-			"recipients", strangers, "first", bounded(stranger, 320))
+			"recipients", strangers, "first", db.Text(stranger, 320))
 	}
 	return all
 }

@@ -152,19 +152,14 @@ func (s *Service) File(ctx context.Context, teamID, emailID, fileID string) (Fil
 
 // FileURL returns a URL from which an attachment can be downloaded without an API key until it expires.
 func (s *Service) FileURL(teamID, emailID, fileID string, now time.Time) (link string, expires time.Time) {
-	expires = linkExpiry(now)
+	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/received/" + s.p.Keys.Sign(filePurpose, expires, teamID, emailID, fileID), expires
 }
 
 // RawURL returns a URL from which the raw message can be downloaded without an API key until it expires.
 func (s *Service) RawURL(teamID, emailID string, now time.Time) (link string, expires time.Time) {
-	expires = linkExpiry(now)
+	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/raw/" + s.p.Keys.Sign(rawPurpose, expires, teamID, emailID), expires
-}
-
-// linkExpiry returns when a link that is made now expires, in whole milliseconds as the API shows it.
-func linkExpiry(now time.Time) time.Time {
-	return now.Add(linkLifetime).UTC().Truncate(time.Millisecond)
 }
 
 // Download is the content of a link. The caller closes Body.
@@ -232,17 +227,7 @@ func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]s
 	if err != nil || len(parts) != n {
 		return nil, fault.NotFoundf("There is nothing at this address.")
 	}
-	return parts, s.standing(ctx, parts[0])
-}
-
-// standing returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
-// to content that is not deleted yet.
-func (s *Service) standing(ctx context.Context, teamID string) error {
-	_, err := s.p.Teams.Get(ctx, teamID)
-	if fault.KindOf(err) == fault.NotFound {
-		return fault.NotFoundf("There is nothing at this address.")
-	}
-	return err
+	return parts, s.p.Teams.LinksWork(ctx, parts[0])
 }
 
 // Sweep deletes blobs older than a day that no row refers to: their messages were refused in the end, or deleted. It is

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
 // Open begins a session. No client is refused before it names a recipient.
 func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
-	o := Origin{Hello: bounded(p.Hello, 255)}
+	o := Origin{Hello: db.Text(p.Hello, 255)}
 	if p.Addr.IsValid() {
 		o.Addr = p.Addr.Addr().Unmap().String()
 	}
@@ -43,7 +44,7 @@ func (c *session) Auth(context.Context, string, string) error {
 // Mail begins a message.
 func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions) error {
 	c.Reset()
-	c.origin.MailFrom, c.size = bounded(from, 320), o.Size
+	c.origin.MailFrom, c.size = db.Text(from, 320), o.Size
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/mailparse"
@@ -52,7 +53,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	if err := s.p.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
 		return nil, fault.NotFoundf("This link is not valid, or it has expired.")
 	}
-	if err := s.standing(ctx, c.Team); err != nil {
+	if err := s.p.Teams.LinksWork(ctx, c.Team); err != nil {
 		return nil, err
 	}
 	e, err := getEmail(ctx, s.p.DB.Reader, c.Team, c.Email)
@@ -72,7 +73,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 		memory.shrink(textSize(v.HTML) + textSize(v.Text))
 	}
 	if len(p.From) > 0 {
-		v.Author = bounded(p.From[0].Name, authorMax)
+		v.Author = db.Text(p.From[0].Name, authorMax)
 	}
 	return v, nil
 }

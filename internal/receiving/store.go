@@ -34,7 +34,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 		if err != nil {
 			return fmt.Errorf("encode received email: %w", err)
 		}
-		texts[i] = bounded(string(text), len(text))
+		texts[i] = db.Text(string(text), len(text))
 	}
 	tx.Queue(ctx, `INSERT INTO received_emails (`+columns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,

@@ -142,15 +142,6 @@ func (s *Service) guard(id string, read func()) (ok bool) {
 
 func tlsName(version uint16) string { return tls.VersionName(version) }
 
-// bounded returns an untrusted text as it may be stored: valid UTF-8 without NUL, and at most n octets long.
-func bounded(text string, n int) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
-	if len(text) > n {
-		text = strings.ToValidUTF8(text[:n], "")
-	}
-	return text
-}
-
 // oneWord returns an untrusted text as it may be used in a header field.
 func oneWord(text string) string {
 	return strings.Map(func(r rune) rune {

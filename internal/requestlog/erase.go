@@ -13,7 +13,7 @@ import (
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
-		err := erasure.Walk(ctx, d.Reader, "request_logs WHERE team_id = $1", "id", []any{teamID}, func(after,
+		err := db.Walk(ctx, d.Reader, "request_logs WHERE team_id = $1", "id", []any{teamID}, func(after,
 			upTo string) error {
 			some, err := naming(ctx, d.Reader, a, teamID, after, upTo)
 			for _, e := range some {

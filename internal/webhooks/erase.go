@@ -13,7 +13,7 @@ import (
 // deleted, so that each keeps its place in its chain.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	err = erasure.Walk(ctx, d.Reader, "webhook_messages WHERE TRUE", "id", nil, func(after, upTo string) error {
+	err = db.Walk(ctx, d.Reader, "webhook_messages WHERE TRUE", "id", nil, func(after, upTo string) error {
 		some, err := messagesNaming(ctx, d.Reader, a, after, upTo)
 		if err != nil {
 			return err

@@ -1,0 +1,270 @@
+// Package testnode builds, for tests, what a node has below its protocols and workers: the resources, connected as the
+// program connects them, on a database of the test's own. Only the network is missing: DNS is fake unless a test brings
+// its own, and nothing is called outside of this machine.
+//
+// There are two teams. Acme has the domain acme.example, verified, and a key; Other has a key alone. Whatever fails
+// while they are made fails the test. Nothing runs until Run is called.
+//
+// It does not build delivery, receiving, webhooks or the API: their tests do, on top of it.
+package testnode
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// Domain is the verified domain of Acme.
+const Domain = "acme.example"
+
+// Options are what tests differ in. The zero value suits most.
+type Options struct {
+	MaxSize int64            // of an email, in bytes; 0 is 1 MiB
+	DNS     resolve.Resolver // nil answers nothing, and domains are verified without being asked for
+	Hosts   []string         // names of this installation, which are no team's domain
+	Blobs   string           // where files are; "" is a folder of the test's own
+	Guard   netguard.Options // what may be called
+	Log     *slog.Logger     // nil discards
+}
+
+// Node is the resources of a node.
+type Node struct {
+	T            testing.TB
+	DB           *db.DB
+	Queue        *jobs.Queue
+	Recorder     *events.Recorder
+	Keys         *keyring.Keyring
+	Blobs        *blob.Store
+	Guard        *netguard.Guard
+	DNS          resolve.Resolver
+	Log          *slog.Logger
+	Domains      *domains.Service
+	Teams        *teams.Service
+	Suppressions *suppressions.Service
+	Contents     *content.Service
+	Emails       *emails.Service
+
+	Acme   teams.Actor    // the key of the team with the domain
+	Sender domains.Domain // the domain of it
+	Token  string         // of its key, which may do everything
+	Other  teams.Actor    // the key of the other team
+}
+
+// New builds the resources on a database and makes the teams.
+func New(t testing.TB, d *db.DB, o Options) *Node {
+	t.Helper()
+	n := Bare(t, d, o)
+	n.Acme, n.Token = n.Team("Acme")
+	n.Sender = n.Verified(n.Acme.TeamID, domains.NewDomain{Name: Domain})
+	n.Other, _ = n.Team("Other")
+	return n
+}
+
+// Bare is New without teams.
+func Bare(t testing.TB, d *db.DB, o Options) *Node {
+	t.Helper()
+	n := &Node{T: t, DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{}, Guard: netguard.New(o.Guard),
+		DNS: o.DNS, Log: o.Log}
+	if o.DNS == nil {
+		n.DNS = resolve.Fake{}
+	}
+	if o.Log == nil {
+		n.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Blobs == "" {
+		o.Blobs = t.TempDir()
+	}
+	if o.MaxSize == 0 {
+		o.MaxSize = 1 << 20
+	}
+	var err error
+	n.Keys, err = keyring.New(make([]byte, keyring.MasterSize))
+	n.must(err)
+	n.Blobs, err = blob.Open(context.WithoutCancel(t.Context()), o.Blobs)
+	n.must(err)
+	t.Cleanup(func() { n.Blobs.Close() })
+	n.Domains = domains.New(domains.Config{
+		Default: domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
+			SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"},
+		Selector: "postrider", SelectorEd25519: "postrider-ed25519", Hosts: o.Hosts, ManagedDomain: "inbox.postrider.test",
+		SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
+	}, d, n.Queue, n.Recorder, n.Keys, n.DNS, n.Log)
+	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
+	n.Suppressions = suppressions.New(d, n.Recorder)
+	n.Contents = content.New(d)
+	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: "https://postrider.test"}, emails.Parts{DB: d,
+		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
+		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Log: n.Log})
+	n.Domains.PendingScheduled = n.Emails.WaitingFrom
+	n.Recorder.Listen(n.Emails)
+	n.Recorder.Listen(n.Suppressions)
+	return n
+}
+
+// Each runs a test on both engines, each with a node of its own.
+func Each(t *testing.T, o Options, f func(t *testing.T, n *Node)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, New(t, d, o)) })
+}
+
+// Team makes a team with a key, and returns the key as an actor and its token.
+func (n *Node) Team(name string) (teams.Actor, string) {
+	n.T.Helper()
+	team, err := n.Teams.Create(n.context(), name, "owner@"+Domain)
+	n.must(err)
+	_, token, err := n.Teams.CreateKey(n.context(), teams.System(team.ID), teams.NewKey{Name: "key"})
+	n.must(err)
+	by, err := n.Teams.Authenticate(n.context(), token)
+	n.must(err)
+	return by, token
+}
+
+// Verified adds a verified domain to a team.
+func (n *Node) Verified(teamID string, d domains.NewDomain) domains.Domain {
+	n.T.Helper()
+	added, err := n.Domains.AddVerified(n.context(), teamID, d)
+	n.must(err)
+	return added
+}
+
+// Hello is an email of Acme.
+func Hello(to ...string) emails.Send {
+	text := "Hello."
+	return emails.Send{From: "Acme <hello@" + Domain + ">", To: to, Subject: "Hi", Text: &text}
+}
+
+// Send accepts an email of Acme and returns its id.
+func (n *Node) Send(e emails.Send) string {
+	n.T.Helper()
+	emailID, err := n.Emails.Send(n.context(), n.Acme, e, emails.Idempotency{})
+	n.must(err)
+	return emailID
+}
+
+// Happen records events.
+func (n *Node) Happen(all ...events.Event) {
+	n.T.Helper()
+	n.Update(func(tx *db.Tx) error { return n.Recorder.Record(n.context(), tx, all...) })
+}
+
+// Update runs a transaction.
+func (n *Node) Update(f func(tx *db.Tx) error) {
+	n.T.Helper()
+	n.must(n.DB.Update(n.context(), f))
+}
+
+// Run works jobs of some kinds until stop is called or the test ends.
+func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
+	r := jobs.NewRunner(n.DB, n.Queue, n.Log, 2*time.Second)
+	for _, k := range kinds {
+		r.Handle(k)
+	}
+	ctx, cancel := context.WithCancel(n.context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			n.T.Errorf("run jobs: %v", err)
+		}
+	})
+	n.T.Cleanup(stop)
+	return stop
+}
+
+// Until waits for a condition that comes about by itself, for a minute and a half at most.
+func Until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(90 * time.Second)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// Seen keeps the events that are recorded. What listens before it has done its work by then.
+type Seen struct {
+	mu  sync.Mutex
+	all []events.Event
+}
+
+// Recorded implements events.Listener.
+func (s *Seen) Recorded(_ context.Context, tx *db.Tx, all []events.Event) error {
+	all = slices.Clone(all)
+	tx.AfterCommit(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all = append(s.all, all...)
+	})
+	return nil
+}
+
+// Take returns the events since it was called last.
+func (s *Seen) Take() []events.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.all
+	s.all = nil
+	return all
+}
+
+// Logged keeps what is logged: slog.New(slog.NewTextHandler(&logged, nil)).
+type Logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *Logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns what was logged since Take was called last.
+func (l *Logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Take returns the same and forgets it.
+func (l *Logged) Take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
+// context is one that outlives the test, for what is called in its cleanup.
+func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }
+
+func (n *Node) must(err error) {
+	n.T.Helper()
+	if err != nil {
+		n.T.Fatal(err)
+	}
+}

@@ -99,7 +99,7 @@ func (a *API) operations() []op {
 			"Replace the signing secret; the old one signs too for 24 hours", nil, endpoint(a.rotateWebhook)},
 		{post, "/webhooks/{webhook_id}/recover", teams.WebhooksWrite, 200, "Webhooks",
 			"Deliver again what failed since a time", nil, endpoint(a.recoverWebhook)},
-		{get, "/webhooks/{webhook_id}/events", teams.WebhooksRead, 200, "Webhooks", "List what an endpoint was told",
+		{get, "/webhooks/{webhook_id}/events", teams.WebhooksRead, 200, "Webhooks", "List the messages of an endpoint",
 			[]string{"limit", "after", "status"}, endpoint(a.listWebhookEvents)},
 		{get, "/webhooks/{webhook_id}/events/{webhook_event_id}", teams.WebhooksRead, 200, "Webhooks",
 			"Retrieve an event with its payload", nil, endpoint(a.getWebhookEvent)},

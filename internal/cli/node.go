@@ -234,9 +234,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	recorder.Listen(suppressed)
 	counters := metrics.New(n.db)
 	recorder.Listen(counters)
-	told := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams,
+	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams,
 		n.log)
-	n.domains.Notify = told.Tell
+	n.domains.Notify = notify.Tell
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: n.db.Now(), DomainIDs: []string{domainID}})
 		sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
@@ -246,7 +246,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Retention: c.WebhookRetention,
 		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + Version}, webhooks.Parts{DB: n.db, Queue: n.queue,
 		Keys:  keys,
-		Guard: guard, Domains: n.domains, Log: n.log, Notify: told.Tell})
+		Guard: guard, Domains: n.domains, Log: n.log, Notify: notify.Tell})
 	recorder.Listen(hooks)
 
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
@@ -309,7 +309,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 			n.runner.Handle(k)
 		}
 		n.runner.Handle(n.domains.Kind())
-		n.runner.Handle(told.Kind())
+		n.runner.Handle(notify.Kind())
 		for _, k := range hooks.Kinds() {
 			n.runner.Handle(k)
 		}

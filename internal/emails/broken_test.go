@@ -183,9 +183,9 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					j)
 			}},
 			{"a fetch that fails", held(emails.FetchKind, path), func() error { return w.emails.Kinds()[1].Handle(ctx, j) }},
-			{"ToldBefore", send(full), func() error {
+			{"ReportedBefore", send(full), func() error {
 				return w.d.Update(ctx, func(tx *db.Tx) error {
-					before, err := emails.ToldBefore(ctx, tx, team, id, []string{"a@one.example"})
+					before, err := emails.ReportedBefore(ctx, tx, team, id, []string{"a@one.example"})
 					if err == nil && !before.First("a@one.example", events.EmailBounced) {
 						err = errors.New("the recipient is unknown")
 					}

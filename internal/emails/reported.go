@@ -58,10 +58,10 @@ func (b Before) First(address string, t events.Type) bool {
 	return true
 }
 
-// ToldBefore returns the types of the events recorded so far for some recipients of an email. It is called in the
+// ReportedBefore returns the types of the events recorded so far for some recipients of an email. It is called in the
 // transaction that is about to record more: another transaction that calls it for one of them waits until this one
 // ends.
-func ToldBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
+func ReportedBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {
 		err = before.read(ctx, tx.Reader, teamID, emailID)

@@ -132,7 +132,7 @@ func TestToldBefore(t *testing.T) {
 			Recipient: "a@one.example"})
 		var before emails.Before
 		err := w.d.Update(ctx, func(tx *db.Tx) (err error) {
-			before, err = emails.ToldBefore(ctx, tx, w.who.TeamID, emailID, []string{"a@one.example", "b@one.example",
+			before, err = emails.ReportedBefore(ctx, tx, w.who.TeamID, emailID, []string{"a@one.example", "b@one.example",
 				"c@one.example"})
 			return err
 		})

@@ -180,8 +180,8 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 		} {
 			if failed := trace.EachBroken(t, c.prepare, c.act, func(err error) {
 				workers.Wait()
-				if err != nil && len(k.hands)+len(k.inHand) > 0 {
-					t.Errorf("%s fails, and %d are in hand", c.name, len(k.hands))
+				if err != nil && len(k.claimed)+len(k.inHand) > 0 {
+					t.Errorf("%s fails, and %d are in hand", c.name, len(k.claimed))
 				}
 			}); failed < 1 {
 				t.Errorf("%s never fails", c.name)

@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/postrider/postrider/internal/db"
 )
@@ -84,4 +86,78 @@ func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string) (map[s
 		return nil, fmt.Errorf("look when lanes are due: %w", err)
 	}
 	return all, nil
+}
+
+// claim claims due jobs of the lanes in asks, in one transaction, and starts their handlers.
+func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
+	defer func() { k.claimedAt = time.Now() }()
+	var claimed map[string][]Job
+	var next map[string]int64
+	life := k.r.life.Load()
+	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
+		// A node that takes this one for dead waits for this claim and then makes its jobs due; if it was first, the claim
+		// fails.
+		tx.QueueHold(ctx, errBuried, "nodes", k.r.node)
+		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
+			return err
+		}
+		var dry []string // lanes with no more jobs due
+		for _, a := range asks {
+			if len(claimed[a.lane]) < a.n {
+				dry = append(dry, a.lane)
+			}
+		}
+		next, err = nextDue(ctx, tx, k.Name, dry)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range asks {
+		if less := a.n - len(claimed[a.lane]); less > 0 {
+			k.workers.Release(a.owner, int64(less))
+			k.freed[a.group] = true
+		}
+		for _, j := range claimed[a.lane] {
+			j.life = life
+			k.claimed[j.ID] = true
+			k.inHand[a.group]++
+			k.shares[share{a.owner, a.group}]++
+			if a.bulk {
+				k.bulk.add(share{a.owner, a.group}, 1)
+			}
+			workers.Go(func() {
+				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID, a.bulk} }()
+				k.r.work(hand, k, j)
+			})
+		}
+		switch {
+		case len(claimed[a.lane]) == a.n:
+			k.enqueue(a.lane)
+		case next[a.lane] > 0 && next[a.lane] < inHand:
+			k.alarms.set(a.lane, next[a.lane])
+		}
+	}
+	return nil
+}
+
+// disown gives back the jobs that this node holds and no worker has. They are from a claim that was committed
+// although it returned an error.
+func (k *dispatcher) disown(ctx context.Context) error {
+	rows, err := k.r.d.Query(ctx, `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`, k.Name, k.r.node)
+	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {
+		j := Job{Kind: k.Name}
+		err := r.Scan(&j.ID, &j.Lane, &j.Attempt)
+		return j, err
+	})
+	if err != nil {
+		return fmt.Errorf("look for jobs that were claimed unnoticed: %w", err)
+	}
+	k.doubt.Store(false)
+	for _, j := range held {
+		if !k.claimed[j.ID] {
+			k.r.giveBack(ctx, j)
+		}
+	}
+	return nil
 }

@@ -2,12 +2,10 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fair"
 )
 
@@ -45,7 +43,7 @@ type dispatcher struct {
 	shares    map[share]int     // jobs by group and owner
 	bulk      bulk              // jobs of bulk lanes among them
 	freed     map[string]bool   // groups with fewer jobs in hand than before; workers of their owners may be free too
-	hands     map[string]bool   // jobs in hand, by id
+	claimed   map[string]bool   // jobs in hand, by id
 	doubt     atomic.Bool       // a claim returned an error, but may have been committed
 	workers   *fair.Pool
 	claimedAt time.Time
@@ -67,7 +65,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{},
 		held:   map[string]*turns{},
 		limits: newAlarms(), inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(),
-		freed: map[string]bool{}, hands: map[string]bool{},
+		freed: map[string]bool{}, claimed: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
 }
 
@@ -177,7 +175,7 @@ func (k *dispatcher) drainDone() {
 
 // release removes a job that has ended from all counts.
 func (k *dispatcher) release(e ended) {
-	delete(k.hands, e.id)
+	delete(k.claimed, e.id)
 	k.workers.Release(e.owner, 1)
 	if k.inHand[e.group]--; k.inHand[e.group] <= 0 {
 		delete(k.inHand, e.group)
@@ -325,8 +323,8 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 	for group, ok := k.limits.due(now.UnixMicro()); ok; group, ok = k.limits.due(now.UnixMicro()) {
 		k.freed[group] = true
 	}
-	for k.refill(); !k.ready.empty() && len(k.hands) < k.Workers && ctx.Err() == nil; k.refill() {
-		if since := time.Since(k.claimedAt); len(k.hands) > 0 && since < claimEvery {
+	for k.refill(); !k.ready.empty() && len(k.claimed) < k.Workers && ctx.Err() == nil; k.refill() {
+		if since := time.Since(k.claimedAt); len(k.claimed) > 0 && since < claimEvery {
 			wait = min(wait, claimEvery-since)
 			break
 		}
@@ -368,7 +366,7 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 // jobs ends, or until the time at which the group's limit ends. Lanes of an owner that has its share of the workers
 // are paused until it may have more.
 func (k *dispatcher) plan() (asks []ask) {
-	free := min(claimMax, k.Workers-len(k.hands))
+	free := min(claimMax, k.Workers-len(k.claimed))
 	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()
 	inDoubt := doubts{k: k}
 	for !k.ready.empty() && free > 0 {
@@ -437,78 +435,4 @@ func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	}
 	k.queued[lane] = true
 	h.add(owner, lane, bulk)
-}
-
-// claim claims due jobs of the lanes in asks, in one transaction, and starts their handlers.
-func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
-	defer func() { k.claimedAt = time.Now() }()
-	var claimed map[string][]Job
-	var next map[string]int64
-	life := k.r.life.Load()
-	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		// A node that takes this one for dead waits for this claim and then makes its jobs due; if it was first, the claim
-		// fails.
-		tx.QueueHold(ctx, errBuried, "nodes", k.r.node)
-		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
-			return err
-		}
-		var dry []string // lanes with no more jobs due
-		for _, a := range asks {
-			if len(claimed[a.lane]) < a.n {
-				dry = append(dry, a.lane)
-			}
-		}
-		next, err = nextDue(ctx, tx, k.Name, dry)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, a := range asks {
-		if less := a.n - len(claimed[a.lane]); less > 0 {
-			k.workers.Release(a.owner, int64(less))
-			k.freed[a.group] = true
-		}
-		for _, j := range claimed[a.lane] {
-			j.life = life
-			k.hands[j.ID] = true
-			k.inHand[a.group]++
-			k.shares[share{a.owner, a.group}]++
-			if a.bulk {
-				k.bulk.add(share{a.owner, a.group}, 1)
-			}
-			workers.Go(func() {
-				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID, a.bulk} }()
-				k.r.work(hand, k, j)
-			})
-		}
-		switch {
-		case len(claimed[a.lane]) == a.n:
-			k.enqueue(a.lane)
-		case next[a.lane] > 0 && next[a.lane] < inHand:
-			k.alarms.set(a.lane, next[a.lane])
-		}
-	}
-	return nil
-}
-
-// disown gives back the jobs that this node holds and no worker has. They are from a claim that was committed
-// although it returned an error.
-func (k *dispatcher) disown(ctx context.Context) error {
-	rows, err := k.r.d.Query(ctx, `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`, k.Name, k.r.node)
-	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {
-		j := Job{Kind: k.Name}
-		err := r.Scan(&j.ID, &j.Lane, &j.Attempt)
-		return j, err
-	})
-	if err != nil {
-		return fmt.Errorf("look for jobs that were claimed unnoticed: %w", err)
-	}
-	k.doubt.Store(false)
-	for _, j := range held {
-		if !k.hands[j.ID] {
-			k.r.giveBack(ctx, j)
-		}
-	}
-	return nil
 }

@@ -136,14 +136,14 @@ func TestReleaseAndRefill(t *testing.T) {
 		}})
 	mine := share{"o", "g"}
 	for _, x := range []string{"1", "2"} {
-		k.hands[x] = true
+		k.claimed[x] = true
 		k.workers.TryAcquire("o", 1)
 		k.inHand["g"]++
 		k.shares[mine]++
 		k.bulk.add(mine, 1)
 	}
 	k.release(ended{mine, "1", true})
-	if !cmp.Equal(k.hands, map[string]bool{"2": true}) || k.inHand["g"] != 1 || k.shares[mine] != 1 ||
+	if !cmp.Equal(k.claimed, map[string]bool{"2": true}) || k.inHand["g"] != 1 || k.shares[mine] != 1 ||
 		k.bulk.groups["g"] != 1 ||
 		k.workers.Held("o") != 1 || !k.freed["g"] {
 		t.Errorf("after one has ended: %+v", k)
@@ -510,8 +510,8 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 		is(claimEvery)
 		time.Sleep(claimEvery)
 		is(9*time.Second - claimEvery)
-		if len(k.hands) != 2 {
-			t.Errorf("%d are in hand", len(k.hands))
+		if len(k.claimed) != 2 {
+			t.Errorf("%d are in hand", len(k.claimed))
 		}
 		cancel()
 		workers.Wait()

@@ -185,7 +185,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	if err := s.begun(ctx, tx); err != nil {
 		return fmt.Errorf("read which teams are watched: %w", err)
 	}
-	var told []string
+	var hinted []string
 	for i := range all {
 		e := &all[i]
 		if !s.watches(e.TeamID, tx.Now()) {
@@ -199,9 +199,9 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			continue
 		}
 		insert(ctx, tx, e.TeamID, &m)
-		if !slices.Contains(told, e.TeamID) {
+		if !slices.Contains(hinted, e.TeamID) {
 			team := e.TeamID
-			told = append(told, team)
+			hinted = append(hinted, team)
 			tx.AfterCommit(func() { s.d.Hint(hintTopic, team) })
 		}
 	}

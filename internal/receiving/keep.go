@@ -27,7 +27,7 @@ const (
 // store writes a received email for each team, and the events that reports lead to. It reports whether any row needs
 // the raw message.
 func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error) {
-	told, rest, err := s.told(ctx, m)
+	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {
 		return false, err
 	}
@@ -35,7 +35,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 	if err != nil {
 		return false, err
 	}
-	if len(told) == 0 && len(rows) == 0 {
+	if len(outcomes) == 0 && len(rows) == 0 {
 		return false, nil
 	}
 	return len(rows) > 0, s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -52,12 +52,12 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 			m.emailIDs = append(m.emailIDs, e.ID)
 			all = append(all, receivedEvent(&e))
 		}
-		for _, e := range reported(told) {
-			before, err := emails.ToldBefore(ctx, tx, e.TeamID, e.ID, addressesIn(told, e.ID))
+		for _, e := range reported(outcomes) {
+			before, err := emails.ReportedBefore(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))
 			if err != nil {
 				return err
 			}
-			for _, o := range told {
+			for _, o := range outcomes {
 				if o.email.ID == e.ID && before.First(o.address, o.typ) {
 					all = append(all, events.Event{TeamID: e.TeamID, Type: o.typ, EmailID: e.ID, DomainID: e.DomainID,
 						BroadcastID: e.BroadcastID, Recipient: o.address, Data: o.data})

@@ -110,7 +110,7 @@ func (s *Service) Run(ctx context.Context) error {
 				s.mu.Unlock()
 				s.log.Warn("could not write the request log before stopping", "error", err)
 			}
-			s.confess()
+			s.logDropped()
 			return nil
 		case <-s.wake:
 		}
@@ -123,7 +123,7 @@ func (s *Service) Run(ctx context.Context) error {
 			default:
 			}
 		}
-		s.confess()
+		s.logDropped()
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -131,8 +131,8 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// confess logs how many entries were dropped.
-func (s *Service) confess() {
+// logDropped logs how many entries were dropped.
+func (s *Service) logDropped() {
 	s.mu.Lock()
 	n := s.dropped
 	s.dropped = 0

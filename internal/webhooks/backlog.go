@@ -21,14 +21,14 @@ import (
 // job that measures, and that repeats as long as an endpoint is full. The bound is exceeded by what is entered until
 // then.
 const (
-	endpointMax   = 100_000
-	teamMax       = 500_000
-	measurePart   = 8 // the part of the bound that is entered between two measurements
-	measureEvery  = 5 * time.Second
-	backlogKind   = "webhook.backlog"
-	tellTeam      = time.Hour      // between two notices to one team
-	tellEndpoint  = 24 * time.Hour // and between two about the same endpoint
-	namedInNotice = 10
+	endpointMax         = 100_000
+	teamMax             = 500_000
+	measurePart         = 8 // the part of the bound that is entered between two measurements
+	measureEvery        = 5 * time.Second
+	backlogKind         = "webhook.backlog"
+	notifyTeamEvery     = time.Hour      // between two notices to one team
+	notifyEndpointEvery = 24 * time.Hour // and between two about the same endpoint
+	namedInNotice       = 10
 )
 
 // entered counts the jobs of each team since this node last requested a measurement.
@@ -142,17 +142,17 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 // tellFull notifies the team of its full endpoints: once a day about each, and at most once an hour.
 func (s *Service) tellFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
-	untold := false
+	due := false
 	for _, e := range all {
-		if tx.Now().Sub(e.fullTold) < tellTeam {
+		if tx.Now().Sub(e.fullNotified) < notifyTeamEvery {
 			return nil
 		}
 		if !e.FullSince.IsZero() {
 			urls = append(urls, e.URL)
-			untold = untold || tx.Now().Sub(e.fullTold) >= tellEndpoint
+			due = due || tx.Now().Sub(e.fullNotified) >= notifyEndpointEvery
 		}
 	}
-	if !untold {
+	if !due {
 		return nil
 	}
 	for _, e := range all {

@@ -46,7 +46,7 @@ func TestTellFull(t *testing.T) {
 					e.FullSince = d.Now()
 				}
 				if c.told[i] > 0 {
-					e.fullTold = d.Now().Add(-c.told[i])
+					e.fullNotified = d.Now().Add(-c.told[i])
 				}
 				all = append(all, e)
 			}

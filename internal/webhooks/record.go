@@ -98,8 +98,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			}
 			team = e.TeamID
 		}
-		told := wanting(endpoints, e.Type)
-		if len(told) == 0 {
+		subscribed := wanting(endpoints, e.Type)
+		if len(subscribed) == 0 {
 			continue
 		}
 		body, chain, err := w.payload(ctx, tx, e)
@@ -111,13 +111,13 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		m := entry{messageID(e.ID), e.TeamID, e.Type, body, chain, e.At}
 		insertMessage(ctx, tx, &m)
-		if direct += len(told); len(told) > directMax || len(told) > directFew && direct > directAll {
+		if direct += len(subscribed); len(subscribed) > directMax || len(subscribed) > directFew && direct > directAll {
 			if err := s.enterFanout(ctx, tx, &m); err != nil {
 				return err
 			}
 			continue
 		}
-		for _, x := range told {
+		for _, x := range subscribed {
 			out.enter(ctx, tx, x, &m)
 		}
 	}

@@ -24,7 +24,7 @@ func scanEndpoint(r db.Row) (e Endpoint, err error) {
 	e.Events, e.Status = splitTypes(types), Status(status)
 	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt),
 		db.Time(created)
-	e.FullSince, e.fullTold = db.Time(full), db.Time(told)
+	e.FullSince, e.fullNotified = db.Time(full), db.Time(told)
 	return e, err
 }
 

@@ -102,7 +102,7 @@ type Endpoint struct {
 	sealed, sealedOld []byte
 	oldUntil          time.Time
 	warned            bool
-	fullTold          time.Time // when the team was last notified that it is full
+	fullNotified      time.Time // when the team was last notified that it is full
 }
 
 // wants reports whether the endpoint wants events of a type.

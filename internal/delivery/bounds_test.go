@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
@@ -572,5 +575,24 @@ func TestKeepReleasesMemory(t *testing.T) {
 		if left := s.keep("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
 			t.Errorf("of %d octets %d are left and %d held, want %d", c.size, left, s.memory.Held("team"), c.want)
 		}
+	}
+}
+
+// A job that is stopped while it waits for a place at a destination has no outcome.
+func TestStopWhileWaitingForAPlace(t *testing.T) {
+	n := one("")
+	cfg := n.config(1)
+	cfg.LaneConnections = 1
+	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
+	if _, err := h.service.shape.enter(t.Context(), destination, "other", "other"); err != nil {
+		t.Fatal(err)
+	}
+	stopped, cancel := context.WithCancelCause(t.Context())
+	stopping := errors.New("stopping")
+	cancel(stopping)
+	_, err := h.service.seated(stopped, &try{job: jobs.Job{Lane: emails.Lane(destination, h.by.TeamID, false)}},
+		&route{team: h.by.TeamID}, destination, smtpclient.Envelope{}, nil)
+	if !errors.Is(err, stopping) {
+		t.Errorf("without a place: %v", err)
 	}
 }

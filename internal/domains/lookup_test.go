@@ -3,6 +3,7 @@ package domains
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,4 +58,27 @@ func TestLookUpIsBounded(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// A finding counts only for a record that the domain still has under the name that was looked up, whichever record
+// it is.
+func TestFindingsOfMovedRecords(t *testing.T) {
+	asked := []Record{{Key: "mx", FQDN: "send.a.test"}, {Key: "dkim", FQDN: "k.a.test"},
+		{Key: "tracking", FQDN: "links.a.test"}}
+	found := map[string]finding{"mx": 0, "dkim": 0, "tracking": 0, "caa": 0}
+	for name, c := range map[string]struct {
+		now  []Record
+		gone string
+	}{
+		"nothing changed": {asked, ""},
+		"the first moved": {[]Record{{Key: "mx", FQDN: "b.a.test"}, asked[1], asked[2]}, "mx"},
+		"the last moved":  {[]Record{asked[0], asked[1], {Key: "tracking", FQDN: "l.a.test"}}, "tracking"},
+		"the first went":  {asked[1:], "mx"},
+	} {
+		want := maps.Clone(found)
+		delete(want, c.gone)
+		if diff := cmp.Diff(want, sameRecords(found, asked, c.now)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
 }

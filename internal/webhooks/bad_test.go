@@ -8,11 +8,14 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/webhooks"
 )
@@ -176,4 +179,26 @@ func TestOthersGoOn(t *testing.T) {
 	close(release)
 	until(t, "the slow endpoint has all", func() bool { return len(slow.all()) == 200 })
 	_, _ = dead, e
+}
+
+// A team has at most a thousand endpoints.
+func TestMostEndpoints(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d, config(), noLoopback)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for range 100 {
+					if _, err := h.Create(t.Context(), h.who.TeamID, "https://example.net/", []string{"email.sent"}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		_, err := h.Create(t.Context(), h.who.TeamID, "https://example.net/", []string{"email.sent"})
+		if fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("one more: %v", err)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package mailparse
 import (
 	"cmp"
 	"strings"
+	"unicode"
 
 	"github.com/postrider/postrider/internal/mail/decode"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -186,7 +187,7 @@ func messageName(content []byte) string {
 		}
 	})
 	subject = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' || r == 0x7f {
+		if strings.ContainsRune(`/\:*?"<>|`, r) || unicode.IsControl(r) {
 			return ' '
 		}
 		return r

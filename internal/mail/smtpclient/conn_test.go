@@ -1,14 +1,17 @@
 package smtpclient_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -509,4 +512,30 @@ func dial(t *testing.T, addr string, o smtpclient.Options) *smtpclient.Conn {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// A host that reads no more commands is given up after one timeout: a write that times out is not followed by a wait
+// for a reply.
+func TestHostReadsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		go func() {
+			in := bufio.NewReader(far)
+			io.WriteString(far, "220 mx.test\r\n")
+			in.ReadString('\n')
+			io.WriteString(far, "250-mx.test\r\n250 PIPELINING\r\n")
+		}()
+		c, err := smtpclient.Dial(t.Context(), "mx.test:25", smtpclient.Options{TLS: plain,
+			Timeouts: smtpclient.Timeouts{Command: time.Minute},
+			Dial:     func(context.Context, string, string) (net.Conn, error) { return near, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		start := time.Now()
+		_, err = c.Send(t.Context(), known, letter)
+		if took := time.Since(start); err == nil || took != time.Minute {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }

@@ -24,9 +24,11 @@ type table struct {
 // ownedTables are the tables of the schema that have a column team_id.
 func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	t.Helper()
-	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1, c.cid`
+	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c
+		WHERE m.type = 'table' ORDER BY 1, c.cid`
 	if d.Engine() == "postgres" {
-		query = `SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()
+		query = `SELECT table_name, column_name, data_type FROM information_schema.columns
+			WHERE table_schema = current_schema()
 			ORDER BY 1, ordinal_position`
 	}
 	rows, err := d.Query(t.Context(), query)

@@ -105,7 +105,8 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		lives = true
 		err = c.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby)
 	} else {
-		err = c.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2)`,
+		err = c.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1
+			AND backend_start = $2)`,
 			b.pid, b.start).Scan(&standby, &lives)
 	}
 	if err == nil && standby {

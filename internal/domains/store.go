@@ -14,7 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-const columns = `id, team_id, name, region, return_path, tracking_subdomain, old_tracking, tls, open_tracking, click_tracking,
+const columns = `id, team_id, name, region, return_path, tracking_subdomain, old_tracking, tls, open_tracking,
+	click_tracking,
 	sending, receiving, status, checks, rsa_key, ed25519_key, rsa_record, ed25519_record, placeholder, verify_since, checked_at,
 	created_at`
 
@@ -56,7 +57,8 @@ func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 }
 
 func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) {
-	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6, click_tracking = $7,
+	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6,
+		click_tracking = $7,
 		sending = $8, receiving = $9, status = $10, checks = $11, verify_since = $12, checked_at = $13, placeholder = $14
 		WHERE id = $1 AND team_id = $2`, d.ID, d.TeamID, d.TrackingSubdomain, strings.Join(d.OldTracking, ","), d.TLS,
 		d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), encodeChecks(d),
@@ -131,7 +133,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 	return namesOfOthers(ctx, tx.Reader, d.TeamID, d.ID, all)
 }
 
-const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2 AND name = ANY($3)`
+const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2
+	AND name = ANY($3)`
 
 // namesOfOthers returns those of the names that belong to other teams, and whether each is a host rather than a domain.
 // Names of the domain with the id but do not count.

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-const claimColumns = `id, team_id, domain_id, name, token, request, status, blocked_reason, failure_reason, proven_at, warned_at,
+const claimColumns = `id, team_id, domain_id, name, token, request, status, blocked_reason, failure_reason,
+	proven_at, warned_at,
 	reminded_at, created_at, expires_at`
 
 func scanClaim(r db.Row) (c Claim, err error) {
@@ -71,7 +72,8 @@ func insertClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 }
 
 func saveClaim(ctx context.Context, tx *db.Tx, c *Claim) {
-	tx.Queue(ctx, `UPDATE domain_claims SET status = $3, blocked_reason = $4, failure_reason = $5, proven_at = $6, warned_at = $7,
+	tx.Queue(ctx, `UPDATE domain_claims SET status = $3, blocked_reason = $4, failure_reason = $5, proven_at = $6,
+		warned_at = $7,
 		reminded_at = $8 WHERE id = $1 AND team_id = $2`, c.ID, c.TeamID, string(c.Status), c.BlockedReason, c.FailureReason,
 		db.Micros(c.ProvenAt), db.Micros(c.WarnedAt), db.Micros(c.RemindedAt))
 }

@@ -141,7 +141,8 @@ func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *ans
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3 AND created_at < $4`,
+	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
+		AND created_at < $4`,
 		teamID, a.key.Scope, a.key.Key, tx.Now().Add(-keyLifetime).UnixMicro())
 	tx.Queue(ctx, `INSERT INTO idempotency_keys (team_id, scope, idempotency_key, payload_hash, response, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, a.key.Scope, a.key.Key, a.key.Hash, string(text), tx.Now().UnixMicro())

@@ -51,7 +51,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	if err != nil {
 		return err
 	}
-	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
+		tags, topic_id,
 		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
@@ -102,7 +103,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 			parts |= needsUTF8
 		}
 	}
-	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2, $3, $4, $5, $6)`,
+	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
+		VALUES ($1, $2, $3, $4, $5, $6)`,
 		e.ID, e.TeamID, html, text, parts, headers)
 	for i := range d.recipients {
 		insertRecipient(ctx, tx, e, i, &d.recipients[i])
@@ -110,7 +112,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	return nil
 }
 
-const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients, e.tags,
+const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
+	e.tags,
 	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
 
 // emailRow is the destination of scanning emailColumns.
@@ -243,7 +246,8 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 // setSchedule changes the time of a scheduled email. It reports false if there is none.
 func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	at interface{ UnixMicro() int64 }) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'`,
+	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2
+		AND last_event = 'scheduled'`,
 		emailID, teamID, at.UnixMicro())
 	return n > 0, err
 }
@@ -252,7 +256,8 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 // false if the email does not exist or is not scheduled.
 func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
 	var us int64
-	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled'
+	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2
+		AND last_event = 'scheduled'
 		RETURNING scheduled_at`, emailID, teamID).Scan(&us)
 	if errors.Is(err, db.ErrNoRows) {
 		return at, false, nil
@@ -311,7 +316,8 @@ func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (fo
 }
 
 func insertAttachment(ctx context.Context, tx *db.Tx, a *Attachment) {
-	tx.Queue(ctx, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size, blob_key, path)
+	tx.Queue(ctx, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
+		blob_key, path)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
 		$9)`, a.ID, a.EmailID, a.TeamID, a.Filename, a.ContentType, a.ContentID, a.Size,
 		a.blobKey, a.path)
@@ -374,7 +380,8 @@ func usedBlobs(ctx context.Context, r db.Reader, keys, names []string) ([]string
 }
 
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
-	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $3, size = $4, content_type = $5 WHERE email_id = $1 AND id = $2`,
+	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $3, size = $4, content_type = $5 WHERE email_id = $1
+		AND id = $2`,
 		a.EmailID, a.ID, a.blobKey, a.Size, a.ContentType)
 }
 
@@ -397,7 +404,8 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 const attemptsMax = 500
 
 func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attempt, error) {
-	rows, err := r.Query(ctx, `SELECT id, team_id, email_id, destination, recipients, host, tls, outcome, reply, conversation,
+	rows, err := r.Query(ctx, `SELECT id, team_id, email_id, destination, recipients, host, tls, outcome, reply,
+		conversation,
 		started_at, duration, next_at FROM email_attempts WHERE email_id = $1 AND team_id = $2 ORDER BY id LIMIT $3`,
 		emailID, teamID, attemptsMax)
 	return db.Collect(rows, err, func(r db.Row) (a Attempt, err error) {
@@ -418,7 +426,8 @@ const Unsure = "unknown"
 
 // UnsureAttempts counts the attempts at a destination that ended as Unsure.
 func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM email_attempts WHERE email_id = $1 AND team_id = $2 AND destination = $3 AND outcome = $4`,
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM email_attempts WHERE email_id = $1 AND team_id = $2 AND destination = $3
+		AND outcome = $4`,
 		emailID, teamID, destination, Unsure).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count attempts of email %s: %w", emailID, err)
@@ -438,7 +447,8 @@ func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error
 	if err != nil {
 		return e, fmt.Errorf("read the email of a report: %w", err)
 	}
-	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2 ORDER BY position`,
+	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2
+		ORDER BY position`,
 		emailID, e.TeamID)
 	e.To, err = db.Collect(rows, err, func(r db.Row) (to Destined, err error) {
 		err = r.Scan(&to.Address, &to.Domain)
@@ -512,7 +522,8 @@ func (f *fields) decode() ([]message.Field, error) {
 // lockRecipients blocks other transactions that report on one of the addresses until this one ends. It returns the
 // addresses that are recipients.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
-	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address = ANY($3)
+	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
+		AND address = ANY($3)
 		RETURNING address`, emailID, teamID, addresses)
 	known := Before{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
@@ -525,7 +536,8 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 }
 
 // The expression on team_id keeps SQLite from choosing the index of the team's events by time.
-const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND recipient = ANY($3)`
+const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
+	AND recipient = ANY($3)`
 
 // read adds the types of the events recorded for each recipient.
 func (b Before) read(ctx context.Context, r db.Reader, teamID, emailID string) error {

@@ -547,7 +547,8 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, d)
 	ctx, team := t.Context(), w.who.TeamID
 	emailID := w.fill(t, 1)[0]
-	w.change(t, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size, blob_key, path)
+	w.change(t, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
+		blob_key, path)
 		VALUES ('f', $1, $2, 'a', '', '', 1, 'k', '')`, emailID, team)
 	j := jobs.Job{Kind: emails.ReleaseKind, TeamID: team, Payload: emailID}
 	for _, c := range []struct {

@@ -86,7 +86,8 @@ func TestStatementsOfEvents(t *testing.T) {
 func TestTimelineThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t)
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
-		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
+		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
+			recipient,
 			data, created_at) VALUES ('1', 'team', 'e', '', '', 'sent', '', '', '', 'yesterday')`)
 		return nil
 	})

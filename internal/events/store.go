@@ -36,7 +36,8 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 			return err
 		}
 		if len(args) == 0 {
-			text.WriteString(`INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data,
+			text.WriteString(`INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
+				recipient, data,
 				created_at) VALUES `)
 		} else {
 			text.WriteString(", ")

@@ -23,7 +23,8 @@ const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $
 // On PostgreSQL a claim is one statement for all lanes, because each statement is a round trip. SQLite has no
 // LATERAL, but its statements are only function calls, and so each lane has its own.
 const (
-	claimOne = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = '' AND lane = $5
+	claimOne = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
+		AND lane = $5
 	ORDER BY run_at LIMIT $6)` + claimed
 	claimMany = `WITH due AS MATERIALIZED (SELECT j.id
 	FROM UNNEST(CAST($5 AS TEXT[]), CAST($6 AS BIGINT[])) AS l (lane, n)

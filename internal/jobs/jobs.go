@@ -108,7 +108,8 @@ type Queue struct{ d *db.DB }
 // NewQueue returns the queue in the database d.
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
-const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
+const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
+	last_error,
 	created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
 // orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand unchanged.
@@ -191,7 +192,8 @@ func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (boo
 // when there is none or it is in hand.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
-		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
+		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> ''
+		AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
 		q.wake(tx, kind, lane, at)
 	}

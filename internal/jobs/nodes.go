@@ -381,7 +381,8 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 // since. Times that a caller chose are kept.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = '' AND NOT parked`,
+		tx.Queue(ctx, `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = ''
+			AND NOT parked`,
 			tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())
 		return nil
 	})

@@ -33,7 +33,8 @@ func leaseOf(ctx context.Context, r db.Reader, teamID string) (time.Time, error)
 }
 
 func setLease(ctx context.Context, tx *db.Tx, teamID string, until time.Time) {
-	tx.Queue(ctx, `INSERT INTO live_tails (team_id, until) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE SET until = excluded.until`,
+	tx.Queue(ctx, `INSERT INTO live_tails (team_id, until) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
+		SET until = excluded.until`,
 		teamID, until.UnixMicro())
 }
 
@@ -52,7 +53,8 @@ func idsAfter(ctx context.Context, r db.Reader, teamID, low string, limit int) (
 }
 
 func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]Message, error) {
-	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id = ANY($2) ORDER BY id`, teamID, ids)
+	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id = ANY($2)
+		ORDER BY id`, teamID, ids)
 	return db.Collect(rows, err, func(r db.Row) (m Message, err error) {
 		var typ string
 		err = r.Scan(&m.ID, &typ, &m.Payload)
@@ -61,7 +63,8 @@ func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]
 	})
 }
 
-const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id LIMIT $2)`
+const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id
+	LIMIT $2)`
 
 // deleteOld deletes up to limit messages of all teams whose ids are before the given one.
 func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {

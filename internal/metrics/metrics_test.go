@@ -49,7 +49,8 @@ func newWorld(t *testing.T, d *db.DB) *world {
 			}
 			for k := range 1 + i%4 {
 				e.to = append(e.to, fmt.Sprintf("to%d@example.net", k))
-				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank, updated_at)
+				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state,
+					rank, updated_at)
 					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, e.id, k, e.to[k], map[bool]string{true: "suppressed",
 					false: "sent"}[k == 2])
 			}
@@ -407,7 +408,8 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	for done := 0; done < n; done += chunk {
 		err := d.Update(context.Background(), func(tx *db.Tx) error {
 			var text strings.Builder
-			text.WriteString(`INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail, recipient, data, created_at) VALUES `)
+			text.WriteString(`INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
+				recipient, data, created_at) VALUES `)
 			for i := done; i < done+chunk; i++ {
 				if i > done {
 					text.WriteByte(',')

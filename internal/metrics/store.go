@@ -30,7 +30,8 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 		n, err = tx.Exec(ctx, `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)
 			ON CONFLICT (team_id) DO NOTHING`, teamID, until)
 	} else {
-		n, err = tx.Exec(ctx, `UPDATE email_counts_until SET until = $2, version = version + 1 WHERE team_id = $1 AND version = $3`,
+		n, err = tx.Exec(ctx, `UPDATE email_counts_until SET until = $2, version = version + 1 WHERE team_id = $1
+			AND version = $3`,
 			teamID, until, old.version)
 	}
 	return n == 1, err
@@ -230,7 +231,8 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 
 // nextEvent returns the time of a team's first event at or after a time, and false when there is none.
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
-	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2 ORDER BY created_at LIMIT 1`,
+	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2
+		ORDER BY created_at LIMIT 1`,
 		teamID, from).Scan(&at)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, false, nil

@@ -12,11 +12,14 @@ const eraseSlots = 100 // rows that one transaction selects for deletion
 // EraseTeam deletes the counters of a team. Its events must be deleted first, because they would be counted again.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, text := range []string{
-		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1 ORDER BY slot LIMIT $2)`,
+		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1
+			ORDER BY slot LIMIT $2)`,
 		`DELETE FROM email_counts_kept WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts_kept WHERE team_id = $1
 			ORDER BY slot LIMIT $2)`,
-		`DELETE FROM email_counts_late WHERE team_id = $1 AND id IN (SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2)`,
-		`DELETE FROM email_counts_until WHERE team_id IN (SELECT team_id FROM email_counts_until WHERE team_id = $1 LIMIT $2)`,
+		`DELETE FROM email_counts_late WHERE team_id = $1 AND id IN (SELECT id FROM email_counts_late WHERE team_id = $1
+			ORDER BY id LIMIT $2)`,
+		`DELETE FROM email_counts_until WHERE team_id IN (SELECT team_id FROM email_counts_until WHERE team_id = $1
+			LIMIT $2)`,
 	} {
 		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseSlots) })
 		if err != nil {

@@ -20,7 +20,8 @@ type recipients struct {
 	ReplyTo []string `json:"reply_to,omitempty"`
 }
 
-const columns = `team_id, id, domain_id, sender, subject, message_id, recipients, received_for, files, thread_id, origin,
+const columns = `team_id, id, domain_id, sender, subject, message_id, recipients, received_for, files, thread_id,
+	origin,
 	authentication, spam, size, blob_key, created_at`
 
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {

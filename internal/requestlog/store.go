@@ -14,7 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at, actor_kind`
+const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at,
+	actor_kind`
 
 func scan(r db.Row, more ...any) (e Entry, err error) {
 	var took, created int64

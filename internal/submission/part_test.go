@@ -25,7 +25,8 @@ func TestAttachmentWithoutItsPart(t *testing.T) {
 		token := link[strings.LastIndexByte(link, '/')+1:]
 		for part, there := range map[string]bool{"0": true, "1": false, "x": false} {
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
-				tx.Queue(t.Context(), `UPDATE email_attachments SET blob_key = SUBSTR(blob_key, 1, LENGTH(blob_key) - 1) || $2 WHERE email_id = $1`,
+				tx.Queue(t.Context(), `UPDATE email_attachments SET blob_key = SUBSTR(blob_key, 1, LENGTH(blob_key) - 1) || $2
+					WHERE email_id = $1`,
 					id, part)
 				return nil
 			}); err != nil {

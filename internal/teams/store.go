@@ -114,7 +114,8 @@ func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, f
 }
 
 func deleteKeys(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE team_id = $1 ORDER BY id LIMIT $2)`, teamID, limit)
+	return tx.Exec(ctx, `DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE team_id = $1 ORDER BY id
+		LIMIT $2)`, teamID, limit)
 }
 
 func removeTeam(ctx context.Context, tx *db.Tx, teamID string) {

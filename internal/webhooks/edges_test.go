@@ -207,7 +207,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 				insertEndpoint(t.Context(), tx, e)
 				saveEndpoint(t.Context(), tx, e)
 				if c.works > 0 {
-					tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at, finished_at)
+					tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries,
+						next_at, finished_at)
 						VALUES ($1, 'm', 'team', 'c', 'success', 1, 0, $2)`, e.ID, d.Now().Add(-c.works).UnixMicro())
 				}
 				return nil

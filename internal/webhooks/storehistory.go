@@ -25,12 +25,14 @@ func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry,
 	if state == Failed {
 		finished = tx.Now().UnixMicro()
 	}
-	tx.Queue(ctx, `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at, finished_at)
+	tx.Queue(ctx, `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at,
+		finished_at)
 		VALUES ($1, $2, $3, $4, $5, 0, 0, $6)`, endpointID, m.ID, m.TeamID, m.chain, string(state), finished)
 }
 
 func insertFanout(ctx context.Context, tx *db.Tx, m *entry) {
-	tx.Queue(ctx, `INSERT INTO webhook_fanouts (team_id, chain, message_id, type, after, created_at) VALUES ($1, $2, $3, $4, '', $5)`,
+	tx.Queue(ctx, `INSERT INTO webhook_fanouts (team_id, chain, message_id, type, after, created_at)
+		VALUES ($1, $2, $3, $4, '', $5)`,
 		m.TeamID, m.chain, m.ID, string(m.Type), m.at.UnixMicro())
 }
 
@@ -39,7 +41,8 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	f := fanout{entry: entry{ID: messageID, TeamID: teamID, chain: chain}}
 	var kind string
 	var at int64
-	err := r.QueryRow(ctx, `SELECT type, after, created_at FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3`,
+	err := r.QueryRow(ctx, `SELECT type, after, created_at FROM webhook_fanouts WHERE team_id = $1 AND chain = $2
+		AND message_id = $3`,
 		teamID, chain, messageID).Scan(&kind, &f.after, &at)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
@@ -72,7 +75,8 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 // index of open messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
-	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at) FROM webhook_deliveries o
+	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)
+		FROM webhook_deliveries o
 			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending',
 			'attempting')),
 			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1
@@ -149,7 +153,8 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason 
 	attemptID := newAttemptID(tx.Now())
 	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, d.EndpointID,
 		d.MessageID, attemptID)
-	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error, started_at, duration)
+	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error,
+		started_at, duration)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, d.EndpointID, d.MessageID, attemptID, d.TeamID, a.code, a.body, reason,
 		a.at.UnixMicro(), a.took.Microseconds())
 }
@@ -258,6 +263,7 @@ func sweepOf(table string) string {
 
 // sweepMessages deletes some messages of all teams before an id, and returns their number.
 func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1 ORDER BY id LIMIT $2)`,
+	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1
+		ORDER BY id LIMIT $2)`,
 		before, limit)
 }

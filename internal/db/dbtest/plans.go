@@ -184,9 +184,11 @@ func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 // each team.
 func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 	t.Helper()
-	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'`
+	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c
+		WHERE m.type = 'table'`
 	if tr.d.Engine() == "postgres" {
-		query = `SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()`
+		query = `SELECT table_name, column_name, data_type FROM information_schema.columns
+			WHERE table_schema = current_schema()`
 	}
 	all := map[string][][2]string{}
 	rows, err := tr.d.Query(t.Context(), query)

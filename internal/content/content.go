@@ -3,10 +3,10 @@
 //
 // # Invariants
 //
-// A content never changes once it is added, so every node caches its compiled form by its id. It belongs to a team
-// and is found only together with the team's id. It is kept as long as an email refers to it: [Service.RemoveUnused]
-// deletes only contents that are not marked as kept and that were last used before the oldest email that still has
-// its content.
+// The texts of a content never change once it is added, so every node caches its compiled form by its id. It belongs to
+// a team and is found only together with the team's id. It is kept as long as an email refers to it:
+// [Service.RemoveUnused] deletes only contents that are not marked as kept and that were last used before the team's
+// oldest email that still refers to any content was accepted.
 //
 // # When it fails
 //

@@ -7,19 +7,20 @@
 //
 // # Invariants
 //
-// Every accepted email is delivered at least once or ends with an event that says why not. A second copy is sent only
-// after a crash between a host's final 250 and our commit, or after a host may have accepted the message and its answer
-// did not arrive. The outcome of such an attempt is "unknown", and it is tried again, from the second time on only
-// hours later. The Message-ID and all other octets except the signatures stay the same, so that receivers can recognize
+// Every accepted email is delivered at least once, or ends with an event that says why not, or, after some fifty hours
+// of our own errors, waits as a parked job for an operator. A second copy is sent only if the node crashes or is taken
+// for dead between a host's final 250 and our commit, or after a host may have accepted the message and its answer did
+// not arrive. The outcome of such an attempt is "unknown", and it is tried again, from the second time on only hours
+// later. The Message-ID and all other octets except the signatures stay the same, so that receivers can recognize
 // copies.
 //
 // No transaction is open while the network is used. The answer of a host is data, never an error.
 //
 // No team's mail waits for the hosts of another team. Teams share memory and seats (connections), as package fair
-// describes, and take turns at composing, at signing, and at a destination. A job acquires them in that order, and
-// while it waits for its own team's share it holds nothing that another team may need: the place at a destination comes
-// last. Bulk mail has lanes and turns of its own (emails.Lane, jobs.Kind.Bulk) and never uses all that its team may
-// have, so that the team's other mail does not wait behind it.
+// describes, and take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
+// compose and to sign, then a seat, and last a place at the destination, so that while it waits for its own team's
+// share it holds nothing that another team may need. Bulk mail has lanes and turns of its own (emails.Lane,
+// jobs.Kind.Bulk) and never uses all that its team may have, so that the team's other mail does not wait behind it.
 //
 // # When it fails
 //

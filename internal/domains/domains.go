@@ -35,8 +35,9 @@
 //
 // # Invariants
 //
-// Private keys are encrypted in the database and decrypted only for signing. They are generated last, after all checks,
-// and outside any transaction. No transaction is open while DNS is queried.
+// Private keys are encrypted in the database and decrypted only for signing. RSA keys are generated in advance and kept
+// in memory; a new domain takes one after all checks, outside any transaction. No transaction is open while DNS is
+// queried.
 //
 // # When it fails
 //

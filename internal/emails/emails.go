@@ -3,19 +3,20 @@
 // # Invariants
 //
 // An email is accepted in one transaction that writes the email, its bodies and recipients, its first event, its
-// idempotency record, and the jobs that will deliver it, one for each destination domain. When Send returns without an
-// error, all of that is on disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or
-// canceled, and until then there is a job for it.
+// idempotency record, and its jobs: one for each destination domain, or one that enters those later, when the email is
+// scheduled or an attachment must be fetched first. An email that shares its content with others ([Service.Enqueue])
+// has no body of its own. When Send returns without an error, all of that is on disk. An accepted email is never lost:
+// it ends as delivered, bounced, failed, suppressed or canceled, and until then there is a job for it.
 //
 // # States
 //
-//	scheduled ──► queued ──► sent ──► delivery_delayed ──► delivered ──► opened ──► clicked
-//	    │            │         └──────────────┴──► bounced                              any ──► complained
-//	    └► canceled  └► failed, suppressed
+//	scheduled < queued < sent < delivery_delayed < delivered < opened < clicked
+//	  < bounced, failed, suppressed < canceled < complained
 //
-// Each state has a rank, and a state is replaced only by one of a higher rank, so events may arrive in any order and
-// more than once. The state of an email is the highest-ranked state of its recipients, except that it becomes
-// suppressed only when all its recipients are.
+// Each state has a rank, as listed, and a state is replaced only by one of a higher rank, so events may arrive
+// in any order and more than once; most emails skip most states. The states scheduled, sent and canceled are of the
+// whole email only. Otherwise the state of an email is the highest-ranked state of its recipients, except that it
+// becomes suppressed only when all its recipients are.
 //
 // # When it fails
 //
@@ -27,8 +28,7 @@
 //
 // # What it does not do
 //
-// It does not speak SMTP or sign: delivery does. It does not fetch attachments given by path before the email is
-// accepted.
+// It does not speak SMTP or sign: delivery does. Attachments given by path are fetched after the email is accepted.
 package emails
 
 import (

@@ -9,12 +9,13 @@
 // # How it is found
 //
 // No index finds an address within a text, and no index of addresses is kept for this purpose, because it would be
-// written with each email: tables are read once from end to end, by readers and in steps. Letters are compared
-// without regard to case; letters outside of ASCII are found only in lower case.
+// written with each email: tables are read once from end to end, in steps and outside of transactions. Letters are
+// compared without regard to case; letters outside of ASCII are found only in lower case.
 //
 // # When it fails
 //
-// An erasure that was interrupted is repeated from the start: what has been erased is not found again.
+// An erasure that was interrupted must be run again. It starts over, and does not find again what it erased. Emails
+// that are still to be delivered or counted are left as they are, and reported.
 //
 // # What it does not do
 //

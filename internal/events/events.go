@@ -1,10 +1,10 @@
 // Package events records what happens to emails, domains, suppressions and contacts, by [Recorder.Record], in the
 // transaction that makes it so.
 //
-// Record writes the events of emails to their timelines and then calls each listener in the same transaction:
-// listeners advance the email's state, suppress an address after a hard bounce, and queue webhooks. Through listeners
-// a package of a lower layer calls packages of higher ones; cli registers them, in the order in which they run. A
-// listener must only write rows.
+// Record writes the events of emails to their timelines and then calls each listener in the same transaction: listeners
+// advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Through
+// listeners a package of a lower layer calls packages of higher ones; cli registers them, in the order in which they
+// run. A listener must have no effect outside the database before the commit.
 //
 // # When it fails
 //

@@ -1,4 +1,4 @@
-// Package fair shares a limited number of places among owners, so that no owner can keep the others waiting.
+// Package fair shares a limited number of places among owners, so that an owner with many requests cannot take all.
 //
 // A place is a unit of a limited resource: a connection, a worker, an octet of memory. An owner is what uses places:
 // a team, or the network of an unauthenticated client.
@@ -9,8 +9,8 @@
 // more only while what it holds afterwards is at most the pool's greed times what stays free. These are the dynamic
 // thresholds by which switches share their buffers (Choudhury and Hahne, 1998). So an owner that is alone gets
 // greed/(greed+1) of the places, two that take all they can get greed/(2*greed+1) each, and however many there are,
-// some places stay free for the next one. No place is taken back from an owner, and a new owner does not depend on
-// it.
+// some places stay free for the next one. What an owner holds only in its first request is bounded by nothing but what
+// is free. Places are never taken back.
 //
 // Waiting owners take turns, one request each. While an owner that holds nothing waits for more places than are free,
 // owners that hold some may take no more, so that free places accumulate; other owners that hold nothing may still
@@ -20,8 +20,8 @@
 //
 // # When it fails
 //
-// A request whose context ends takes nothing. Places that are never released are lost, so callers release them in a
-// defer. Releasing more than was taken from a Pool panics.
+// A request that is still waiting when its context ends takes nothing. Places that are never released are lost, so
+// callers release them in a defer. Releasing more than was taken from a Pool panics.
 //
 // # What it does not do
 //

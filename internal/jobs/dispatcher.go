@@ -13,6 +13,7 @@ const (
 	claimMax   = 256                  // jobs claimed in one transaction
 	claimEvery = 5 * time.Millisecond // between claims while jobs are in hand, so that claims are batched
 	laneTurn   = 32                   // the most jobs that a lane gets in one turn
+	laneFirst  = 2                    // and in its first: most lanes have one job, and places are few
 	errorWait  = time.Second          // after a failed claim
 	idleMax    = time.Minute          // between turns of the loop when nothing happens
 )
@@ -37,6 +38,7 @@ type dispatcher struct {
 	alarms    *alarms
 	ready     turns
 	queued    map[string]bool   // the lanes that are ready or held
+	deep      map[string]int    // lanes that had as many jobs as they were asked for -> how many to ask for next
 	held      map[string]*turns // by group
 	limits    *alarms           // groups with held lanes whose limit holds until a time
 	inHand    map[string]int    // jobs by group
@@ -63,7 +65,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 		done:  make(chan ended, k.Workers),
 		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{},
-		held:   map[string]*turns{},
+		deep: map[string]int{}, held: map[string]*turns{},
 		limits: newAlarms(), inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(),
 		freed: map[string]bool{}, claimed: map[string]bool{},
 		workers: fair.New(int64(k.Workers), fair.Greed)}
@@ -364,7 +366,8 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 
 // plan gives ready lanes their turns until the claim is full. Lanes of a group that is full are held until one of its
 // jobs ends, or until the time at which the group's limit ends. Lanes of an owner that has its share of the workers
-// are paused until it may have more.
+// are paused until it may have more. A lane is asked for few jobs first, and for more each time that it had them all:
+// if each of two hundred thousand lanes with one job were asked for a full turn, eight of them would fill a claim.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.claimed))
 	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()
@@ -408,7 +411,7 @@ func (k *dispatcher) plan() (asks []ask) {
 			}
 			continue
 		}
-		n := min(room, laneTurn, free, workers)
+		n := min(room, max(k.deep[lane], laneFirst), free, workers)
 		k.workers.TryAcquire(owner, int64(n)) // cannot fail: Room allowed it
 		planned[g] += n
 		shares[mine] += n

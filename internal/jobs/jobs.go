@@ -7,22 +7,21 @@
 // one destination. Lanes take turns, so a long or slow lane never delays another. Lanes may form a group that shares
 // a limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team. Owners share the
 // workers of a kind as package fair describes: however many lanes an owner has, and however long its jobs take, the
-// next owner finds workers free. Lanes may be bulk: their jobs yield to other jobs of their group and of their owner,
-// leave them some capacity, and get a small share of the turns. A kind may report how likely the jobs of a group are
-// to end soon; groups that are stuck then leave workers to the owner's other groups ([Share]).
+// next owner finds workers free. A lane may be for bulk work, which yields to the other work of its group and of its
+// owner ([Kind.Bulk]). An owner's groups that are stuck leave workers to its other groups ([Share]).
 //
 // # Life of a job
 //
 //	Insert ──► waiting ──claim──► in hand ──Finish──► gone
-//	              ▲                  │ Retry, an error, given back, or its node died
+//	              ▲                  │ Retry, Wait, an error, given back, or its node died
 //	              └──────────────────┤
 //	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
 //
 // A claim writes the node's id into holder, and no other node claims the job until holder is cleared: by the node
-// itself, which gives back what its workers did not end, or by another node that takes it for dead. Clocks of
-// different nodes are never compared. Each node counts heartbeats in the database, on a connection of its own, and
-// takes another node for dead when it saw no beat of it for 20 seconds by its own monotonic clock, during all of
-// which it could read the database. A node whose own beats fail is unsure of its jobs after 12 seconds, and until it
+// itself, which gives back what its workers did not end, or by another node that takes it for dead. Clocks of different
+// nodes are never compared. Each node counts heartbeats in the database, on a connection of its own, and takes another
+// node for dead when it saw no beat of it for 20 seconds by its own monotonic clock, and was itself never without the
+// database for more than 12 of them. A node whose own beats fail is unsure of its jobs after 12 seconds, and until it
 // is sure again begins nothing that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed
 // jobs due, because no other process can hold one.
 //
@@ -34,9 +33,10 @@
 // # When it fails
 //
 // A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint of new
-// work may be lost; the next scan then finds the work. A job whose handler fails is retried by the kind's schedule
-// and then parked, where an operator sees it; no job is dropped. Insert and Move make a parked job with their dedupe
-// key due again. When the node of a job dies, the job is due again after about 20 seconds.
+// work may be lost; the next scan then finds the work. A job whose handler fails is retried by the kind's schedule.
+// After the last wait it is parked, where an operator sees it, or, if the kind is Endless, the last wait repeats; no
+// job is dropped. Insert and Move make a parked job with their dedupe key due again. When the node of a job dies, the
+// job is due again after about 20 seconds.
 //
 // Times are those of the database's clock ([db.DB.Now]). When that steps back, which is noticed within seconds, waits
 // that had begun start again from the new time. A job that is due at once is inserted as due an hour ago, so a step

@@ -10,9 +10,9 @@
 //
 // # Invariants
 //
-// A tail shows each inserted event at least once, and roughly in order: transactions may commit in another order than
-// they began, so it reads the last [overlap] again. It holds at most one batch for a slow reader. On one node, a team
-// has at most [tailsMax] tails.
+// A tail shows every event whose transaction takes less than [overlap] at least once, and roughly in order:
+// transactions may commit in another order than they began, so it reads the last [overlap] again. It holds at most one
+// batch for a slow reader. On one node, a team has at most [tailsMax] tails.
 //
 // # When it fails
 //

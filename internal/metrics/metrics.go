@@ -5,8 +5,8 @@
 // Recording an event changes no counter: a counter that every transaction changes would make PostgreSQL's
 // transactions wait for each other and double SQLite's writes. Instead [Service.Roll], which runs every minute,
 // counts the events of each team up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type.
-// Queries count the events since then themselves, so that their results are up to date, and read a few thousand rows
-// however many emails there were.
+// Queries add the events since then, so that their results are up to date; those by email read all events of their
+// time span instead of the counters.
 //
 // An event counts at its own time. An event whose time is more than [lateness] before the transaction that records it
 // is also inserted as late, in that transaction. The quarter hours of late events are counted again: by each query at
@@ -19,9 +19,9 @@
 //
 // # What is counted
 //
-// Each event counts once. In addition recipients are counted: for sent events those that the email is sent to, and
-// for opens and clicks those that open or click the email for the first time. So periods add up: the unique opens of
-// a week are the sum of those of its days.
+// Each event counts once, except queued, scheduled and canceled, which are not counted. In addition recipients are
+// counted: for sent events those that the email is sent to, and for opens and clicks those that open or click the email
+// for the first time. So periods add up: the unique opens of a week are the sum of those of its days.
 //
 // # Invariants
 //
@@ -31,8 +31,8 @@
 //
 // # When it fails
 //
-// Each step of Roll is one transaction, fenced by a version: Roll may stop at any point and may run twice at the same
-// time. While it does not run, results stay right and queries become slower. Errors of the database are returned.
+// Each step of Roll writes in one transaction, fenced by a version: Roll may stop at any point and may run twice at the
+// same time. While it does not run, results stay right and queries become slower. Errors of the database are returned.
 //
 // # What it does not do
 //

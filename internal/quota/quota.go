@@ -16,8 +16,8 @@
 // A node whose share shrinks uses less at once and then writes that it holds less. A node whose share grows first
 // writes that it holds more, commits, and then reads what the others hold: it uses no more than they leave. Of two
 // nodes that raise their shares at the same time, at least one reads what the other wrote. So the shares of places
-// never add up to more than the limit, whatever each node has read, without a lock between nodes. Places in use, such
-// as connections, count as held until they are released.
+// never add up to more than the limit, without a lock between nodes, among nodes that can exchange and have room for
+// the key. Places in use, such as connections, count as held until they are released.
 //
 // The limit of a key is not kept while a node has no room for the key. Such a node uses an even share, at least one
 // place, but writes nothing, and the others divide the whole limit: together they may exceed it by an even share for
@@ -34,7 +34,7 @@
 // it does not notice at once, the limit may be exceeded for some seconds (see package jobs); clocks of nodes are not
 // compared.
 //
-// # What it does not do
+// # Special cases
 //
 // On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no
 // queries, except one that deletes the node's rows when it becomes the only one. A node that starts beside others uses

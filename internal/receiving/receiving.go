@@ -12,9 +12,9 @@
 //
 // When Data returns without an error, each team that the message is for has it on disk, with its event, written in one
 // transaction. The exception is what the content filter discards. A large raw message is a blob that is durable before
-// the transaction; a small one is a row in it, so that one commit serves many. A message that cannot be parsed is
-// accepted and stored like any other: parsing only determines what is shown of it. What is shown beyond the columns of
-// lists is read from the raw message each time.
+// the transaction; a small one is a row, which on SQLite shares a commit with others. A message that cannot be parsed
+// is accepted and stored like any other: parsing only determines what is shown of it. What is shown beyond the columns
+// of lists is read from the raw message each time.
 //
 // A report at a return path becomes an event of the email that the signature identifies, once for each recipient and
 // type, and only for recipients at the destination that the return path was made for. Replies and automatic answers
@@ -26,6 +26,7 @@
 //
 // If there is no space the client gets a 452 reply, and a 451 for any other failure of our own, and tries again.
 // Nothing of the message is stored then, except perhaps a blob that no row refers to, which [Service.Sweep] deletes.
+// The exception is a commit whose answer was lost: the message may be stored, and then is stored twice.
 //
 // Reading a large message fails within seconds with a fault of kind Unavailable if there is no memory for it, or if the
 // blob store does not answer. A raw message that is lost is an internal error, and is logged.

@@ -9,8 +9,8 @@
 // # When it fails
 //
 // It may stop or be killed at any point: what is left is found again. An error for one team is returned after all
-// other teams have had their turn. [Service.Run] ends after [runTime] at the latest, and continues when it is called
-// next.
+// other teams have had their turn. [Service.Run] ends after [runTime] at the latest; the next call begins at
+// the first team again.
 //
 // # What it does not do
 //
@@ -121,14 +121,17 @@ func (t *task) apply(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 		began := time.Now()
-		if t.after, err = t.rule.Step(ctx, t.teamID, t.before, t.after); err != nil || t.after == "" {
+		if t.after, err = t.rule.Step(ctx, t.teamID, t.before, t.after); err != nil {
 			return false, err
 		}
-		wait := time.NewTimer(time.Since(began))
+		wait := time.NewTimer(time.Since(began)) // after the last batch too: the next team's follows at once
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
 			wait.Stop()
+		}
+		if t.after == "" {
+			return false, nil
 		}
 	}
 	return true, nil

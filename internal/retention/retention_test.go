@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -99,6 +100,32 @@ func TestRun(t *testing.T) {
 		stop()
 		if err := s.Run(stopped); !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped, it ended with %v", err)
+		}
+	})
+}
+
+// At most half of the time is spent deleting, also when each team has only one batch.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		all := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		for range 5 {
+			if _, err := all.Create(t.Context(), "team", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := retention.New(teams.Retention{Emails: day}, all, time.Now, retention.Rule{Name: "emails",
+			Kept: func(r teams.Retention) time.Duration { return r.Emails },
+			Step: func(context.Context, string, time.Time, string) (string, error) {
+				time.Sleep(time.Second)
+				return "", nil
+			}})
+		start := time.Now()
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("five batches of a second took %v", took)
 		}
 	})
 }

@@ -7,17 +7,19 @@
 //
 // [Service.Recorded] is called in the transaction that records events. It makes the payload and enters it once, with
 // one delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So a message exists if
-// and only if its event was recorded, whatever crashes in between. A message has the same id and payload at all
-// endpoints: the stored octets are signed and sent in every attempt.
+// and only if its event was recorded and an endpoint wanted it, whatever crashes in between. A message has the same id
+// and payload at all endpoints: the stored octets are signed and sent in every attempt.
 //
 // # Invariants
 //
-// Every message is delivered at least once or fails after its schedule. A crash between a receiver's answer and our
-// commit sends it again with the same id. Messages of one email (or domain, contact, suppressed address) reach an
-// endpoint in the order in which they were recorded: a later one waits until those before it have succeeded or failed
-// permanently. Other messages of the endpoint do not wait for them, and endpoints never wait for each other: each is a
-// lane of its own, and one that fails or is slow gets few workers (health.go). Teams share the workers, as package fair
-// describes, and each team has limits for its connections to one address (client.go) and for its backlog (backlog.go).
+// Every delivery succeeds or fails: after its schedule, or at once if the endpoint is full, is disabled or answers 410.
+// Deleting an endpoint drops its deliveries. A crash between a receiver's answer and our commit sends it again with the
+// same id. Messages of one email (or domain, contact, suppressed address) reach an endpoint in the order in which they
+// were recorded: a later one waits until those before it have succeeded or failed permanently; messages that are
+// replayed or recovered come again, out of order. Other messages of the endpoint do not wait for them. Endpoints wait
+// for each other only at the limits of their team: each is a lane of its own, and one that fails or is slow gets few
+// workers (health.go). Teams share the workers, as package fair describes, and each team has limits for its connections
+// to one address (client.go) and for its backlog (backlog.go).
 //
 // No transaction is open while the network is used. The answer of a receiver is data, and [judge] alone decides what
 // follows from it. netguard checks addresses when they are dialed, and redirects are not followed. An attempt takes at

@@ -1,6 +1,6 @@
 // Package smtpserver is the SMTP server (RFC 5321) that receiving and submission share. It accepts connections from
-// unauthenticated clients and passes their messages to a [Handler]. It offers PIPELINING, SIZE, 8BITMIME, SMTPUTF8,
-// CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
+// clients, which may authenticate where the listener offers AUTH, and passes their messages to a [Handler]. It offers
+// PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
 //
 // # Invariants
 //
@@ -12,8 +12,8 @@
 // One client costs one goroutine, which calls its session's methods one after another. Its use of resources is
 // bounded: the connections, in all and of one address; the length of commands and lines, the size and the time of a
 // message; the commands without a message, the errors and the failed passwords of one connection. Clients cannot keep
-// others out by holding connections: when all places are taken, those that make no progress are closed first (room.go
-// has the order).
+// others out by holding connections: when all places are taken, those that make no progress are closed first, and then
+// those that have sent no message yet (room.go). A new connection is refused only if there are no such connections.
 //
 // # When it fails
 //

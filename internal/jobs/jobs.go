@@ -254,7 +254,8 @@ func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 			return fmt.Errorf("unpark job %s: %w", jobID, err)
 		}
 		at := tx.Now().Add(-slack)
-		tx.Queue(ctx, `UPDATE jobs SET parked = $2, failures = 0, run_at = $3, set_at = $4 WHERE id = $1`, jobID, false,
+		tx.Queue(ctx, `UPDATE jobs SET parked = $2, failures = 0, run_at = $3, set_at = $4 WHERE id = $1
+			AND parked`, jobID, false,
 			at.UnixMicro(), tx.Now().UnixMicro())
 		q.wake(tx, kind, lane, at)
 		return nil

@@ -29,13 +29,25 @@ type Trace struct {
 func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	run := func(t *testing.T, url string) {
-		trace := &Trace{left: -1}
-		trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell,
-			Break: trace.Break})
-		f(t, trace.d, trace)
+		d, trace := traced(t, url)
+		f(t, d, trace)
 	}
 	each(t, func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) },
 		func(t *testing.T) { run(t, PostgresURL(t)) })
+}
+
+// PostgresTraced is Postgres with a trace of the statements.
+func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
+	t.Helper()
+	return traced(t, PostgresURL(t))
+}
+
+func traced(t *testing.T, url string) (*db.DB, *Trace) {
+	t.Helper()
+	trace := &Trace{left: -1}
+	trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell,
+		Break: trace.Break})
+	return trace.d, trace
 }
 
 // Of sets the database of the trace, for one that the caller opens with Tell as its Trace.

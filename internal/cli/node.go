@@ -234,8 +234,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	recorder.Listen(suppressed)
 	counters := metrics.New(n.db)
 	recorder.Listen(counters)
-	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails, n.teams,
-		n.log)
+	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails,
+		n.teams, n.log)
 	n.domains.Notify = notify.Tell
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: n.db.Now(), DomainIDs: []string{domainID}})

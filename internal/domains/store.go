@@ -15,9 +15,8 @@ import (
 )
 
 const columns = `id, team_id, name, region, return_path, tracking_subdomain, old_tracking, tls, open_tracking,
-	click_tracking,
-	sending, receiving, status, checks, rsa_key, ed25519_key, rsa_record, ed25519_record, placeholder, verify_since, checked_at,
-	created_at`
+	click_tracking, sending, receiving, status, checks, rsa_key, ed25519_key, rsa_record, ed25519_record, placeholder,
+	verify_since, checked_at, created_at`
 
 func scan(r db.Row) (d Domain, err error) {
 	var old, status, checks string

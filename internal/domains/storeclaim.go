@@ -13,8 +13,7 @@ import (
 )
 
 const claimColumns = `id, team_id, domain_id, name, token, request, status, blocked_reason, failure_reason,
-	proven_at, warned_at,
-	reminded_at, created_at, expires_at`
+	proven_at, warned_at, reminded_at, created_at, expires_at`
 
 func scanClaim(r db.Row) (c Claim, err error) {
 	var status string

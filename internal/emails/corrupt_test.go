@@ -14,8 +14,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject,
-				reply_to,
-				headers, html, body_text) VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '')`, w.who.TeamID)
+				reply_to, headers, html, body_text) VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '')`, w.who.TeamID)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -370,8 +370,7 @@ func (w *world) fill(t testing.TB, n int) (ids []string) {
 func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	now := tx.Now().UnixMicro()
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
-		topic_id,
-		template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
+		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
 		VALUES ($1, $2, '', $3, $1, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', '', '', '', 'delivered', 40, 0,
 			$4)`,
 		emailID, teamID, domainID, now)
@@ -387,8 +386,8 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 			VALUES ($1, $2, $3, $4, '', $5, '', 'b@one.example', '', $6)`, id.New(), teamID, emailID, domainID, typ, now)
 	}
 	tx.Queue(ctx, `INSERT INTO email_attempts (email_id, id, team_id, destination, recipients, host, tls, outcome, reply,
-		conversation,
-		started_at, duration, next_at) VALUES ($1, $2, $3, 'one.example', '["b@one.example"]', '', '', 'delivered', '250 ok',
+		conversation, started_at, duration, next_at) VALUES ($1, $2, $3, 'one.example', '["b@one.example"]', '', '',
+		'delivered', '250 ok',
 			'250 ok', $4, 0, 0)`,
 		emailID, id.New(), teamID, now)
 }

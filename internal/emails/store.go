@@ -52,8 +52,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 		return err
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
-		tags, topic_id,
-		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables)
+		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
+		variables)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
 		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
@@ -113,8 +113,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 }
 
 const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
-	e.tags,
-	e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
+	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
 
 // emailRow is the destination of scanning emailColumns.
 type emailRow struct {

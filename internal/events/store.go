@@ -37,8 +37,7 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 		}
 		if len(args) == 0 {
 			text.WriteString(`INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
-				recipient, data,
-				created_at) VALUES `)
+				recipient, data, created_at) VALUES `)
 		} else {
 			text.WriteString(", ")
 		}

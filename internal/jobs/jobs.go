@@ -109,8 +109,7 @@ type Queue struct{ d *db.DB }
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
-	last_error,
-	created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
+	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
 // orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand unchanged.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
@@ -155,7 +154,8 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j),
 		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
-		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax), tx.Now().UnixMicro())
+		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 

@@ -42,8 +42,9 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// outcomes returns what a message reports, if it came to a return path or an address for complaints. rest are the places
-// at which it is a received email; a message to an address for complaints that reports nothing is one of the operator's.
+// outcomes returns what a message reports, if it came to a return path or an address for complaints. rest are the
+// places at which it is a received email; a message to an address for complaints that reports nothing is one of the
+// operator's.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []place, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {

@@ -21,8 +21,7 @@ type recipients struct {
 }
 
 const columns = `team_id, id, domain_id, sender, subject, message_id, recipients, received_for, files, thread_id,
-	origin,
-	authentication, spam, size, blob_key, created_at`
+	origin, authentication, spam, size, blob_key, created_at`
 
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	var texts [6]string

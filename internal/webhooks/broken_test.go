@@ -191,8 +191,7 @@ func TestSweepOfMany(t *testing.T) {
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 250 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
-					error,
-					started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, last.ID, fmt.Sprintf("msg_00%03d", i),
+					error, started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, last.ID, fmt.Sprintf("msg_00%03d", i),
 					fmt.Sprintf("atm_%03d", i), h.who.TeamID)
 			}
 			return nil

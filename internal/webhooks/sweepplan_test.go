@@ -15,8 +15,7 @@ func TestSweepReadsWhatItRemoves(t *testing.T) {
 	const messages, limit = 2000, 50
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
-			error,
-			started_at, duration) SELECT 'w', 'msg_' || LPAD(n::text, 8, '0'), 'a', 'team', 200, '', '', 0, 0
+			error, started_at, duration) SELECT 'w', 'msg_' || LPAD(n::text, 8, '0'), 'a', 'team', 200, '', '', 0, 0
 			FROM generate_series(1, $1) n`, messages)
 		tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at,
 			finished_at) SELECT 'w', 'msg_' || LPAD(n::text, 8, '0'), 'team', 'c', 'success', 1, 0, 1

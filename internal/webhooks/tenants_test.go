@@ -374,8 +374,8 @@ func TestReplayFlood(t *testing.T) {
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 150 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
-					error, started_at,
-					duration) VALUES ($1, $2, $3, $4, 500, '', 'no', 0, 0)`, e.ID, m.ID, fmt.Sprintf("atmpt_%032d", i), h.who.TeamID)
+					error, started_at, duration) VALUES ($1, $2, $3, $4, 500, '', 'no', 0,
+					0)`, e.ID, m.ID, fmt.Sprintf("atmpt_%032d", i), h.who.TeamID)
 			}
 			return nil
 		}))

@@ -9,6 +9,7 @@
 package testnode
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -32,8 +33,10 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// Domain is the verified domain of Acme.
-const Domain = "acme.example"
+const (
+	Domain    = "acme.example"           // the verified domain of Acme
+	PublicURL = "https://postrider.test" // of downloads and shared emails
+)
 
 // Options are what tests differ in. The zero value suits most.
 type Options struct {
@@ -42,6 +45,7 @@ type Options struct {
 	Hosts   []string         // names of this installation, which are no team's domain
 	Blobs   string           // where files are; "" is a folder of the test's own
 	Guard   netguard.Options // what may be called
+	Grace   time.Duration    // how long jobs may go on when Run is stopped; 0 is two seconds
 	Log     *slog.Logger     // nil discards
 }
 
@@ -66,6 +70,9 @@ type Node struct {
 	Sender domains.Domain // the domain of it
 	Token  string         // of its key, which may do everything
 	Other  teams.Actor    // the key of the other team
+
+	OtherToken string // of that
+	grace      time.Duration
 }
 
 // New builds the resources on a database and makes the teams.
@@ -74,7 +81,7 @@ func New(t testing.TB, d *db.DB, o Options) *Node {
 	n := Bare(t, d, o)
 	n.Acme, n.Token = n.Team("Acme")
 	n.Sender = n.Verified(n.Acme.TeamID, domains.NewDomain{Name: Domain})
-	n.Other, _ = n.Team("Other")
+	n.Other, n.OtherToken = n.Team("Other")
 	return n
 }
 
@@ -82,7 +89,7 @@ func New(t testing.TB, d *db.DB, o Options) *Node {
 func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
 	n := &Node{T: t, DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{}, Guard: netguard.New(o.Guard),
-		DNS: o.DNS, Log: o.Log}
+		DNS: o.DNS, Log: o.Log, grace: cmp.Or(o.Grace, 2*time.Second)}
 	if o.DNS == nil {
 		n.DNS = resolve.Fake{}
 	}
@@ -97,9 +104,9 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	}
 	var err error
 	n.Keys, err = keyring.New(make([]byte, keyring.MasterSize))
-	n.must(err)
-	n.Blobs, err = blob.Open(context.WithoutCancel(t.Context()), o.Blobs)
-	n.must(err)
+	n.Must(err)
+	n.Blobs, err = blob.Open(n.context(), o.Blobs)
+	n.Must(err)
 	t.Cleanup(func() { n.Blobs.Close() })
 	n.Domains = domains.New(domains.Config{
 		Default: domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
@@ -110,7 +117,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
-	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: "https://postrider.test"}, emails.Parts{DB: d,
+	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Log: n.Log})
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
@@ -125,23 +132,38 @@ func Each(t *testing.T, o Options, f func(t *testing.T, n *Node)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, New(t, d, o)) })
 }
 
-// Team makes a team with a key, and returns the key as an actor and its token.
+// Team makes a team with a key, both of that name, and returns the key as an actor and its token.
 func (n *Node) Team(name string) (teams.Actor, string) {
 	n.T.Helper()
 	team, err := n.Teams.Create(n.context(), name, "owner@"+Domain)
-	n.must(err)
-	_, token, err := n.Teams.CreateKey(n.context(), teams.System(team.ID), teams.NewKey{Name: "key"})
-	n.must(err)
+	n.Must(err)
+	_, token := n.Key(team.ID, teams.NewKey{Name: name})
 	by, err := n.Teams.Authenticate(n.context(), token)
-	n.must(err)
+	n.Must(err)
 	return by, token
+}
+
+// TeamOf makes a team with a key and a verified domain.
+func (n *Node) TeamOf(domain string) teams.Actor {
+	n.T.Helper()
+	by, _ := n.Team(domain)
+	n.Verified(by.TeamID, domains.NewDomain{Name: domain})
+	return by
+}
+
+// Key makes an API key and returns it with its token.
+func (n *Node) Key(teamID string, k teams.NewKey) (teams.Key, string) {
+	n.T.Helper()
+	key, token, err := n.Teams.CreateKey(n.context(), teams.System(teamID), k)
+	n.Must(err)
+	return key, token
 }
 
 // Verified adds a verified domain to a team.
 func (n *Node) Verified(teamID string, d domains.NewDomain) domains.Domain {
 	n.T.Helper()
 	added, err := n.Domains.AddVerified(n.context(), teamID, d)
-	n.must(err)
+	n.Must(err)
 	return added
 }
 
@@ -155,8 +177,16 @@ func Hello(to ...string) emails.Send {
 func (n *Node) Send(e emails.Send) string {
 	n.T.Helper()
 	emailID, err := n.Emails.Send(n.context(), n.Acme, e, emails.Idempotency{})
-	n.must(err)
+	n.Must(err)
 	return emailID
+}
+
+// Email is an email of Acme.
+func (n *Node) Email(emailID string) emails.Email {
+	n.T.Helper()
+	e, err := n.Emails.Get(n.context(), n.Acme.TeamID, emailID)
+	n.Must(err)
+	return e
 }
 
 // Happen records events.
@@ -168,12 +198,29 @@ func (n *Node) Happen(all ...events.Event) {
 // Update runs a transaction.
 func (n *Node) Update(f func(tx *db.Tx) error) {
 	n.T.Helper()
-	n.must(n.DB.Update(n.context(), f))
+	n.Must(n.DB.Update(n.context(), f))
+}
+
+// Counted has all events of Acme's counted that come until a time, without which the retention keeps their emails.
+func (n *Node) Counted(until time.Time) {
+	n.T.Helper()
+	n.Update(func(tx *db.Tx) error {
+		tx.Queue(n.context(), `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)
+			ON CONFLICT DO NOTHING`, n.Acme.TeamID, until.UnixMicro())
+		return nil
+	})
+}
+
+// Count is the number that a query finds.
+func (n *Node) Count(query string, args ...any) (found int) {
+	n.T.Helper()
+	n.Must(n.DB.QueryRow(n.context(), query, args...).Scan(&found))
+	return found
 }
 
 // Run works jobs of some kinds until stop is called or the test ends.
 func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
-	r := jobs.NewRunner(n.DB, n.Queue, n.Log, 2*time.Second)
+	r := jobs.NewRunner(n.DB, n.Queue, n.Log, n.grace)
 	for _, k := range kinds {
 		r.Handle(k)
 	}
@@ -259,12 +306,13 @@ func (l *Logged) Take() string {
 	return l.text.String()
 }
 
-// context is one that outlives the test, for what is called in its cleanup.
-func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }
-
-func (n *Node) must(err error) {
+// Must fails the test if there is an error.
+func (n *Node) Must(err error) {
 	n.T.Helper()
 	if err != nil {
 		n.T.Fatal(err)
 	}
 }
+
+// context is one that outlives the test, for what is called in its cleanup.
+func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }

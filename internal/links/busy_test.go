@@ -273,7 +273,7 @@ func TestReadersWithoutBlobs(t *testing.T) {
 		if err := d.QueryRow(t.Context(), `SELECT blob_key FROM received_emails WHERE id = $1`, id).Scan(&key); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.blobs.Delete(t.Context(), key); err != nil {
+		if err := s.Blobs.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		delete(asked, attachment)

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // hostile is HTML that would run, go elsewhere, or leave its frame, if it could.
@@ -142,7 +143,7 @@ func TestSharedHostileEmails(t *testing.T) {
 				t.Error("no attachments")
 			}
 			for _, link := range page.links {
-				if !strings.HasPrefix(link, publicURL+"/download/") {
+				if !strings.HasPrefix(link, testnode.PublicURL+"/download/") {
 					t.Errorf("a link to %s", link)
 				}
 			}
@@ -219,7 +220,7 @@ func TestSharedTokens(t *testing.T) {
 		files := []string{}
 		for _, id := range []string{sent, received} {
 			files = append(files, look(t, s.get(t, link[id], 200)).links...)
-			token := strings.TrimPrefix(link[id], publicURL+"/shared?token=")
+			token := strings.TrimPrefix(link[id], testnode.PublicURL+"/shared?token=")
 			for i := range len(token) {
 				altered := []byte(token)
 				altered[i] ^= 1
@@ -255,7 +256,7 @@ func TestSharedTokens(t *testing.T) {
 			"expired":                    {"share-received", "acme", received, now.Add(-2 * time.Hour), 404},
 			"of another purpose":         {"download", "acme", received, now, 404},
 		} {
-			token, err := s.keys.JWT(c.purpose, map[string]any{"team": s.team[c.team], "email": c.email}, c.at, time.Hour)
+			token, err := s.Keys.JWT(c.purpose, map[string]any{"team": s.team[c.team], "email": c.email}, c.at, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,13 +267,13 @@ func TestSharedTokens(t *testing.T) {
 
 		raw, _ := s.received.RawURL(s.team["acme"], received, now)
 		all := append(files, link[sent], link[received], raw)
-		if err := s.teams.SetSuspended(t.Context(), s.team["acme"], true); err != nil {
+		if err := s.Teams.SetSuspended(t.Context(), s.team["acme"], true); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range all {
 			s.get(t, l, 200)
 		}
-		if err := s.teams.Delete(t.Context(), s.queue, s.team["acme"]); err != nil {
+		if err := s.Teams.Delete(t.Context(), s.Queue, s.team["acme"]); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range all { // nothing is erased yet

@@ -8,123 +8,56 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/links"
-	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
-	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/receiving"
-	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-const publicURL = "http://mail.test"
-
-// site is the API and the links over one database, with two teams: acme, which sends from acme.example and receives at
-// in.acme.example, and other, which receives at other.example. It is a handler.
+// site is the API and the links on a node of which Acme receives at in.acme.example, too, and Other at other.example.
+// It is a handler.
 type site struct {
+	*testnode.Node
 	api      *api.API
 	links    *http.ServeMux
 	received *receiving.Service
-	emails   *emails.Service
-	teams    *teams.Service
-	queue    *jobs.Queue
-	keys     *keyring.Keyring
-	blobs    *blob.Store
 	folder   string // of the blobs
-	log      *logged
+	log      *testnode.Logged
 	team     map[string]string // acme, other -> id
 	token    map[string]string // acme, sending, other -> API key
-}
-
-// logged are the lines of the log.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// Take returns the lines since it was asked last.
-func (l *logged) Take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
 }
 
 // newSite builds it; of c the bounds count.
 func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	t.Helper()
-	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := &site{links: http.NewServeMux(), log: &logged{}, folder: filepath.Join(t.TempDir(), "blobs"),
-		queue: jobs.NewQueue(d), team: map[string]string{}, token: map[string]string{}}
-	log := slog.New(slog.NewTextHandler(s.log, nil))
-	var err error
-	s.keys, err = keyring.New(make([]byte, 32))
-	must(err)
-	s.blobs, err = blob.Open(ctx, s.folder)
-	must(err)
-	recorder := &events.Recorder{}
-	senders := domains.New(domains.Config{Selector: "postrider", SelectorEd25519: "postrider-ed", TrustDomains: true}, d,
-		s.queue, recorder, s.keys, resolve.Fake{}, log)
-	s.teams = teams.New(d, log, senders.Exists)
-	suppressed := suppressions.New(d, recorder)
-	s.emails = emails.New(emails.Config{MaxSize: 10 << 20, PublicURL: publicURL}, emails.Parts{DB: d, Queue: s.queue,
-		Recorder: recorder, Blobs: s.blobs, Keys: s.keys, Guard: netguard.New(netguard.Options{}), Domains: senders,
-		Suppressions: suppressed, Teams: s.teams})
-	recorder.Listen(s.emails)
-	recorder.Listen(suppressed)
+	s := &site{links: http.NewServeMux(), log: &testnode.Logged{}, folder: filepath.Join(t.TempDir(), "blobs")}
+	s.Node = testnode.New(t, d, testnode.Options{MaxSize: 10 << 20, Blobs: s.folder,
+		Log: slog.New(slog.NewTextHandler(s.log, nil))})
+	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, testnode.PublicURL
+	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: s.Recorder, Blobs: s.Blobs, Keys: s.Keys,
+		Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: s.Log})
+	s.api = api.New(api.Options{Services: api.Services{Teams: s.Teams, Domains: s.Domains, Suppressions: s.Suppressions,
+		Emails: s.Emails, Receiving: s.received}, Log: s.Log})
+	links.New(s.Emails, s.received, s.Log).Register(s.links)
 
-	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, publicURL
-	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: recorder, Blobs: s.blobs, Keys: s.keys,
-		Domains: senders,
-		Emails:  s.emails, Teams: s.teams, Log: log})
-	s.api = api.New(api.Options{Services: api.Services{Teams: s.teams, Domains: senders, Suppressions: suppressed,
-		Emails: s.emails, Receiving: s.received}, Log: log})
-	links.New(s.emails, s.received, log).Register(s.links)
-
-	for _, name := range []string{"acme", "other"} {
-		team, err := s.teams.Create(ctx, name, "")
-		must(err)
-		s.team[name] = team.ID
-		_, s.token[name], err = s.teams.CreateKey(ctx, teams.System(team.ID), teams.NewKey{Name: name})
-		must(err)
-	}
-	_, s.token["sending"], err = s.teams.CreateKey(ctx, teams.System(s.team["acme"]), teams.NewKey{Name: "sending",
-		Permission: teams.SendingAccess})
-	must(err)
-	for name, team := range map[string]string{"acme.example": "acme", "in.acme.example": "acme",
-		"other.example": "other"} {
-		receives := name != "acme.example"
-		_, err := senders.AddVerified(ctx, s.team[team], domains.NewDomain{Name: name,
+	_, sending := s.Key(s.Acme.TeamID, teams.NewKey{Name: "sending", Permission: teams.SendingAccess})
+	s.token = map[string]string{"acme": s.Token, "sending": sending, "other": s.OtherToken}
+	s.team = map[string]string{"acme": s.Acme.TeamID, "other": s.Other.TeamID}
+	receives := true
+	for team, domain := range map[string]string{"acme": "in.acme.example", "other": "other.example"} {
+		s.Verified(s.team[team], domains.NewDomain{Name: domain,
 			Capabilities: domains.Capabilities{Receiving: &receives}})
-		must(err)
 	}
 	return s
 }
@@ -143,7 +76,8 @@ func (s *site) request(t testing.TB, key, line, body string) *http.Request {
 	if !found {
 		method, path = http.MethodGet, line
 	}
-	r := httptest.NewRequestWithContext(t.Context(), method, strings.TrimPrefix(path, publicURL), strings.NewReader(body))
+	path = strings.TrimPrefix(path, testnode.PublicURL)
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+s.token[key])
 	}
@@ -195,7 +129,7 @@ func (s *site) share(t testing.TB, key, id, body string) string {
 	w := s.do(t, key, "POST /emails/"+id+"/share", body)
 	var out struct{ Object, ID, URL string }
 	err := json.Unmarshal(w.Body.Bytes(), &out, json.MatchCaseInsensitiveNames(true))
-	ours := strings.HasPrefix(out.URL, publicURL+"/shared?token=")
+	ours := strings.HasPrefix(out.URL, testnode.PublicURL+"/shared?token=")
 	if err != nil || w.Code != 200 || out.Object != "email" || out.ID != id || !ours {
 		t.Fatalf("%d %s %v", w.Code, w.Body, err)
 	}

@@ -10,13 +10,13 @@ import (
 
 // Of a message that breaks off or breaks the rules in the middle nothing is kept, however much of it was whole.
 func TestNothingIsKeptOfHalfAMessage(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 40_000)} {
 		message := "From: me@acme.example\nSubject: Hi\n\n" + text
-		if _, err := h.submit(h.token, message+"a\rb\n", "ann@one.example"); err == nil {
+		if _, err := f.submit(f.password, message+"a\rb\n", "ann@one.example"); err == nil {
 			t.Errorf("%s, with a lone CR at its end: taken", name)
 		}
-		c, err := h.client(h.token)
+		c, err := f.client(f.password)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,8 +34,8 @@ func TestNothingIsKeptOfHalfAMessage(t *testing.T) {
 		}
 		c.Close()
 	}
-	h.stop() // waits for what is under way
-	if all, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{}); err != nil || len(all) != 0 {
+	f.stop() // waits for what is under way
+	if all, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{}); err != nil || len(all) != 0 {
 		t.Errorf("%d emails were entered, %v", len(all), err)
 	}
 }

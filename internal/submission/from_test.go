@@ -18,38 +18,38 @@ import (
 )
 
 // sendUTF8 submits with SMTPUTF8 and returns the id, or the answer as "550 5.6.0".
-func (h *house) sendUTF8(text string) (id, answer string) {
-	h.t.Helper()
-	c, err := h.client(h.token)
+func (f *fixture) sendUTF8(text string) (id, answer string) {
+	f.T.Helper()
+	c, err := f.client(f.password)
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	defer c.Close()
-	id, err = h.send(c, &smtp.MailOptions{UTF8: true}, text, "ann@one.example")
+	id, err = f.send(c, &smtp.MailOptions{UTF8: true}, text, "ann@one.example")
 	if e, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return "", fmt.Sprintf("%d %d.%d.%d", e.Code, e.EnhancedCode[0], e.EnhancedCode[1], e.EnhancedCode[2])
 	}
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return id, ""
 }
 
 // isFrom fails unless the email is shown, sent and signed as of addr.
-func (h *house) isFrom(id, addr string) {
-	h.t.Helper()
-	a, err := message.ParseFrom(h.email(id).From)
+func (f *fixture) isFrom(id, addr string) {
+	f.T.Helper()
+	a, err := message.ParseFrom(f.Email(id).From)
 	if err != nil || a.Addr() != addr {
-		h.t.Errorf("it is shown as from %q, want %s; %v", h.email(id).From, addr, err)
+		f.T.Errorf("it is shown as from %q, want %s; %v", f.Email(id).From, addr, err)
 	}
-	_, o := h.outgoing(id, "one.example")
-	signing, err := h.domains.Signing(h.t.Context(), o.DomainID)
+	_, o := f.outgoing(id, "one.example")
+	signing, err := f.Domains.Signing(f.T.Context(), o.DomainID)
 	if err != nil || len(signing.Signers) == 0 {
-		h.t.Fatalf("signers of %s: %v, %v", addr, signing.Signers, err)
+		f.T.Fatalf("signers of %s: %v, %v", addr, signing.Signers, err)
 	}
 	for _, s := range signing.Signers {
 		if s.Domain != a.Domain {
-			h.t.Errorf("what is from %s is signed by %s", addr, s.Domain)
+			f.T.Errorf("what is from %s is signed by %s", addr, s.Domain)
 		}
 	}
 }
@@ -62,8 +62,8 @@ func TestFromForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d)
-		h.domain("bücher.example")
+		f := newFixture(t, d)
+		f.domain("bücher.example")
 		taken, refused := 0, 0
 		for line := range strings.Lines(string(text)) {
 			takers, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -78,7 +78,7 @@ func TestFromForms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id, answer := h.sendUTF8("From: " + strings.ReplaceAll(value, "\r\n", "\n") + "\nSubject: Hi\n\nHello.\n")
+			id, answer := f.sendUTF8("From: " + strings.ReplaceAll(value, "\r\n", "\n") + "\nSubject: Hi\n\nHello.\n")
 			if takers != "both" && takers != "smtp" {
 				refused++
 				if answer != "550 5.6.0" {
@@ -91,12 +91,12 @@ func TestFromForms(t *testing.T) {
 				t.Errorf("From: %q was answered %s", value, answer)
 				continue
 			}
-			h.isFrom(id, strings.TrimSpace(rest[len(quoted):]))
+			f.isFrom(id, strings.TrimSpace(rest[len(quoted):]))
 		}
 		if taken < 40 || refused < 150 {
 			t.Errorf("%d forms were taken and %d refused; the file has more", taken, refused)
 		}
-		list, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 100})
+		list, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{Limit: 100})
 		if err != nil || len(list) != taken {
 			t.Errorf("%d emails, %v; %d were taken", len(list), err, taken)
 		}
@@ -105,8 +105,8 @@ func TestFromForms(t *testing.T) {
 
 // TestSenderHeaders submits headers that say more than once, or in more than one field, who sends.
 func TestSenderHeaders(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	h.domain("two.example")
+	f := newFixture(t, dbtest.SQLite(t))
+	f.domain("two.example")
 	const from = "From: a@acme.example\n"
 	for _, c := range []struct{ name, header, want string }{
 		{"space before the colon", "From : a@acme.example\n", "554 5.6.0"},
@@ -154,18 +154,18 @@ func TestSenderHeaders(t *testing.T) {
 		{"resent by the same domain", from + "Resent-From: b@acme.example\nResent-Sender: c@acme.example\n", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			id, answer := h.sendUTF8(c.header + "X-Other: 1\n\nHello.\n")
+			id, answer := f.sendUTF8(c.header + "X-Other: 1\n\nHello.\n")
 			if answer != c.want {
 				t.Fatalf("it was answered %q, want %q", answer, c.want)
 			}
 			if c.want == "" {
-				h.isFrom(id, "a@acme.example")
+				f.isFrom(id, "a@acme.example")
 			}
 		})
 	}
 	// Without SMTPUTF8 a sender is ASCII.
 	for _, header := range []string{"From: Zoë <a@acme.example>\n", from + "Sender: Zoë <a@acme.example>\n"} {
-		if _, err := h.submit(h.token, header+"\nHello.\n", "ann@one.example"); code(err) != 550 {
+		if _, err := f.submit(f.password, header+"\nHello.\n", "ann@one.example"); code(err) != 550 {
 			t.Errorf("%q without SMTPUTF8: %v", header, err)
 		}
 	}
@@ -173,11 +173,11 @@ func TestSenderHeaders(t *testing.T) {
 
 // TestForgedFields submits fields that are not the customer's to write. What is left is what others receive.
 func TestForgedFields(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	id := h.mustSubmit("From: a@acme.example\nAuthentication-Results: mx.test; dmarc=pass\n header.from=bank.example\n"+
+	f := newFixture(t, dbtest.SQLite(t))
+	id := f.mustSubmit("From: a@acme.example\nAuthentication-Results: mx.test; dmarc=pass\n header.from=bank.example\n"+
 		"X-Postrider-Anything: 1\nx-postrider-other: 2\nReturn-Path: <ceo@bank.example>\nX-Other: kept\n\nHello.\n",
 		"ann@one.example")
-	got, _ := h.outgoing(id, "one.example")
+	got, _ := f.outgoing(id, "one.example")
 	m, err := mail.ReadMessage(strings.NewReader(got))
 	if err != nil {
 		t.Fatal(err)
@@ -193,17 +193,17 @@ func TestForgedFields(t *testing.T) {
 
 // TestMessageIDIsWhatIsSent submits Message-IDs that we would report in another form than hosts do.
 func TestMessageIDIsWhatIsSent(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	with := func(value string) string { return "From: a@acme.example\nMessage-ID: " + value + "\n\nHello.\n" }
 	for _, value := range []string{"<=?utf-8?q?one?=@acme.example>", "<a\x01b@acme.example>", "<a b@acme.example>",
 		"<a@acme\n .example>"} {
-		if _, err := h.submit(h.token, with(value), "ann@one.example"); code(err) != 554 {
+		if _, err := f.submit(f.password, with(value), "ann@one.example"); code(err) != 554 {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
 	for _, value := range []string{"<one@acme.example>", "\n <one@acme.example>", "<one@acme.example> (first)"} {
-		id := h.mustSubmit(with(value), "ann@one.example")
-		if e := h.email(id); e.MessageID != "<one@acme.example>" {
+		id := f.mustSubmit(with(value), "ann@one.example")
+		if e := f.Email(id); e.MessageID != "<one@acme.example>" {
 			t.Errorf("%q is shown as %q", value, e.MessageID)
 		}
 	}

@@ -13,46 +13,40 @@ import (
 // been taken and tries again, and one with a key is not sent twice.
 func TestLostDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 2*time.Second)
-	h := newHouse(t, d)
+	f := newFixture(t, d)
 	text := "From: me@acme.example\nPostrider-Idempotency-Key: k\n\nHello.\n"
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	count := func() int {
 		t.Helper()
-		all, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10})
-		must(err)
+		all, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{Limit: 10})
+		f.Must(err)
 		return len(all)
 	}
 	proxy.LoseAnswers(1)
-	_, err := h.submit(h.token, strings.Replace(text, "Key: k", "Key: first", 1), "ann@one.example")
+	_, err := f.submit(f.password, strings.Replace(text, "Key: k", "Key: first", 1), "ann@one.example")
 	if err != nil || count() != 1 {
 		t.Errorf("a lost answer: error %v, %d emails; want none, 1", err, count())
 	}
 
 	proxy.LoseAnswers(1)
 	proxy.TurnAway("53300")
-	_, err = h.submit(h.token, text, "ann@one.example")
+	_, err = f.submit(f.password, text, "ann@one.example")
 	if code, said := refused(err); code != 451 || !strings.Contains(said, "may have been accepted") {
 		t.Errorf("an unknown commit: %v", err)
 	}
-	must(proxy.Pass())
-	id, err := h.submit(h.token, text, "ann@one.example")
+	f.Must(proxy.Pass())
+	id, err := f.submit(f.password, text, "ann@one.example")
 	if err != nil || count() != 2 {
 		t.Errorf("once more: %s, error %v, %d emails; want 2", id, err, count())
 	}
 
-	c, err := h.client(h.token)
-	must(err)
+	c, err := f.client(f.password)
+	f.Must(err)
 	proxy.Refuse()
-	_, err = h.send(c, nil, strings.Replace(text, "Key: k", "Key: other", 1), "ann@one.example")
+	_, err = f.send(c, nil, strings.Replace(text, "Key: k", "Key: other", 1), "ann@one.example")
 	if code, _ := refused(err); code != 451 {
 		t.Errorf("no database: %v", err)
 	}
-	must(proxy.Pass())
+	f.Must(proxy.Pass())
 	if count() != 2 {
 		t.Errorf("%d emails, want 2", count())
 	}

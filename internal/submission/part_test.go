@@ -13,15 +13,15 @@ import (
 // An attachment of which the message has no part, as another reader of messages would find it, is an error alone.
 func TestAttachmentWithoutItsPart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d)
-		id := h.mustSubmit("From: me@acme.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; "+
+		f := newFixture(t, d)
+		id := f.mustSubmit("From: me@acme.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; "+
 			"boundary=b\n\n--b\n\nHello.\n"+
 			"--b\nContent-Disposition: attachment; filename=a.txt\n\nfile\n--b--\n", "ann@one.example")
-		files, _, err := h.emails.Attachments(t.Context(), h.team.ID, id, page.Page{Limit: 10})
+		files, _, err := f.Emails.Attachments(t.Context(), f.Acme.TeamID, id, page.Page{Limit: 10})
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%d files, %v", len(files), err)
 		}
-		link, _ := h.emails.DownloadURL(&files[0], time.Now())
+		link, _ := f.Emails.DownloadURL(&files[0], time.Now())
 		token := link[strings.LastIndexByte(link, '/')+1:]
 		for part, there := range map[string]bool{"0": true, "1": false, "x": false} {
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -32,7 +32,7 @@ func TestAttachmentWithoutItsPart(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if _, content, err := h.emails.Download(t.Context(), token); (err == nil) != there {
+			if _, content, err := f.Emails.Download(t.Context(), token); (err == nil) != there {
 				t.Errorf("part %s: %v", part, err)
 			} else if err == nil {
 				content.Close()

@@ -17,58 +17,58 @@ import (
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)
-		h := newHouseAt(t, d, bucket.URL)
+		f := newFixtureAt(t, d, bucket.URL)
 		waiting, release := bucket.Hold()
 		late := make(chan string, 1)
 		go func() {
-			id, err := h.submit(h.token, large, "a@one.example")
+			id, err := f.submit(f.password, large, "a@one.example")
 			late <- fmt.Sprint(id, " ", err)
 		}()
 		<-waiting
-		quick := h.mustSubmit(hello, "ann@one.example")
+		quick := f.mustSubmit(hello, "ann@one.example")
 		release()
 		slow, said, _ := strings.Cut(<-late, " ")
 		if said != "<nil>" {
 			t.Fatal(said)
 		}
-		fresh, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10, Before: quick})
+		fresh, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{Limit: 10, Before: quick})
 		if err != nil || len(fresh) != 1 || fresh[0].ID != slow {
 			t.Errorf("after %s: %v, %v; want %s", quick, fresh, err, slow)
 		}
-		h.bears(slow, crlf(large))
+		f.bears(slow, crlf(large))
 	})
 }
 
 // bears checks that an email is the message that was submitted, with the email's id in what was put before it.
-func (h *house) bears(id, submitted string) {
-	h.t.Helper()
-	got, _ := h.outgoing(id, "one.example")
+func (f *fixture) bears(id, submitted string) {
+	f.T.Helper()
+	got, _ := f.outgoing(id, "one.example")
 	added, ok := strings.CutSuffix(got, submitted)
 	if !ok || !strings.HasPrefix(added, "Received: ") || !strings.Contains(added, " id "+id+";\r\n") ||
 		!strings.HasSuffix(added, "\r\nMessage-ID: <"+id+"@acme.example>\r\n") {
-		h.t.Errorf("before the message stands %q; want the id %s", added[:min(len(added), 500)], id)
+		f.T.Errorf("before the message stands %q; want the id %s", added[:min(len(added), 500)], id)
 	}
-	if e := h.email(id); e.MessageID != "<"+id+"@acme.example>" {
-		h.t.Errorf("the email %s says %s", id, e.MessageID)
+	if e := f.Email(id); e.MessageID != "<"+id+"@acme.example>" {
+		f.T.Errorf("the email %s says %s", id, e.MessageID)
 	}
 }
 
 // A message whose transaction is run again bears the id of the run that was committed.
 func TestMessageOfASecondRun(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 4*time.Second)
-	h := newHouse(t, d)
+	f := newFixture(t, d)
 	for name, text := range map[string]string{"small": hello, "large": large} {
 		t.Run(name, func(t *testing.T) {
 			commits := proxy.Commits()
 			proxy.DropCommits(1)
-			id := h.mustSubmit(text, "ann@one.example")
+			id := f.mustSubmit(text, "ann@one.example")
 			if n := proxy.Commits() - commits; n < 2 {
 				t.Fatalf("%d commits, want one that is lost and another", n)
 			}
-			h.bears(id, crlf(text))
+			f.bears(id, crlf(text))
 		})
 	}
-	if all, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10}); err != nil || len(all) != 2 {
+	if all, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{Limit: 10}); err != nil || len(all) != 2 {
 		t.Errorf("%d emails, %v; want 2", len(all), err)
 	}
 }

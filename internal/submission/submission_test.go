@@ -65,9 +65,9 @@ An epilogue.
 // TestOctetByOctet sends a message and looks at what delivery would send.
 func TestOctetByOctet(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d)
-		id := h.mustSubmit(odd, "ann@one.example", "hidden@three.example")
-		got, o := h.outgoing(id, "one.example")
+		f := newFixture(t, d)
+		id := f.mustSubmit(odd, "ann@one.example", "hidden@three.example")
+		got, o := f.outgoing(id, "one.example")
 		trace, rest, _ := strings.Cut(got, "X-Odd:")
 		if !strings.HasPrefix(trace, "Received: by mx.test with ESMTPA id "+id+";\r\n ") || strings.Count(trace, "\n") != 2 {
 			t.Errorf("the trace is %q", trace)
@@ -85,7 +85,7 @@ func TestOctetByOctet(t *testing.T) {
 			t.Errorf("to %q, UTF8 %v", o.To, o.UTF8)
 		}
 
-		e := h.email(id)
+		e := f.Email(id)
 		for what, pair := range map[string][2]string{
 			"from":       {e.From, "Jürgen von Acme <hello@acme.example>"},
 			"to":         {fmt.Sprint(e.To), "[Ann <ann@one.example> bob@two.example]"},
@@ -95,54 +95,54 @@ func TestOctetByOctet(t *testing.T) {
 			"message id": {e.MessageID, "<one@acme.example>"},
 			"tags":       {fmt.Sprint(e.Tags), "[{kind greeting} {n 1}]"},
 			"html":       {strings.TrimSpace(*e.HTML), "<p>Grüße</p>   \n.\n..dots"},
-			"key":        {string(e.Actor.Kind) + " " + e.Actor.ID, "key " + h.keyID},
+			"key":        {string(e.Actor.Kind) + " " + e.Actor.ID, "key " + f.key.ID},
 		} {
 			if pair[0] != pair[1] {
 				t.Errorf("%s is %q, want %q", what, pair[0], pair[1])
 			}
 		}
-		to, err := h.emails.Recipients(t.Context(), h.team.ID, id)
+		to, err := f.Emails.Recipients(t.Context(), f.Acme.TeamID, id)
 		if err != nil || len(to) != 2 || to[0].Kind != "to" || to[0].Address != "ann@one.example" || to[1].Kind != "bcc" {
 			t.Errorf("recipients %v, %v", to, err)
 		}
-		h.hasFile(id, "a.txt", "hello")
+		f.hasFile(id, "a.txt", "hello")
 	})
 }
 
 // hasFile reads the email's one attachment.
-func (h *house) hasFile(id, name, want string) {
-	h.t.Helper()
-	files, _, err := h.emails.Attachments(h.t.Context(), h.team.ID, id, page.Page{Limit: 10})
+func (f *fixture) hasFile(id, name, want string) {
+	f.T.Helper()
+	files, _, err := f.Emails.Attachments(f.T.Context(), f.Acme.TeamID, id, page.Page{Limit: 10})
 	if err != nil || len(files) != 1 || files[0].Filename != name || files[0].Size != int64(len(want)) {
-		h.t.Fatalf("attachments %v, %v", files, err)
+		f.T.Fatalf("attachments %v, %v", files, err)
 	}
-	link, _ := h.emails.DownloadURL(&files[0], db.Now())
-	_, content, err := h.emails.Download(h.t.Context(), link[strings.LastIndexByte(link, '/')+1:])
+	link, _ := f.Emails.DownloadURL(&files[0], db.Now())
+	_, content, err := f.Emails.Download(f.T.Context(), link[strings.LastIndexByte(link, '/')+1:])
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	defer content.Close()
 	if got, err := io.ReadAll(content); err != nil || string(got) != want {
-		h.t.Errorf("the attachment is %q, %v", got, err)
+		f.T.Errorf("the attachment is %q, %v", got, err)
 	}
 }
 
 func TestWhatIsMissingIsAdded(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	id := h.mustSubmit("From: hello@acme.example\n", "ann@one.example")
-	got, _ := h.outgoing(id, "one.example")
+	f := newFixture(t, dbtest.SQLite(t))
+	id := f.mustSubmit("From: hello@acme.example\n", "ann@one.example")
+	got, _ := f.outgoing(id, "one.example")
 	if !strings.Contains(got, "\r\nDate: ") || !strings.Contains(got, "\r\nMessage-ID: <"+id+"@acme.example>\r\n") ||
 		!strings.HasSuffix(got, "\r\nFrom: hello@acme.example\r\n\r\n") {
 		t.Errorf("%q", got)
 	}
-	if e := h.email(id); e.MessageID != "<"+id+"@acme.example>" || e.HTML != nil || len(e.To) != 0 || len(e.Bcc) != 1 {
+	if e := f.Email(id); e.MessageID != "<"+id+"@acme.example>" || e.HTML != nil || len(e.To) != 0 || len(e.Bcc) != 1 {
 		t.Errorf("%+v", e)
 	}
 }
 
 // TestRefusals breaks one rule after the other.
 func TestRefusals(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	many := func(n int) string {
 		var list []string
 		for i := range n {
@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 		{"too large", "From: a@acme.example\n\n" + strings.Repeat(strings.Repeat("x", 70)+"\n", maxSize/70), "552 5.3.4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := h.submit(h.token, c.text, "ann@one.example")
+			_, err := f.submit(f.password, c.text, "ann@one.example")
 			code, text := refused(err)
 			e, ok := errors.AsType[*smtp.SMTPError](err)
 			if !ok {
@@ -192,7 +192,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if list, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10}); err != nil || len(list) != 0 {
+	if list, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{Limit: 10}); err != nil || len(list) != 0 {
 		t.Errorf("refused and taken: %v, %v", list, err)
 	}
 }
@@ -200,10 +200,10 @@ func TestRefusals(t *testing.T) {
 const hello = "From: hello@acme.example\nTo: ann@one.example\nSubject: Hi\n\nHello.\n"
 
 func TestRecipients(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	for to, want := range map[string]int{"ann@example.com": 553, "ann@one": 553, "ann@[127.0.0.1]": 553,
 		"postmaster": 553} {
-		if _, err := h.submit(h.token, hello, to); code(err) != want {
+		if _, err := f.submit(f.password, hello, to); code(err) != want {
 			t.Errorf("%s: %v, want %d", to, err, want)
 		}
 	}
@@ -211,14 +211,14 @@ func TestRecipients(t *testing.T) {
 	for i := range 51 {
 		hidden = append(hidden, fmt.Sprintf("a%d@one.example", i))
 	}
-	if _, err := h.submit(h.token, hello, hidden...); code(err) != 553 {
+	if _, err := f.submit(f.password, hello, hidden...); code(err) != 553 {
 		t.Errorf("51 hidden recipients: %v", err)
 	}
-	if _, err := h.suppressed.Add(t.Context(), h.team.ID, []string{"no@one.example"}); err != nil {
+	if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"no@one.example"}); err != nil {
 		t.Fatal(err)
 	}
-	id := h.mustSubmit(hello, "No@one.example", "no@one.example")
-	if e := h.email(id); e.LastEvent != emails.Suppressed {
+	id := f.mustSubmit(hello, "No@one.example", "no@one.example")
+	if e := f.Email(id); e.LastEvent != emails.Suppressed {
 		t.Errorf("mail to a suppressed address is %s", e.LastEvent)
 	}
 }
@@ -229,68 +229,69 @@ func code(err error) int {
 }
 
 func TestWhoMaySend(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	if _, err := h.submit("re_nobody", hello, "ann@one.example"); code(err) != 535 {
+	f := newFixture(t, dbtest.SQLite(t))
+	if _, err := f.submit("re_nobody", hello, "ann@one.example"); code(err) != 535 {
 		t.Errorf("an unknown key: %v", err)
 	}
-	if _, err := h.submit("", hello, "ann@one.example"); code(err) != 530 {
+	if _, err := f.submit("", hello, "ann@one.example"); code(err) != 530 {
 		t.Errorf("no key: %v", err)
 	}
-	_, other := h.key(teams.NewKey{Name: "other", Permission: teams.SendingAccess, DomainID: h.domain("two.example")})
-	if _, err := h.submit(other, hello, "ann@one.example"); code(err) != 550 {
+	_, other := f.Key(f.Acme.TeamID, teams.NewKey{Name: "other", Permission: teams.SendingAccess,
+		DomainID: f.domain("two.example")})
+	if _, err := f.submit(other, hello, "ann@one.example"); code(err) != 550 {
 		t.Errorf("a key of another domain: %v", err)
 	}
-	if _, err := h.submit(other, strings.Replace(hello, "acme.example", "two.example", 1), "ann@one.example"); err != nil {
+	if _, err := f.submit(other, strings.Replace(hello, "acme.example", "two.example", 1), "ann@one.example"); err != nil {
 		t.Errorf("a key of the domain: %v", err)
 	}
 
-	c, err := h.client(h.token)
+	c, err := f.client(f.password)
 	if err != nil {
 		t.Fatal(err)
 	}
-	none, token := h.key(teams.NewKey{Name: "of a release with other permissions"})
-	if err := h.d.Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, none)
+	none, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "of a release with other permissions"})
+	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, none.ID)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.submit(token, hello, "ann@one.example"); code(err) != 550 ||
+	if _, err := f.submit(token, hello, "ann@one.example"); code(err) != 550 ||
 		!strings.Contains(err.Error(), "emails:send") {
 		t.Errorf("a key without the scope: %v", err)
 	}
-	if _, err := h.send(c, nil, hello, "ann@one.example"); err != nil {
+	if _, err := f.send(c, nil, hello, "ann@one.example"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2000 { // The API's requests count.
-		h.limits.Count(h.team.ID, 1000)
+		f.limits.Count(f.Acme.TeamID, 1000)
 	}
-	if _, err := h.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
+	if _, err := f.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
 		// The window may have ended in between; then it is not used up.
-		if _, used := h.limits.Count(h.team.ID, 1000); !used {
+		if _, used := f.limits.Count(f.Acme.TeamID, 1000); !used {
 			t.Errorf("over the rate: %v", err)
 		}
 	}
-	if err := h.teams.DeleteKey(t.Context(), h.team.ID, h.keyID); err != nil {
+	if err := f.Teams.DeleteKey(t.Context(), f.Acme.TeamID, f.key.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.send(c, nil, hello, "ann@one.example"); code(err) != 535 {
+	if _, err := f.send(c, nil, hello, "ann@one.example"); code(err) != 535 {
 		t.Errorf("a key deleted meanwhile: %v", err)
 	}
 }
 
 func TestSuspendedTeam(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	if err := h.d.Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE WHERE id = $1`, h.team.ID)
+	f := newFixture(t, dbtest.SQLite(t))
+	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE WHERE id = $1`, f.Acme.TeamID)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.submit(h.token, hello, "ann@one.example"); code(err) != 550 {
+	if _, err := f.submit(f.password, hello, "ann@one.example"); code(err) != 550 {
 		t.Errorf("a suspended team: %v", err)
 	}
-	c, err := h.client(h.token)
+	c, err := f.client(f.password)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,20 +302,20 @@ func TestSuspendedTeam(t *testing.T) {
 
 func TestIdempotency(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d)
+		f := newFixture(t, d)
 		with := func(n int, text string) string {
 			return fmt.Sprintf("Resend-Idempotency-Key: k\nFrom: hello@acme.example\nMessage-ID: "+
 				"<%d@acme.example>\nMIME-Version: 1.0\n"+
 				"Content-Type: multipart/alternative; boundary=b%d\n\n--b%d\nContent-Type: text/plain\n\n%s\n--b%d--\n", n, n, n,
 				text, n)
 		}
-		first := h.mustSubmit(with(1, "Hello."), "ann@one.example")
-		if again := h.mustSubmit(with(2, "Hello."), "ann@one.example"); again != first {
+		first := f.mustSubmit(with(1, "Hello."), "ann@one.example")
+		if again := f.mustSubmit(with(2, "Hello."), "ann@one.example"); again != first {
 			t.Errorf("the same again became another email: %s, %s", first, again)
 		}
 		for name, change := range map[string]func() (string, error){
-			"text":      func() (string, error) { return h.submit(h.token, with(1, "Bye."), "ann@one.example") },
-			"recipient": func() (string, error) { return h.submit(h.token, with(1, "Hello."), "bob@one.example") },
+			"text":      func() (string, error) { return f.submit(f.password, with(1, "Bye."), "ann@one.example") },
+			"recipient": func() (string, error) { return f.submit(f.password, with(1, "Hello."), "bob@one.example") },
 		} {
 			if id, err := change(); code(err) != 554 {
 				t.Errorf("the key with another %s: %q, %v", name, id, err)
@@ -324,36 +325,36 @@ func TestIdempotency(t *testing.T) {
 }
 
 func TestSMTPUTF8(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	c, err := h.client(h.token)
+	f := newFixture(t, dbtest.SQLite(t))
+	c, err := f.client(f.password)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Replace(hello, "Subject: Hi", "Subject: Grüße", 1)
-	id, err := h.send(c, &smtp.MailOptions{UTF8: true}, text, "ann@one.example")
+	id, err := f.send(c, &smtp.MailOptions{UTF8: true}, text, "ann@one.example")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, o := h.outgoing(id, "one.example"); !o.UTF8 {
+	if _, o := f.outgoing(id, "one.example"); !o.UTF8 {
 		t.Error("a header in UTF-8 is sent to any host")
 	}
-	if id, err = h.send(c, &smtp.MailOptions{UTF8: true}, hello, "ann@one.example"); err != nil {
+	if id, err = f.send(c, &smtp.MailOptions{UTF8: true}, hello, "ann@one.example"); err != nil {
 		t.Fatal(err)
 	}
-	if _, o := h.outgoing(id, "one.example"); o.UTF8 {
+	if _, o := f.outgoing(id, "one.example"); o.UTF8 {
 		t.Error("a header in ASCII needs SMTPUTF8")
 	}
 }
 
 // TestNothingIsLostWhenNothingCanBeStored closes the database under a client.
 func TestNothingIsLostWhenNothingCanBeStored(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	c, err := h.client(h.token)
+	f := newFixture(t, dbtest.SQLite(t))
+	c, err := f.client(f.password)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.d.Close()
-	if _, err := h.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
+	f.DB.Close()
+	if _, err := f.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
 		t.Errorf("without a database: %v", err)
 	}
 }
@@ -361,14 +362,14 @@ func TestNothingIsLostWhenNothingCanBeStored(t *testing.T) {
 // TestLargeMessage is one that needs a place, and is kept as a blob.
 func TestLargeMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d)
+		f := newFixture(t, d)
 		text := strings.Replace(odd, "An epilogue.", strings.Repeat(strings.Repeat("x", 70)+"\n", 10_000), 1)
-		id := h.mustSubmit(text, "ann@one.example")
-		if got, _ := h.outgoing(id, "one.example"); !strings.HasSuffix(got,
+		id := f.mustSubmit(text, "ann@one.example")
+		if got, _ := f.outgoing(id, "one.example"); !strings.HasSuffix(got,
 			crlf(text[strings.Index(text, "MIME-Version"):])) {
 			t.Errorf("%d octets came back", len(got))
 		}
-		h.hasFile(id, "a.txt", "hello")
+		f.hasFile(id, "a.txt", "hello")
 	})
 }
 
@@ -377,35 +378,35 @@ const head = "From: hello@acme.example\nTo: a@one.example\nSubject: Large\n\n"
 var large = head + strings.Repeat(strings.Repeat("x", 70)+"\n", 8000)
 
 // half begins a large message that is not at its end.
-func (h *house) half(token string) io.WriteCloser {
-	h.t.Helper()
-	c, err := h.client(token)
+func (f *fixture) half(token string) io.WriteCloser {
+	f.T.Helper()
+	c, err := f.client(token)
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	if err := c.Mail("x@elsewhere.example", nil); err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	if err := c.Rcpt("a@one.example", nil); err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	w, err := c.Data()
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	if _, err := io.WriteString(w, crlf(large)); err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return w
 }
 
 // Clients that are slow with large messages hold nobody up.
 func TestSlowLargeMessages(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	for range 12 {
-		h.half(h.token)
+		f.half(f.password)
 	}
-	if _, err := h.submit(h.token, large, "b@one.example"); err != nil {
+	if _, err := f.submit(f.password, large, "b@one.example"); err != nil {
 		t.Errorf("behind slow clients: %v", err)
 	}
 }
@@ -413,30 +414,30 @@ func TestSlowLargeMessages(t *testing.T) {
 // What a killed process left in the folder is removed at the start of the next. A node that begins on a folder that
 // another uses takes nothing from messages under way.
 func TestSpool(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t))
-	if info, err := os.Stat(h.spool); err != nil || info.Mode().Perm() != 0o700 {
+	f := newFixture(t, dbtest.SQLite(t))
+	if info, err := os.Stat(f.spool); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is %v, %v", info.Mode(), err)
 	}
-	under := h.half(h.token)
-	left := filepath.Join(h.spool, "message-1234")
+	under := f.half(f.password)
+	left := filepath.Join(f.spool, "message-1234")
 	if err := os.WriteFile(left, []byte(large), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(h.spool, 0o755); err != nil {
+	if err := os.Chmod(f.spool, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h.listen() // a second node
+	f.listen() // a second node
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was left stays: %v", err)
 	}
-	if info, err := os.Stat(h.spool); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(f.spool); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is %v, %v", info.Mode(), err)
 	}
 	if err := under.Close(); err != nil {
 		t.Errorf("a message under way: %v", err)
 	}
-	h.mustSubmit(large, "b@one.example")
-	list, _, err := h.emails.List(t.Context(), h.team.ID, page.Page{Limit: 10})
+	f.mustSubmit(large, "b@one.example")
+	list, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{Limit: 10})
 	if err != nil || len(list) != 2 {
 		t.Errorf("%d emails, %v", len(list), err)
 	}
@@ -445,8 +446,8 @@ func TestSpool(t *testing.T) {
 // Whose key is deleted while a message comes in does not hear that it is taken.
 func TestKeyDeletedDuringAMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d)
-		c, err := h.client(h.token)
+		f := newFixture(t, d)
+		c, err := f.client(f.password)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,7 +458,7 @@ func TestKeyDeletedDuringAMessage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.teams.DeleteKey(t.Context(), h.team.ID, h.keyID); err != nil {
+		if err := f.Teams.DeleteKey(t.Context(), f.Acme.TeamID, f.key.ID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.WriteString(w, "From: a@acme.example\r\nTo: b@one.example\r\n\r\nHello\r\n"); err != nil {

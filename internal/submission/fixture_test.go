@@ -1,0 +1,168 @@
+package submission_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/submission"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+const maxSize = 1 << 20
+
+// fixture is submission on a node, listening, and a key of Acme's that may only send.
+type fixture struct {
+	*testnode.Node
+	limits   *teams.Limiter
+	addr     string
+	spool    string // folder for large messages
+	key      teams.Key
+	password string // is the key
+	stop     func() // ends the listener and what is under way
+}
+
+func newFixture(t *testing.T, d *db.DB) *fixture {
+	t.Helper()
+	return newFixtureAt(t, d, t.TempDir())
+}
+
+// newFixtureAt is newFixture with a place for its blobs.
+func newFixtureAt(t *testing.T, d *db.DB, place string) *fixture {
+	t.Helper()
+	f := &fixture{Node: testnode.New(t, d, testnode.Options{MaxSize: maxSize, Blobs: place}), limits: &teams.Limiter{}}
+	f.key, f.password = f.Key(f.Acme.TeamID, teams.NewKey{Name: "smtp", Permission: teams.SendingAccess})
+	f.listen()
+	return f
+}
+
+func (f *fixture) domain(name string) string {
+	f.T.Helper()
+	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name}).ID
+}
+
+func (f *fixture) listen() {
+	f.T.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	if f.spool == "" {
+		f.spool = filepath.Join(f.T.TempDir(), "spool")
+	}
+	s, err := submission.New(submission.Config{Hostname: "mx.test", RateLimit: 1000, MaxSize: maxSize, Spool: f.spool},
+		submission.Parts{Teams: f.Teams, Emails: f.Emails, Limits: f.limits})
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	server := smtpserver.New(smtpserver.Config{Hostname: "mx.test", Auth: smtpserver.AuthInClear, MaxSize: maxSize,
+		MaxErrors:     100,
+		MaxRecipients: submission.MaxRecipients}, s, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l) }()
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.T.Errorf("Serve: %v", err)
+		}
+	})
+	f.T.Cleanup(f.stop)
+	f.addr = l.Addr().String()
+}
+
+// client connects, and authenticates with a key unless it is empty.
+func (f *fixture) client(token string) (*smtp.Client, error) {
+	f.T.Helper()
+	c, err := smtp.Dial(f.addr)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	f.T.Cleanup(func() { c.Close() })
+	if token == "" {
+		return c, nil
+	}
+	return c, c.Auth(sasl.NewPlainClient("", "postrider", token))
+}
+
+// submit sends a message, whose line ends may be LF alone, and returns the id of the email.
+func (f *fixture) submit(token, text string, to ...string) (string, error) {
+	f.T.Helper()
+	c, err := f.client(token)
+	if err != nil {
+		return "", err
+	}
+	return f.send(c, &smtp.MailOptions{}, text, to...)
+}
+
+func (f *fixture) send(c *smtp.Client, o *smtp.MailOptions, text string, to ...string) (string, error) {
+	if err := c.Mail("anyone@elsewhere.example", o); err != nil {
+		return "", err
+	}
+	for _, r := range to {
+		if err := c.Rcpt(r, nil); err != nil {
+			return "", err
+		}
+	}
+	w, err := c.Data()
+	if err != nil {
+		return "", err
+	}
+	if _, err := w.Write([]byte(crlf(text))); err != nil {
+		return "", err
+	}
+	answer, err := w.CloseWithResponse()
+	if err != nil {
+		return "", err
+	}
+	return answer.StatusText[strings.LastIndexByte(answer.StatusText, ' ')+1:], nil
+}
+
+func (f *fixture) mustSubmit(text string, to ...string) string {
+	f.T.Helper()
+	id, err := f.submit(f.password, text, to...)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return id
+}
+
+// outgoing is the message as delivery composes it.
+func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
+	f.T.Helper()
+	o, err := f.Emails.Outgoing(f.T.Context(), emails.Delivery{EmailID: id, Domain: domain})
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	text, err := f.Emails.Compose(f.T.Context(), o)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return string(text), o
+}
+
+func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
+
+// refused tells an answer as its codes and text.
+func refused(err error) (code int, text string) {
+	if e, ok := errors.AsType[*smtp.SMTPError](err); ok {
+		return e.Code, e.Error()
+	}
+	return 0, ""
+}

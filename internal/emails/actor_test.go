@@ -11,26 +11,26 @@ import (
 )
 
 // schedule schedules an email for the next hour.
-func (w *world) schedule(t *testing.T) string {
+func (f *fixture) schedule(t *testing.T) string {
 	t.Helper()
 	s := hello("a@one.example")
 	s.ScheduledAt = "in 1 hour"
-	return w.send(t, s)
+	return f.Send(s)
 }
 
 // due makes the time of a scheduled email come.
-func (w *world) due(t *testing.T, emailID string) {
+func (f *fixture) due(t *testing.T, emailID string) {
 	t.Helper()
 	now := time.Now().Add(-time.Second).Format(time.RFC3339)
-	if err := w.emails.Reschedule(t.Context(), w.who.TeamID, emailID, now); err != nil {
+	if err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, emailID, now); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (w *world) exec(t *testing.T, statements ...string) {
+func (f *fixture) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	for _, text := range statements {
-		if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), text)
 			return err
 		}); err != nil {
@@ -41,14 +41,14 @@ func (w *world) exec(t *testing.T, statements ...string) {
 
 // What a later release wrote is not given up by this one: a node of that release may take the job.
 func TestUnknownKindOfActorWaits(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		id := w.schedule(t)
-		w.exec(t, `UPDATE emails SET actor_kind = 'robot' WHERE id = '`+id+`'`)
-		w.due(t, id)
-		w.release(t, func() bool {
-			return w.count(t, `SELECT COUNT(*) FROM jobs WHERE dedupe = '`+id+`' AND failures > 0`) == 1
+	each(t, func(t *testing.T, f *fixture) {
+		id := f.schedule(t)
+		f.exec(t, `UPDATE emails SET actor_kind = 'robot' WHERE id = '`+id+`'`)
+		f.due(t, id)
+		f.release(t, func() bool {
+			return f.Count(`SELECT COUNT(*) FROM jobs WHERE dedupe = '`+id+`' AND failures > 0`) == 1
 		})
-		if state := w.state(t, id); state != emails.Scheduled {
+		if state := f.state(id); state != emails.Scheduled {
 			t.Errorf("the email is %s", state)
 		}
 	})
@@ -57,45 +57,45 @@ func TestUnknownKindOfActorWaits(t *testing.T) {
 // Emails from before actors existed have a key as their actor; so do emails that a node of an older release writes
 // concurrently. On PostgreSQL, where it can be checked, the upgrade does not rewrite the rows.
 func TestEmailsFromBeforeActors(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		kept, orphan := w.schedule(t), w.schedule(t)
-		w.exec(t, `ALTER TABLE emails DROP COLUMN actor_kind`, `ALTER TABLE request_logs DROP COLUMN actor_kind`,
+	each(t, func(t *testing.T, f *fixture) {
+		kept, orphan := f.schedule(t), f.schedule(t)
+		f.exec(t, `ALTER TABLE emails DROP COLUMN actor_kind`, `ALTER TABLE request_logs DROP COLUMN actor_kind`,
 			`UPDATE emails SET api_key_id = 'deleted' WHERE id = '`+orphan+`'`,
 			`DELETE FROM migrations WHERE name LIKE '%actors'`)
 		file := func() (n int) {
-			if w.d.Engine() == "postgres" {
-				n = w.count(t, `SELECT relfilenode::bigint FROM pg_class WHERE oid = 'emails'::regclass`)
+			if f.DB.Engine() == "postgres" {
+				n = f.Count(`SELECT relfilenode::bigint FROM pg_class WHERE oid = 'emails'::regclass`)
 			}
 			return n
 		}
 		before := file()
-		if applied, err := w.d.Migrate(t.Context()); err != nil || len(applied) != 1 {
+		if applied, err := f.DB.Migrate(t.Context()); err != nil || len(applied) != 1 {
 			t.Fatalf("applied %v, %v", applied, err)
 		}
 		if file() != before {
 			t.Error("the table was written anew")
 		}
-		e, err := w.emails.Get(t.Context(), w.who.TeamID, kept)
-		if want := w.who.Ref(); err != nil || e.Actor != want {
+		e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, kept)
+		if want := f.Acme.Ref(); err != nil || e.Actor != want {
 			t.Errorf("the email is of %+v, want %+v; %v", e.Actor, want, err)
 		}
-		w.exec(t, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
+		f.exec(t, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
 			topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
 			SELECT 'copy', team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
 			template_id, broadcast_id, last_event, rank, scheduled_at, created_at FROM emails WHERE id = '`+kept+`'`)
-		if n := w.count(t, `SELECT COUNT(*) FROM emails WHERE id = 'copy' AND actor_kind = 'key'`); n != 1 {
+		if n := f.Count(`SELECT COUNT(*) FROM emails WHERE id = 'copy' AND actor_kind = 'key'`); n != 1 {
 			t.Error("what an older node writes is not of a key")
 		}
-		w.due(t, kept)
-		w.due(t, orphan)
-		w.release(t, func() bool {
-			return w.state(t, kept) != emails.Scheduled && w.state(t, orphan) != emails.Scheduled
+		f.due(t, kept)
+		f.due(t, orphan)
+		f.release(t, func() bool {
+			return f.state(kept) != emails.Scheduled && f.state(orphan) != emails.Scheduled
 		})
-		if state := w.state(t, kept); state != emails.Queued {
+		if state := f.state(kept); state != emails.Queued {
 			t.Errorf("the email of a key is %s", state)
 		}
-		timeline, err := w.emails.Timeline(t.Context(), w.who.TeamID, orphan)
-		state := w.state(t, orphan)
+		timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, orphan)
+		state := f.state(orphan)
 		if err != nil || state != emails.Failed || !strings.Contains(timeline[len(timeline)-1].Data, "invalid_api_key") {
 			t.Errorf("the email of a deleted key is %s: %+v, %v", state, timeline, err)
 		}
@@ -104,15 +104,15 @@ func TestEmailsFromBeforeActors(t *testing.T) {
 
 // An email knows who sent it, whatever that is.
 func TestEmailsKnowTheirActor(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		for _, want := range []teams.ActorRef{w.who.Ref(), {Kind: teams.UserActor, ID: "u"},
+	each(t, func(t *testing.T, f *fixture) {
+		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: "u"},
 			{Kind: teams.GrantActor, ID: "g"}, {Kind: teams.SystemActor}} {
-			by := teams.Actor{Kind: want.Kind, ID: want.ID, TeamID: w.who.TeamID, Scopes: w.who.Scopes}
-			id, err := w.emails.Send(t.Context(), by, hello("a@one.example"), emails.Idempotency{})
+			by := teams.Actor{Kind: want.Kind, ID: want.ID, TeamID: f.Acme.TeamID, Scopes: f.Acme.Scopes}
+			id, err := f.Emails.Send(t.Context(), by, hello("a@one.example"), emails.Idempotency{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e, err := w.emails.Get(t.Context(), w.who.TeamID, id); err != nil || e.Actor != want {
+			if e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, id); err != nil || e.Actor != want {
 				t.Errorf("it was sent by %+v, want %+v; %v", e.Actor, want, err)
 			}
 		}

@@ -10,19 +10,19 @@ import (
 
 // Bulk mail has a lane of its own, whether it is sent at once or when its time has come.
 func TestBulkHasItsLane(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		lane := emails.Lane("one.example", w.who.TeamID, true)
+	each(t, func(t *testing.T, f *fixture) {
+		lane := emails.Lane("one.example", f.Acme.TeamID, true)
 		s := hello("a@one.example")
 		s.Headers = []message.Field{{Name: "Precedence", Value: "bulk"}}
-		w.send(t, s)
+		f.Send(s)
 		s.ScheduledAt = time.Now().Add(time.Second).Format(time.RFC3339)
-		id := w.send(t, s)
-		w.release(t, func() bool { return w.state(t, id) == emails.Queued })
-		if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane = $1`, lane); n != 2 {
+		id := f.Send(s)
+		f.release(t, func() bool { return f.state(id) == emails.Queued })
+		if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane = $1`, lane); n != 2 {
 			t.Errorf("%d deliveries stand in the lane %s, want 2", n, lane)
 		}
-		w.send(t, hello("a@one.example"))
-		if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane = $1`, lane); n != 2 {
+		f.Send(hello("a@one.example"))
+		if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane = $1`, lane); n != 2 {
 			t.Error("mail that is not bulk stands in its lane")
 		}
 	})

@@ -61,13 +61,13 @@ var headerFields = map[string]func(s *emails.Send, text string){
 
 // Whatever is accepted can be composed, into lines that hosts take; whatever cannot is refused as the user's mistake.
 func TestWhatIsAcceptedComposes(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		accepted := 0
 		for field, set := range headerFields {
 			for texts := range slices.Chunk(oddTexts(), emails.MaxBatch) {
-				for text, emailID := range w.sendOdd(t, set, texts) {
+				for text, emailID := range f.sendOdd(t, set, texts) {
 					accepted++
-					w.checkComposed(t, emailID, fmt.Sprintf("%s %.100q", field, text))
+					f.checkComposed(t, emailID, fmt.Sprintf("%s %.100q", field, text))
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func TestWhatIsAcceptedComposes(t *testing.T) {
 
 // sendOdd sends an email with each of the texts, and returns those that were accepted. What has attachments goes by
 // itself.
-func (w *world) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
+func (f *fixture) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
 	t.Helper()
 	all := make([]emails.Send, len(texts))
 	ids := map[string]string{}
@@ -91,7 +91,7 @@ func (w *world) sendOdd(t *testing.T, set func(*emails.Send, string), texts []st
 	}
 	if usesFile(set) {
 		for i, text := range texts {
-			emailID, err := w.emails.Send(t.Context(), w.who, all[i], emails.Idempotency{})
+			emailID, err := f.Emails.Send(t.Context(), f.Acme, all[i], emails.Idempotency{})
 			if err == nil {
 				ids[text] = emailID
 			} else if fault.KindOf(err) == fault.Internal {
@@ -100,7 +100,7 @@ func (w *world) sendOdd(t *testing.T, set func(*emails.Send, string), texts []st
 		}
 		return ids
 	}
-	b, err := w.emails.SendBatch(t.Context(), w.who, all, true, emails.Idempotency{})
+	b, err := f.Emails.SendBatch(t.Context(), f.Acme, all, true, emails.Idempotency{})
 	if err != nil {
 		t.Errorf("%.100q: %v", texts, err)
 		return nil
@@ -120,13 +120,13 @@ func usesFile(set func(*emails.Send, string)) bool {
 	return a.Filename+a.ContentType+a.ContentID != ""
 }
 
-func (w *world) checkComposed(t *testing.T, emailID, what string) {
+func (f *fixture) checkComposed(t *testing.T, emailID, what string) {
 	t.Helper()
-	o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "example.net"})
+	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "example.net"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	composed, err := w.emails.Compose(t.Context(), o)
+	composed, err := f.Emails.Compose(t.Context(), o)
 	if err != nil {
 		t.Errorf("%s was accepted and cannot be composed: %v", what, err)
 	}
@@ -139,12 +139,12 @@ func (w *world) checkComposed(t *testing.T, emailID, what string) {
 
 // An email has a bounded number of attachments, and one with more writes nothing.
 func TestTooManyAttachments(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		s := hello("to@example.net")
 		for range emails.MaxAttachments + 1 {
 			s.Attachments = append(s.Attachments, emails.Upload{Filename: "a.txt", HasContent: true})
 		}
-		_, err := w.emails.Send(t.Context(), w.who, s, emails.Idempotency{})
+		_, err := f.Emails.Send(t.Context(), f.Acme, s, emails.Idempotency{})
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "attachments") {
 			t.Errorf("%v", err)
 		}
@@ -154,19 +154,19 @@ func TestTooManyAttachments(t *testing.T) {
 		}
 		raw := emails.Raw{Send: s, Recipients: []message.Address{to}, Header: []byte("From: hello@acme.example\r\n"),
 			Body: []byte("\r\n")}
-		if _, err := w.emails.SendRaw(t.Context(), w.who, raw, emails.Idempotency{}); fault.KindOf(err) != fault.Invalid {
+		if _, err := f.Emails.SendRaw(t.Context(), f.Acme, raw, emails.Idempotency{}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("submitted: %v", err)
 		}
-		if err := w.blobs.List(t.Context(), "", func(f blob.Info) error {
+		if err := f.Blobs.List(t.Context(), "", func(f blob.Info) error {
 			return fmt.Errorf("%s was written",
 				f.Key)
 		}); err != nil {
 			t.Error(err)
 		}
-		if n := w.count(t, `SELECT COUNT(*) FROM emails`) + w.count(t, `SELECT COUNT(*) FROM email_attachments`); n != 0 {
+		if n := f.Count(`SELECT COUNT(*) FROM emails`) + f.Count(`SELECT COUNT(*) FROM email_attachments`); n != 0 {
 			t.Errorf("%d rows were written", n)
 		}
 		s.Attachments = s.Attachments[:emails.MaxAttachments]
-		w.send(t, s)
+		f.Send(s)
 	})
 }

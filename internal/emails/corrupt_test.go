@@ -11,10 +11,10 @@ import (
 
 // An email whose row cannot be read is an error of ours, and not one without recipients, tags or headers.
 func TestRowsThatCannotBeRead(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+	each(t, func(t *testing.T, f *fixture) {
+		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject,
-				reply_to, headers, html, body_text) VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '')`, w.who.TeamID)
+				reply_to, headers, html, body_text) VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '')`, f.Acme.TeamID)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -24,24 +24,24 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 			"variables": `UPDATE emails SET variables = '{' WHERE id = $1`,
 			"content":   `UPDATE emails SET content_id = 'broken' WHERE id = $1`,
 			"headers":   `UPDATE email_bodies SET headers = '{' WHERE email_id = $1`} {
-			id := w.send(t, hello("ann@one.example"))
-			if err := w.d.Update(t.Context(),
+			id := f.Send(hello("ann@one.example"))
+			if err := f.DB.Update(t.Context(),
 				func(tx *db.Tx) error { tx.Queue(t.Context(), text, id); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := emails.Brief(t.Context(), w.d.Reader, w.who.TeamID, id); !fault.Ours(err) {
+			if _, err := emails.Brief(t.Context(), f.DB.Reader, f.Acme.TeamID, id); !fault.Ours(err) {
 				t.Errorf("%s: brief: %v", name, err)
 			}
 			if name == "headers" {
 				continue
 			}
-			if _, err := w.emails.Get(t.Context(), w.who.TeamID, id); !fault.Ours(err) {
+			if _, err := f.Emails.Get(t.Context(), f.Acme.TeamID, id); !fault.Ours(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if name == "variables" || name == "content" {
 				continue // lists show neither
 			}
-			if _, _, err := w.emails.List(t.Context(), w.who.TeamID, page.Page{}); !fault.Ours(err) {
+			if _, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{}); !fault.Ours(err) {
 				t.Errorf("%s: list: %v", name, err)
 			}
 		}

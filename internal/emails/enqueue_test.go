@@ -29,28 +29,28 @@ func news() content.Content {
 }
 
 // add enters a content.
-func (w *world) add(t testing.TB, c content.Content) string {
+func (f *fixture) add(t testing.TB, c content.Content) string {
 	t.Helper()
-	c.TeamID = w.who.TeamID
-	if err := w.d.Update(t.Context(), func(tx *db.Tx) error { return w.contents.Add(t.Context(), tx, &c) }); err != nil {
+	c.TeamID = f.Acme.TeamID
+	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error { return f.Contents.Add(t.Context(), tx, &c) }); err != nil {
 		t.Fatal(err)
 	}
 	return c.ID
 }
 
-func (w *world) mailing(t testing.TB, contentID string) *emails.Mailing {
+func (f *fixture) mailing(t testing.TB, contentID string) *emails.Mailing {
 	t.Helper()
-	m, err := w.emails.Mailing(t.Context(), w.who, contentID, true)
+	m, err := f.Emails.Mailing(t.Context(), f.Acme, contentID, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func (w *world) enqueue(t testing.TB, m *emails.Mailing, to ...emails.To) (entered []emails.Entered) {
+func (f *fixture) enqueue(t testing.TB, m *emails.Mailing, to ...emails.To) (entered []emails.Entered) {
 	t.Helper()
-	err := w.d.Update(t.Context(), func(tx *db.Tx) (err error) {
-		entered, err = w.emails.Enqueue(t.Context(), tx, m, to)
+	err := f.DB.Update(t.Context(), func(tx *db.Tx) (err error) {
+		entered, err = f.Emails.Enqueue(t.Context(), tx, m, to)
 		return err
 	})
 	if err != nil {
@@ -61,11 +61,11 @@ func (w *world) enqueue(t testing.TB, m *emails.Mailing, to ...emails.To) (enter
 
 // Each email of many is like one that was sent by itself, with its own values, and none has a copy of the text.
 func TestEnqueue(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		ctx, team := t.Context(), w.who.TeamID
-		m := w.mailing(t, w.add(t, news()))
+	each(t, func(t *testing.T, f *fixture) {
+		ctx, team := t.Context(), f.Acme.TeamID
+		m := f.mailing(t, f.add(t, news()))
 		m.Tags, m.BroadcastID = []emails.Tag{{Name: "kind", Value: "news"}}, "broadcast"
-		got := w.enqueue(t, m,
+		got := f.enqueue(t, m,
 			emails.To{Address: "Ann <Ann@one.example>", Values: render.Values{"NAME": "Ann", "CODE": "a1", "OTHER": "unused"}},
 			emails.To{Address: "bob@two.example"},
 			emails.To{Address: "nobody"},
@@ -75,7 +75,7 @@ func TestEnqueue(t *testing.T) {
 				t.Errorf("recipient %d: %+v", i, e)
 			}
 		}
-		ann, err := w.emails.Get(ctx, team, got[0].ID)
+		ann, err := f.Emails.Get(ctx, team, got[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,10 +83,10 @@ func TestEnqueue(t *testing.T) {
 			ann.Subject != "News for Ann" || ann.From != "Acme <news@acme.example>" || ann.LastEvent != emails.Queued ||
 			ann.ReplyTo[0] != "answers+a1@acme.example" || ann.To[0] != "Ann <Ann@one.example>" ||
 			ann.BroadcastID != "broadcast" ||
-			ann.Tags[0].Value != "news" || ann.Actor != w.who.Ref() || ann.DomainID != w.domainID {
+			ann.Tags[0].Value != "news" || ann.Actor != f.Acme.Ref() || ann.DomainID != f.Sender.ID {
 			t.Errorf("the email to Ann is %+v, %q", ann, *ann.HTML)
 		}
-		text := w.compose(t, ann.ID)
+		text := f.compose(t, ann.ID)
 		for _, part := range []string{"From: Acme <news@acme.example>\r\n", "To: Ann <Ann@one.example>\r\n",
 			"Subject: News for Ann\r\n",
 			"X-Campaign: spring a1\r\n", "Reply-To: answers+a1@acme.example\r\n", "Message-ID: " + ann.MessageID + "\r\n",
@@ -95,35 +95,35 @@ func TestEnqueue(t *testing.T) {
 				t.Errorf("%q is not in\n%s", part, text)
 			}
 		}
-		bob, err := w.emails.Get(ctx, team, got[1].ID)
+		bob, err := f.Emails.Get(ctx, team, got[1].ID)
 		if err != nil || bob.Subject != "News for you" || !strings.Contains(*bob.HTML, "Dear reader,") {
 			t.Errorf("the email to Bob is %+v, %v", bob, err)
 		}
-		if head, _, _ := strings.Cut(w.compose(t, got[3].ID), "\r\n\r\n"); strings.Contains(head, "\nBcc:") {
+		if head, _, _ := strings.Cut(f.compose(t, got[3].ID), "\r\n\r\n"); strings.Contains(head, "\nBcc:") {
 			t.Errorf("a value began a field:\n%s", head)
 		}
-		brief, err := emails.Brief(ctx, w.d.Reader, team, ann.ID)
+		brief, err := emails.Brief(ctx, f.DB.Reader, team, ann.ID)
 		if err != nil || len(brief.Headers) != 1 || brief.Headers[0].Value != "spring a1" {
 			t.Errorf("what is told of it is %+v, %v", brief, err)
 		}
-		if list, _, err := w.emails.List(ctx, team, page.Page{}); err != nil || len(list) != 3 ||
+		if list, _, err := f.Emails.List(ctx, team, page.Page{}); err != nil || len(list) != 3 ||
 			list[0].Subject != "News for Eve  Bcc: x@one.example" {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
-		if stored := w.count(t, `SELECT COUNT(*) FROM email_bodies`) + w.count(t, `SELECT COUNT(*) FROM emails
+		if stored := f.Count(`SELECT COUNT(*) FROM email_bodies`) + f.Count(`SELECT COUNT(*) FROM emails
 			WHERE variables LIKE '%unused%'`); stored != 0 {
 			t.Errorf("%d rows have what nobody needs", stored)
 		}
 		for lane, n := range map[string]int{"one.example": 2, "two.example": 1} {
-			if jobs := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane = $1`,
+			if jobs := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane = $1`,
 				emails.Lane(lane, team, true)); jobs != n {
 				t.Errorf("%d jobs for %s, want %d", jobs, lane, n)
 			}
 		}
-		if events, err := w.emails.Timeline(ctx, team, ann.ID); err != nil || len(events) != 1 || events[0].Type != "queued" {
+		if events, err := f.Emails.Timeline(ctx, team, ann.ID); err != nil || len(events) != 1 || events[0].Type != "queued" {
 			t.Errorf("its timeline is %+v, %v", events, err)
 		}
-		if size, err := w.emails.Size(ctx, ann.ID); err != nil || size < int64(len(*ann.HTML)) {
+		if size, err := f.Emails.Size(ctx, ann.ID); err != nil || size < int64(len(*ann.HTML)) {
 			t.Errorf("composing it takes %d octets, %v", size, err)
 		}
 	})
@@ -131,19 +131,19 @@ func TestEnqueue(t *testing.T) {
 
 // A suppressed recipient has an email that says so, and no job.
 func TestEnqueueSuppressed(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		if _, err := w.suppressed.Add(t.Context(), w.who.TeamID, []string{"ann@one.example"}); err != nil {
+	each(t, func(t *testing.T, f *fixture) {
+		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"ann@one.example"}); err != nil {
 			t.Fatal(err)
 		}
-		got := w.enqueue(t, w.mailing(t, w.add(t, news())), emails.To{Address: "Ann@one.example"})
-		if s := w.state(t, got[0].ID); s != emails.Suppressed || w.count(t, `SELECT COUNT(*) FROM jobs`) != 0 {
-			t.Errorf("the email is %s, and there are %d jobs", s, w.count(t, `SELECT COUNT(*) FROM jobs`))
+		got := f.enqueue(t, f.mailing(t, f.add(t, news())), emails.To{Address: "Ann@one.example"})
+		if s := f.state(got[0].ID); s != emails.Suppressed || f.Count(`SELECT COUNT(*) FROM jobs`) != 0 {
+			t.Errorf("the email is %s, and there are %d jobs", s, f.Count(`SELECT COUNT(*) FROM jobs`))
 		}
 	})
 }
 
 func TestMailingRefused(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		empty := ""
 		for name, c := range map[string]struct {
 			change func(*content.Content)
@@ -163,7 +163,7 @@ func TestMailingRefused(t *testing.T) {
 			"of a suspended team":        {nil, func(a *teams.Actor) { a.Suspended = true }, fault.Suspended},
 			"by a key of another domain": {nil, func(a *teams.Actor) { a.DomainID = "other" }, fault.Forbidden},
 		} {
-			one, who := news(), w.who
+			one, who := news(), f.Acme
 			if c.change != nil {
 				c.change(&one)
 			}
@@ -171,13 +171,13 @@ func TestMailingRefused(t *testing.T) {
 				c.who(&who)
 			}
 			if one.TeamID == "" {
-				one.TeamID = w.who.TeamID
+				one.TeamID = f.Acme.TeamID
 			}
-			err := w.d.Update(t.Context(), func(tx *db.Tx) error { return w.contents.Add(t.Context(), tx, &one) })
+			err := f.DB.Update(t.Context(), func(tx *db.Tx) error { return f.Contents.Add(t.Context(), tx, &one) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.emails.Mailing(t.Context(), who, one.ID, true); err == nil || fault.KindOf(err) != c.kind {
+			if _, err := f.Emails.Mailing(t.Context(), who, one.ID, true); err == nil || fault.KindOf(err) != c.kind {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -186,11 +186,11 @@ func TestMailingRefused(t *testing.T) {
 
 // What is wrong with one recipient concerns no other.
 func TestEnqueueRefused(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		c := news()
 		c.From = "Acme <news@{{{HOST|acme.example}}}>"
 		c.Subject = "{{{SUBJECT|News}}}"
-		m := w.mailing(t, w.add(t, c))
+		m := f.mailing(t, f.add(t, c))
 		var to []emails.To
 		for _, one := range []struct {
 			to     string
@@ -209,16 +209,16 @@ func TestEnqueueRefused(t *testing.T) {
 		}
 		refused := len(to)
 		to = append(to, emails.To{Address: "ann@one.example", Values: render.Values{"UNUSED": "\x00"}})
-		for i, e := range w.enqueue(t, m, to...) {
+		for i, e := range f.enqueue(t, m, to...) {
 			if i < refused && (e.ID != "" || fault.KindOf(e.Err) != fault.Invalid) || i == refused && e.Err != nil {
 				t.Errorf("recipient %d: %+v", i, e)
 			}
 		}
-		if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 1 {
+		if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 1 {
 			t.Errorf("there are %d emails", n)
 		}
-		err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := w.emails.Enqueue(t.Context(), tx, m, make([]emails.To, emails.MaxEnqueue+1))
+		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := f.Emails.Enqueue(t.Context(), tx, m, make([]emails.To, emails.MaxEnqueue+1))
 			return err
 		})
 		if err == nil {
@@ -229,16 +229,16 @@ func TestEnqueueRefused(t *testing.T) {
 
 // A transaction that fails enters no email.
 func TestEnqueueWholly(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		m, failed := w.mailing(t, w.add(t, news())), errors.New("failed")
-		err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-			if _, err := w.emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "ann@one.example"}}); err != nil {
+	each(t, func(t *testing.T, f *fixture) {
+		m, failed := f.mailing(t, f.add(t, news())), errors.New("failed")
+		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+			if _, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "ann@one.example"}}); err != nil {
 				return err
 			}
 			return failed
 		})
-		n := w.count(t, `SELECT COUNT(*) FROM emails`) + w.count(t, `SELECT COUNT(*) FROM jobs`) +
-			w.count(t, `SELECT COUNT(*) FROM email_recipients`) + w.count(t, `SELECT COUNT(*) FROM email_events`)
+		n := f.Count(`SELECT COUNT(*) FROM emails`) + f.Count(`SELECT COUNT(*) FROM jobs`) +
+			f.Count(`SELECT COUNT(*) FROM email_recipients`) + f.Count(`SELECT COUNT(*) FROM email_events`)
 		if !errors.Is(err, failed) || n != 0 {
 			t.Errorf("%v, and %d rows", err, n)
 		}
@@ -246,39 +246,39 @@ func TestEnqueueWholly(t *testing.T) {
 }
 
 // older makes an email older, as all that names it and its content.
-func (w *world) older(t *testing.T, emailID string, by time.Duration) string {
+func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	t.Helper()
 	at, ok := id.Time(emailID)
 	if !ok {
 		t.Fatalf("%s has no time", emailID)
 	}
 	aged := id.First(at.Add(-by))[:13] + emailID[13:]
-	w.change(t, `UPDATE contents SET used_at = $2 WHERE id = (SELECT content_id FROM emails WHERE id = $1)`, emailID,
+	f.change(`UPDATE contents SET used_at = $2 WHERE id = (SELECT content_id FROM emails WHERE id = $1)`, emailID,
 		at.Add(-by).UnixMicro())
 	for _, column := range []string{"emails.id", "email_recipients.email_id", "email_events.email_id",
 		"email_attempts.email_id",
 		"email_bodies_left.email_id", "email_bodies_until.email_id"} {
 		table, column, _ := strings.Cut(column, ".")
-		w.change(t, `UPDATE `+table+` SET `+column+` = $2 WHERE `+column+` = $1`, emailID, aged)
+		f.change(`UPDATE `+table+` SET `+column+` = $2 WHERE `+column+` = $1`, emailID, aged)
 	}
 	return aged
 }
 
 // A content stays while an email has it or somebody keeps it, and no longer.
 func TestContentsGo(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		kept := news()
 		kept.Kept = true
-		used, unused, keptID := w.add(t, news()), w.add(t, news()), w.add(t, kept)
-		got := w.enqueue(t, w.mailing(t, used), emails.To{Address: "ann@one.example"}, emails.To{Address: "bob@one.example"})
+		used, unused, keptID := f.add(t, news()), f.add(t, news()), f.add(t, kept)
+		got := f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"}, emails.To{Address: "bob@one.example"})
 		left := func() string {
 			t.Helper()
-			if err := w.emails.SweepContents(t.Context()); err != nil {
+			if err := f.Emails.SweepContents(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			s := ""
 			for _, c := range []struct{ name, id string }{{"used", used}, {"unused", unused}, {"kept", keptID}} {
-				if w.count(t, `SELECT COUNT(*) FROM contents WHERE id = $1`, c.id) == 1 {
+				if f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1`, c.id) == 1 {
 					s += c.name + " "
 				}
 			}
@@ -287,36 +287,36 @@ func TestContentsGo(t *testing.T) {
 		if s := left(); s != "used unused kept " {
 			t.Errorf("at once there are %q", s)
 		}
-		w.change(t, `UPDATE contents SET used_at = 1`) // long before the emails, as if nobody had noted their use
-		w.change(t, `UPDATE contents SET used_at = $2 WHERE id = $1`, used, w.d.Now().UnixMicro())
+		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if nobody had noted their use
+		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, used, f.DB.Now().UnixMicro())
 		if s := left(); s != "used kept " {
 			t.Errorf("after a while there are %q", s)
 		}
-		w.counted(t)
-		w.end(t, got[0].ID, "email.delivered", "ann@one.example")
-		w.all(t, w.emails.RemoveBodies, func() {})
-		if e, err := w.emails.Get(t.Context(), w.who.TeamID, got[0].ID); err != nil || e.HTML != nil ||
+		f.Counted(later())
+		f.end(t, got[0].ID, "email.delivered", "ann@one.example")
+		f.all(t, f.Emails.RemoveBodies, func() {})
+		if e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, got[0].ID); err != nil || e.HTML != nil ||
 			e.Subject != "News for you" {
 			t.Errorf("an email whose content was deleted is %+v, %v", e, err)
 		}
-		if o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.Lost ||
+		if o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.Lost ||
 			len(o.To) > 0 {
 			t.Errorf("an email whose content was deleted can be sent: %+v, %v", o, err)
 		}
 		for i := range got {
-			got[i].ID = w.older(t, got[i].ID, 3*time.Hour)
+			got[i].ID = f.older(t, got[i].ID, 3*time.Hour)
 		}
-		w.compose(t, got[1].ID) // that waits still
+		f.compose(t, got[1].ID) // that waits still
 		if s := left(); s != "used kept " {
 			t.Errorf("while an email waits there are %q", s)
 		}
-		w.end(t, got[1].ID, "email.delivered", "bob@one.example")
-		w.all(t, w.emails.RemoveBodiesLeft, func() {})
+		f.end(t, got[1].ID, "email.delivered", "bob@one.example")
+		f.all(t, f.Emails.RemoveBodiesLeft, func() {})
 		if s := left(); s != "kept " {
 			t.Errorf("without emails there are %q", s)
 		}
-		err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-			w.contents.Release(t.Context(), tx, w.who.TeamID,
+		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+			f.Contents.Release(t.Context(), tx, f.Acme.TeamID,
 				keptID)
 			return nil
 		})
@@ -328,18 +328,18 @@ func TestContentsGo(t *testing.T) {
 
 // Emails of a content that was deleted meanwhile are not entered.
 func TestEnqueueWithoutContent(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		contentID := w.add(t, news())
-		w.change(t, `UPDATE contents SET used_at = 1`)
-		m := w.mailing(t, contentID)
-		if err := w.emails.SweepContents(t.Context()); err != nil {
+	each(t, func(t *testing.T, f *fixture) {
+		contentID := f.add(t, news())
+		f.change(`UPDATE contents SET used_at = 1`)
+		m := f.mailing(t, contentID)
+		if err := f.Emails.SweepContents(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := w.emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "ann@one.example"}})
+		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "ann@one.example"}})
 			return err
 		})
-		if n := w.count(t, `SELECT COUNT(*) FROM emails`); fault.KindOf(err) != fault.NotFound || err == nil || n != 0 {
+		if n := f.Count(`SELECT COUNT(*) FROM emails`); fault.KindOf(err) != fault.NotFound || err == nil || n != 0 {
 			t.Errorf("%v, and there are %d emails", err, n)
 		}
 	})
@@ -349,8 +349,8 @@ func TestEnqueueWithoutContent(t *testing.T) {
 func BenchmarkEnqueue(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			w := newWorld(b, open(b))
-			m := w.mailing(b, w.add(b, news()))
+			f := newFixture(b, open(b))
+			m := f.mailing(b, f.add(b, news()))
 			n := 0
 			for b.Loop() {
 				to := make([]emails.To, emails.MaxEnqueue)
@@ -359,8 +359,8 @@ func BenchmarkEnqueue(b *testing.B) {
 					to[i] = emails.To{Address: fmt.Sprintf("r%d@d%d.example", n, n%1000),
 						Values: render.Values{"NAME": fmt.Sprint("Reader ", n), "CODE": fmt.Sprint(n)}}
 				}
-				if err := w.d.Update(context.Background(), func(tx *db.Tx) error {
-					_, err := w.emails.Enqueue(context.Background(), tx, m, to)
+				if err := f.DB.Update(context.Background(), func(tx *db.Tx) error {
+					_, err := f.Emails.Enqueue(context.Background(), tx, m, to)
 					return err
 				}); err != nil {
 					b.Fatal(err)

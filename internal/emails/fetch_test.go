@@ -1,12 +1,10 @@
 package emails_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,10 +17,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // files is an HTTP host that counts requests, in all and at once, and holds those below /slow until it is closed.
@@ -76,77 +73,27 @@ func (f *files) hosts(t *testing.T, n int) (urls []string) {
 	return urls
 }
 
-// another is another team that may send from a domain.
-func (w *world) another(t *testing.T, domain string) teams.Actor {
-	t.Helper()
-	team, err := w.teams.Create(t.Context(), domain, "owner@"+domain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.domains.AddVerified(t.Context(), team.ID, domains.NewDomain{Name: domain}); err != nil {
-		t.Fatal(err)
-	}
-	_, token, err := w.teams.CreateKey(t.Context(), teams.System(team.ID), teams.NewKey{Name: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := w.teams.Authenticate(t.Context(), token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return who
-}
-
-// run works jobs until the test ends.
-func (w *world) run(t *testing.T) {
-	t.Helper()
-	r := jobs.NewRunner(w.d, w.q, slog.New(slog.DiscardHandler), time.Millisecond)
-	for _, k := range w.emails.Kinds() {
-		r.Handle(k)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
-}
-
-// until polls for a condition of the database.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after half a minute: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func (w *world) handedOver(t *testing.T, teamID string) int {
-	t.Helper()
-	return w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, teamID)
+func (f *fixture) handedOver(teamID string) int {
+	f.T.Helper()
+	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, teamID)
 }
 
 // A team whose attachments come from slow hosts holds its share of what fetches, and of one host a few places. Others'
 // attachments are fetched, and its own email that needs none goes out at its time.
 func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		var slow files
 		urls := slow.hosts(t, 14)
-		evil := w.another(t, "evil.example")
+		evil := f.TeamOf("evil.example")
 		for i := range 140 {
 			e := hello(fmt.Sprintf("a%d@one.example", i))
 			e.From = "a@evil.example"
 			e.Attachments = []emails.Upload{{Path: urls[i%14] + "/slow"}}
-			if _, err := w.emails.Send(t.Context(), evil, e, emails.Idempotency{}); err != nil {
+			if _, err := f.Emails.Send(t.Context(), evil, e, emails.Idempotency{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.run(t)
+		f.Run(f.Emails.Kinds()...)
 		deadline := time.After(30 * time.Second)
 		for i := range 30 {
 			select {
@@ -158,19 +105,23 @@ func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
 		var good files
 		e := hello("b@two.example")
 		e.Attachments = []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
-		w.send(t, e)
-		until(t, "the other team's attachment is not fetched", func() bool { return w.handedOver(t, w.who.TeamID) == 1 })
+		f.Send(e)
+		testnode.Until(t, "the other team's attachment is fetched", func() bool {
+			return f.handedOver(f.Acme.TeamID) == 1
+		})
 
 		e = hello("c@three.example")
 		e.From, e.ScheduledAt = "a@evil.example", time.Now().Add(time.Hour).Format(time.RFC3339)
-		later, err := w.emails.Send(t.Context(), evil, e, emails.Idempotency{})
+		later, err := f.Emails.Send(t.Context(), evil, e, emails.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.emails.Reschedule(t.Context(), evil.TeamID, later, time.Now().Format(time.RFC3339)); err != nil {
+		if err := f.Emails.Reschedule(t.Context(), evil.TeamID, later, time.Now().Format(time.RFC3339)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "a scheduled email waits for others' attachments", func() bool { return w.handedOver(t, evil.TeamID) == 1 })
+		testnode.Until(t, "a scheduled email does not wait for others' attachments", func() bool {
+			return f.handedOver(evil.TeamID) == 1
+		})
 		slow.mu.Lock()
 		defer slow.mu.Unlock()
 		if slow.inHand != slow.most || slow.most > 56 {
@@ -180,26 +131,26 @@ func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
 }
 
 func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		var one files
 		url := one.hosts(t, 1)[0]
 		for i := range 30 {
 			e := hello(fmt.Sprintf("a%d@one.example", i))
 			e.Attachments = []emails.Upload{{Path: url + "/slow"}}
-			w.send(t, e)
+			f.Send(e)
 		}
-		w.run(t)
+		f.Run(f.Emails.Kinds()...)
 		for range 4 {
 			<-one.came
 		}
 		var good files // at the same address, and another host by its port alone
-		other := w.another(t, "other.example")
+		other := f.TeamOf("other.example")
 		e := hello("b@two.example")
 		e.From, e.Attachments = "a@other.example", []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
-		if _, err := w.emails.Send(t.Context(), other, e, emails.Idempotency{}); err != nil {
+		if _, err := f.Emails.Send(t.Context(), other, e, emails.Idempotency{}); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "another team does not get at the host", func() bool { return w.handedOver(t, other.TeamID) == 1 })
+		testnode.Until(t, "another team gets at the host", func() bool { return f.handedOver(other.TeamID) == 1 })
 		one.mu.Lock()
 		defer one.mu.Unlock()
 		if one.most != 4 {
@@ -209,50 +160,50 @@ func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
 }
 
 func TestWhatIsFetchedIsKept(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		var host files
 		url := host.hosts(t, 1)[0]
 		e := hello("a@one.example")
 		for range 20 {
 			e.Attachments = append(e.Attachments, emails.Upload{Path: url + "/same"})
 		}
-		twice := w.send(t, e)
+		twice := f.Send(e)
 		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
-		fails := w.send(t, e)
+		fails := f.Send(e)
 		// A job of before fetching had its own kind.
 		e.Attachments = []emails.Upload{{Path: url + "/old"}}
-		old := w.send(t, e)
-		if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
+		old := f.Send(e)
+		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET kind = 'emails.release' WHERE dedupe = $1`, old)
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
-		w.run(t)
-		until(t, "an email that fails to fetch goes on", func() bool {
-			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, fails, time.Now().Add(-time.Second))
+		f.Run(f.Emails.Kinds()...)
+		testnode.Until(t, "an email that fails to fetch goes on", func() bool {
+			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, fails, time.Now().Add(-time.Second))
 				return err
 			}); err != nil {
 				t.Fatal(err)
 			}
-			return w.state(t, fails) == emails.Failed
+			return f.state(fails) == emails.Failed
 		})
-		until(t, "not all were handed over", func() bool { return w.handedOver(t, w.who.TeamID) == 2 })
-		if n := strings.Count(w.logged.String(), "an attachment could not be fetched"); n < 3 ||
-			!strings.Contains(w.logged.String(), fails) {
-			t.Errorf("%d failures are logged: %s", n, w.logged)
+		testnode.Until(t, "all are handed over", func() bool { return f.handedOver(f.Acme.TeamID) == 2 })
+		if n := strings.Count(f.logged.String(), "an attachment could not be fetched"); n < 3 ||
+			!strings.Contains(f.logged.String(), fails) {
+			t.Errorf("%d failures are logged: %s", n, f.logged)
 		}
 		host.mu.Lock()
 		defer host.mu.Unlock()
 		if host.asked["/same"] != 1 || host.asked["/first"] != 1 || host.asked["/gone"] < 3 || host.asked["/old"] != 1 {
 			t.Errorf("asked for %v", host.asked)
 		}
-		o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: twice, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: twice, Domain: "one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := w.emails.Compose(t.Context(), o)
+		raw, err := f.Emails.Compose(t.Context(), o)
 		if err != nil || len(raw) < 20*len("Y29udGVudA==") {
 			t.Errorf("composed %d octets, %v", len(raw), err)
 		}
@@ -261,47 +212,47 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 
 // A store of ours that is away ends no email: what was accepted waits for it, however often its host is asked.
 func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		var host files
 		e := hello("a@one.example")
 		e.Attachments = []emails.Upload{{Path: host.hosts(t, 1)[0] + "/file"}}
-		id := w.send(t, e)
-		if err := errors.Join(os.Rename(w.folder, w.folder+".away"), os.WriteFile(w.folder, nil, 0o600)); err != nil {
+		id := f.Send(e)
+		if err := errors.Join(os.Rename(f.folder, f.folder+".away"), os.WriteFile(f.folder, nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		due := func() {
-			err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, id, time.Now().Add(-time.Second))
+			err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, id, time.Now().Add(-time.Second))
 				return err
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.run(t)
-		until(t, "the host is no longer asked", func() bool {
+		f.Run(f.Emails.Kinds()...)
+		testnode.Until(t, "the host is asked again and again", func() bool {
 			due()
 			host.mu.Lock()
 			defer host.mu.Unlock()
 			return host.asked["/file"] > 5
 		})
-		if state := w.state(t, id); state != emails.Queued {
+		if state := f.state(id); state != emails.Queued {
 			t.Errorf("the email is %s", state)
 		}
-		if err := errors.Join(os.Remove(w.folder), os.Rename(w.folder+".away", w.folder)); err != nil {
+		if err := errors.Join(os.Remove(f.folder), os.Rename(f.folder+".away", f.folder)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the email does not go on", func() bool {
+		testnode.Until(t, "the email goes on", func() bool {
 			due()
-			return w.handedOver(t, w.who.TeamID) == 1
+			return f.handedOver(f.Acme.TeamID) == 1
 		})
 	})
 }
 
 // Files fetched in a try that failed because of our store are not kept: a full store would fill further with each try.
 func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		tmp := filepath.Join(w.folder, ".tmp") // where blobs are written
+	each(t, func(t *testing.T, f *fixture) {
+		tmp := filepath.Join(f.folder, ".tmp") // where blobs are written
 		host := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/second" {
 				if err := os.Rename(tmp, tmp+".away"); err != nil {
@@ -313,12 +264,12 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 		defer host.Close()
 		e := hello("a@one.example")
 		e.Attachments = []emails.Upload{{Path: host.URL + "/first"}, {Path: host.URL + "/second"}}
-		id := w.send(t, e)
-		j := jobs.Job{Kind: emails.FetchKind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: id}
-		if err := w.emails.Kinds()[1].Handle(t.Context(), j); err == nil {
+		id := f.Send(e)
+		j := jobs.Job{Kind: emails.FetchKind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: id}
+		if err := f.Emails.Kinds()[1].Handle(t.Context(), j); err == nil {
 			t.Error("no error")
 		}
-		if left := w.keys(t); len(left) != 0 {
+		if left := f.keys(t); len(left) != 0 {
 			t.Errorf("left are %v", left)
 		}
 	})
@@ -326,11 +277,11 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 
 // So does one of which a part that is there already cannot be read for another that has the same path.
 func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/other" && !mended.Load() { // what came before it is stored by now
-				path := w.onlyBlob(t)
+				path := f.onlyBlob(t)
 				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, and cannot be read
 					t.Error(err)
 				}
@@ -342,32 +293,32 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 		for _, file := range []string{"/same", "/other", "/same"} {
 			e.Attachments = append(e.Attachments, emails.Upload{Path: host.URL + file})
 		}
-		id := w.send(t, e)
+		id := f.Send(e)
 		due := func() {
-			if err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := w.q.Move(t.Context(), tx, emails.FetchKind, w.who.TeamID, id, time.Now().Add(-time.Second))
+			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, id, time.Now().Add(-time.Second))
 				return err
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.run(t)
-		until(t, "it is not tried again", func() bool {
+		f.Run(f.Emails.Kinds()...)
+		testnode.Until(t, "it is tried again", func() bool {
 			due()
-			return w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'emails.fetch' AND failures > 4`) == 1 ||
-				w.state(t, id) != emails.Queued
+			return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'emails.fetch' AND failures > 4`) == 1 ||
+				f.state(id) != emails.Queued
 		})
-		if state := w.state(t, id); state != emails.Queued {
+		if state := f.state(id); state != emails.Queued {
 			t.Fatalf("the email is %s", state)
 		}
 		mended.Store(true)
-		until(t, "the email does not go on", func() bool { due(); return w.handedOver(t, w.who.TeamID) == 1 })
+		testnode.Until(t, "the email goes on", func() bool { due(); return f.handedOver(f.Acme.TeamID) == 1 })
 	})
 }
 
 // onlyBlob is the path of the one attachment that is stored.
-func (w *world) onlyBlob(t *testing.T) (path string) {
-	err := filepath.WalkDir(w.folder, func(name string, e fs.DirEntry, err error) error {
+func (f *fixture) onlyBlob(t *testing.T) (path string) {
+	err := filepath.WalkDir(f.folder, func(name string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && strings.HasPrefix(e.Name(), "attachments") {
 			path = name
 		}

@@ -47,10 +47,10 @@ func hostOfSizes(t *testing.T) (*sizes, string) {
 }
 
 // fetch works the fetch job of an email as its try of that number, counted from 0.
-func (w *world) fetch(t *testing.T, emailID string, tries int) {
+func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	t.Helper()
-	j := w.inHand(t, emails.FetchKind, emailID)
-	if j.Tries = tries; w.emails.Kinds()[1].Handle(t.Context(), j) != nil {
+	j := f.inHand(t, emails.FetchKind, emailID)
+	if j.Tries = tries; f.Emails.Kinds()[1].Handle(t.Context(), j) != nil {
 		t.Fatal("it cannot be fetched, for a reason of ours")
 	}
 }
@@ -59,7 +59,7 @@ func (w *world) fetch(t *testing.T, emailID string, tries int) {
 func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	_, url := hostOfSizes(t)
 	const all = (1 << 20) / 78 // units
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
 			name  string
 			given int // units
@@ -82,11 +82,11 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 			for _, path := range c.paths {
 				s.Attachments = append(s.Attachments, emails.Upload{Path: url + "/a/" + path})
 			}
-			w.change(t, `DELETE FROM jobs`)
-			id := w.send(t, s)
-			w.fetch(t, id, 0)
-			handed, again := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`),
-				w.count(t, `SELECT COUNT(*) FROM jobs
+			f.change(`DELETE FROM jobs`)
+			id := f.Send(s)
+			f.fetch(t, id, 0)
+			handed, again := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`),
+				f.Count(`SELECT COUNT(*) FROM jobs
 				WHERE kind = 'emails.fetch'`)
 			if c.fits && (handed != 1 || again != 0) || !c.fits && (handed != 0 || again != 1) {
 				t.Errorf("%s: %d deliveries and %d fetches wait", c.name, handed, again)
@@ -98,7 +98,7 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 // A later try keeps what an earlier one has fetched, counts its size, and requests nothing twice.
 func TestLaterTryOfFetching(t *testing.T) {
 	host, url := hostOfSizes(t)
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
 			paths []string
 			fits  bool
@@ -107,18 +107,18 @@ func TestLaterTryOfFetching(t *testing.T) {
 			{[]string{"a/513000", "later/253251", "a/10"}, false},
 		} {
 			clear(host.asked)
-			w.change(t, `DELETE FROM jobs`)
+			f.change(`DELETE FROM jobs`)
 			s := hello("a@one.example")
 			for _, path := range c.paths {
 				s.Attachments = append(s.Attachments, emails.Upload{Path: url + "/" + path})
 			}
-			id := w.send(t, s)
-			w.fetch(t, id, 0)
-			if n := w.count(t, `SELECT COUNT(*) FROM email_attachments WHERE email_id = $1 AND blob_key <> ''`, id); n != 1 {
+			id := f.Send(s)
+			f.fetch(t, id, 0)
+			if n := f.Count(`SELECT COUNT(*) FROM email_attachments WHERE email_id = $1 AND blob_key <> ''`, id); n != 1 {
 				t.Errorf("%v: %d files are kept of the first try", c.paths, n)
 			}
-			w.fetch(t, id, 1)
-			if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); (n == 1) != c.fits {
+			f.fetch(t, id, 1)
+			if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); (n == 1) != c.fits {
 				t.Errorf("%v: %d deliveries", c.paths, n)
 			}
 			if n := host.asked["/"+c.paths[0]]; n != 1 {
@@ -132,18 +132,18 @@ func TestLaterTryOfFetching(t *testing.T) {
 // goes.
 func TestFetchThatIsCutEndsTheEmail(t *testing.T) {
 	_, url := hostOfSizes(t)
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Path: url + "/cut/10000"}}
-		id := w.send(t, s)
+		id := f.Send(s)
 		for tries, want := range []emails.State{emails.Queued, emails.Queued, emails.Failed} {
-			w.fetch(t, id, tries)
-			if got := w.state(t, id); got != want {
+			f.fetch(t, id, tries)
+			if got := f.state(id); got != want {
 				t.Errorf("after %d tries it is %s", tries+1, got)
 			}
 		}
-		if left := w.keys(t); len(left) > 0 || !strings.Contains(w.logged.String(), "tries=3") {
-			t.Errorf("left are %v, logged is %s", left, w.logged)
+		if left := f.keys(t); len(left) > 0 || !strings.Contains(f.logged.String(), "tries=3") {
+			t.Errorf("left are %v, logged is %s", left, f.logged)
 		}
 	})
 }

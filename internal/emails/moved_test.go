@@ -22,37 +22,37 @@ func TestChangesDuringRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		at      time.Duration // of the email, as the release finds it
 		refused bool
-		change  func(w *world, id string) error
+		change  func(f *fixture, id string) error
 		state   emails.State
 		due     time.Duration // of the release job afterwards; 0 for none
 	}{
-		"earlier": {time.Hour, false, func(w *world, id string) error {
-			return w.emails.Reschedule(context.Background(), w.who.TeamID, id, later(10*time.Minute))
+		"earlier": {time.Hour, false, func(f *fixture, id string) error {
+			return f.Emails.Reschedule(context.Background(), f.Acme.TeamID, id, later(10*time.Minute))
 		}, emails.Scheduled, 10 * time.Minute},
-		"later": {-time.Minute, false, func(w *world, id string) error {
-			return w.emails.Reschedule(context.Background(), w.who.TeamID, id, later(10*time.Minute))
+		"later": {-time.Minute, false, func(f *fixture, id string) error {
+			return f.Emails.Reschedule(context.Background(), f.Acme.TeamID, id, later(10*time.Minute))
 		}, emails.Scheduled, 10 * time.Minute},
-		"canceled": {-time.Minute, false, func(w *world, id string) error {
-			return w.emails.Cancel(context.Background(), w.who.TeamID, id)
+		"canceled": {-time.Minute, false, func(f *fixture, id string) error {
+			return f.Emails.Cancel(context.Background(), f.Acme.TeamID, id)
 		}, emails.Canceled, 0},
-		"canceled before its time": {time.Hour, false, func(w *world, id string) error {
-			return w.emails.Cancel(context.Background(), w.who.TeamID, id)
+		"canceled before its time": {time.Hour, false, func(f *fixture, id string) error {
+			return f.Emails.Cancel(context.Background(), f.Acme.TeamID, id)
 		}, emails.Canceled, 0},
-		"later, and refused": {-time.Minute, true, func(w *world, id string) error {
-			return w.emails.Reschedule(context.Background(), w.who.TeamID, id, later(10*time.Minute))
+		"later, and refused": {-time.Minute, true, func(f *fixture, id string) error {
+			return f.Emails.Reschedule(context.Background(), f.Acme.TeamID, id, later(10*time.Minute))
 		}, emails.Scheduled, 10 * time.Minute},
-		"canceled, and refused": {-time.Minute, true, func(w *world, id string) error {
-			return w.emails.Cancel(context.Background(), w.who.TeamID, id)
+		"canceled, and refused": {-time.Minute, true, func(f *fixture, id string) error {
+			return f.Emails.Cancel(context.Background(), f.Acme.TeamID, id)
 		}, emails.Canceled, 0},
 	} {
 		run := func(t *testing.T, url string) {
-			var w *world
+			var f *fixture
 			var id string
 			var armed atomic.Bool
 			o := db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)}
 			o.Trace = func(s db.Statement) {
 				if strings.Contains(s.SQL, " FROM teams ") && armed.CompareAndSwap(true, false) {
-					if err := c.change(w, id); err != nil {
+					if err := c.change(f, id); err != nil {
 						t.Errorf("the change is answered with %v", err)
 					}
 				}
@@ -65,16 +65,16 @@ func TestChangesDuringRelease(t *testing.T) {
 			if _, err := d.Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			w = newWorld(t, d)
+			f = newFixture(t, d)
 			s := hello("a@one.example")
 			s.ScheduledAt = "in 2 hours"
-			id = w.send(t, s)
+			id = f.Send(s)
 			if c.refused {
-				if err := w.domains.Delete(t.Context(), w.who.TeamID, w.domainID); err != nil {
+				if err := f.Domains.Delete(t.Context(), f.Acme.TeamID, f.Sender.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
-			j := jobs.Job{Kind: emails.ReleaseKind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: id, Attempt: 1}
+			j := jobs.Job{Kind: emails.ReleaseKind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: id, Attempt: 1}
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = $2 WHERE id = $1`, id, time.Now().Add(c.at).UnixMicro())
 				return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1
@@ -83,24 +83,24 @@ func TestChangesDuringRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			armed.Store(true)
-			if err := w.emails.Kinds()[0].Handle(t.Context(), j); err != nil {
+			if err := f.Emails.Kinds()[0].Handle(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
 			if armed.Load() {
 				t.Fatal("nothing was changed")
 			}
-			if got := w.state(t, id); got != c.state {
+			if got := f.state(id); got != c.state {
 				t.Errorf("the email is %s, want %s", got, c.state)
 			}
-			if n := w.count(t, `SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN ('failed', 'queued')`,
+			if n := f.Count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN ('failed', 'queued')`,
 				id); n != 0 {
 				t.Errorf("%d events of an email that was not to go out", n)
 			}
-			if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
+			if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
 				t.Error("it goes out")
 			}
 			var due int64
-			n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`, id)
+			n := f.Count(`SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`, id)
 			if n > 0 {
 				if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`, id).Scan(&due); err != nil {
 					t.Fatal(err)

@@ -14,14 +14,14 @@ import (
 // A release that loses the database at any point leaves the email waiting or hands it over, and never fails it.
 func TestReleaseWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
-	w := newWorld(t, d)
-	release := w.emails.Kinds()[0]
+	f := newFixture(t, d)
+	release := f.Emails.Kinds()[0]
 	failed := 0
 	for skip, torn := 0, true; torn && skip < 60; skip++ {
 		s := hello("a@one.example")
 		s.ScheduledAt = "in 2 hours"
-		id := w.send(t, s)
-		j := jobs.Job{Kind: emails.ReleaseKind, Lane: w.who.TeamID, TeamID: w.who.TeamID, Payload: id, Attempt: 1}
+		id := f.Send(s)
+		j := jobs.Job{Kind: emails.ReleaseKind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: id, Attempt: 1}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
 			return tx.QueryRow(t.Context(),
@@ -30,7 +30,7 @@ func TestReleaseWithoutDatabase(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		d.Hint("domains", w.domainID) // so that the sender is looked up again
+		d.Hint("domains", f.Sender.ID) // so that the sender is looked up again
 		before := proxy.Torn()
 		proxy.Tear(skip, 1)
 		err := release.Handle(t.Context(), j)
@@ -46,7 +46,7 @@ func TestReleaseWithoutDatabase(t *testing.T) {
 				t.Errorf("answer %d torn: %v, want unavailable", skip, err)
 			}
 		}
-		if got := w.state(t, id); got != want {
+		if got := f.state(id); got != want {
 			t.Errorf("answer %d torn: %s, error %v; want %s", skip, got, err, want)
 		}
 	}

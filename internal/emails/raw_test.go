@@ -19,37 +19,37 @@ func composed(to ...message.Address) emails.Raw {
 }
 
 func TestSweepSubmittedMessages(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		large := composed(message.Address{Local: "a", Domain: "one.example"})
 		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // A small one would be kept in a row.
-		sent, err := w.emails.SendRaw(ctx, w.who, large, emails.Idempotency{})
+		sent, err := f.Emails.SendRaw(ctx, f.Acme, large, emails.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := w.keys(t)
-		old := w.oldRaw(t, large)
+		kept := f.keys(t)
+		old := f.oldRaw(t, large)
 		kept = append(kept, "submitted/"+old)
-		if _, err := w.blobs.Put(ctx, "submitted/"+id.New(), strings.NewReader("stray")); err != nil {
+		if _, err := f.Blobs.Put(ctx, "submitted/"+id.New(), strings.NewReader("stray")); err != nil {
 			t.Fatal(err)
 		}
-		w.age(t)
-		if err := w.emails.SweepFiles(ctx); err != nil {
+		f.age(t)
+		if err := f.Emails.SweepFiles(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if slices.Sort(kept); !slices.Equal(w.keys(t), kept) || len(kept) != 2 {
-			t.Errorf("left are %v, want %v", w.keys(t), kept)
+		if slices.Sort(kept); !slices.Equal(f.keys(t), kept) || len(kept) != 2 {
+			t.Errorf("left are %v, want %v", f.keys(t), kept)
 		}
 		for _, emailID := range []string{sent, old} {
-			if text := w.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") ||
+			if text := f.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") ||
 				!strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
 				t.Errorf("email %s has become %.300s", emailID, text)
 			}
 		}
-		if err := w.emails.EraseTeam(ctx, w.who.TeamID); err != nil {
+		if err := f.Emails.EraseTeam(ctx, f.Acme.TeamID); err != nil {
 			t.Fatal(err)
 		}
-		if left := w.keys(t); len(left) != 0 {
+		if left := f.keys(t); len(left) != 0 {
 			t.Errorf("left of a team that was erased are %v", left)
 		}
 	})
@@ -57,26 +57,26 @@ func TestSweepSubmittedMessages(t *testing.T) {
 
 // oldRaw sends a large message, and stores it as it was before blobs had keys of their own: whole, under the email's
 // id.
-func (w *world) oldRaw(t *testing.T, in emails.Raw) string {
+func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
 	t.Helper()
 	ctx := t.Context()
-	before := w.keys(t)
-	sent, err := w.emails.SendRaw(ctx, w.who, in, emails.Idempotency{})
+	before := f.keys(t)
+	sent, err := f.Emails.SendRaw(ctx, f.Acme, in, emails.Idempotency{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.blobs.Put(ctx, "submitted/"+sent, strings.NewReader(w.compose(t, sent))); err != nil {
+	if _, err := f.Blobs.Put(ctx, "submitted/"+sent, strings.NewReader(f.compose(t, sent))); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range w.keys(t) {
+	for _, key := range f.keys(t) {
 		if key == "submitted/"+sent || slices.Contains(before, key) {
 			continue
 		}
-		if err := w.blobs.Delete(ctx, key); err != nil {
+		if err := f.Blobs.Delete(ctx, key); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.d.Update(ctx, func(tx *db.Tx) error {
+	if err := f.DB.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `DELETE FROM email_messages WHERE email_id = $1`, sent)
 		tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2 || blob_key WHERE email_id = $1`, sent, "submitted/"+sent)
 		return nil
@@ -86,13 +86,13 @@ func (w *world) oldRaw(t *testing.T, in emails.Raw) string {
 	return sent
 }
 
-func (w *world) compose(t *testing.T, emailID string) string {
+func (f *fixture) compose(t *testing.T, emailID string) string {
 	t.Helper()
-	o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := w.emails.Compose(t.Context(), o)
+	text, err := f.Emails.Compose(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +100,8 @@ func (w *world) compose(t *testing.T, emailID string) string {
 }
 
 func TestRawNeedsRecipients(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		if _, err := w.emails.SendRaw(t.Context(), w.who, composed(), emails.Idempotency{}); fault.KindOf(
+	each(t, func(t *testing.T, f *fixture) {
+		if _, err := f.Emails.SendRaw(t.Context(), f.Acme, composed(), emails.Idempotency{}); fault.KindOf(
 			err) != fault.Missing {
 			t.Errorf("a message to nobody: %v", err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // Of the fields of a submitted message as many are shown as one could have given over the API, and no more.
 func TestFieldsOfRawAreBounded(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		field := func(i, size int) message.Field {
 			return message.Field{Name: fmt.Sprintf("X-Field-%d", i), Value: strings.Repeat("v", size)}
 		}
@@ -29,11 +29,11 @@ func TestFieldsOfRawAreBounded(t *testing.T) {
 			}
 			raw.Headers = append(raw.Headers[:1:1], append([]message.Field{{Name: "message-id", Value: "<a@acme.example>"}},
 				raw.Headers[1:]...)...)
-			id, err := w.emails.SendRaw(t.Context(), w.who, raw, emails.Idempotency{})
+			id, err := f.Emails.SendRaw(t.Context(), f.Acme, raw, emails.Idempotency{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			brief, err := emails.Brief(t.Context(), w.d.Reader, w.who.TeamID, id)
+			brief, err := emails.Brief(t.Context(), f.DB.Reader, f.Acme.TeamID, id)
 			if err != nil {
 				t.Fatal(err)
 			}

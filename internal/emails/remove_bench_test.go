@@ -20,17 +20,17 @@ import (
 func BenchmarkRemoveWhileAccepting(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			w := newWorld(b, open(b))
-			w.counted(b)
+			f := newFixture(b, open(b))
+			f.Counted(later())
 			const old = 50_000
-			w.fill(b, old)
-			w.change(b, `ANALYZE`) // as PostgreSQL does by itself in the time in which emails become old
-			cut := time.Now()      // what is accepted from here on is young
+			f.fill(b, old)
+			f.change(`ANALYZE`) // as PostgreSQL does by itself in the time in which emails become old
+			cut := time.Now()   // what is accepted from here on is young
 			ctx, stop := context.WithCancel(b.Context())
-			s := retention.New(teams.Retention{Emails: teams.MinRetention}, w.teams,
+			s := retention.New(teams.Retention{Emails: teams.MinRetention}, f.Teams,
 				func() time.Time { return cut.Add(teams.MinRetention) },
 				retention.Rule{Name: "emails", Kept: func(r teams.Retention) time.Duration { return r.Emails },
-					Step: w.emails.RemoveBefore})
+					Step: f.Emails.RemoveBefore})
 			var running sync.WaitGroup
 			var took time.Duration
 			began := time.Now()
@@ -43,7 +43,7 @@ func BenchmarkRemoveWhileAccepting(b *testing.B) {
 			var all []time.Duration
 			for b.Loop() {
 				start := time.Now()
-				if _, err := w.emails.Send(b.Context(), w.who, hello("b@one.example"), emails.Idempotency{}); err != nil {
+				if _, err := f.Emails.Send(b.Context(), f.Acme, hello("b@one.example"), emails.Idempotency{}); err != nil {
 					b.Fatal(err)
 				}
 				all = append(all, time.Since(start))
@@ -51,7 +51,7 @@ func BenchmarkRemoveWhileAccepting(b *testing.B) {
 			stop()
 			running.Wait()
 			slices.Sort(all)
-			left := w.count(b, `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`)
+			left := f.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`)
 			b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 			b.ReportMetric(float64(old-left)/took.Seconds(), "deleted/s")
 		})

@@ -21,27 +21,26 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // An attempt is read as it was recorded.
 func TestAttemptIsKept(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		emailID := w.send(t, hello("a@one.example"))
+	each(t, func(t *testing.T, f *fixture) {
+		emailID := f.Send(hello("a@one.example"))
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-		want := emails.Attempt{TeamID: w.who.TeamID, EmailID: emailID, Destination: "one.example",
+		want := emails.Attempt{TeamID: f.Acme.TeamID, EmailID: emailID, Destination: "one.example",
 			Recipients: []string{"a@one.example"},
 			Host:       "mx.one.example", TLS: "TLS 1.3", Outcome: emails.Unsure, Reply: "451", Conversation: "> QUIT",
 			StartedAt: at,
 			Duration:  1500 * time.Millisecond, NextAt: at.Add(time.Hour)}
-		err := w.d.Update(t.Context(), func(tx *db.Tx) error { return emails.RecordAttempt(t.Context(), tx, want) })
+		err := f.DB.Update(t.Context(), func(tx *db.Tx) error { return emails.RecordAttempt(t.Context(), tx, want) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := w.emails.Attempts(t.Context(), w.who.TeamID, emailID)
+		all, err := f.Emails.Attempts(t.Context(), f.Acme.TeamID, emailID)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -50,7 +49,7 @@ func TestAttemptIsKept(t *testing.T) {
 			t.Errorf("%+v has become %+v", want, all[0])
 		}
 		for destination, want := range map[string]int{"one.example": 1, "two.example": 0} {
-			if n, err := emails.UnsureAttempts(t.Context(), w.d.Reader, w.who.TeamID, emailID, destination); err != nil ||
+			if n, err := emails.UnsureAttempts(t.Context(), f.DB.Reader, f.Acme.TeamID, emailID, destination); err != nil ||
 				n != want {
 				t.Errorf("%d attempts at %s are unsure, %v", n, destination, err)
 			}
@@ -60,27 +59,27 @@ func TestAttemptIsKept(t *testing.T) {
 
 // What is known of an email without its text: whether there is one, how large it is, whose it is, what it refers to.
 func TestWhatIsAskedOfEmails(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		ctx, team := t.Context(), w.who.TeamID
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
 		s := hello("a@one.example", "b@two.example")
 		s.Headers = []message.Field{{Name: "X-A", Value: "b"}, {Name: "references", Value: "<a@x.example> <b@x.example>"},
 			{Name: "In-Reply-To", Value: "<c@x.example>"}}
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: make([]byte, 1000), HasContent: true}}
-		emailID, nobody := w.send(t, s), id.New()
-		size, err := w.emails.Size(ctx, emailID)
+		emailID, nobody := f.Send(s), id.New()
+		size, err := f.Emails.Size(ctx, emailID)
 		if err != nil || size != 2*6+2500+1024 {
 			t.Errorf("it takes %d octets, %v", size, err)
 		}
-		if n, err := w.emails.Size(ctx, nobody); n != 0 || !errors.Is(err, emails.ErrGone) {
+		if n, err := f.Emails.Size(ctx, nobody); n != 0 || !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there takes %d octets, %v", n, err)
 		}
-		if _, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
+		if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there goes out: %v", err)
 		}
-		if _, err := w.emails.Reported(ctx, nobody); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.Emails.Reported(ctx, nobody); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("what is not there was reported: %v", err)
 		}
-		r, err := w.emails.Reported(ctx, emailID)
+		r, err := f.Emails.Reported(ctx, emailID)
 		if err != nil || r.TeamID != team ||
 			!slices.Equal(r.To, []emails.Destined{{Address: "a@one.example", Domain: "one.example"},
 				{Address: "b@two.example", Domain: "two.example"}}) {
@@ -90,7 +89,7 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 			id   string
 			want []string
 		}{{emailID, []string{"<c@x.example>", "<b@x.example>", "<a@x.example>"}}, {nobody, nil}} {
-			if all, err := w.emails.References(ctx, team, c.id); err != nil || !slices.Equal(all, c.want) {
+			if all, err := f.Emails.References(ctx, team, c.id); err != nil || !slices.Equal(all, c.want) {
 				t.Errorf("it refers to %q, %v; want %q", all, err, c.want)
 			}
 		}
@@ -105,13 +104,13 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 			{[]string{team}, nil, 0, map[string]string{}},
 		} {
 			trace.Take()
-			got, err := w.emails.TeamsOf(ctx, c.teams, c.emails)
+			got, err := f.Emails.TeamsOf(ctx, c.teams, c.emails)
 			if n := len(trace.Take()); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || n != c.asked {
 				t.Errorf("%v of %v: %v, %v, after %d statements", c.emails, c.teams, got, err, n)
 			}
 		}
 		first := func() (is bool) {
-			err := w.d.Update(ctx, func(tx *db.Tx) (err error) { is, err = emails.MarkSent(ctx, tx, emailID); return err })
+			err := f.DB.Update(ctx, func(tx *db.Tx) (err error) { is, err = emails.MarkSent(ctx, tx, emailID); return err })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,14 +124,14 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 
 // Each event type is reported once for each recipient, and only for addresses that are recipients.
 func TestToldBefore(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
-		emailID := w.send(t, hello("a@one.example", "b@one.example"))
-		w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: emailID, Type: events.EmailBounced,
+		emailID := f.Send(hello("a@one.example", "b@one.example"))
+		f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.EmailBounced,
 			Recipient: "a@one.example"})
 		var before emails.Before
-		err := w.d.Update(ctx, func(tx *db.Tx) (err error) {
-			before, err = emails.ReportedBefore(ctx, tx, w.who.TeamID, emailID, []string{"a@one.example", "b@one.example",
+		err := f.DB.Update(ctx, func(tx *db.Tx) (err error) {
+			before, err = emails.ReportedBefore(ctx, tx, f.Acme.TeamID, emailID, []string{"a@one.example", "b@one.example",
 				"c@one.example"})
 			return err
 		})
@@ -157,27 +156,27 @@ func TestToldBefore(t *testing.T) {
 
 // Events of a whole email are those of its recipients, but that it was sent: to one of them it may not have been.
 func TestEventsOfTheWholeEmail(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		emailID := w.send(t, hello("a@one.example", "b@two.example"))
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		emailID := f.Send(hello("a@one.example", "b@two.example"))
 		for _, c := range []struct {
 			typ  events.Type
 			want emails.State // of the recipients
 		}{{events.EmailSent, emails.Queued}, {events.EmailFailed, emails.Failed}} {
-			w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: emailID, Type: c.typ})
-			to, err := w.emails.Recipients(t.Context(), w.who.TeamID, emailID)
+			f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: c.typ})
+			to, err := f.Emails.Recipients(t.Context(), f.Acme.TeamID, emailID)
 			if err != nil || len(to) != 2 || to[0].State != c.want || to[1].State != c.want {
 				t.Errorf("after %s: %+v, %v", c.typ, to, err)
 			}
 		}
 		// The first events cost no statement of their own, and neither do those of no email.
 		for name, act := range map[string]func(){
-			"accepted":   func() { w.send(t, hello("a@one.example")) },
-			"scheduled":  func() { w.schedule(t) },
-			"a domain's": func() { w.record(t, events.Event{TeamID: w.who.TeamID, Type: events.DomainUpdated}) },
+			"accepted":   func() { f.Send(hello("a@one.example")) },
+			"scheduled":  func() { f.schedule(t) },
+			"a domain's": func() { f.Happen(events.Event{TeamID: f.Acme.TeamID, Type: events.DomainUpdated}) },
 			"an email's that is no state": func() {
-				w.record(t, events.Event{TeamID: w.who.TeamID, EmailID: emailID, Type: events.DomainUpdated})
+				f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.DomainUpdated})
 			},
-			"of no email": func() { w.record(t, events.Event{TeamID: w.who.TeamID, Type: events.EmailDelivered}) },
+			"of no email": func() { f.Happen(events.Event{TeamID: f.Acme.TeamID, Type: events.EmailDelivered}) },
 		} {
 			trace.Take()
 			act()
@@ -187,9 +186,9 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 				}
 			}
 		}
-		later := w.schedule(t)
+		later := f.schedule(t)
 		trace.Take()
-		if err := w.emails.Cancel(t.Context(), w.who.TeamID, later); err != nil {
+		if err := f.Emails.Cancel(t.Context(), f.Acme.TeamID, later); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
@@ -206,8 +205,8 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 
 // A delivery job says all that it can spare delivery to look up.
 func TestWhatDeliveryJobsSay(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		if _, err := w.suppressed.Add(t.Context(), w.who.TeamID, []string{"gone@one.example"}); err != nil {
+	each(t, func(t *testing.T, f *fixture) {
+		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"gone@one.example"}); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
@@ -222,18 +221,18 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 					{Domain: "two.example", To: []string{"b@two.example"}, Size: 12 + 1024}}},
 		} {
 			for _, later := range []bool{false, true} {
-				w.change(t, `DELETE FROM jobs`)
+				f.change(`DELETE FROM jobs`)
 				s := hello(c.to...)
 				if later {
 					s.ScheduledAt = "in 1 hour"
 				}
-				emailID := w.send(t, s)
+				emailID := f.Send(s)
 				if later {
-					if err := w.emails.Kinds()[0].Handle(t.Context(), w.inHand(t, emails.ReleaseKind, emailID)); err != nil {
+					if err := f.Emails.Kinds()[0].Handle(t.Context(), f.inHand(t, emails.ReleaseKind, emailID)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				rows, err := w.d.Query(t.Context(), `SELECT payload FROM jobs ORDER BY lane`)
+				rows, err := f.DB.Query(t.Context(), `SELECT payload FROM jobs ORDER BY lane`)
 				got, err := db.Collect(rows, err, func(r db.Row) (d emails.Delivery, err error) {
 					var payload string
 					if err := r.Scan(&payload); err != nil {
@@ -254,15 +253,15 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 
 // A batch has 1 to 100 emails, and what is to a test domain is refused without a setting that says so.
 func TestBoundsOfBatches(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for n, ok := range map[int]bool{0: false, 1: true, emails.MaxBatch: true, emails.MaxBatch + 1: false} {
-			b, err := w.emails.SendBatch(t.Context(), w.who, slices.Repeat([]emails.Send{hello("a@one.example")}, n), true,
+			b, err := f.Emails.SendBatch(t.Context(), f.Acme, slices.Repeat([]emails.Send{hello("a@one.example")}, n), true,
 				emails.Idempotency{})
 			if ok != (err == nil) || ok && len(b.IDs) != n || !ok && fault.KindOf(err) != fault.Invalid {
 				t.Errorf("a batch of %d: %d accepted, %v", n, len(b.IDs), err)
 			}
 		}
-		if _, err := w.emails.Send(t.Context(), w.who, hello("a@example.com"), emails.Idempotency{}); fault.KindOf(
+		if _, err := f.Emails.Send(t.Context(), f.Acme, hello("a@example.com"), emails.Idempotency{}); fault.KindOf(
 			err) != fault.Invalid {
 			t.Errorf("to a test domain: %v", err)
 		}
@@ -271,10 +270,10 @@ func TestBoundsOfBatches(t *testing.T) {
 
 // A key has at most 256 characters.
 func TestLengthOfKeys(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for n, kind := range map[int]fault.Kind{256: 0, 257: fault.BadIdempotencyKey} {
 			key := emails.Idempotency{Scope: "s", Key: strings.Repeat("k", n)}
-			_, err := w.emails.Send(t.Context(), w.who, hello("a@one.example"), key)
+			_, err := f.Emails.Send(t.Context(), f.Acme, hello("a@one.example"), key)
 			if n == 256 && err != nil || n > 256 && fault.KindOf(err) != kind {
 				t.Errorf("a key of %d characters: %v", n, err)
 			}
@@ -284,30 +283,30 @@ func TestLengthOfKeys(t *testing.T) {
 
 // An email whose attachments cannot be kept is not accepted, and nothing of it stays.
 func TestAttachmentsThatCannotBeKept(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
 		given := emails.Upload{Filename: "a.txt", Content: []byte("a"), HasContent: true}
 		s.Attachments = []emails.Upload{given, {Path: "ftp://one.example/a"}}
-		if _, err := w.emails.Send(t.Context(), w.who, s, emails.Idempotency{}); fault.KindOf(err) != fault.BadAttachment {
+		if _, err := f.Emails.Send(t.Context(), f.Acme, s, emails.Idempotency{}); fault.KindOf(err) != fault.BadAttachment {
 			t.Errorf("a path that is none: %v", err)
 		}
-		if left := w.keys(t); len(left) > 0 {
+		if left := f.keys(t); len(left) > 0 {
 			t.Errorf("left are %v", left)
 		}
 		large := composed(message.Address{Local: "a", Domain: "one.example"})
 		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000))
-		if err := errors.Join(os.Rename(w.folder, w.folder+".away"), os.WriteFile(w.folder, nil, 0o600)); err != nil {
+		if err := errors.Join(os.Rename(f.folder, f.folder+".away"), os.WriteFile(f.folder, nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		s.Attachments = []emails.Upload{given}
-		if _, err := w.emails.Send(t.Context(), w.who, s, emails.Idempotency{}); fault.KindOf(err) != fault.Unavailable {
+		if _, err := f.Emails.Send(t.Context(), f.Acme, s, emails.Idempotency{}); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("without a store: %v", err)
 		}
-		if _, err := w.emails.SendRaw(t.Context(), w.who, large, emails.Idempotency{}); fault.KindOf(
+		if _, err := f.Emails.SendRaw(t.Context(), f.Acme, large, emails.Idempotency{}); fault.KindOf(
 			err) != fault.Unavailable {
 			t.Errorf("composed, without a store: %v", err)
 		}
-		if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 0 {
+		if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
 			t.Errorf("%d emails are accepted", n)
 		}
 	})
@@ -315,18 +314,18 @@ func TestAttachmentsThatCannotBeKept(t *testing.T) {
 
 // A file that is shorter than it was is not sent as if it were whole.
 func TestAttachmentThatWasCut(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("content"), HasContent: true}}
-		emailID := w.send(t, s)
-		if err := os.Truncate(w.onlyBlob(t), 3); err != nil {
+		emailID := f.Send(s)
+		if err := os.Truncate(f.onlyBlob(t), 3); err != nil {
 			t.Fatal(err)
 		}
-		o, err := w.emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := w.emails.Compose(t.Context(), o); !fault.Ours(err) {
+		if text, err := f.Emails.Compose(t.Context(), o); !fault.Ours(err) {
 			t.Errorf("composed are %d octets, %v", len(text), err)
 		}
 	})
@@ -334,44 +333,44 @@ func TestAttachmentThatWasCut(t *testing.T) {
 
 // Links of a team that was deleted lead nowhere, and those that were not made here neither.
 func TestLinksThatLeadNowhere(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("a"), HasContent: true}}
-		emailID := w.send(t, s)
-		files, _, err := w.emails.Attachments(ctx, w.who.TeamID, emailID, page.Page{})
+		emailID := f.Send(s)
+		files, _, err := f.Emails.Attachments(ctx, f.Acme.TeamID, emailID, page.Page{})
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%+v, %v", files, err)
 		}
-		link, err := w.emails.Share(ctx, w.who.TeamID, emailID, "48 hours")
+		link, err := f.Emails.Share(ctx, f.Acme.TeamID, emailID, "48 hours")
 		if err != nil {
 			t.Fatal(err)
 		}
-		token := strings.TrimPrefix(link, "http://mail.test/shared?token=")
-		if e, all, err := w.emails.Shared(ctx, token); err != nil || e.ID != emailID || len(all) != 1 {
+		token := strings.TrimPrefix(link, testnode.PublicURL+"/shared?token=")
+		if e, all, err := f.Emails.Shared(ctx, token); err != nil || e.ID != emailID || len(all) != 1 {
 			t.Errorf("shared is %s with %d files, %v", e.ID, len(all), err)
 		}
-		if content, err := w.read(t, &files[0]); err != nil || content != "a" {
+		if content, err := f.read(t, &files[0]); err != nil || content != "a" {
 			t.Errorf("downloaded is %q, %v", content, err)
 		}
-		if _, err := w.emails.Share(ctx, w.who.TeamID, emailID, "2881 minutes"); fault.KindOf(err) != fault.Invalid {
+		if _, err := f.Emails.Share(ctx, f.Acme.TeamID, emailID, "2881 minutes"); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("shared for too long: %v", err)
 		}
 		for _, forged := range []string{"", token + "x", "a.b.c"} {
-			if _, _, err := w.emails.Shared(ctx, forged); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := f.Emails.Shared(ctx, forged); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("shared by %q: %v", forged, err)
 			}
-			if _, _, err := w.emails.Download(ctx, forged); fault.KindOf(err) != fault.NotFound {
+			if _, _, err := f.Emails.Download(ctx, forged); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("downloaded by %q: %v", forged, err)
 			}
 		}
-		if err := w.teams.Delete(ctx, w.q, w.who.TeamID); err != nil {
+		if err := f.Teams.Delete(ctx, f.Queue, f.Acme.TeamID); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := w.emails.Shared(ctx, token); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := f.Emails.Shared(ctx, token); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("shared of a deleted team: %v", err)
 		}
-		if _, err := w.read(t, &files[0]); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.read(t, &files[0]); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("downloaded of a deleted team: %v", err)
 		}
 	})
@@ -396,14 +395,8 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 		if _, err := d.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(t, d)
-		keys, err := keyring.New(make([]byte, 32))
-		if err != nil {
-			t.Fatal(err)
-		}
-		other := emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: d, Queue: w.q, Recorder: w.recorder,
-			Blobs: w.blobs, Keys: keys,
-			Guard: netguard.New(netguard.Options{}), Domains: w.domains, Suppressions: w.suppressed, Teams: w.teams})
+		f := newFixture(t, d)
+		other := testnode.Bare(t, d, testnode.Options{}).Emails
 		for _, c := range []struct {
 			name, hash string // of the other's payload
 			kind       fault.Kind
@@ -413,18 +406,18 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 			theirs := key
 			taken = func() {
 				var err error
-				if first, err = other.Send(context.Background(), w.who, hello("a@one.example"), theirs); err != nil {
+				if first, err = other.Send(context.Background(), f.Acme, hello("a@one.example"), theirs); err != nil {
 					t.Error(err)
 				}
 			}
-			before := w.count(t, `SELECT COUNT(*) FROM emails`)
+			before := f.Count(`SELECT COUNT(*) FROM emails`)
 			armed.Store(true)
 			key.Hash = "h"
-			got, err := w.emails.Send(t.Context(), w.who, hello("a@one.example"), key)
+			got, err := f.Emails.Send(t.Context(), f.Acme, hello("a@one.example"), key)
 			if c.kind == 0 && (err != nil || got != first) || c.kind != 0 && fault.KindOf(err) != c.kind {
 				t.Errorf("%s: %s, %v; want %s", c.name, got, err, first)
 			}
-			if n := w.count(t, `SELECT COUNT(*) FROM emails`) - before; n != 1 || armed.Load() {
+			if n := f.Count(`SELECT COUNT(*) FROM emails`) - before; n != 1 || armed.Load() {
 				t.Errorf("%s: %d emails, the key was taken: %v", c.name, n, !armed.Load())
 			}
 		}
@@ -440,25 +433,25 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 
 // A job of an email that is not there, or of which nothing is to be done, ends.
 func TestJobsOfNoEmail(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		path := hello("a@one.example")
 		path.Attachments = []emails.Upload{{Path: "http://127.0.0.1:1/a"}}
-		for i, prepare := range []func() string{func() string { return w.schedule(t) },
-			func() string { return w.send(t, path) }} {
-			kind := w.emails.Kinds()[i]
+		for i, prepare := range []func() string{func() string { return f.schedule(t) },
+			func() string { return f.Send(path) }} {
+			kind := f.Emails.Kinds()[i]
 			for name, state := range map[string]string{"no email": "", "one that is delivered": "delivered"} {
 				emailID := prepare()
-				j := w.inHand(t, kind.Name, emailID)
+				j := f.inHand(t, kind.Name, emailID)
 				if state == "" {
 					j.Payload = id.New()
 				} else {
-					w.change(t, `UPDATE emails SET last_event = $2 WHERE id = $1`, emailID, state)
+					f.change(`UPDATE emails SET last_event = $2 WHERE id = $1`, emailID, state)
 				}
 				if err := kind.Handle(t.Context(), j); err != nil {
 					t.Errorf("%s of %s: %v", kind.Name, name, err)
 				}
-				if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID) +
-					w.count(t, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
+				if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID) +
+					f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
 					t.Errorf("%s of %s: %d jobs are left", kind.Name, name, n)
 				}
 			}
@@ -468,28 +461,29 @@ func TestJobsOfNoEmail(t *testing.T) {
 
 // A reschedule moves the job that there is, and enters one where there is none.
 func TestRescheduleMovesTheJob(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		emailID := w.schedule(t)
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		emailID := f.schedule(t)
 		for _, lost := range []bool{false, true} {
 			if lost {
-				w.change(t, `DELETE FROM jobs`)
+				f.change(`DELETE FROM jobs`)
 			}
 			trace.Take()
-			if err := w.emails.Reschedule(t.Context(), w.who.TeamID, emailID, "in 2 hours"); err != nil {
+			if err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, emailID, "in 2 hours"); err != nil {
 				t.Fatal(err)
 			}
 			entered := slices.ContainsFunc(trace.Take(), func(s db.Statement) bool {
 				return strings.HasPrefix(s.SQL,
 					"INSERT INTO jobs")
 			})
-			if n := w.count(t, `SELECT COUNT(*) FROM jobs WHERE dedupe = $1`, emailID); n != 1 || entered != lost {
+			if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE dedupe = $1`, emailID); n != 1 || entered != lost {
 				t.Errorf("lost %v: %d jobs, one was entered: %v", lost, n, entered)
 			}
 		}
-		if err := w.emails.Reschedule(t.Context(), w.who.TeamID, emailID, ""); fault.KindOf(err) != fault.Missing {
+		if err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, emailID, ""); fault.KindOf(err) != fault.Missing {
 			t.Errorf("to no time: %v", err)
 		}
-		if err := w.emails.Reschedule(t.Context(), w.who.TeamID, id.New(), "in 1 hour"); fault.KindOf(err) != fault.NotFound {
+		err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, id.New(), "in 1 hour")
+		if fault.KindOf(err) != fault.NotFound {
 			t.Errorf("of no email: %v", err)
 		}
 	})
@@ -497,15 +491,15 @@ func TestRescheduleMovesTheJob(t *testing.T) {
 
 // Where there is nothing to delete, nothing is written.
 func TestNothingToRemove(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		ctx, team := t.Context(), w.who.TeamID
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
 		check := func(what string) {
 			t.Helper()
-			for name, do := range map[string]step{"RemoveBefore": w.emails.RemoveBefore,
-				"RemoveBodiesLeft": w.emails.RemoveBodiesLeft,
-				"RemoveTimelines":  w.emails.RemoveTimelines} {
+			for name, do := range map[string]step{"RemoveBefore": f.Emails.RemoveBefore,
+				"RemoveBodiesLeft": f.Emails.RemoveBodiesLeft,
+				"RemoveTimelines":  f.Emails.RemoveTimelines} {
 				trace.Take()
-				w.all(t, do, func() {})
+				f.all(t, do, func() {})
 				for _, s := range trace.Take() {
 					if strings.HasPrefix(s.SQL, "DELETE") {
 						t.Errorf("%s, %s: %s", what, name, s.SQL)
@@ -514,16 +508,16 @@ func TestNothingToRemove(t *testing.T) {
 			}
 		}
 		check("without emails")
-		w.send(t, hello("a@one.example"))
+		f.Send(hello("a@one.example"))
 		check("with one that waits")
-		w.change(t, `DELETE FROM jobs`)
-		w.fill(t, 250) // of which nothing is counted: it stays
+		f.change(`DELETE FROM jobs`)
+		f.fill(t, 250) // of which nothing is counted: it stays
 		check("with many that are not counted")
-		if n := w.count(t, `SELECT COUNT(*) FROM emails`); n != 251 {
+		if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 251 {
 			t.Errorf("%d emails are left", n)
 		}
 		trace.Take()
-		if err := w.emails.EraseTeam(ctx, id.New()); err != nil {
+		if err := f.Emails.EraseTeam(ctx, id.New()); err != nil {
 			t.Error(err)
 		}
 		for _, s := range trace.Take() {
@@ -531,11 +525,11 @@ func TestNothingToRemove(t *testing.T) {
 				t.Errorf("a team without emails is erased by %s", s.SQL)
 			}
 		}
-		w.counted(t)
-		if n := w.all(t, w.emails.RemoveTimelines, func() {}); n != 4 {
+		f.Counted(later())
+		if n := f.all(t, f.Emails.RemoveTimelines, func() {}); n != 4 {
 			t.Errorf("250 timelines go in %d batches", n)
 		}
-		if n := w.count(t, `SELECT COUNT(*) FROM email_events WHERE team_id = $1`, team); n != 1 {
+		if n := f.Count(`SELECT COUNT(*) FROM email_events WHERE team_id = $1`, team); n != 1 {
 			t.Errorf("%d events are left", n)
 		}
 	})
@@ -544,10 +538,10 @@ func TestNothingToRemove(t *testing.T) {
 // A number that is none in a row is an error of ours, and not zero.
 func TestNumbersThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t) // PostgreSQL takes none
-	w := newWorld(t, d)
-	ctx, team := t.Context(), w.who.TeamID
-	emailID := w.fill(t, 1)[0]
-	w.change(t, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
+	f := newFixture(t, d)
+	ctx, team := t.Context(), f.Acme.TeamID
+	emailID := f.fill(t, 1)[0]
+	f.change(`INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
 		blob_key, path)
 		VALUES ('f', $1, $2, 'a', '', '', 1, 'k', '')`, emailID, team)
 	j := jobs.Job{Kind: emails.ReleaseKind, TeamID: team, Payload: emailID}
@@ -556,62 +550,62 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		read   []func() error
 	}{
 		{"email_recipients.updated_at",
-			[]func() error{func() error { _, err := w.emails.Recipients(ctx, team, emailID); return err }}},
+			[]func() error{func() error { _, err := f.Emails.Recipients(ctx, team, emailID); return err }}},
 		{"email_attempts.started_at", []func() error{func() error {
-			_, err := w.emails.Attempts(ctx, team,
+			_, err := f.Emails.Attempts(ctx, team,
 				emailID)
 			return err
 		}}},
 		{"email_attachments.size", []func() error{
-			func() error { _, _, err := w.emails.Attachments(ctx, team, emailID, page.Page{}); return err },
-			func() error { _, err := w.emails.Attachment(ctx, team, emailID, "f"); return err },
+			func() error { _, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); return err },
+			func() error { _, err := f.Emails.Attachment(ctx, team, emailID, "f"); return err },
 		}},
-		{"email_bodies.parts", []func() error{func() error { _, err := w.emails.Size(ctx, emailID); return err }}},
+		{"email_bodies.parts", []func() error{func() error { _, err := f.Emails.Size(ctx, emailID); return err }}},
 		{"emails.created_at", []func() error{
-			func() error { _, err := w.emails.Get(ctx, team, emailID); return err },
-			func() error { _, _, err := w.emails.List(ctx, team, page.Page{}); return err },
-			func() error { _, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: emailID}); return err },
-			func() error { return w.emails.Kinds()[0].Handle(ctx, j) },
+			func() error { _, err := f.Emails.Get(ctx, team, emailID); return err },
+			func() error { _, _, err := f.Emails.List(ctx, team, page.Page{}); return err },
+			func() error { _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID}); return err },
+			func() error { return f.Emails.Kinds()[0].Handle(ctx, j) },
 		}},
 	} {
 		table, column, _ := strings.Cut(c.column, ".")
-		w.change(t, `UPDATE `+table+` SET `+column+` = 'x'`)
+		f.change(`UPDATE ` + table + ` SET ` + column + ` = 'x'`)
 		for i, read := range c.read {
 			if err := read(); !fault.Ours(err) {
 				t.Errorf("%s, %d: %v", c.column, i, err)
 			}
 		}
 	}
-	w = newWorld(t, dbtest.SQLite(t))
-	emailID = w.send(t, hello("a@one.example"))
-	w.change(t, `UPDATE email_recipients SET address = 'nobody'`)
-	if _, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"}); !fault.Ours(err) {
+	f = newFixture(t, dbtest.SQLite(t))
+	emailID = f.Send(hello("a@one.example"))
+	f.change(`UPDATE email_recipients SET address = 'nobody'`)
+	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"}); !fault.Ours(err) {
 		t.Errorf("a recipient that is none: %v", err)
 	}
-	w.change(t, `UPDATE email_recipients SET address = 'a@one.example'`)
+	f.change(`UPDATE email_recipients SET address = 'a@one.example'`)
 	for _, text := range []string{`UPDATE emails SET sender = 'nobody'`,
 		`UPDATE emails SET sender = 'a@acme.example', recipients = '{"cc":["nobody"]}'`,
 		`UPDATE emails SET recipients = '{'`, `UPDATE emails SET recipients = '{}', tags = ''`,
 		`UPDATE email_bodies SET headers = '{'`} {
-		w.change(t, text)
-		o, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
+		f.change(text)
+		o, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
 		if err == nil {
-			_, err = w.emails.Compose(ctx, o)
+			_, err = f.Emails.Compose(ctx, o)
 		}
 		if whole := strings.HasSuffix(text, "tags = ''"); !whole && !fault.Ours(err) || whole && err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	w.change(t, `UPDATE email_bodies SET headers = '[{"Name":"X A","Value":"b"}]'`)
-	out, err := w.emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	f.change(`UPDATE email_bodies SET headers = '[{"Name":"X A","Value":"b"}]'`)
+	out, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := w.emails.Compose(ctx, out); fault.KindOf(err) != fault.Invalid || text != nil {
+	if text, err := f.Emails.Compose(ctx, out); fault.KindOf(err) != fault.Invalid || text != nil {
 		t.Errorf("what cannot be composed has become %q, %v", text, err)
 	}
 	o := &emails.Outgoing{To: []string{"nobody"}}
-	if _, err := w.emails.Sift(ctx, o); !fault.Ours(err) {
+	if _, err := f.Emails.Sift(ctx, o); !fault.Ours(err) {
 		t.Errorf("a recipient that is none is sifted: %v", err)
 	}
 }

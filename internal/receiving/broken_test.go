@@ -20,11 +20,11 @@ import (
 
 // A verb of which any statement fails says so. A message is refused for now, and nothing of it is kept.
 func TestVerbsWithoutAStatement(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		ctx, team := t.Context(), w.acme.TeamID
-		w.counted(t)
-		sent := w.send(t, "jo@sender.example")
-		if err := w.d.Update(ctx, func(tx *db.Tx) error { // it refers to another, so that conversations are looked for
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
+		f.Counted(later())
+		sent := f.send("jo@sender.example")
+		if err := f.DB.Update(ctx, func(tx *db.Tx) error { // it refers to another, so that conversations are looked for
 			tx.Queue(ctx, `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
 			return nil
 		}); err != nil {
@@ -36,19 +36,19 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		var e receiving.Email
 		var c smtpserver.Session
 		one := func() {
-			w.give(t, files, "a@in.acme.example")
-			e = w.list(t, team)[0]
+			f.give(t, files, "a@in.acme.example")
+			e = f.list(t, team)[0]
 		}
 		one()
-		file, _ := w.FileURL(team, e.ID, e.Files[0].ID, time.Now())
-		raw, _ := w.RawURL(team, e.ID, time.Now())
-		link, err := w.Share(ctx, team, e.ID, "")
+		file, _ := f.FileURL(team, e.ID, e.Files[0].ID, time.Now())
+		raw, _ := f.RawURL(team, e.ID, time.Now())
+		link, err := f.Share(ctx, team, e.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		begin := func(from, to string) {
 			t.Helper()
-			if c, err = w.begin(t, w.Service, from, to); err != nil {
+			if c, err = f.begin(t, f.Service, from, to); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -84,11 +84,11 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		fresh := func() {
 			n++
 			to := fmt.Sprintf("ann%d@gone.example", n)
-			begin("", w.returnTo(w.send(t, to), "gone.example"))
+			begin("", f.returnTo(f.send(to), "gone.example"))
 		}
 		domain := func() {
-			w.d.Hint("domains", "")
-			if c, err = w.Open(ctx, smtpserver.Peer{}); err != nil {
+			f.DB.Hint("domains", "")
+			if c, err = f.Open(ctx, smtpserver.Peer{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Mail(context.WithoutCancel(ctx), "jo@sender.example", smtpserver.MailOptions{}); err != nil {
@@ -102,29 +102,29 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			may     []string // statements that a message is taken without
 			keeps   bool
 		}{
-			{"List", nil, func() error { _, _, err := w.List(ctx, team, "", page.Page{}); return err }, nil, true},
-			{"a thread", nil, func() error { _, _, err := w.List(ctx, team, e.ID, page.Page{}); return err }, nil, true},
+			{"List", nil, func() error { _, _, err := f.List(ctx, team, "", page.Page{}); return err }, nil, true},
+			{"a thread", nil, func() error { _, _, err := f.List(ctx, team, e.ID, page.Page{}); return err }, nil, true},
 			{"Get", nil, func() error {
-				_, content, err := w.Get(ctx, team, e.ID, receiving.CID)
+				_, content, err := f.Get(ctx, team, e.ID, receiving.CID)
 				if err == nil {
 					content.Close()
 				}
 				return err
 			}, nil, true},
-			{"Files", nil, func() error { _, _, err := w.Files(ctx, team, e.ID, page.Page{}); return err }, nil, true},
-			{"File", nil, func() error { _, err := w.File(ctx, team, e.ID, e.Files[0].ID); return err }, nil, true},
-			{"OpenFile", nil, func() error { return opened(w.OpenFile(ctx, token(file))) }, nil, true},
-			{"OpenRaw", nil, func() error { return opened(w.OpenRaw(ctx, token(raw))) }, nil, true},
+			{"Files", nil, func() error { _, _, err := f.Files(ctx, team, e.ID, page.Page{}); return err }, nil, true},
+			{"File", nil, func() error { _, err := f.File(ctx, team, e.ID, e.Files[0].ID); return err }, nil, true},
+			{"OpenFile", nil, func() error { return opened(f.OpenFile(ctx, token(file))) }, nil, true},
+			{"OpenRaw", nil, func() error { return opened(f.OpenRaw(ctx, token(raw))) }, nil, true},
 			{"SentThread", nil, func() error {
-				thread, err := w.SentThread(ctx, team, sent)
+				thread, err := f.SentThread(ctx, team, sent)
 				if err == nil && thread == "" {
 					err = errors.New("it has no thread")
 				}
 				return err
 			}, nil, true},
-			{"Share", nil, func() error { _, err := w.Share(ctx, team, e.ID, ""); return err }, nil, true},
+			{"Share", nil, func() error { _, err := f.Share(ctx, team, e.ID, ""); return err }, nil, true},
 			{"Shared", nil, func() error {
-				shared, err := w.Shared(ctx, link[strings.IndexByte(link, '=')+1:])
+				shared, err := f.Shared(ctx, link[strings.IndexByte(link, '=')+1:])
 				if err == nil {
 					shared.Close()
 				}
@@ -135,23 +135,23 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"a bounce", fresh, func() error {
 				return data(dsn("failed", "5.1.1", fmt.Sprintf("ann%d@gone.example", n), "550 5.1.1 no such user"))()
 			}, nil, true},
-			{"Delete", one, func() error { return w.Delete(ctx, team, e.ID) }, nil, false},
-			{"RemoveBefore", one, func() error { _, err := w.RemoveBefore(ctx, team, later(), ""); return err }, nil, false},
+			{"Delete", one, func() error { return f.Delete(ctx, team, e.ID) }, nil, false},
+			{"RemoveBefore", one, func() error { _, err := f.RemoveBefore(ctx, team, later(), ""); return err }, nil, false},
 			{"EraseAddress", one, func() error {
-				_, err := w.EraseAddress(ctx, a,
+				_, err := f.EraseAddress(ctx, a,
 					erasure.Scope{Teams: []string{team}})
 				return err
 			}, nil, false},
-			{"EraseTeam", one, func() error { return w.EraseTeam(ctx, team) }, nil, false},
+			{"EraseTeam", one, func() error { return f.EraseTeam(ctx, team) }, nil, false},
 		} {
 			before := 0
 			failed := trace.EachBroken(t, func() {
 				if v.prepare != nil {
 					v.prepare()
 				}
-				before = len(w.list(t, team)) + w.count(t, `SELECT COUNT(*) FROM email_events`)
+				before = len(f.list(t, team)) + f.Count(`SELECT COUNT(*) FROM email_events`)
 			}, v.act, func(err error) {
-				now := len(w.list(t, team)) + w.count(t, `SELECT COUNT(*) FROM email_events`)
+				now := len(f.list(t, team)) + f.Count(`SELECT COUNT(*) FROM email_events`)
 				if err != nil && v.keeps && now != before {
 					t.Errorf("%s fails and has changed something: %v", v.name, err)
 				}
@@ -163,10 +163,10 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				t.Fatalf("at %s", v.name)
 			}
 		}
-		if all := w.list(t, team); len(all) > 0 {
+		if all := f.list(t, team); len(all) > 0 {
 			t.Errorf("%d emails are left", len(all))
 		}
-		if to, err := w.emails.Recipients(ctx, team, sent); err != nil || len(to) != 1 || to[0].State != emails.Queued {
+		if to, err := f.Emails.Recipients(ctx, team, sent); err != nil || len(to) != 1 || to[0].State != emails.Queued {
 			t.Errorf("%+v, %v", to, err)
 		}
 	})
@@ -175,20 +175,20 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 // A deletion that fails leaves an email that is still there its raw message; and a link to an attachment that an email
 // does not have leads nowhere.
 func TestFailedDeletionsKeepTheMessage(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		ctx, team := t.Context(), w.acme.TeamID
-		w.counted(t)
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
+		f.Counted(later())
 		large := "Subject: Large\n\n" + strings.Repeat("Hello, hello.\n", 10_000)
 		var e receiving.Email
 		kept := 0
 		trace.EachBroken(t, func() {
-			w.give(t, large, "a@in.acme.example")
-			e = w.list(t, team)[0]
-		}, func() error { return w.Delete(ctx, team, e.ID) }, func(err error) {
-			for _, left := range w.list(t, team) {
+			f.give(t, large, "a@in.acme.example")
+			e = f.list(t, team)[0]
+		}, func() error { return f.Delete(ctx, team, e.ID) }, func(err error) {
+			for _, left := range f.list(t, team) {
 				if left.ID == e.ID {
 					kept++
-					if raw := w.rawOf(t, left); err == nil || len(raw) < len(large) {
+					if raw := f.rawOf(t, left); err == nil || len(raw) < len(large) {
 						t.Errorf("it is left, %v, with %d octets", err, len(raw))
 					}
 				}
@@ -197,10 +197,10 @@ func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 		if kept < 2 {
 			t.Errorf("%d deletions have failed", kept)
 		}
-		w.give(t, large, "a@in.acme.example")
-		e = w.list(t, team)[0]
-		link, _ := w.FileURL(team, e.ID, "none", time.Now())
-		if _, err := w.OpenFile(ctx, link[strings.LastIndexByte(link, '/')+1:]); fault.KindOf(err) != fault.NotFound {
+		f.give(t, large, "a@in.acme.example")
+		e = f.list(t, team)[0]
+		link, _ := f.FileURL(team, e.ID, "none", time.Now())
+		if _, err := f.OpenFile(ctx, link[strings.LastIndexByte(link, '/')+1:]); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("an attachment that there is not: %v", err)
 		}
 	})

@@ -31,13 +31,13 @@ func (v verdicts) Check(_ context.Context, o authres.Origin, raw io.ReaderAt, si
 }
 
 func TestAuthenticationIsKept(t *testing.T) {
-	w := newWorld(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	asked := verdicts{new([]authres.Origin)}
-	p := w.parts
+	p := f.parts
 	p.Auth = asked
-	w.Service = receiving.New(config(), p)
-	w.give(t, "Subject: x\n\nx\n", "a@in.acme.example")
-	e := w.list(t, w.acme.TeamID)[0]
+	f.Service = receiving.New(config(), p)
+	f.give(t, "Subject: x\n\nx\n", "a@in.acme.example")
+	e := f.list(t, f.Acme.TeamID)[0]
 	if e.Authentication == nil || e.Authentication.SPF.Result != "fail" || e.Authentication.DKIM[0].Result != "pass" ||
 		e.Authentication.Policy != "none" {
 		t.Errorf("%+v", e.Authentication)
@@ -46,7 +46,7 @@ func TestAuthenticationIsKept(t *testing.T) {
 		(*asked.asked)[0].MailFrom != "jo@sender.example" {
 		t.Errorf("asked about %+v", *asked.asked)
 	}
-	w.give(t, "Subject: x\n\nx\n", w.returnTo(w.send(t, "ann@gone.example"), "gone.example"))
+	f.give(t, "Subject: x\n\nx\n", f.returnTo(f.send("ann@gone.example"), "gone.example"))
 	if len(*asked.asked) != 1 {
 		t.Error("a report is judged by where it comes from")
 	}
@@ -83,7 +83,7 @@ func (f *filter) Body(m *library.Modifier) (library.Response, error) {
 
 func TestContentFilter(t *testing.T) {
 	log.SetOutput(io.Discard) // the library's server logs that clients hang up
-	w := newWorld(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,14 +91,14 @@ func TestContentFilter(t *testing.T) {
 	server := library.Server{NewMilter: func() library.Milter { return &filter{} }}
 	done := make(chan error)
 	go func() { done <- server.Serve(l) }()
-	p := w.parts
+	p := f.parts
 	if p.Milter, err = milter.New(milter.Config{Address: "inet:" + l.Addr().String(), Hostname: "mx.postrider.test",
 		FailClosed: true}); err != nil {
 		t.Fatal(err)
 	}
-	w.Service = receiving.New(config(), p)
+	f.Service = receiving.New(config(), p)
 	try := func(subject string, size int) string {
-		c, err := w.begin(t, w.Service, "jo@sender.example", "a@in.acme.example")
+		c, err := f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,14 +113,14 @@ func TestContentFilter(t *testing.T) {
 			}
 		}
 	}
-	all := w.list(t, w.acme.TeamID)
+	all := f.list(t, f.Acme.TeamID)
 	for _, e := range all {
 		if e.Spam == nil || !slices.Equal(e.Spam.Fields["x-spam-status"], []string{"of " + e.Subject}) ||
 			(e.Spam.Action == "quarantine") != (e.Subject == "spam") {
 			t.Errorf("%s: %+v", e.Subject, e.Spam)
 		}
 	}
-	if n := w.blobCount(t); len(all) != 4 || n != 2 {
+	if n := f.blobCount(t); len(all) != 4 || n != 2 {
 		t.Errorf("%d emails and %d blobs are kept", len(all), n)
 	}
 	server.Close()

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// listen serves the world at a port of this machine until the test ends.
-func (w *world) listen(t *testing.T, c smtpserver.Config) string { return serveFor(t, c, w.Service) }
+// listen serves the fixture at a port of this machine until the test ends.
+func (f *fixture) listen(t *testing.T, c smtpserver.Config) string { return serveFor(t, c, f.Service) }
 
 func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
 	t.Helper()
@@ -36,8 +36,8 @@ func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
 
 // Each message that was answered 250 is stored, once, whatever happens on other connections.
 func TestThroughTheListener(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		addr := w.listen(t, smtpserver.Config{MaxSize: 200_000})
+	each(t, func(t *testing.T, f *fixture) {
+		addr := f.listen(t, smtpserver.Config{MaxSize: 200_000})
 		var wg sync.WaitGroup
 		const clients, each = 8, 5
 		for i := range clients {
@@ -68,16 +68,16 @@ func TestThroughTheListener(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		for _, team := range []string{w.acme.TeamID, w.other.ID} {
+		for _, team := range []string{f.Acme.TeamID, f.Other.TeamID} {
 			subjects := map[string]bool{}
-			for _, e := range w.list(t, team) {
+			for _, e := range f.list(t, team) {
 				subjects[e.Subject] = true
 			}
-			if all := w.list(t, team); len(all) != clients*each || len(subjects) != clients*each {
+			if all := f.list(t, team); len(all) != clients*each || len(subjects) != clients*each {
 				t.Errorf("%d emails of %d subjects, want %d", len(all), len(subjects), clients*each)
 			}
 		}
-		if n := w.blobCount(t); n != 2*clients { // of k = 3 and 4
+		if n := f.blobCount(t); n != 2*clients { // of k = 3 and 4
 			t.Errorf("%d blobs, want those of the messages that are large and were taken", n)
 		}
 	})

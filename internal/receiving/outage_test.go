@@ -21,24 +21,24 @@ func TestTakeWithoutDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, proxy := dbtest.Proxied(t, 0)
-			w := newWorld(t, d)
+			f := newFixture(t, d)
 			var c smtpserver.Session
 			before := 0
 			failed := dbtest.EachTorn(t, proxy, func() {
-				before = len(w.list(t, w.acme.TeamID))
+				before = len(f.list(t, f.Acme.TeamID))
 				var err error
-				if c, err = w.begin(t, w.Service, "jo@sender.example", "a@in.acme.example"); err != nil {
+				if c, err = f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example"); err != nil {
 					t.Fatal(err)
 				}
 			}, func() error {
 				_, err := c.Data(t.Context(), strings.NewReader(crlf("Subject: Hi\nReferences: <a@b.example>\n\n"+text)))
 				return err
 			}, func(skip int, err error) {
-				all := w.list(t, w.acme.TeamID)
+				all := f.list(t, f.Acme.TeamID)
 				if n := len(all) - before; n != 1 && (err == nil || n != 0) {
 					t.Errorf("answer %d torn: %v; %d emails", skip, err, n)
 				}
-				if len(all) > before && !strings.HasSuffix(w.rawOf(t, all[0]), crlf(text)) {
+				if len(all) > before && !strings.HasSuffix(f.rawOf(t, all[0]), crlf(text)) {
 					t.Errorf("answer %d torn: half an email is kept", skip)
 				}
 				if err != nil && answer(err)[0] != '4' {
@@ -55,15 +55,15 @@ func TestTakeWithoutDatabase(t *testing.T) {
 // A bounce that loses the database at any point is refused for now, or recorded whole.
 func TestReportWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
-	w := newWorld(t, d)
+	f := newFixture(t, d)
 	var c smtpserver.Session
 	var id string
 	n := 0
 	dbtest.EachTorn(t, proxy, func() {
 		n++
-		id = w.send(t, fmt.Sprintf("ann%d@gone.example", n))
+		id = f.send(fmt.Sprintf("ann%d@gone.example", n))
 		var err error
-		if c, err = w.begin(t, w.Service, "", w.returnTo(id, "gone.example")); err != nil {
+		if c, err = f.begin(t, f.Service, "", f.returnTo(id, "gone.example")); err != nil {
 			t.Fatal(err)
 		}
 	}, func() error {
@@ -71,11 +71,11 @@ func TestReportWithoutDatabase(t *testing.T) {
 			"550 5.1.1 no such user"))))
 		return err
 	}, func(skip int, err error) {
-		to, getErr := w.emails.Recipients(t.Context(), w.acme.TeamID, id)
+		to, getErr := f.Emails.Recipients(t.Context(), f.Acme.TeamID, id)
 		if getErr != nil {
 			t.Fatal(getErr)
 		}
-		_, getErr = w.suppressed.Get(t.Context(), w.acme.TeamID, fmt.Sprintf("ann%d@gone.example", n))
+		_, getErr = f.Suppressions.Get(t.Context(), f.Acme.TeamID, fmt.Sprintf("ann%d@gone.example", n))
 		if bounced := to[0].State == emails.Bounced; !bounced && err == nil || bounced != (getErr == nil) {
 			t.Errorf("answer %d torn: %v; the recipient is %s, its suppression: %v", skip, err, to[0].State, getErr)
 		}
@@ -91,24 +91,24 @@ func TestReportWithoutDatabase(t *testing.T) {
 // Without a database no verb says that something is not there, or that it was done.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
-	w := newWorld(t, d)
-	w.give(t, "Subject: Files\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"+
+	f := newFixture(t, d)
+	f.give(t, "Subject: Files\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"+
 		"Content-Disposition: attachment; filename=a\n\nx\n--b--\n", "a@in.acme.example")
-	e := w.list(t, w.acme.TeamID)[0]
-	file, _ := w.FileURL(e.TeamID, e.ID, e.Files[0].ID, time.Now())
-	raw, _ := w.RawURL(e.TeamID, e.ID, time.Now())
+	e := f.list(t, f.Acme.TeamID)[0]
+	file, _ := f.FileURL(e.TeamID, e.ID, e.Files[0].ID, time.Now())
+	raw, _ := f.RawURL(e.TeamID, e.ID, time.Now())
 	d.Close()
 	ctx := t.Context()
 	for name, f := range map[string]func() error{
-		"List":       func() error { _, _, err := w.List(ctx, e.TeamID, "", page.Page{}); return err },
-		"a thread":   func() error { _, _, err := w.List(ctx, e.TeamID, e.ID, page.Page{}); return err },
-		"Get":        func() error { _, _, err := w.Get(ctx, e.TeamID, e.ID, receiving.CID); return err },
-		"Files":      func() error { _, _, err := w.Files(ctx, e.TeamID, e.ID, page.Page{}); return err },
-		"File":       func() error { _, err := w.File(ctx, e.TeamID, e.ID, e.Files[0].ID); return err },
-		"OpenFile":   func() error { _, err := w.OpenFile(ctx, token(file)); return err },
-		"OpenRaw":    func() error { _, err := w.OpenRaw(ctx, token(raw)); return err },
-		"SentThread": func() error { _, err := w.SentThread(ctx, e.TeamID, e.ID); return err },
-		"EraseTeam":  func() error { return w.EraseTeam(ctx, e.TeamID) },
+		"List":       func() error { _, _, err := f.List(ctx, e.TeamID, "", page.Page{}); return err },
+		"a thread":   func() error { _, _, err := f.List(ctx, e.TeamID, e.ID, page.Page{}); return err },
+		"Get":        func() error { _, _, err := f.Get(ctx, e.TeamID, e.ID, receiving.CID); return err },
+		"Files":      func() error { _, _, err := f.Files(ctx, e.TeamID, e.ID, page.Page{}); return err },
+		"File":       func() error { _, err := f.File(ctx, e.TeamID, e.ID, e.Files[0].ID); return err },
+		"OpenFile":   func() error { _, err := f.OpenFile(ctx, token(file)); return err },
+		"OpenRaw":    func() error { _, err := f.OpenRaw(ctx, token(raw)); return err },
+		"SentThread": func() error { _, err := f.SentThread(ctx, e.TeamID, e.ID); return err },
+		"EraseTeam":  func() error { return f.EraseTeam(ctx, e.TeamID) },
 	} {
 		if err := f(); !fault.Ours(err) {
 			t.Errorf("%s: %v", name, err)

@@ -13,9 +13,9 @@ import (
 
 // The content of a message does not determine how many queries are made before the answer.
 func TestQueriesOfOneMessage(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		asked := func(raw string, to ...string) int {
-			c, err := w.begin(t, w.Service, "jo@sender.example", to...)
+			c, err := f.begin(t, f.Service, "jo@sender.example", to...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,13 +51,13 @@ func TestQueriesOfOneMessage(t *testing.T) {
 			fmt.Fprintf(&about, "Final-Recipient: rfc822; a%d@gone.example\nAction: failed\nStatus: 5.2.2\nDiagnostic-Code: "+
 				"smtp; 552 5.2.2 full\n\n", i)
 		}
-		at := w.returnTo(w.send(t, to...), "gone.example")
+		at := f.returnTo(f.send(to...), "gone.example")
 		report := dsn("failed", "5.2.2", to[0], "552 5.2.2 full")
 		first := asked(report, at)
 		report = strings.Replace(report, "Final-Recipient:", about.String()+"Final-Recipient:", 1)
-		w.types()
+		f.types()
 		again := asked(report, at)
-		if n := len(w.types()); n != len(to)-1 {
+		if n := len(f.types()); n != len(to)-1 {
 			t.Errorf("%d events, want %d", n, len(to)-1)
 		}
 		if again > first+len(to)+5 { // each event is a row, and is written without waiting for an answer
@@ -78,11 +78,11 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		one := asked(refs, "a@in.acme.example")
 		var many []string
 		for i := range 20 {
-			team, err := w.teams.Create(t.Context(), fmt.Sprint("Team ", i), "")
+			team, err := f.Teams.Create(t.Context(), fmt.Sprint("Team ", i), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			many = append(many, "a@"+w.ManagedHost(team.ID))
+			many = append(many, "a@"+f.ManagedHost(team.ID))
 		}
 		row := one - plain // the look-ups; the rest is paid once for each team, and on PostgreSQL travels at once
 		if n := asked(refs, many...); n > len(many)*plain+row {
@@ -93,8 +93,8 @@ func TestQueriesOfOneMessage(t *testing.T) {
 
 // The look-ups of a conversation go by an index, and do not grow with how many messages bear the same Message-ID.
 func TestThreadsByIndex(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		c, err := w.begin(t, w.Service, "jo@sender.example", "a@in.acme.example")
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		c, err := f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,19 +131,19 @@ func TestThreadsByIndex(t *testing.T) {
 // The conversation that began with a sent email is found however long it grew, and however many messages bear one
 // Message-ID.
 func TestLongThreads(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		sent := w.send(t, "jo@sender.example")
+	each(t, func(t *testing.T, f *fixture) {
+		sent := f.send("jo@sender.example")
 		refs := "References: <" + sent + "@acme.example>"
 		for i := range 200 {
 			refs += fmt.Sprintf(" <%d@gone.example>", i)
 		}
-		w.give(t, "Message-ID: <a@x.example>\n"+refs+"\n\nx\n", "a@in.acme.example")
-		w.give(t, "Message-ID: <b@x.example>\n\nx\n", "a@in.acme.example")
+		f.give(t, "Message-ID: <a@x.example>\n"+refs+"\n\nx\n", "a@in.acme.example")
+		f.give(t, "Message-ID: <b@x.example>\n\nx\n", "a@in.acme.example")
 		for range 3 {
-			w.give(t, "Message-ID: <a@x.example>\nIn-Reply-To: <b@x.example>\n\nx\n", "a@in.acme.example")
+			f.give(t, "Message-ID: <a@x.example>\nIn-Reply-To: <b@x.example>\n\nx\n", "a@in.acme.example")
 		}
-		w.give(t, "Message-ID: <c@x.example>\nIn-Reply-To: <a@x.example>\n\nx\n", "a@in.acme.example")
-		all := w.list(t, w.acme.TeamID)
+		f.give(t, "Message-ID: <c@x.example>\nIn-Reply-To: <a@x.example>\n\nx\n", "a@in.acme.example")
+		all := f.list(t, f.Acme.TeamID)
 		b := all[len(all)-2].ID
 		for i, want := range []string{sent, b, b, b, b, sent} {
 			if all[i].ThreadID != want {
@@ -155,11 +155,11 @@ func TestLongThreads(t *testing.T) {
 
 // A return path that is named twice in one envelope is reported on once.
 func TestRepeatedReturnPath(t *testing.T) {
-	eachTraced(t, func(t *testing.T, w *world, trace *dbtest.Trace) {
-		email := w.send(t, "ann@gone.example")
-		at := w.returnTo(email, "gone.example")
-		w.give(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), at, strings.ToUpper(at), at)
-		if got := w.types(); !slices.Equal(got, []events.Type{events.SuppressionAdded, events.EmailBounced}) {
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		email := f.send("ann@gone.example")
+		at := f.returnTo(email, "gone.example")
+		f.give(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), at, strings.ToUpper(at), at)
+		if got := f.types(); !slices.Equal(got, []events.Type{events.SuppressionAdded, events.EmailBounced}) {
 			t.Errorf("events %v", got)
 		}
 	})

@@ -15,42 +15,20 @@ import (
 // later is a time at which all that is done in a test is old.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
-// count is the number that a query finds.
-func (w *world) count(t testing.TB, query string) (n int) {
-	t.Helper()
-	if err := w.d.QueryRow(t.Context(), query).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// counted has all events of acme's counted that come until later.
-func (w *world) counted(t testing.TB) {
-	t.Helper()
-	err := w.d.Update(t.Context(), func(tx *db.Tx) error {
-		tx.Queue(t.Context(), `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)`, w.acme.TeamID,
-			later().UnixMicro())
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 const plain = "Message-ID: <%d@x.example>\nSubject: x\n%s\nHello.\n"
 
 // Received emails that are old go with all that is theirs: a raw message that another team has too stays for it, and
 // what is left of a conversation stays one.
 func TestRemoveReceived(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		ctx, team := t.Context(), w.acme.TeamID
+	each(t, func(t *testing.T, f *fixture) {
+		ctx, team := t.Context(), f.Acme.TeamID
 		large := strings.Repeat("Hello.\n", 20_000)
-		first := w.give(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
-		shared := w.give(t, fmt.Sprintf(plain, 2, "In-Reply-To: <1@x.example>\n")+large, "a@in.acme.example",
+		first := f.give(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
+		shared := f.give(t, fmt.Sprintf(plain, 2, "In-Reply-To: <1@x.example>\n")+large, "a@in.acme.example",
 			"a@other.example")
-		own := w.give(t, fmt.Sprintf(plain, 3, "")+large, "a@in.acme.example")
-		raw, _ := w.RawURL(team, first, time.Now())
-		link, err := w.Share(ctx, team, first, "")
+		own := f.give(t, fmt.Sprintf(plain, 3, "")+large, "a@in.acme.example")
+		raw, _ := f.RawURL(team, first, time.Now())
+		link, err := f.Share(ctx, team, first, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +36,7 @@ func TestRemoveReceived(t *testing.T) {
 			t.Helper()
 			for after := ""; ; {
 				var err error
-				if after, err = w.RemoveBefore(ctx, team, before, after); err != nil {
+				if after, err = f.RemoveBefore(ctx, team, before, after); err != nil {
 					t.Fatal(err)
 				}
 				if after == "" {
@@ -67,64 +45,64 @@ func TestRemoveReceived(t *testing.T) {
 			}
 		}
 		remove(later())
-		if n := len(w.list(t, team)); n != 3 {
+		if n := len(f.list(t, team)); n != 3 {
 			t.Errorf("%d are left of which nothing was counted yet", n)
 		}
-		w.counted(t)
+		f.Counted(later())
 		remove(time.Now().Add(-time.Minute))
-		if n := len(w.list(t, team)); n != 3 {
+		if n := len(f.list(t, team)); n != 3 {
 			t.Errorf("%d are left of those that are young", n)
 		}
-		if err := w.Delete(ctx, w.other.ID, own); fault.KindOf(err) != fault.NotFound {
+		if err := f.Delete(ctx, f.Other.TeamID, own); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another team deletes it: %v", err)
 		}
-		if err := w.Delete(ctx, team, own); err != nil {
+		if err := f.Delete(ctx, team, own); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Delete(ctx, team, own); fault.KindOf(err) != fault.NotFound {
+		if err := f.Delete(ctx, team, own); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("deleted twice: %v", err)
 		}
-		if err := w.Delete(ctx, team, first); err != nil {
+		if err := f.Delete(ctx, team, first); err != nil {
 			t.Fatal(err)
 		}
 		// The conversation goes on in what is left of it.
-		reply := w.give(t, fmt.Sprintf(plain, 4, "In-Reply-To: <2@x.example>\nReferences: <1@x.example> <2@x.example>\n"),
+		reply := f.give(t, fmt.Sprintf(plain, 4, "In-Reply-To: <2@x.example>\nReferences: <1@x.example> <2@x.example>\n"),
 			"a@in.acme.example")
-		all, _, err := w.List(ctx, team, first, page.Page{})
+		all, _, err := f.List(ctx, team, first, page.Page{})
 		if err != nil || len(all) != 2 || all[0].ID != reply || all[1].ID != shared {
 			t.Errorf("the conversation has %+v, %v", all, err)
 		}
-		if _, err := w.OpenRaw(ctx, raw[strings.LastIndexByte(raw, '/')+1:]); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.OpenRaw(ctx, raw[strings.LastIndexByte(raw, '/')+1:]); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("the raw message of one that is deleted: %v", err)
 		}
-		if _, err := w.Shared(ctx, link[strings.IndexByte(link, '=')+1:]); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.Shared(ctx, link[strings.IndexByte(link, '=')+1:]); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("a link to one that is deleted: %v", err)
 		}
 		remove(later())
-		if n := len(w.list(t, team)); n != 0 {
+		if n := len(f.list(t, team)); n != 0 {
 			t.Errorf("%d are left", n)
 		}
-		if rows := w.count(t, `SELECT (SELECT COUNT(*) FROM received_raws) + (SELECT COUNT(*) FROM
+		if rows := f.Count(`SELECT (SELECT COUNT(*) FROM received_raws) + (SELECT COUNT(*) FROM
 			email_events)`); rows != 1 {
 			t.Errorf("%d rows are left, want the event of the other team", rows)
 		}
-		others := w.list(t, w.other.ID)
+		others := f.list(t, f.Other.TeamID)
 		if len(others) != 1 {
 			t.Fatalf("the other team has %d", len(others))
 		}
-		if _, content, err := w.Get(ctx, w.other.ID, others[0].ID, "cid"); err != nil || !strings.Contains(*content.Text,
+		if _, content, err := f.Get(ctx, f.Other.TeamID, others[0].ID, "cid"); err != nil || !strings.Contains(*content.Text,
 			"Hello.") {
 			t.Errorf("what the other team received cannot be read: %v", err)
 		} else {
 			content.Close()
 		}
-		if n := w.blobCount(t); n != 1 {
+		if n := f.blobCount(t); n != 1 {
 			t.Errorf("%d files are left", n)
 		}
-		if err := w.EraseTeam(ctx, w.other.ID); err != nil {
+		if err := f.EraseTeam(ctx, f.Other.TeamID); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.blobCount(t); n != 0 {
+		if n := f.blobCount(t); n != 0 {
 			t.Errorf("%d files are left after the last team", n)
 		}
 	})
@@ -133,20 +111,20 @@ func TestRemoveReceived(t *testing.T) {
 // However many received emails there are, a batch is as many statements.
 func TestBatchesOfReceived(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		w := newWorld(t, d)
-		w.counted(t)
+		f := newFixture(t, d)
+		f.Counted(later())
 		var statements []int
 		for _, left := range []int{10, 30} {
-			for w.count(t, `SELECT COUNT(*) FROM received_emails`) < 100+left {
-				w.give(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
+			for f.Count(`SELECT COUNT(*) FROM received_emails`) < 100+left {
+				f.give(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
 			}
 			trace.Take()
-			next, err := w.RemoveBefore(t.Context(), w.acme.TeamID, later(), "")
+			next, err := f.RemoveBefore(t.Context(), f.Acme.TeamID, later(), "")
 			if next == "" || err != nil {
 				t.Fatalf("it goes on at %q, %v", next, err)
 			}
 			statements = append(statements, len(trace.Take()))
-			if n := w.count(t, `SELECT COUNT(*) FROM received_emails`); n != left {
+			if n := f.Count(`SELECT COUNT(*) FROM received_emails`); n != left {
 				t.Errorf("%d are left, want %d", n, left)
 			}
 		}

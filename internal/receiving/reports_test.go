@@ -17,8 +17,8 @@ import (
 )
 
 // returnTo is the address at which reports about an email to a destination arrive.
-func (w *world) returnTo(emailID, destination string) string {
-	return emails.ReturnPath(w.keys, emailID, destination) + "@send.acme.example"
+func (f *fixture) returnTo(emailID, destination string) string {
+	return emails.ReturnPath(f.Keys, emailID, destination) + "@send.acme.example"
 }
 
 // dsn is a delivery status notification about one recipient.
@@ -52,8 +52,8 @@ Subject: Hi
 }
 
 func TestBounces(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		id := w.send(t, "ann@gone.example", "bob@gone.example", "carl@elsewhere.example")
+	each(t, func(t *testing.T, f *fixture) {
+		id := f.send("ann@gone.example", "bob@gone.example", "carl@elsewhere.example")
 		failed := dsn("failed", "5.1.1", "Ann@Gone.example", "550 5.1.1 <ann@gone.example>: no such user")
 		for _, c := range []struct {
 			name, raw, at string
@@ -74,26 +74,26 @@ func TestBounces(t *testing.T) {
 				"away.\n", "gone.example", nil},
 			{"nothing", "", "gone.example", nil},
 		} {
-			w.give(t, c.raw, w.returnTo(id, c.at))
-			if got := w.types(); !slices.Equal(got, c.want) {
+			f.give(t, c.raw, f.returnTo(id, c.at))
+			if got := f.types(); !slices.Equal(got, c.want) {
 				t.Errorf("%s: events %v, want %v", c.name, got, c.want)
 			}
 		}
-		e, err := w.emails.Recipients(t.Context(), w.acme.TeamID, id)
+		e, err := f.Emails.Recipients(t.Context(), f.Acme.TeamID, id)
 		if err != nil || e[0].State != emails.Bounced || e[1].State != emails.Queued || e[2].State != emails.Bounced {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, "ann@gone.example"); err != nil {
+		if _, err := f.Suppressions.Get(t.Context(), f.Acme.TeamID, "ann@gone.example"); err != nil {
 			t.Error(err)
 		}
-		if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, "carl@elsewhere.example"); fault.KindOf(
+		if _, err := f.Suppressions.Get(t.Context(), f.Acme.TeamID, "carl@elsewhere.example"); fault.KindOf(
 			err) != fault.NotFound {
 			t.Errorf("a full mailbox is suppressed: %v", err)
 		}
-		if n := len(w.list(t, w.acme.TeamID)); n != 0 {
+		if n := len(f.list(t, f.Acme.TeamID)); n != 0 {
 			t.Errorf("%d reports are received emails", n)
 		}
-		line, err := w.emails.Timeline(t.Context(), w.acme.TeamID, id)
+		line, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id)
 		if err != nil || !strings.Contains(line[len(line)-1].Data, `"subType":"MailboxFull"`) ||
 			!strings.Contains(line[len(line)-1].Data, "552 5.2.2 mailbox full") {
 			t.Errorf("%+v, %v", line, err)
@@ -103,16 +103,16 @@ func TestBounces(t *testing.T) {
 
 // A large report is read like a small one, and leaves nothing.
 func TestLargeReport(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		id := w.send(t, "ann@gone.example")
+	each(t, func(t *testing.T, f *fixture) {
+		id := f.send("ann@gone.example")
 		raw := strings.Replace(dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), "Subject: Hi\n",
 			"Subject: Hi\nX: "+
 				strings.Repeat("x\n y", 50_000)+"\n", 1)
-		w.give(t, raw, w.returnTo(id, "gone.example"))
-		if got := w.types(); !slices.Contains(got, events.EmailBounced) {
+		f.give(t, raw, f.returnTo(id, "gone.example"))
+		if got := f.types(); !slices.Contains(got, events.EmailBounced) {
 			t.Errorf("events %v", got)
 		}
-		if n := w.blobCount(t); n != 0 {
+		if n := f.blobCount(t); n != 0 {
 			t.Errorf("%d blobs", n)
 		}
 	})
@@ -148,10 +148,10 @@ const fbl = "fbl@mx.postrider.test"
 
 // sent is the header with which an email went to a destination, as reports quote it. names are the fields that they
 // show.
-func (w *world) sent(emailID, destination string, names ...string) string {
+func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
-		"Return-Path":        "<" + w.returnTo(emailID, destination) + ">",
-		emails.FeedbackField: emails.Feedback(w.keys, emailID, destination),
+		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",
+		emails.FeedbackField: emails.Feedback(f.Keys, emailID, destination),
 		"Message-ID":         "<" + emailID + "@acme.example>",
 	}
 	text := ""
@@ -164,37 +164,37 @@ func (w *world) sent(emailID, destination string, names ...string) string {
 var complained = []events.Type{events.SuppressionAdded, events.EmailComplained}
 
 func TestComplaints(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		id := w.send(t, "ann@one.example", "bob@one.example", "carl@two.example")
-		single := w.send(t, "dora@one.example")
-		quoted := strings.ReplaceAll(w.sent(single, "one.example", emails.FeedbackField), "-", "=2D")
+	each(t, func(t *testing.T, f *fixture) {
+		id := f.send("ann@one.example", "bob@one.example", "carl@two.example")
+		single := f.send("dora@one.example")
+		quoted := strings.ReplaceAll(f.sent(single, "one.example", emails.FeedbackField), "-", "=2D")
 		for _, c := range []struct {
 			name, raw, to string
 			want          []events.Type
 			who           string
 		}{
 			{"by recipient and field", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n",
-				w.sent(id, "one.example", emails.FeedbackField)), fbl,
+				f.sent(id, "one.example", emails.FeedbackField)), fbl,
 				complained, "ann@one.example"},
-			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", w.sent(id, "one.example", emails.FeedbackField)),
+			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", f.sent(id, "one.example", emails.FeedbackField)),
 				fbl, nil, ""},
-			{"by the return path in it", arf("abuse", "", w.sent(id, "two.example", "Return-Path")), fbl, complained,
+			{"by the return path in it", arf("abuse", "", f.sent(id, "two.example", "Return-Path")), fbl, complained,
 				"carl@two.example"},
 			{"by a field that is encoded", strings.Replace(arf("fraud", "", quoted), "Content-Type: message/rfc822",
 				"Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable", 1), fbl, complained,
 				"dora@one.example"},
 			{"at the return path", arf("abuse", "Original-Rcpt-To: bob@one.example\n", "Subject: Hi\n\nx\n"),
-				w.returnTo(id, "one.example"),
+				f.returnTo(id, "one.example"),
 				complained, "bob@one.example"},
-			{"that it is no spam", arf("not-spam", "", w.sent(single, "one.example", "Return-Path")), fbl,
+			{"that it is no spam", arf("not-spam", "", f.sent(single, "one.example", "Return-Path")), fbl,
 				[]events.Type{events.EmailReceived}, ""},
 			{"about nobody's message", arf("abuse", "", "Message-ID: <x@y.example>\n\nx\n"), fbl,
 				[]events.Type{events.EmailReceived}, ""},
 			{"a letter", "Subject: Welcome to the loop\n\nHello.\n", fbl, []events.Type{events.EmailReceived}, ""},
 		} {
-			w.give(t, c.raw, c.to)
-			got := *w.heard.all
-			if types := w.types(); !slices.Equal(types, c.want) {
+			f.give(t, c.raw, c.to)
+			got := f.seen.Take()
+			if types := typesOf(got); !slices.Equal(types, c.want) {
 				t.Errorf("%s: events %v, want %v", c.name, types, c.want)
 			} else if c.who != "" && got[1].Recipient != c.who {
 				t.Errorf("%s: about %s, want %s", c.name, got[1].Recipient, c.who)
@@ -206,11 +206,11 @@ func TestComplaints(t *testing.T) {
 // A report by somebody who knows only the Message-ID, or what was sent to another destination, suppresses nobody: the
 // operator gets it.
 func TestForgedReports(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		id := w.send(t, "ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")
-		single := w.send(t, "dora@one.example")
+	each(t, func(t *testing.T, f *fixture) {
+		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")
+		single := f.send("dora@one.example")
 		names := func(address string) string { return "Original-Rcpt-To: <" + address + ">\n" }
-		token := emails.Feedback(w.keys, id, "one.example")
+		token := emails.Feedback(f.Keys, id, "one.example")
 		bent := token[:len(token)-5] + map[bool]string{true: "b", false: "a"}[token[len(token)-5] == 'a'] +
 			token[len(token)-4:]
 		operators := []events.Type{events.EmailReceived}
@@ -218,37 +218,37 @@ func TestForgedReports(t *testing.T) {
 			raw, to string
 			want    []events.Type
 		}{
-			"by Message-ID and recipient": {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")), fbl,
+			"by Message-ID and recipient": {arf("abuse", names("ann@one.example"), f.sent(id, "", "Message-ID")), fbl,
 				operators},
-			"by Message-ID of an email to one": {arf("abuse", "", w.sent(single, "", "Message-ID")), fbl, operators},
-			"by the field of another host": {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example",
+			"by Message-ID of an email to one": {arf("abuse", "", f.sent(single, "", "Message-ID")), fbl, operators},
+			"by the field of another host": {arf("abuse", names("ann@one.example"), f.sent(id, "evil.example",
 				emails.FeedbackField)), fbl, operators},
-			"by the return path of another host": {arf("abuse", names("ann@one.example"), w.sent(id, "evil.example",
+			"by the return path of another host": {arf("abuse", names("ann@one.example"), f.sent(id, "evil.example",
 				"Return-Path")), fbl, operators},
 			"by a bent field": {arf("abuse", names("ann@one.example"), emails.FeedbackField+": "+bent+
 				"\nMessage-ID: <"+id+"@acme.example>\n\nx\n"), fbl, operators},
-			"a complaint at another host's return path": {arf("abuse", names("ann@one.example"), w.sent(id, "", "Message-ID")),
-				w.returnTo(id, "evil.example"), nil},
+			"a complaint at another host's return path": {arf("abuse", names("ann@one.example"), f.sent(id, "", "Message-ID")),
+				f.returnTo(id, "evil.example"), nil},
 			"a bounce at another host's return path": {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"),
-				w.returnTo(id, "evil.example"), nil},
+				f.returnTo(id, "evil.example"), nil},
 			"a delay at another host's return path": {dsn("delayed", "4.4.1", "bob@one.example", "later"),
-				w.returnTo(id, "evil.example"), nil},
+				f.returnTo(id, "evil.example"), nil},
 			"a field for a return path": {dsn("failed", "5.1.1", "ann@one.example", "550 5.1.1 no such user"), "",
 				nil},
 		} {
 			if c.to == "" {
-				if got := w.offer(t, "", token+"@send.acme.example"); got != "550 5.7.1" && got != "550 5.1.1" {
+				if got := f.offer(t, "", token+"@send.acme.example"); got != "550 5.7.1" && got != "550 5.1.1" {
 					t.Errorf("%s: %s", name, got)
 				}
 				continue
 			}
-			w.give(t, c.raw, c.to)
-			if got := w.types(); !slices.Equal(got, c.want) {
+			f.give(t, c.raw, c.to)
+			if got := f.types(); !slices.Equal(got, c.want) {
 				t.Errorf("%s: events %v, want %v", name, got, c.want)
 			}
 		}
 		for _, address := range []string{"ann@one.example", "bob@one.example", "dora@one.example", "mallory@evil.example"} {
-			if _, err := w.suppressed.Get(t.Context(), w.acme.TeamID, address); fault.KindOf(err) != fault.NotFound {
+			if _, err := f.Suppressions.Get(t.Context(), f.Acme.TeamID, address); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("%s is suppressed: %v", address, err)
 			}
 		}
@@ -269,8 +269,8 @@ func TestProviders(t *testing.T) {
 	for _, domain := range []string{"arf.provider.example", "x.arf.provider.example", "mail.example", "evil.example"} {
 		records["s._domainkey."+domain] = []string{key.Record()}
 	}
-	each(t, func(t *testing.T, w *world) {
-		c, p := config(), w.parts
+	each(t, func(t *testing.T, f *fixture) {
+		c, p := config(), f.parts
 		c.Providers = []string{"arf.provider.example", "staff@mail.example"}
 		p.Auth = authres.New("mx.postrider.test", resolve.NetForm{Resolver: resolve.Fake{TXTRecords: records}})
 		for name, one := range map[string]struct {
@@ -287,8 +287,8 @@ func TestProviders(t *testing.T) {
 			"not signed":              {"feedback@arf.provider.example", "", nil, nil},
 			"two authors":             {"feedback@arf.provider.example, mallory@mail.example", "mail.example", key, nil},
 		} {
-			id := w.send(t, "ann@one.example", "bob@two.example")
-			raw := arf("abuse", "Original-Rcpt-To: <bob@two.example>\n", w.sent(id, "", "Message-ID"))
+			id := f.send("ann@one.example", "bob@two.example")
+			raw := arf("abuse", "Original-Rcpt-To: <bob@two.example>\n", f.sent(id, "", "Message-ID"))
 			raw = crlf(strings.Replace(raw, "feedback@provider.example", one.from, 1))
 			if one.signed != "" {
 				fields, err := dkim.Sign([]byte(raw), time.Now(), dkim.Signer{Domain: one.signed, Selector: "s", Key: one.key})
@@ -297,7 +297,7 @@ func TestProviders(t *testing.T) {
 				}
 				raw = string(fields) + raw
 			}
-			session, err := w.begin(t, receiving.New(c, p), "", fbl)
+			session, err := f.begin(t, receiving.New(c, p), "", fbl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,10 +307,10 @@ func TestProviders(t *testing.T) {
 			want := one.want
 			if want == nil {
 				want = []events.Type{events.EmailReceived}
-			} else if _, err := w.suppressed.Remove(t.Context(), w.acme.TeamID, "bob@two.example"); err != nil {
+			} else if _, err := f.Suppressions.Remove(t.Context(), f.Acme.TeamID, "bob@two.example"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			got := slices.DeleteFunc(w.types(), func(typ events.Type) bool { return typ == events.SuppressionRemoved })
+			got := slices.DeleteFunc(f.types(), func(typ events.Type) bool { return typ == events.SuppressionRemoved })
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: events %v, want %v", name, got, want)
 			}

@@ -19,7 +19,7 @@ func TestReturnedMail(t *testing.T) {
 	if err != nil || len(names) < 170 {
 		t.Fatalf("%d messages, error %v", len(names), err)
 	}
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for _, name := range names {
 			raw, err := os.ReadFile(name)
 			if err != nil {
@@ -32,7 +32,7 @@ func TestReturnedMail(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 			from := strings.Trim(strings.TrimPrefix(lines[0], "from: "), "<>")
 			to := strings.Fields(strings.TrimPrefix(lines[1], "to: "))
-			if got, want := w.returned(t, raw, from, to), lines[2:]; !slices.Equal(got, want) {
+			if got, want := f.returned(t, raw, from, to), lines[2:]; !slices.Equal(got, want) {
 				t.Errorf("%s\n got %q\nwant %q", filepath.Base(name), got, want)
 			}
 		}
@@ -40,17 +40,17 @@ func TestReturnedMail(t *testing.T) {
 }
 
 // returned sends an email to recipients at dest.example, gives what comes back, and says what is known after it.
-func (w *world) returned(t *testing.T, raw []byte, from string, to []string) (all []string) {
+func (f *fixture) returned(t *testing.T, raw []byte, from string, to []string) (all []string) {
 	t.Helper()
-	id := w.send(t, to...)
-	session, err := w.begin(t, w.Service, from, w.returnTo(id, "dest.example"))
+	id := f.send(to...)
+	session, err := f.begin(t, f.Service, from, f.returnTo(id, "dest.example"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := session.Data(t.Context(), strings.NewReader(crlf(string(raw)))); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range *w.heard.all {
+	for _, e := range f.seen.Take() {
 		switch e.Type {
 		case events.EmailDelayed:
 			all = append(all, "delayed "+e.Recipient)
@@ -64,7 +64,7 @@ func (w *world) returned(t *testing.T, raw []byte, from string, to []string) (al
 				t.Errorf("%s, error %v", data, err)
 			}
 			line := "bounced " + e.Recipient + " " + b.Type + " " + b.SubType
-			switch _, err := w.suppressed.Remove(t.Context(), w.acme.TeamID, e.Recipient); {
+			switch _, err := f.Suppressions.Remove(t.Context(), f.Acme.TeamID, e.Recipient); {
 			case err == nil:
 				line += " suppress"
 			case fault.KindOf(err) != fault.NotFound:
@@ -73,7 +73,7 @@ func (w *world) returned(t *testing.T, raw []byte, from string, to []string) (al
 			all = append(all, line)
 		}
 	}
-	w.types()
+	f.types()
 	if all == nil {
 		return []string{"nothing"}
 	}

@@ -44,8 +44,8 @@ func TestOddMessagesAreShown(t *testing.T) {
 		{"no header", "Hello\nSubject: x\n" + part + "Content-Type: a/b; name=c\n\nA\n--b--\n", "", "",
 			"Hello\nSubject: x\n" + strings.TrimSuffix(part, "\n") + "\nContent-Type: a/b; name=c\n\nA\n--b--", "", nil},
 	}
-	each(t, func(t *testing.T, w *world) {
-		c, err := smtp.Dial(w.listen(t, smtpserver.Config{MaxSize: 1 << 20}))
+	each(t, func(t *testing.T, f *fixture) {
+		c, err := smtp.Dial(f.listen(t, smtpserver.Config{MaxSize: 1 << 20}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestOddMessagesAreShown(t *testing.T) {
 			if err := c.SendMail("bounces@sender.example", []string{"a@in.acme.example"}, strings.NewReader(raw)); err != nil {
 				t.Fatalf("%s: %v", m.name, err)
 			}
-			e, content, err := w.Get(t.Context(), w.acme.TeamID, w.list(t, w.acme.TeamID)[0].ID, receiving.CID)
+			e, content, err := f.Get(t.Context(), f.Acme.TeamID, f.list(t, f.Acme.TeamID)[0].ID, receiving.CID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,18 +74,19 @@ func TestOddMessagesAreShown(t *testing.T) {
 			if len(e.Files) != len(m.files) {
 				t.Fatalf("%s: files %+v", m.name, e.Files)
 			}
-			for i, f := range e.Files {
-				link, _ := w.FileURL(e.TeamID, e.ID, f.ID, time.Now())
-				d, err := w.OpenFile(t.Context(), token(link))
+			for i, one := range e.Files {
+				link, _ := f.FileURL(e.TeamID, e.ID, one.ID, time.Now())
+				d, err := f.OpenFile(t.Context(), token(link))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := (file{f.Filename, f.ContentType, read(t, d)}); got != m.files[i] || f.Size != int64(len(got.content)) {
-					t.Errorf("%s: file %+v of %d octets", m.name, got, f.Size)
+				got := file{one.Filename, one.ContentType, read(t, d)}
+				if got != m.files[i] || one.Size != int64(len(got.content)) {
+					t.Errorf("%s: file %+v of %d octets", m.name, got, one.Size)
 				}
 			}
-			link, _ := w.RawURL(e.TeamID, e.ID, time.Now())
-			d, err := w.OpenRaw(t.Context(), token(link))
+			link, _ := f.RawURL(e.TeamID, e.ID, time.Now())
+			d, err := f.OpenRaw(t.Context(), token(link))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,12 +34,12 @@ import (
 )
 
 func TestWhoIsTaken(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		emailID := w.send(t, "ann@gone.example")
-		path := emails.ReturnPath(w.keys, emailID, "gone.example")
-		nobodys := emails.ReturnPath(w.keys, "0198c1a0-0000-7000-8000-000000000000", "gone.example")
+	each(t, func(t *testing.T, f *fixture) {
+		emailID := f.send("ann@gone.example")
+		path := emails.ReturnPath(f.Keys, emailID, "gone.example")
+		nobodys := emails.ReturnPath(f.Keys, "0198c1a0-0000-7000-8000-000000000000", "gone.example")
 		forged := path[:len(path)-2] + map[bool]string{true: "b", false: "a"}[path[len(path)-2] == 'a'] + path[len(path)-1:]
-		managed := w.ManagedHost(w.acme.TeamID)
+		managed := f.ManagedHost(f.Acme.TeamID)
 		for to, want := range map[string]string{
 			"any@in.acme.example":                                      "250",
 			"Any+tag@IN.acme.example.":                                 "250",
@@ -70,7 +70,7 @@ func TestWhoIsTaken(t *testing.T) {
 			"a\r\nb@in.acme.example":                                   "553 5.1.3",
 			"a\xff@in.acme.example":                                    "553 5.1.3",
 		} {
-			if got := w.offer(t, "jo@sender.example", to); got != want {
+			if got := f.offer(t, "jo@sender.example", to); got != want {
 				t.Errorf("%q: %s, want %s", to, got, want)
 			}
 		}
@@ -78,7 +78,7 @@ func TestWhoIsTaken(t *testing.T) {
 		for range 101 {
 			all = append(all, "any@in.acme.example")
 		}
-		if _, err := w.begin(t, w.Service, "", all...); answer(err) != "452 4.5.3" {
+		if _, err := f.begin(t, f.Service, "", all...); answer(err) != "452 4.5.3" {
 			t.Errorf("101 recipients: %v", err)
 		}
 	})
@@ -86,46 +86,46 @@ func TestWhoIsTaken(t *testing.T) {
 
 // A domain that is added, or stops receiving, counts at once.
 func TestChangedDomain(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		if got := w.offer(t, "", "any@new.example"); got != "550 5.7.1" {
+	each(t, func(t *testing.T, f *fixture) {
+		if got := f.offer(t, "", "any@new.example"); got != "550 5.7.1" {
 			t.Fatal(got)
 		}
 		on, off := true, false
-		d, err := w.domains.AddVerified(t.Context(), w.other.ID, newDomain("new.example", nil, &on))
+		d, err := f.Domains.AddVerified(t.Context(), f.Other.TeamID, newDomain("new.example", nil, &on))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.offer(t, "", "any@new.example"); got != "250" {
+		if got := f.offer(t, "", "any@new.example"); got != "250" {
 			t.Error(got)
 		}
-		if err := w.domains.Update(t.Context(), w.other.ID, d.ID, change(&off)); err != nil {
+		if err := f.Domains.Update(t.Context(), f.Other.TeamID, d.ID, change(&off)); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.offer(t, "", "any@new.example"); got != "550 5.7.1" {
+		if got := f.offer(t, "", "any@new.example"); got != "550 5.7.1" {
 			t.Error(got)
 		}
 	})
 }
 
 func TestOneMessageToManyTeams(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for _, size := range []int{100, 200_000} {
 			raw := "From: Jo <jo@sender.example>\nTo: list@elsewhere.example\nSubject: All\nMessage-ID: <" +
 				strings.Repeat("x", size%7+1) +
 				"@sender.example>\n\n" + strings.Repeat("Hello.\n", size/7)
-			w.give(t, raw, "a@in.acme.example", "b@other.example", "c@in.acme.example", "a@in.acme.example",
+			f.give(t, raw, "a@in.acme.example", "b@other.example", "c@in.acme.example", "a@in.acme.example",
 				"postmaster@mx.postrider.test")
-			acme, other := w.list(t, w.acme.TeamID)[0], w.list(t, w.other.ID)[0]
+			acme, other := f.list(t, f.Acme.TeamID)[0], f.list(t, f.Other.TeamID)[0]
 			if !slices.Equal(acme.ReceivedFor, []string{"a@in.acme.example", "c@in.acme.example",
 				"postmaster@mx.postrider.test"}) ||
 				!slices.Equal(other.ReceivedFor, []string{"b@other.example"}) || acme.ID == other.ID {
 				t.Errorf("%v and %v", acme.ReceivedFor, other.ReceivedFor)
 			}
-			if got := w.types(); !slices.Equal(got, []events.Type{events.EmailReceived, events.EmailReceived}) {
+			if got := f.types(); !slices.Equal(got, []events.Type{events.EmailReceived, events.EmailReceived}) {
 				t.Errorf("events %v", got)
 			}
 			for _, e := range []receiving.Email{acme, other} {
-				if got := w.rawOf(t, e); !strings.HasSuffix(got, crlf(raw)) ||
+				if got := f.rawOf(t, e); !strings.HasSuffix(got, crlf(raw)) ||
 					!strings.HasPrefix(got, "Return-Path: <jo@sender.example>\r\n") {
 					t.Errorf("%d octets came out of %d", len(got), len(raw))
 				}
@@ -134,10 +134,10 @@ func TestOneMessageToManyTeams(t *testing.T) {
 	})
 }
 
-func (w *world) rawOf(t testing.TB, e receiving.Email) string {
+func (f *fixture) rawOf(t testing.TB, e receiving.Email) string {
 	t.Helper()
-	link, _ := w.RawURL(e.TeamID, e.ID, time.Now())
-	d, err := w.OpenRaw(t.Context(), token(link))
+	link, _ := f.RawURL(e.TeamID, e.ID, time.Now())
+	d, err := f.OpenRaw(t.Context(), token(link))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func read(t testing.TB, d receiving.Download) string {
 
 // Attachments come out as they went in, small and large; links end.
 func TestAttachments(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for _, size := range []int{1000, 3 << 20} {
 			files := map[string][]byte{}
 			var b strings.Builder
@@ -178,29 +178,29 @@ func TestAttachments(t *testing.T) {
 				b.WriteString(text + "\n")
 			}
 			b.WriteString("--b--\n")
-			w.give(t, b.String(), "a@in.acme.example")
-			e := w.list(t, w.acme.TeamID)[0]
+			f.give(t, b.String(), "a@in.acme.example")
+			e := f.list(t, f.Acme.TeamID)[0]
 			if len(e.Files) != 2 {
 				t.Fatalf("%d files", len(e.Files))
 			}
-			for _, f := range e.Files {
-				link, expires := w.FileURL(e.TeamID, e.ID, f.ID, time.Now())
-				d, err := w.OpenFile(t.Context(), token(link))
+			for _, file := range e.Files {
+				link, expires := f.FileURL(e.TeamID, e.ID, file.ID, time.Now())
+				d, err := f.OpenFile(t.Context(), token(link))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := []byte(read(t, d)); sha256.Sum256(got) != sha256.Sum256(files[f.Filename]) ||
-					!bytes.Equal(got, files[f.Filename]) {
-					t.Errorf("%s differs", f.Filename)
+				if got := []byte(read(t, d)); sha256.Sum256(got) != sha256.Sum256(files[file.Filename]) ||
+					!bytes.Equal(got, files[file.Filename]) {
+					t.Errorf("%s differs", file.Filename)
 				}
 				if left := time.Until(expires); left < 59*time.Minute || left > time.Hour {
 					t.Errorf("the link works for %v", left)
 				}
-				old, _ := w.FileURL(e.TeamID, e.ID, f.ID, time.Now().Add(-61*time.Minute))
-				if _, err := w.OpenFile(t.Context(), token(old)); err == nil || !strings.Contains(err.Error(), "expired") {
+				old, _ := f.FileURL(e.TeamID, e.ID, file.ID, time.Now().Add(-61*time.Minute))
+				if _, err := f.OpenFile(t.Context(), token(old)); err == nil || !strings.Contains(err.Error(), "expired") {
 					t.Errorf("an old link: %v", err)
 				}
-				if _, err := w.OpenRaw(t.Context(), token(link)); err == nil {
+				if _, err := f.OpenRaw(t.Context(), token(link)); err == nil {
 					t.Error("the link of a file opens the message")
 				}
 			}
@@ -209,18 +209,18 @@ func TestAttachments(t *testing.T) {
 }
 
 func TestThreads(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		sent := w.send(t, "jo@sender.example")
+	each(t, func(t *testing.T, f *fixture) {
+		sent := f.send("jo@sender.example")
 		head := func(id, refs string) string {
 			return "Message-ID: <" + id + "@x.example>\n" + refs + "Subject: x\n\nx\n"
 		}
-		w.give(t, head("1", "In-Reply-To: <"+sent+"@acme.example>\nReferences: <"+sent+"@acme.example>\n"),
+		f.give(t, head("1", "In-Reply-To: <"+sent+"@acme.example>\nReferences: <"+sent+"@acme.example>\n"),
 			"a@in.acme.example")
-		w.give(t, head("2", "References: <"+sent+"@acme.example> <1@x.example>\n"), "a@in.acme.example")
-		w.give(t, head("3", ""), "a@in.acme.example")
-		w.give(t, head("4", "In-Reply-To: <3@x.example>\n"), "a@in.acme.example", "a@other.example")
-		w.give(t, head("5", "In-Reply-To: <unknown@x.example>\n"), "a@in.acme.example")
-		all := w.list(t, w.acme.TeamID)
+		f.give(t, head("2", "References: <"+sent+"@acme.example> <1@x.example>\n"), "a@in.acme.example")
+		f.give(t, head("3", ""), "a@in.acme.example")
+		f.give(t, head("4", "In-Reply-To: <3@x.example>\n"), "a@in.acme.example", "a@other.example")
+		f.give(t, head("5", "In-Reply-To: <unknown@x.example>\n"), "a@in.acme.example")
+		all := f.list(t, f.Acme.TeamID)
 		want := []string{all[0].ID, all[2].ID, all[2].ID, sent, sent}
 		for i, e := range all {
 			if e.ThreadID != want[i] {
@@ -228,7 +228,7 @@ func TestThreads(t *testing.T) {
 			}
 		}
 		text := "An answer."
-		answer, err := w.emails.Send(t.Context(), w.acme, emails.Send{From: "hello@acme.example",
+		answer, err := f.Emails.Send(t.Context(), f.Acme, emails.Send{From: "hello@acme.example",
 			To: []string{"jo@sender.example"}, Subject: "Re: x",
 			Text: &text, Headers: []message.Field{{Name: "In-Reply-To", Value: "<3@x.example>"},
 				{Name: "References", Value: "<3@x.example>"}}},
@@ -237,11 +237,11 @@ func TestThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		for emailID, want := range map[string]string{sent: sent, answer: all[2].ID} {
-			if got, err := w.SentThread(t.Context(), w.acme.TeamID, emailID); err != nil || got != want {
+			if got, err := f.SentThread(t.Context(), f.Acme.TeamID, emailID); err != nil || got != want {
 				t.Errorf("a sent email is of thread %s, want %s, %v", got, want, err)
 			}
 		}
-		if e := w.list(t, w.other.ID)[0]; e.ThreadID != e.ID {
+		if e := f.list(t, f.Other.TeamID)[0]; e.ThreadID != e.ID {
 			t.Error("another team's message is of a thread of ours")
 		}
 	})
@@ -253,23 +253,23 @@ func TestHostileMessages(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, f *fixture) {
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.give(t, string(raw), "a@in.acme.example")
+			f.give(t, string(raw), "a@in.acme.example")
 		}
 		many := "To: " + strings.Repeat("a@example.org, ", 20_000) + "b@example.org\nSubject: " +
 			strings.Repeat("x", 200_000) + "\x00\xff\n\n"
-		w.give(t, many, "a@in.acme.example")
-		all := w.list(t, w.acme.TeamID)
+		f.give(t, many, "a@in.acme.example")
+		all := f.list(t, f.Acme.TeamID)
 		if len(all) != len(files)+1 {
 			t.Errorf("%d of %d are listed", len(all), len(files)+1)
 		}
 		for _, e := range all {
-			if _, _, err := w.Get(t.Context(), e.TeamID, e.ID, receiving.DataURI); err != nil {
+			if _, _, err := f.Get(t.Context(), e.TeamID, e.ID, receiving.DataURI); err != nil {
 				t.Errorf("%s: %v", e.ID, err)
 			}
 		}
@@ -277,8 +277,8 @@ func TestHostileMessages(t *testing.T) {
 }
 
 func TestLoops(t *testing.T) {
-	w := newWorld(t, dbtest.SQLite(t))
-	c, err := w.begin(t, w.Service, "", "a@in.acme.example")
+	f := newFixture(t, dbtest.SQLite(t))
+	c, err := f.begin(t, f.Service, "", "a@in.acme.example")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,21 +290,21 @@ func TestLoops(t *testing.T) {
 
 // A full disk is answered "later", and what was taken before and is sent again stays.
 func TestFullDisk(t *testing.T) {
-	w := newWorld(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
 	limit := func(pages int) {
 		t.Helper()
-		if err := w.d.Update(ctx, func(tx *db.Tx) error {
+		if err := f.DB.Update(ctx, func(tx *db.Tx) error {
 			var now int
 			return tx.QueryRow(ctx, `PRAGMA max_page_count = `+[]string{"1", "1000000"}[pages]).Scan(&now)
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.give(t, "Subject: before\n\n", "a@in.acme.example")
+	f.give(t, "Subject: before\n\n", "a@in.acme.example")
 	limit(0) // SQLite takes it for: no more pages than there are
 	for range 20 {
-		c, err := w.begin(t, w.Service, "", "a@in.acme.example")
+		c, err := f.begin(t, f.Service, "", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,16 +315,16 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	limit(1)
-	w.give(t, "Subject: after\n\n", "a@in.acme.example")
-	if all := w.list(t, w.acme.TeamID); len(all) != 2 || all[0].Subject != "after" || all[1].Subject != "before" {
+	f.give(t, "Subject: after\n\n", "a@in.acme.example")
+	if all := f.list(t, f.Acme.TeamID); len(all) != 2 || all[0].Subject != "after" || all[1].Subject != "before" {
 		t.Errorf("%d emails", len(all))
 	}
 }
 
 // A large message for which there is no space leaves nothing.
 func TestNoRoomForBlobs(t *testing.T) {
-	w := newWorld(t, dbtest.SQLite(t))
-	c, err := w.begin(t, w.Service, "", "a@in.acme.example")
+	f := newFixture(t, dbtest.SQLite(t))
+	c, err := f.begin(t, f.Service, "", "a@in.acme.example")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +332,7 @@ func TestNoRoomForBlobs(t *testing.T) {
 	if _, err := c.Data(t.Context(), broken); !errors.Is(err, errBroken) {
 		t.Errorf("%v", err)
 	}
-	if n := w.blobCount(t); n != 0 || len(w.list(t, w.acme.TeamID)) != 0 {
+	if n := f.blobCount(t); n != 0 || len(f.list(t, f.Acme.TeamID)) != 0 {
 		t.Errorf("%d blobs stay of a message that broke off", n)
 	}
 }
@@ -343,9 +343,9 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errBroken }
 
-func (w *world) blobCount(t testing.TB) (n int) {
+func (f *fixture) blobCount(t testing.TB) (n int) {
 	t.Helper()
-	if err := w.blobs.List(t.Context(), "received/", func(blob.Info) error { n++; return nil }); err != nil {
+	if err := f.Blobs.List(t.Context(), "received/", func(blob.Info) error { n++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -353,12 +353,12 @@ func (w *world) blobCount(t testing.TB) (n int) {
 
 // Large messages wait for memory, and are refused temporarily if there is none in time.
 func TestMemory(t *testing.T) {
-	w := newWorld(t, dbtest.SQLite(t))
+	f := newFixture(t, dbtest.SQLite(t))
 	c := config()
 	c.Memory = 1 << 20
-	s := receiving.New(c, w.parts)
+	s := receiving.New(c, f.parts)
 	for range 5 { // each takes all that there is
-		session, err := w.begin(t, s, "", "a@in.acme.example")
+		session, err := f.begin(t, s, "", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,15 +366,15 @@ func TestMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(w.list(t, w.acme.TeamID)); n != 5 {
+	if n := len(f.list(t, f.Acme.TeamID)); n != 5 {
 		t.Errorf("%d emails", n)
 	}
 }
 
 // A network whose large messages use up as much memory as it may leaves some to the others, and to teams that read.
 func TestNetworksShareMemory(t *testing.T) {
-	w := newWorld(t, dbtest.SQLite(t))
-	c, p := config(), w.parts
+	f := newFixture(t, dbtest.SQLite(t))
+	c, p := config(), f.parts
 	c.Memory = 8 << 20
 	judging := slow{make(chan string, 10), make(chan struct{})}
 	p.Auth = judging
@@ -406,7 +406,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	}
 	close(judging.end)
 	all.Wait()
-	if n := len(w.list(t, w.acme.TeamID)); n != 7 {
+	if n := len(f.list(t, f.Acme.TeamID)); n != 7 {
 		t.Errorf("%d emails", n)
 	}
 }
@@ -429,21 +429,21 @@ func (s slow) Check(ctx context.Context, o authres.Origin, _ io.ReaderAt, _ int6
 // A client may download an attachment slowly: it occupies its team's share of the memory, and not all.
 func TestSlowDownloadsShareMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dbtest.SQLite(t))
+		f := newFixture(t, dbtest.SQLite(t))
 		c := config()
 		c.Memory = 8 << 20
-		s := receiving.New(c, w.parts)
+		s := receiving.New(c, f.parts)
 		file := "MIME-Version: 1.0\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename=a\n\n" +
 			strings.Repeat("x\n", 1<<20/3)
-		w.give(t, file, "a@in.acme.example", "b@other.example")
+		f.give(t, file, "a@in.acme.example", "b@other.example")
 		open := func(teamID string) (receiving.Download, error) {
-			e := w.list(t, teamID)[0]
+			e := f.list(t, teamID)[0]
 			link, _ := s.FileURL(teamID, e.ID, e.Files[0].ID, time.Now())
 			return s.OpenFile(t.Context(), token(link))
 		}
 		var all []receiving.Download
 		for {
-			d, err := open(w.acme.TeamID)
+			d, err := open(f.Acme.TeamID)
 			if err != nil {
 				if fault.KindOf(err) != fault.Unavailable {
 					t.Error(err)
@@ -456,7 +456,7 @@ func TestSlowDownloadsShareMemory(t *testing.T) {
 			t.Errorf("%d downloads of a megabyte at a time out of 8 MB", n)
 		}
 		start := time.Now()
-		d, err := open(w.other.ID)
+		d, err := open(f.Other.TeamID)
 		if err != nil || time.Since(start) != 0 {
 			t.Fatalf("another team waits %v, %v", time.Since(start), err)
 		}
@@ -465,7 +465,7 @@ func TestSlowDownloadsShareMemory(t *testing.T) {
 			read(t, d)
 		}
 		for range 20 {
-			if d, err = open(w.acme.TeamID); err != nil {
+			if d, err = open(f.Acme.TeamID); err != nil {
 				t.Fatal(err)
 			}
 			read(t, d)

@@ -20,10 +20,10 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 		t.Run(map[bool]string{false: "delivery", true: "replay"}[replay], func(t *testing.T) {
 			t.Parallel()
 			d, proxy := dbtest.Proxied(t, 0)
-			h := newHouse(t, d, config(), loopbackOnly)
+			f := newFixture(t, d, config(), loopbackOnly)
 			to := receive(t, nil)
-			e := h.endpoint(t, to.URL)
-			handle := h.Kinds()[0].Handle
+			e := f.endpoint(t, to.URL)
+			handle := f.Kinds()[0].Handle
 			var j jobs.Job
 			inHand := func() {
 				t.Helper()
@@ -40,20 +40,20 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 					return nil
 				}))
 				n++
-				h.suppress(t, fmt.Sprintf("ann%d@one.example", n))
+				f.suppress(t, fmt.Sprintf("ann%d@one.example", n))
 				inHand()
 				if replay {
 					must(t, handle(t.Context(), j))
-					must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, h.messages(t, e)[0].ID))
+					must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, f.messages(t, e)[0].ID))
 					inHand()
 					before = webhooks.Success
 				}
-				d.Hint("webhooks", h.who.TeamID) // so that the endpoint is looked up again
+				d.Hint("webhooks", f.Acme.TeamID) // so that the endpoint is looked up again
 				heard = len(to.all())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int
 				must(t, d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID).Scan(&left))
-				m, requests := h.messages(t, e)[0], len(to.all())-heard
+				m, requests := f.messages(t, e)[0], len(to.all())-heard
 				done := m.State == webhooks.Success && requests == 1 && left == 0
 				undone := m.State == before && (requests == 0 || replay) && left == 1
 				if !done && (err == nil || !undone) {
@@ -72,31 +72,31 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 func TestVerbsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
-	h := newHouse(t, d, config(), loopbackOnly)
-	e := h.endpoint(t, "http://127.0.0.1:1")
-	h.suppress(t, "ann@one.example")
-	m, team, ctx := h.messages(t, e)[0], h.who.TeamID, t.Context()
+	f := newFixture(t, d, config(), loopbackOnly)
+	e := f.endpoint(t, "http://127.0.0.1:1")
+	f.suppress(t, "ann@one.example")
+	m, team, ctx := f.messages(t, e)[0], f.Acme.TeamID, t.Context()
 	d.Close()
 	for name, f := range map[string]func() error{
-		"Create":    func() error { _, err := h.Create(ctx, team, "http://127.0.0.1:1", []string{"email.sent"}); return err },
-		"Get":       func() error { _, err := h.Get(ctx, team, e.ID); return err },
-		"List":      func() error { _, _, err := h.List(ctx, team, page.Page{}); return err },
-		"Update":    func() error { return h.Update(ctx, team, e.ID, webhooks.Change{}) },
-		"Delete":    func() error { return h.Delete(ctx, team, e.ID) },
-		"Rotate":    func() error { _, err := h.Rotate(ctx, team, e.ID); return err },
-		"Messages":  func() error { _, _, err := h.Messages(ctx, team, e.ID, "", page.Page{}); return err },
-		"Message":   func() error { _, err := h.Message(ctx, team, e.ID, m.ID); return err },
-		"Attempts":  func() error { _, _, err := h.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err },
-		"Replay":    func() error { return h.Replay(ctx, team, e.ID, m.ID) },
-		"Recover":   func() error { return h.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) },
-		"Sweep":     func() error { return h.Sweep(ctx) },
-		"EraseTeam": func() error { return h.EraseTeam(ctx, team) },
+		"Create":    func() error { _, err := f.Create(ctx, team, "http://127.0.0.1:1", []string{"email.sent"}); return err },
+		"Get":       func() error { _, err := f.Get(ctx, team, e.ID); return err },
+		"List":      func() error { _, _, err := f.List(ctx, team, page.Page{}); return err },
+		"Update":    func() error { return f.Service.Update(ctx, team, e.ID, webhooks.Change{}) },
+		"Delete":    func() error { return f.Delete(ctx, team, e.ID) },
+		"Rotate":    func() error { _, err := f.Rotate(ctx, team, e.ID); return err },
+		"Messages":  func() error { _, _, err := f.Messages(ctx, team, e.ID, "", page.Page{}); return err },
+		"Message":   func() error { _, err := f.Message(ctx, team, e.ID, m.ID); return err },
+		"Attempts":  func() error { _, _, err := f.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err },
+		"Replay":    func() error { return f.Replay(ctx, team, e.ID, m.ID) },
+		"Recover":   func() error { return f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) },
+		"Sweep":     func() error { return f.Sweep(ctx) },
+		"EraseTeam": func() error { return f.EraseTeam(ctx, team) },
 	} {
 		if err := f(); !fault.Ours(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, k := range h.Kinds() {
+	for _, k := range f.Kinds() {
 		j := jobs.Job{ID: "j", Kind: k.Name, Lane: team + "|" + e.ID, TeamID: team, Attempt: 1, Payload: m.ID}
 		if k.Name != webhooks.Kind {
 			j.Payload = `{"message":"` + m.ID + `","endpoint":"` + e.ID + `","webhook_id":"` + e.ID + `"}`

@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -58,8 +59,8 @@ func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	c := config()
 	c.Schedule, c.Timeout, c.Workers = nil, 500*time.Millisecond, 32
-	h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
-	h.run(t)
+	f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
+	f.run()
 	var reached atomic.Int32
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer inside.Close()
@@ -99,24 +100,24 @@ func TestBadReceivers(t *testing.T) {
 				inside.URL)
 		}), 307, "redirects are not followed", webhooks.Failed},
 	} {
-		e := h.endpoint(t, c.url)
-		h.suppress(t, strings.ReplaceAll(c.name, " ", "-")+"@example.net")
-		m := h.becomes(t, e, c.state)
-		all := h.attempts(t, e, m)
+		e := f.endpoint(t, c.url)
+		f.suppress(t, strings.ReplaceAll(c.name, " ", "-")+"@example.net")
+		m := f.becomes(t, e, c.state)
+		all := f.attempts(t, e, m)
 		if len(all) != 1 || all[0].Code != c.code || !strings.Contains(all[0].Error, c.why) ||
 			(c.why == "") != (all[0].Error == "") ||
 			len(all[0].Response) > 1<<10 || all[0].Duration > 5*time.Second {
 			t.Errorf("a receiver that %s: %d attempts, %+.300v", c.name, len(all), all)
 		}
-		must(t, h.Delete(t.Context(), h.who.TeamID, e.ID))
+		must(t, f.Delete(t.Context(), f.Acme.TeamID, e.ID))
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("a redirect was followed %d times", n)
 	}
 	good := receive(t, nil)
-	e := h.endpoint(t, good.URL)
-	h.suppress(t, "last@example.net")
-	h.becomes(t, e, webhooks.Success)
+	e := f.endpoint(t, good.URL)
+	f.suppress(t, "last@example.net")
+	f.becomes(t, e, webhooks.Success)
 }
 
 // An address is judged when it is dialled, whatever was found when the endpoint was made: a name may lead elsewhere
@@ -126,7 +127,7 @@ func TestPrivateAddresses(t *testing.T) {
 	d := dbtest.SQLite(t)
 	all := netguard.Options{AllowLoopback: true, AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("::/0")}}
-	before := newHouse(t, d, config(), all) // what these look-ups would have found at first
+	before := newFixture(t, d, config(), all) // what these look-ups would have found at first
 	x := receive(t, nil)
 	port := x.URL[strings.LastIndex(x.URL, ":"):]
 	var made []webhooks.Endpoint
@@ -137,13 +138,12 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 	c := config()
 	c.Schedule, c.Timeout = nil, 2*time.Second
-	h := newHouse(t, d, c, noLoopback)
-	h.who = before.who
-	h.suppress(t, "gone@example.net")
-	h.run(t)
+	f := before.again(t, c, noLoopback)
+	f.suppress(t, "gone@example.net")
+	f.run()
 	for _, e := range made {
-		m := h.becomes(t, e, webhooks.Failed)
-		if all := h.attempts(t, e, m); len(all) != 1 || all[0].Code != 0 || !strings.Contains(all[0].Error, "not public") {
+		m := f.becomes(t, e, webhooks.Failed)
+		if all := f.attempts(t, e, m); len(all) != 1 || all[0].Code != 0 || !strings.Contains(all[0].Error, "not public") {
 			t.Errorf("%s: %+v", e.URL, all)
 		}
 	}
@@ -157,8 +157,8 @@ func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	c := config()
 	c.Timeout = 20 * time.Second
-	h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
-	h.run(t)
+	f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
+	f.run()
 	release := make(chan struct{})
 	slow := receive(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 		select {
@@ -166,37 +166,37 @@ func TestOthersGoOn(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	})
-	dead := h.endpoint(t, slow.URL)
+	dead := f.endpoint(t, slow.URL)
 	good := receive(t, nil)
-	e := h.endpoint(t, good.URL)
+	e := f.endpoint(t, good.URL)
 	for i := range 200 {
-		h.suppress(t, fmt.Sprintf("a%d@example.net", i))
+		f.suppress(t, fmt.Sprintf("a%d@example.net", i))
 	}
-	until(t, "the good endpoint has all", func() bool { return len(good.all()) == 200 })
+	testnode.Until(t, "the good endpoint has all", func() bool { return len(good.all()) == 200 })
 	if n := len(slow.all()); n > 32 {
 		t.Errorf("%d attempts at once at the slow endpoint", n)
 	}
 	close(release)
-	until(t, "the slow endpoint has all", func() bool { return len(slow.all()) == 200 })
+	testnode.Until(t, "the slow endpoint has all", func() bool { return len(slow.all()) == 200 })
 	_, _ = dead, e
 }
 
 // A team has at most a thousand endpoints.
 func TestMostEndpoints(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, config(), noLoopback)
+		f := newFixture(t, d, config(), noLoopback)
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
 				for range 100 {
-					if _, err := h.Create(t.Context(), h.who.TeamID, "https://example.net/", []string{"email.sent"}); err != nil {
+					if _, err := f.Create(t.Context(), f.Acme.TeamID, "https://example.net/", []string{"email.sent"}); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		all.Wait()
-		_, err := h.Create(t.Context(), h.who.TeamID, "https://example.net/", []string{"email.sent"})
+		_, err := f.Create(t.Context(), f.Acme.TeamID, "https://example.net/", []string{"email.sent"})
 		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("one more: %v", err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 func eachEngine(b *testing.B, f func(b *testing.B, d *db.DB)) {
@@ -25,16 +26,16 @@ func eachEngine(b *testing.B, f func(b *testing.B, d *db.DB)) {
 }
 
 // tell records n suppressions, several to a transaction, with a number in each address.
-func (h *house) tell(b *testing.B, team string, from, n int) {
+func (f *fixture) tell(b *testing.B, team string, from, n int) {
 	b.Helper()
-	must(b, h.d.Update(b.Context(), func(tx *db.Tx) error {
+	f.Node.Update(func(tx *db.Tx) error {
 		var all []events.Event
 		for i := range n {
 			all = append(all, events.Event{TeamID: team, Type: events.SuppressionAdded, Data: suppressions.Suppression{
 				Address: fmt.Sprintf("user%d@example.net", from+i), CreatedAt: tx.Now()}})
 		}
-		return h.recorder.Record(b.Context(), tx, all...)
-	}))
+		return f.Recorder.Record(b.Context(), tx, all...)
+	})
 }
 
 // BenchmarkDrain queues 20,000 webhooks for one endpoint and times how fast they go out; the receiver is in the same
@@ -48,18 +49,18 @@ func BenchmarkDrain(b *testing.B) {
 			got.Add(1)
 		}))
 		defer s.Close()
-		h := newHouse(b, d, config(), loopbackOnly)
-		h.endpoint(b, s.URL)
+		f := newFixture(b, d, config(), loopbackOnly)
+		f.endpoint(b, s.URL)
 		for b.Loop() {
 			b.StopTimer()
 			got.Store(0)
 			for i := range total / 500 {
-				h.tell(b, h.who.TeamID, i*500, 500)
+				f.tell(b, f.Acme.TeamID, i*500, 500)
 			}
 			b.StartTimer()
 			start := time.Now()
-			stop := h.run(b)
-			until(b, "all are delivered and recorded", func() bool {
+			stop := f.run()
+			testnode.Until(b, "all are delivered and recorded", func() bool {
 				if got.Load() < total {
 					return false
 				}
@@ -108,7 +109,7 @@ func BenchmarkThousandEndpoints(b *testing.B) {
 			}
 		}))
 		defer s.Close()
-		h := newHouse(b, d, config(), loopbackOnly)
+		f := newFixture(b, d, config(), loopbackOnly)
 		for i := range teams {
 			path := "/good"
 			switch {
@@ -117,10 +118,10 @@ func BenchmarkThousandEndpoints(b *testing.B) {
 			case i%200 == 100:
 				path = "/slow"
 			}
-			_, err := h.Create(b.Context(), fmt.Sprintf("team%d", i), s.URL+path, []string{string(events.SuppressionAdded)})
+			_, err := f.Create(b.Context(), fmt.Sprintf("team%d", i), s.URL+path, []string{string(events.SuppressionAdded)})
 			must(b, err)
 		}
-		stop := h.run(b)
+		stop := f.run()
 		for b.Loop() {
 			took = took[:0]
 			tick := time.NewTicker(time.Second / rate)
@@ -135,11 +136,11 @@ func BenchmarkThousandEndpoints(b *testing.B) {
 				if team%100 != 0 {
 					good++
 				}
-				writers.Go(func() { h.tell(b, fmt.Sprintf("team%d", team), i, 1) })
+				writers.Go(func() { f.tell(b, fmt.Sprintf("team%d", team), i, 1) })
 			}
 			tick.Stop()
 			writers.Wait()
-			until(b, "all good endpoints are told", func() bool {
+			testnode.Until(b, "all good endpoints are told", func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				return len(took) >= good

@@ -17,10 +17,10 @@ import (
 )
 
 // inHand makes the one job of a kind that waits one that a worker has.
-func (h *house) inHand(t testing.TB, kind string) jobs.Job {
+func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Attempt: 1, CreatedAt: time.Now()}
-	must(t, h.d.Update(t.Context(), func(tx *db.Tx) error {
+	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE kind = $1
 			RETURNING id, lane, team_id, payload`, j.Kind).Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload)
 	}))
@@ -28,9 +28,9 @@ func (h *house) inHand(t testing.TB, kind string) jobs.Job {
 }
 
 // work handles a job of a kind once.
-func (h *house) work(t testing.TB, j jobs.Job) error {
+func (f *fixture) work(t testing.TB, j jobs.Job) error {
 	t.Helper()
-	for _, k := range h.Kinds() {
+	for _, k := range f.Kinds() {
 		if k.Name == j.Kind {
 			return k.Handle(t.Context(), j)
 		}
@@ -39,9 +39,9 @@ func (h *house) work(t testing.TB, j jobs.Job) error {
 	return nil
 }
 
-func (h *house) change(t testing.TB, texts ...string) {
+func (f *fixture) change(t testing.TB, texts ...string) {
 	t.Helper()
-	must(t, h.d.Update(t.Context(), func(tx *db.Tx) error {
+	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		for _, text := range texts {
 			tx.Queue(t.Context(), text)
 		}
@@ -54,25 +54,25 @@ func (h *house) change(t testing.TB, texts ...string) {
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
-		h := newHouse(t, d, config(), loopbackOnly)
+		f := newFixture(t, d, config(), loopbackOnly)
 		const url = "http://127.0.0.1:1"
-		team := h.who.TeamID
+		team := f.Acme.TeamID
 		var e webhooks.Endpoint
 		var m webhooks.Message
 		var j jobs.Job
 		n := 0
 		fresh := func(more int) {
-			h.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`,
+			f.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`,
 				`DELETE FROM webhook_fanouts`,
 				`DELETE FROM webhook_messages`, `DELETE FROM webhooks`)
-			e = h.endpoint(t, url)
+			e = f.endpoint(t, url)
 			for range more {
-				h.endpoint(t, url)
+				f.endpoint(t, url)
 			}
 			n++
-			h.suppress(t, fmt.Sprintf("ann%d@one.example", n))
+			f.suppress(t, fmt.Sprintf("ann%d@one.example", n))
 			if more == 0 {
-				m = h.messages(t, e)[0]
+				m = f.messages(t, e)[0]
 			}
 			d.Hint("webhooks", team)
 		}
@@ -81,50 +81,50 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			return func() {
 				fresh(more)
 				if kind == webhooks.RecoverKind {
-					h.change(t, `UPDATE webhook_deliveries SET status = 'failed'`, `DELETE FROM jobs`)
-					must(t, h.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)))
+					f.change(t, `UPDATE webhook_deliveries SET status = 'failed'`, `DELETE FROM jobs`)
+					must(t, f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)))
 				}
 				if kind == "webhook.backlog" {
 					must(t, d.Update(ctx, func(tx *db.Tx) error {
-						h.queue.Insert(ctx, tx, jobs.New{Kind: kind, Lane: team, TeamID: team, Dedupe: team})
+						f.Queue.Insert(ctx, tx, jobs.New{Kind: kind, Lane: team, TeamID: team, Dedupe: team})
 						return nil
 					}))
 				}
-				h.change(t, spoil...)
-				j = h.inHand(t, kind)
+				f.change(t, spoil...)
+				j = f.inHand(t, kind)
 				d.Hint("webhooks", team)
 			}
 		}
-		work := func() error { return h.work(t, j) }
+		work := func() error { return f.work(t, j) }
 		for _, c := range []struct {
 			name    string
 			prepare func()
 			act     func() error
 		}{
-			{"Create", nil, func() error { _, err := h.Create(ctx, team, url, []string{"email.sent"}); return err }},
-			{"Get", one, func() error { _, err := h.Get(ctx, team, e.ID); return err }},
-			{"List", nil, func() error { _, _, err := h.List(ctx, team, page.Page{}); return err }},
-			{"Update", one, func() error { return h.Update(ctx, team, e.ID, webhooks.Change{Status: new("disabled")}) }},
-			{"Delete", one, func() error { return h.Delete(ctx, team, e.ID) }},
-			{"Rotate", one, func() error { _, err := h.Rotate(ctx, team, e.ID); return err }},
-			{"Messages", one, func() error { _, _, err := h.Messages(ctx, team, e.ID, "", page.Page{}); return err }},
-			{"Message", nil, func() error { _, err := h.Message(ctx, team, e.ID, m.ID); return err }},
-			{"Attempts", nil, func() error { _, _, err := h.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err }},
-			{"Replay", one, func() error { return h.Replay(ctx, team, e.ID, m.ID) }},
-			{"Recover", nil, func() error { return h.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) }},
-			{"Sweep", func() { one(); h.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`) },
-				func() error { return h.Sweep(ctx) }},
+			{"Create", nil, func() error { _, err := f.Create(ctx, team, url, []string{"email.sent"}); return err }},
+			{"Get", one, func() error { _, err := f.Get(ctx, team, e.ID); return err }},
+			{"List", nil, func() error { _, _, err := f.List(ctx, team, page.Page{}); return err }},
+			{"Update", one, func() error { return f.Service.Update(ctx, team, e.ID, webhooks.Change{Status: new("disabled")}) }},
+			{"Delete", one, func() error { return f.Delete(ctx, team, e.ID) }},
+			{"Rotate", one, func() error { _, err := f.Rotate(ctx, team, e.ID); return err }},
+			{"Messages", one, func() error { _, _, err := f.Messages(ctx, team, e.ID, "", page.Page{}); return err }},
+			{"Message", nil, func() error { _, err := f.Message(ctx, team, e.ID, m.ID); return err }},
+			{"Attempts", nil, func() error { _, _, err := f.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err }},
+			{"Replay", one, func() error { return f.Replay(ctx, team, e.ID, m.ID) }},
+			{"Recover", nil, func() error { return f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) }},
+			{"Sweep", func() { one(); f.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`) },
+				func() error { return f.Sweep(ctx) }},
 			{"Recorded", func() { one(); n++ }, func() error {
-				_, err := h.suppressed.Add(ctx, team, []string{fmt.Sprintf("ann%d@one.example", n)})
+				_, err := f.Suppressions.Add(ctx, team, []string{fmt.Sprintf("ann%d@one.example", n)})
 				return err
 			}},
-			{"Recorded by an email", func() { one(); n++; h.send(t, fmt.Sprintf("bob%d@one.example", n)) }, func() error {
+			{"Recorded by an email", func() { one(); n++; f.send(t, fmt.Sprintf("bob%d@one.example", n)) }, func() error {
 				return d.Update(ctx, func(tx *db.Tx) error {
 					var id string
 					if err := d.QueryRow(ctx, `SELECT MAX(id) FROM emails`).Scan(&id); err != nil {
 						return err
 					}
-					return h.recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailSent})
+					return f.Recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailSent})
 				})
 			}},
 			{"one to what is disabled", kind(webhooks.Kind, 0, `UPDATE webhooks SET status = 'disabled'`), work},
@@ -137,7 +137,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				_, err = webhooks.EraseAddress(ctx, d, a, erasure.Scope{All: true})
 				return err
 			}},
-			{"EraseTeam", one, func() error { return h.EraseTeam(ctx, team) }},
+			{"EraseTeam", one, func() error { return f.EraseTeam(ctx, team) }},
 		} {
 			if failed := trace.EachBroken(t, c.prepare, c.act, nil); failed < 1 {
 				t.Errorf("%s never fails", c.name)
@@ -155,26 +155,26 @@ func TestRecoverFillsHalf(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()
 		c.EndpointMax = 6
-		h := newHouse(t, d, c, loopbackOnly)
-		e := h.endpoint(t, "http://127.0.0.1:1")
-		h.addresses(t, h.who.TeamID, 7)
-		h.change(t, `UPDATE webhook_deliveries SET status = 'failed'`, `DELETE FROM jobs`)
-		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, time.Now().Add(-time.Hour)))
+		f := newFixture(t, d, c, loopbackOnly)
+		e := f.endpoint(t, "http://127.0.0.1:1")
+		f.addresses(t, f.Acme.TeamID, 7)
+		f.change(t, `UPDATE webhook_deliveries SET status = 'failed'`, `DELETE FROM jobs`)
+		must(t, f.Recover(t.Context(), f.Acme.TeamID, e.ID, time.Now().Add(-time.Hour)))
 		for _, want := range []struct{ open, recoveries int }{{3, 1}, {3, 1}} {
-			must(t, h.work(t, h.inHand(t, webhooks.RecoverKind)))
-			open, waits := h.count(t, `webhook_deliveries WHERE status = 'pending'`),
-				h.count(t, `jobs WHERE kind = 'webhook.recover'`)
+			must(t, f.work(t, f.inHand(t, webhooks.RecoverKind)))
+			open, waits := f.count(t, `webhook_deliveries WHERE status = 'pending'`),
+				f.count(t, `jobs WHERE kind = 'webhook.recover'`)
 			if open != want.open || waits != want.recoveries {
 				t.Errorf("%d messages are open, and %d recoveries wait", open, waits)
 			}
 		}
-		h.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`,
+		f.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`,
 			`UPDATE webhook_deliveries SET status = 'success' WHERE status = 'pending'`)
-		must(t, h.work(t, h.inHand(t, webhooks.RecoverKind)))
-		must(t, h.Delete(t.Context(), h.who.TeamID, e.ID))
-		h.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`)
-		must(t, h.work(t, h.inHand(t, webhooks.RecoverKind)))
-		if failed, waits := h.count(t, `webhook_deliveries WHERE status = 'failed'`), h.count(t, `jobs`); failed != 1 ||
+		must(t, f.work(t, f.inHand(t, webhooks.RecoverKind)))
+		must(t, f.Delete(t.Context(), f.Acme.TeamID, e.ID))
+		f.change(t, `DELETE FROM jobs WHERE kind <> 'webhook.recover'`)
+		must(t, f.work(t, f.inHand(t, webhooks.RecoverKind)))
+		if failed, waits := f.count(t, `webhook_deliveries WHERE status = 'failed'`), f.count(t, `jobs`); failed != 1 ||
 			waits != 0 {
 			t.Errorf("of a deleted endpoint %d messages have failed, and %d jobs wait", failed, waits)
 		}
@@ -184,28 +184,28 @@ func TestRecoverFillsHalf(t *testing.T) {
 // The sweep comes to the last of many endpoints, and to the last row of one.
 func TestSweepOfMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, config(), loopbackOnly)
-		all := h.endpoints(t, h.who.TeamID, "http://127.0.0.1:1", 101)
+		f := newFixture(t, d, config(), loopbackOnly)
+		all := f.endpoints(t, f.Acme.TeamID, "http://127.0.0.1:1", 101)
 		last := slices.MaxFunc(all, func(a, b webhooks.Endpoint) int { return strings.Compare(a.ID, b.ID) })
-		h.addresses(t, h.who.TeamID, 1)
+		f.addresses(t, f.Acme.TeamID, 1)
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 250 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
 					error, started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, last.ID, fmt.Sprintf("msg_00%03d", i),
-					fmt.Sprintf("atm_%03d", i), h.who.TeamID)
+					fmt.Sprintf("atm_%03d", i), f.Acme.TeamID)
 			}
 			return nil
 		}))
-		must(t, h.Sweep(t.Context()))
-		if n := h.count(t, `webhook_attempts`); n != 0 {
+		must(t, f.Sweep(t.Context()))
+		if n := f.count(t, `webhook_attempts`); n != 0 {
 			t.Errorf("%d attempts are left of 250", n)
 		}
-		if n := h.count(t, `webhooks`); n != 101 {
+		if n := f.count(t, `webhooks`); n != 101 {
 			t.Errorf("%d endpoints are left of 101", n)
 		}
-		h.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`)
-		must(t, h.Sweep(t.Context()))
-		if n := h.count(t, `webhooks`); n != 0 {
+		f.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`)
+		must(t, f.Sweep(t.Context()))
+		if n := f.count(t, `webhooks`); n != 0 {
 			t.Errorf("%d endpoints are left that were deleted long ago", n)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -31,15 +32,15 @@ func verifies(t *testing.T, secret string, r request) {
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h, x, y := loopback(t, d), receive(t, nil), receive(t, nil)
-		a, b := h.endpoint(t, x.URL+"/a?b=c"), h.endpoint(t, y.URL)
-		c, err := h.Create(t.Context(), h.who.TeamID, y.URL, []string{"email.sent"})
+		f, x, y := loopback(t, d), receive(t, nil), receive(t, nil)
+		a, b := f.endpoint(t, x.URL+"/a?b=c"), f.endpoint(t, y.URL)
+		c, err := f.Create(t.Context(), f.Acme.TeamID, y.URL, []string{"email.sent"})
 		must(t, err)
-		h.suppress(t, "gone@example.net")
-		ma, mb := h.becomes(t, a, webhooks.Success), h.becomes(t, b, webhooks.Success)
+		f.suppress(t, "gone@example.net")
+		ma, mb := f.becomes(t, a, webhooks.Success), f.becomes(t, b, webhooks.Success)
 		got, other := x.all(), y.all()
-		if len(got) != 1 || len(other) != 1 || len(h.messages(t, c)) != 0 {
-			t.Fatalf("%d, %d and %d messages, want 1, 1 and none", len(got), len(other), len(h.messages(t, c)))
+		if len(got) != 1 || len(other) != 1 || len(f.messages(t, c)) != 0 {
+			t.Fatalf("%d, %d and %d messages, want 1, 1 and none", len(got), len(other), len(f.messages(t, c)))
 		}
 		if got[0].id() != ma.ID || ma.ID != mb.ID || got[0].body != other[0].body {
 			t.Errorf("ids %s, %s, %s", got[0].id(), ma.ID, mb.ID)
@@ -54,11 +55,11 @@ func TestDelivery(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, head.Get(name), want)
 			}
 		}
-		m, err := h.Message(t.Context(), h.who.TeamID, a.ID, ma.ID)
+		m, err := f.Message(t.Context(), f.Acme.TeamID, a.ID, ma.ID)
 		if err != nil || m.Payload != got[0].body || m.Type != events.SuppressionAdded {
 			t.Errorf("%+v, %v; sent %s", m, err, got[0].body)
 		}
-		if all := h.attempts(t, a, ma); len(all) != 1 || all[0].Code != 200 || all[0].Error != "" ||
+		if all := f.attempts(t, a, ma); len(all) != 1 || all[0].Code != 200 || all[0].Error != "" ||
 			!strings.HasPrefix(all[0].ID, "atmpt_") {
 			t.Errorf("attempts %+v", all)
 		}
@@ -68,22 +69,22 @@ func TestDelivery(t *testing.T) {
 // For a day after a rotation both secrets verify.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	h, x := loopback(t, dbtest.SQLite(t)), receive(t, nil)
-	e := h.endpoint(t, x.URL)
-	secret, err := h.Rotate(t.Context(), h.who.TeamID, e.ID)
+	f, x := loopback(t, dbtest.SQLite(t)), receive(t, nil)
+	e := f.endpoint(t, x.URL)
+	secret, err := f.Rotate(t.Context(), f.Acme.TeamID, e.ID)
 	must(t, err)
 	if secret == e.Secret {
 		t.Fatal("the secret stays")
 	}
-	h.suppress(t, "gone@example.net")
-	h.becomes(t, e, webhooks.Success)
+	f.suppress(t, "gone@example.net")
+	f.becomes(t, e, webhooks.Success)
 	r := x.all()[0]
 	verifies(t, secret, r)
 	verifies(t, e.Secret, r)
 	if n := len(strings.Fields(r.head.Get("Svix-Signature"))); n != 2 {
 		t.Errorf("%d signatures", n)
 	}
-	again, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+	again, err := f.Get(t.Context(), f.Acme.TeamID, e.ID)
 	if err != nil || again.Secret != secret {
 		t.Errorf("secret %s, %v", again.Secret, err)
 	}
@@ -94,25 +95,25 @@ func TestRotation(t *testing.T) {
 func TestChangesCountAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, config(), noLoopback)
-		h.suppress(t, "before@example.net") // that there is none is remembered
+		f := newFixture(t, d, config(), noLoopback)
+		f.suppress(t, "before@example.net") // that there is none is remembered
 		for i := range 20 {
-			e, err := h.Create(t.Context(), h.who.TeamID, "https://hooks.example.org", []string{"suppression.added"})
+			e, err := f.Create(t.Context(), f.Acme.TeamID, "https://hooks.example.org", []string{"suppression.added"})
 			must(t, err)
-			h.suppress(t, fmt.Sprintf("a%d@example.net", i))
-			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.removed"}}))
-			h.suppress(t, fmt.Sprintf("b%d@example.net", i))
-			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.added"},
+			f.suppress(t, fmt.Sprintf("a%d@example.net", i))
+			must(t, f.Service.Update(t.Context(), f.Acme.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.removed"}}))
+			f.suppress(t, fmt.Sprintf("b%d@example.net", i))
+			must(t, f.Service.Update(t.Context(), f.Acme.TeamID, e.ID, webhooks.Change{Events: []string{"suppression.added"},
 				Status: new("disabled")}))
-			h.suppress(t, fmt.Sprintf("c%d@example.net", i))
-			must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Status: new("enabled")}))
-			h.suppress(t, fmt.Sprintf("d%d@example.net", i))
-			if all := h.messages(t, e); len(all) != 2 {
+			f.suppress(t, fmt.Sprintf("c%d@example.net", i))
+			must(t, f.Service.Update(t.Context(), f.Acme.TeamID, e.ID, webhooks.Change{Status: new("enabled")}))
+			f.suppress(t, fmt.Sprintf("d%d@example.net", i))
+			if all := f.messages(t, e); len(all) != 2 {
 				t.Fatalf("round %d: %d messages, want 2: %+v", i, len(all), all)
 			}
-			must(t, h.Delete(t.Context(), h.who.TeamID, e.ID))
-			h.suppress(t, fmt.Sprintf("e%d@example.net", i))
-			if _, err := h.Get(t.Context(), h.who.TeamID, e.ID); fault.KindOf(err) != fault.NotFound {
+			must(t, f.Delete(t.Context(), f.Acme.TeamID, e.ID))
+			f.suppress(t, fmt.Sprintf("e%d@example.net", i))
+			if _, err := f.Get(t.Context(), f.Acme.TeamID, e.ID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("after it was deleted: %v", err)
 			}
 		}
@@ -131,24 +132,24 @@ func TestOrderOfAnEmail(t *testing.T) {
 		c := config()
 		c.Schedule = []time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond,
 			50 * time.Millisecond}
-		h := newHouse(t, d, c, loopbackOnly)
+		f := newFixture(t, d, c, loopbackOnly)
 		var fails atomic.Int32
 		x := receive(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			if fails.Add(1) <= 3 {
 				w.WriteHeader(503)
 			}
 		})
-		e := h.endpoint(t, x.URL)
-		one, two := h.send(t, "a@example.net"), h.send(t, "b@example.net")
+		e := f.endpoint(t, x.URL)
+		one, two := f.send(t, "a@example.net"), f.send(t, "b@example.net")
 		stages := []events.Type{events.EmailSent, events.EmailDelayed, events.EmailDelivered, events.EmailOpened}
 		for _, k := range stages {
-			h.happen(t, events.Event{EmailID: one, Type: k})
+			f.happen(t, events.Event{EmailID: one, Type: k})
 		}
-		h.happen(t, events.Event{EmailID: two, Type: events.EmailSent}, events.Event{EmailID: two,
+		f.happen(t, events.Event{EmailID: two, Type: events.EmailSent}, events.Event{EmailID: two,
 			Type: events.EmailDelivered})
-		h.run(t)
-		until(t, "all are delivered", func() bool {
-			return !slices.ContainsFunc(h.messages(t, e), func(m webhooks.Message) bool { return m.State != webhooks.Success })
+		f.run()
+		testnode.Until(t, "all are delivered", func() bool {
+			return !slices.ContainsFunc(f.messages(t, e), func(m webhooks.Message) bool { return m.State != webhooks.Success })
 		})
 		order := map[string][]string{}
 		for _, r := range x.all() {

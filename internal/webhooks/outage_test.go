@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestOutcomesOutliveAnOutage(t *testing.T) {
 	t.Parallel() // after the tests in simulated time: ids do not go back
 	d, proxy := dbtest.Proxied(t, time.Second)
-	h := loopback(t, d)
+	f := loopback(t, d)
 	x := receive(t, func(n int, _ http.ResponseWriter, _ *http.Request) {
 		proxy.Refuse()
 		time.AfterFunc(2*time.Second, func() {
@@ -28,10 +28,10 @@ func TestOutcomesOutliveAnOutage(t *testing.T) {
 			}
 		})
 	})
-	e := h.endpoint(t, x.URL)
+	e := f.endpoint(t, x.URL)
 	ended := func(what string, want int) {
 		t.Helper()
-		until(t, what, func() bool {
+		testnode.Until(t, what, func() bool {
 			var n int
 			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`, webhooks.Kind).Scan(&n)
 			return err == nil && n == 0 && len(x.all()) >= want
@@ -40,13 +40,13 @@ func TestOutcomesOutliveAnOutage(t *testing.T) {
 			t.Errorf("%s: the endpoint was asked %d times, want %d", what, n, want)
 		}
 	}
-	h.suppress(t, "ann@example.net")
+	f.suppress(t, "ann@example.net")
 	ended("a delivery", 1)
-	m := h.messages(t, e)[0]
-	must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID))
+	m := f.messages(t, e)[0]
+	must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, m.ID))
 	ended("a replay", 2)
-	if m = h.messages(t, e)[0]; m.State != webhooks.Success || len(h.attempts(t, e, m)) != 2 {
-		t.Errorf("the message is %s, with attempts %+v", m.State, h.attempts(t, e, m))
+	if m = f.messages(t, e)[0]; m.State != webhooks.Success || len(f.attempts(t, e, m)) != 2 {
+		t.Errorf("the message is %s, with attempts %+v", m.State, f.attempts(t, e, m))
 	}
 }
 
@@ -55,18 +55,18 @@ func TestStoppingReplaysNothing(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		h := newHouse(t, d, config(), netguard.Options{AllowLoopback: true})
+		f := newFixture(t, d, config(), loopbackOnly)
 		x := receive(t, nil)
-		e := h.endpoint(t, x.URL)
-		stop := h.run(t)
-		h.suppress(t, "ann@example.net")
-		m := h.becomes(t, e, webhooks.Success)
+		e := f.endpoint(t, x.URL)
+		stop := f.run()
+		f.suppress(t, "ann@example.net")
+		m := f.becomes(t, e, webhooks.Success)
 		stop()
-		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID))
+		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, m.ID))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := jobs.NewRunner(d, h.queue, slog.New(slog.DiscardHandler), 2*time.Second)
-		for _, k := range h.Kinds() {
+		r := jobs.NewRunner(d, f.Queue, slog.New(slog.DiscardHandler), 2*time.Second)
+		for _, k := range f.Kinds() {
 			if handle := k.Handle; k.Name == webhooks.Kind {
 				k.Handle = func(hand context.Context, j jobs.Job) error {
 					cancel()

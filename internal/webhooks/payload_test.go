@@ -32,26 +32,26 @@ var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}
 // and keys have names there. The clock does not advance.
 func TestPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, dbtest.SQLite(t), config(), noLoopback)
-		domain, err := h.domains.AddVerified(t.Context(), h.who.TeamID, domains.NewDomain{Name: "acme.example",
+		f := newFixture(t, dbtest.SQLite(t), config(), noLoopback)
+		domain, err := f.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "acme.example",
 			Capabilities: domains.Capabilities{Receiving: new(true)}})
 		must(t, err)
-		email := h.send(t, "Ann <ann@example.net>", "bob@example.net")
+		email := f.send(t, "Ann <ann@example.net>", "bob@example.net")
 		html := "<p>Later</p>"
-		plain, err := h.emails.Send(t.Context(), h.who, emails.Send{From: "hello@acme.example",
+		plain, err := f.Emails.Send(t.Context(), f.Acme, emails.Send{From: "hello@acme.example",
 			To: []string{"ann@example.net"},
 			Cc: []string{"carl@example.net"}, Subject: "Later", HTML: &html, ScheduledAt: "in 1 hour"}, emails.Idempotency{})
 		must(t, err)
-		e := h.endpoint(t, "https://hooks.example.org")
-		h.happen(t, everything(domain, email, plain)...)
+		e := f.endpoint(t, "https://hooks.example.org")
+		f.happen(t, everything(domain, email, plain)...)
 
 		var got strings.Builder
 		told := map[events.Type]bool{}
-		all := h.messages(t, e)
+		all := f.messages(t, e)
 		slices.Reverse(all)
 		for _, m := range all {
 			told[m.Type] = true
-			one, err := h.Message(t.Context(), h.who.TeamID, e.ID, m.ID)
+			one, err := f.Message(t.Context(), f.Acme.TeamID, e.ID, m.ID)
 			must(t, err)
 			got.WriteString(one.Payload + "\n")
 		}
@@ -142,13 +142,13 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 // If the subject of an event is gone there is no message, and the event is recorded all the same.
 func TestNothingToTell(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, dbtest.SQLite(t), config(), noLoopback)
-	e := h.endpoint(t, "https://hooks.example.org")
-	h.happen(t, events.Event{EmailID: "0199d0a1-b2c3-7def-8123-456789abcdef", Type: events.EmailOpened})
-	if all := h.messages(t, e); len(all) != 0 {
+	f := newFixture(t, dbtest.SQLite(t), config(), noLoopback)
+	e := f.endpoint(t, "https://hooks.example.org")
+	f.happen(t, events.Event{EmailID: "0199d0a1-b2c3-7def-8123-456789abcdef", Type: events.EmailOpened})
+	if all := f.messages(t, e); len(all) != 0 {
 		t.Errorf("told %+v", all)
 	}
-	timeline, err := h.emails.Timeline(context.Background(), h.who.TeamID, "0199d0a1-b2c3-7def-8123-456789abcdef")
+	timeline, err := f.Emails.Timeline(context.Background(), f.Acme.TeamID, "0199d0a1-b2c3-7def-8123-456789abcdef")
 	if err != nil || len(timeline) != 1 {
 		t.Errorf("timeline %+v, %v", timeline, err)
 	}
@@ -158,11 +158,11 @@ func TestNothingToTell(t *testing.T) {
 func TestAcceptedEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, config(), noLoopback)
-		e := h.endpoint(t, "https://hooks.example.org")
-		h.suppress(t, "ann@example.net")
-		h.send(t, "ann@example.net", "bob@example.net")
-		m, err := h.Message(t.Context(), h.who.TeamID, e.ID, h.messages(t, e)[0].ID)
+		f := newFixture(t, d, config(), noLoopback)
+		e := f.endpoint(t, "https://hooks.example.org")
+		f.suppress(t, "ann@example.net")
+		f.send(t, "ann@example.net", "bob@example.net")
+		m, err := f.Message(t.Context(), f.Acme.TeamID, e.ID, f.messages(t, e)[0].ID)
 		if err != nil || m.Type != events.EmailSuppressed ||
 			!strings.Contains(m.Payload, `"to":["ann@example.net"],"subject":"Your order <&>","tags":{"kind":"receipt"},`+
 				`"headers":[{"name":"X-Order","value":"77"}],"suppressed":{`) {

@@ -14,16 +14,16 @@ import (
 func TestRulesOfEndpoints(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
-	open := newHouse(t, d, config(), noLoopback)
+	open := newFixture(t, d, config(), noLoopback)
 	c := config()
 	c.AllowHTTP = false
-	strict := open.again(t, c)
+	strict := open.again(t, c, loopbackOnly)
 	var all []string
 	for range 101 {
 		all = append(all, "email.sent")
 	}
 	for _, x := range []struct {
-		h      *house
+		h      *fixture
 		url    string
 		names  []string
 		broken string // the field
@@ -38,7 +38,7 @@ func TestRulesOfEndpoints(t *testing.T) {
 		{strict, "https://hooks.one.example", []string{"email.sent", "email.eaten"}, "events", nil},
 		{strict, "https://hooks.one.example", all, "events", nil},
 	} {
-		e, err := x.h.Create(t.Context(), open.who.TeamID, x.url, x.names)
+		e, err := x.h.Create(t.Context(), open.Acme.TeamID, x.url, x.names)
 		if x.broken != "" {
 			if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "`"+x.broken+"`") {
 				t.Errorf("%s %v: %v", x.url, x.names, err)

@@ -9,17 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
-// bubble runs f in simulated time with a house at work and a receiver beside it, in true time. Each answer closes its
-// connection: one that idled would be a read that never ends, and time stands while anything reads.
+// bubble runs do in simulated time with a fixture at work and a receiver beside it, in true time. Each answer closes
+// its connection: one that idled would be a read that never ends, and time stands while anything reads.
 func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request),
-	f func(t *testing.T, h *house, x *receiver)) {
+	do func(t *testing.T, f *fixture, x *receiver)) {
 	t.Helper()
 	x := receive(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -31,10 +30,10 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 		if last, ok := id.Time(id.New()); ok && last.After(time.Now()) {
 			time.Sleep(time.Until(last) + time.Second)
 		}
-		h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
+		f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
 		// each kind looks for work once a minute, which is often in days
-		stop := h.run(t, webhooks.Kind, webhooks.RecoverKind)
-		f(t, h, x)
+		stop := f.run(webhooks.Kind, webhooks.RecoverKind)
+		do(t, f, x)
 		stop()
 	})
 }
@@ -54,19 +53,19 @@ func TestSchedule(t *testing.T) {
 			fmt.Fprintf(w, "failure %d", n)
 		}
 	}
-	bubble(t, config(), fails, func(t *testing.T, h *house, x *receiver) {
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "gone@example.net")
+	bubble(t, config(), fails, func(t *testing.T, f *fixture, x *receiver) {
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "gone@example.net")
 		time.Sleep(time.Second)
-		m := h.messages(t, e)[0]
-		one, err := h.Message(t.Context(), h.who.TeamID, e.ID, m.ID)
+		m := f.messages(t, e)[0]
+		one, err := f.Message(t.Context(), f.Acme.TeamID, e.ID, m.ID)
 		must(t, err)
 		if one.State != webhooks.Attempting || !apart(one.CreatedAt, one.NextAt, 5*time.Second) {
 			t.Errorf("after the first: %s, next at %v", one.State, one.NextAt)
 		}
 		time.Sleep(4 * time.Hour)
-		m = h.messages(t, e)[0]
-		all := h.attempts(t, e, m)
+		m = f.messages(t, e)[0]
+		all := f.attempts(t, e, m)
 		if len(all) != 5 || m.State != webhooks.Success {
 			t.Fatalf("%s after %d attempts", m.State, len(all))
 		}
@@ -84,17 +83,17 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("%d requests after the success", n)
 		}
 
-		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID))
+		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, m.ID))
 		time.Sleep(time.Second)
 		got := x.all()
 		if len(got) != 6 || got[5].id() != got[0].id() || got[5].body != got[0].body ||
 			got[5].head.Get("Svix-Timestamp") == got[0].head.Get("Svix-Timestamp") {
 			t.Fatalf("after the replay: %d requests, %+v", len(got), got[len(got)-1])
 		}
-		if n := len(h.attempts(t, e, m)); n != 6 {
+		if n := len(f.attempts(t, e, m)); n != 6 {
 			t.Errorf("%d attempts after the replay", n)
 		}
-		if again, err := h.Get(t.Context(), h.who.TeamID, e.ID); err != nil || !again.FailingSince.IsZero() {
+		if again, err := f.Get(t.Context(), f.Acme.TeamID, e.ID); err != nil || !again.FailingSince.IsZero() {
 			t.Errorf("failing since %v, %v", again.FailingSince, err)
 		}
 	})
@@ -106,20 +105,20 @@ func TestReplayBesideTheSchedule(t *testing.T) {
 		if n < 3 {
 			w.WriteHeader(500)
 		}
-	}, func(t *testing.T, h *house, x *receiver) {
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "gone@example.net")
+	}, func(t *testing.T, f *fixture, x *receiver) {
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "gone@example.net")
 		time.Sleep(30 * time.Second) // two attempts
-		before := h.messages(t, e)[0]
-		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, before.ID))
+		before := f.messages(t, e)[0]
+		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, before.ID))
 		time.Sleep(time.Second)
-		after := h.messages(t, e)[0]
+		after := f.messages(t, e)[0]
 		if len(x.all()) != 3 || after != before || after.State != webhooks.Attempting {
 			t.Errorf("after a replay that failed: %d requests, %+v before, %+v after", len(x.all()), before, after)
 		}
-		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, before.ID))
+		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, before.ID))
 		time.Sleep(time.Second)
-		if after = h.messages(t, e)[0]; after.State != webhooks.Success || !after.NextAt.IsZero() {
+		if after = f.messages(t, e)[0]; after.State != webhooks.Success || !after.NextAt.IsZero() {
 			t.Errorf("after a replay that succeeded: %+v", after)
 		}
 		time.Sleep(48 * time.Hour)
@@ -136,16 +135,16 @@ func TestReplayFreesTheChain(t *testing.T) {
 		if !works.Load() {
 			w.WriteHeader(500)
 		}
-	}, func(t *testing.T, h *house, x *receiver) {
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "gone@example.net")
-		h.unsuppress(t, "gone@example.net")
+	}, func(t *testing.T, f *fixture, x *receiver) {
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "gone@example.net")
+		f.unsuppress(t, "gone@example.net")
 		time.Sleep(3 * time.Hour) // the next try is hours away
 		works.Store(true)
-		all := h.messages(t, e)
-		must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, all[len(all)-1].ID))
+		all := f.messages(t, e)
+		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, all[len(all)-1].ID))
 		time.Sleep(2 * time.Second)
-		for _, m := range h.messages(t, e) {
+		for _, m := range f.messages(t, e) {
 			if m.State != webhooks.Success {
 				t.Errorf("%s is %s", m.Type, m.State)
 			}
@@ -165,28 +164,28 @@ func TestFailAndRecover(t *testing.T) {
 		if !works.Load() {
 			w.WriteHeader(500)
 		}
-	}, func(t *testing.T, h *house, x *receiver) {
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "a@example.net")
+	}, func(t *testing.T, f *fixture, x *receiver) {
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "a@example.net")
 		time.Sleep(time.Hour)
 		since := time.Now()
 		for i := range 5 {
-			h.suppress(t, fmt.Sprintf("b%d@example.net", i))
+			f.suppress(t, fmt.Sprintf("b%d@example.net", i))
 		}
 		time.Sleep(48 * time.Hour)
-		all := h.messages(t, e)
+		all := f.messages(t, e)
 		for _, m := range all {
-			if n := len(h.attempts(t, e, m)); m.State != webhooks.Failed || n != 8 || !m.NextAt.IsZero() {
+			if n := len(f.attempts(t, e, m)); m.State != webhooks.Failed || n != 8 || !m.NextAt.IsZero() {
 				t.Errorf("%+v after %d attempts", m, n)
 			}
 		}
 		works.Store(true)
-		if err := h.Recover(t.Context(), h.who.TeamID, e.ID, time.Now().Add(time.Hour)); fault.KindOf(err) != fault.Invalid {
+		if err := f.Recover(t.Context(), f.Acme.TeamID, e.ID, time.Now().Add(time.Hour)); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("since a time to come: %v", err)
 		}
-		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, since))
+		must(t, f.Recover(t.Context(), f.Acme.TeamID, e.ID, since))
 		time.Sleep(time.Minute)
-		for i, m := range h.messages(t, e) {
+		for i, m := range f.messages(t, e) {
 			if want := map[bool]webhooks.State{true: webhooks.Failed, false: webhooks.Success}[i == 5]; m.State != want {
 				t.Errorf("message %d is %s, want %s", i, m.State, want)
 			}
@@ -203,34 +202,34 @@ func TestGone(t *testing.T) {
 		if n == 0 {
 			w.WriteHeader(410)
 		}
-	}, func(t *testing.T, h *house, x *receiver) {
+	}, func(t *testing.T, f *fixture, x *receiver) {
 		start := time.Now()
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "a@example.net")
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "a@example.net")
 		time.Sleep(time.Second)
-		got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+		got, err := f.Get(t.Context(), f.Acme.TeamID, e.ID)
 		if err != nil || got.Status != webhooks.Disabled || !strings.Contains(got.DisabledReason, "410") ||
 			got.DisabledAt.IsZero() {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if len(h.notices) != 1 || !strings.Contains(h.notices[0], x.URL) {
-			t.Errorf("notices %q", h.notices)
+		if len(f.notices) != 1 || !strings.Contains(f.notices[0], x.URL) {
+			t.Errorf("notices %q", f.notices)
 		}
-		m := h.messages(t, e)[0]
+		m := f.messages(t, e)[0]
 		if m.State != webhooks.Failed {
 			t.Errorf("the message is %s", m.State)
 		}
-		if err := h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.Invalid {
+		if err := f.Replay(t.Context(), f.Acme.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a replay at a disabled endpoint: %v", err)
 		}
-		h.suppress(t, "b@example.net")
-		if n := len(h.messages(t, e)); n != 1 {
+		f.suppress(t, "b@example.net")
+		if n := len(f.messages(t, e)); n != 1 {
 			t.Errorf("a disabled endpoint is told: %d messages", n)
 		}
-		must(t, h.Update(t.Context(), h.who.TeamID, e.ID, webhooks.Change{Status: new("enabled")}))
-		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start))
+		must(t, f.Service.Update(t.Context(), f.Acme.TeamID, e.ID, webhooks.Change{Status: new("enabled")}))
+		must(t, f.Recover(t.Context(), f.Acme.TeamID, e.ID, start))
 		time.Sleep(time.Second)
-		if m = h.messages(t, e)[0]; m.State != webhooks.Success {
+		if m = f.messages(t, e)[0]; m.State != webhooks.Success {
 			t.Errorf("after its recovery the message is %s", m.State)
 		}
 	})
@@ -247,16 +246,16 @@ func TestDisableAfterDays(t *testing.T) {
 				if !sometimes || n%20 != 7 {
 					w.WriteHeader(503)
 				}
-			}, func(t *testing.T, h *house, x *receiver) {
-				e := h.endpoint(t, x.URL)
+			}, func(t *testing.T, f *fixture, x *receiver) {
+				e := f.endpoint(t, x.URL)
 				warned, off := time.Time{}, time.Time{}
 				start := time.Now()
 				for i := range 24 * 3 {
-					h.suppress(t, fmt.Sprintf("a%d@example.net", i))
+					f.suppress(t, fmt.Sprintf("a%d@example.net", i))
 					time.Sleep(20 * time.Minute)
-					got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+					got, err := f.Get(t.Context(), f.Acme.TeamID, e.ID)
 					must(t, err)
-					if len(h.notices) > 0 && warned.IsZero() {
+					if len(f.notices) > 0 && warned.IsZero() {
 						warned = time.Now()
 					}
 					if got.Status == webhooks.Disabled && off.IsZero() {
@@ -265,12 +264,12 @@ func TestDisableAfterDays(t *testing.T) {
 				}
 				if sometimes {
 					if !off.IsZero() || !warned.IsZero() {
-						t.Errorf("warned at %v, disabled at %v: %q", warned, off, h.notices)
+						t.Errorf("warned at %v, disabled at %v: %q", warned, off, f.notices)
 					}
 					return
 				}
-				if d := warned.Sub(start); len(h.notices) != 2 || d < 4*time.Hour || d > 5*time.Hour {
-					t.Errorf("warned after %v: %q", d, h.notices)
+				if d := warned.Sub(start); len(f.notices) != 2 || d < 4*time.Hour || d > 5*time.Hour {
+					t.Errorf("warned after %v: %q", d, f.notices)
 				}
 				if d := off.Sub(start); d < 20*time.Hour || d > 21*time.Hour {
 					t.Errorf("disabled after %v", d)
@@ -287,28 +286,24 @@ func TestDisableAfterDays(t *testing.T) {
 
 // The sweep takes what is older than the retention, and all of deleted endpoints, and nothing else.
 func TestSweep(t *testing.T) {
-	count := func(t *testing.T, d *db.DB, table string) (n int) {
-		must(t, d.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n))
-		return n
-	}
 	c := config()
 	c.Retention = 3 * time.Hour
-	bubble(t, c, func(int, http.ResponseWriter, *http.Request) {}, func(t *testing.T, h *house, x *receiver) {
-		e, other := h.endpoint(t, x.URL), h.endpoint(t, x.URL)
+	bubble(t, c, func(int, http.ResponseWriter, *http.Request) {}, func(t *testing.T, f *fixture, x *receiver) {
+		e, other := f.endpoint(t, x.URL), f.endpoint(t, x.URL)
 		for i := range 3 {
-			h.suppress(t, fmt.Sprintf("a%d@example.net", i))
+			f.suppress(t, fmt.Sprintf("a%d@example.net", i))
 			time.Sleep(2 * time.Hour)
 		}
-		must(t, h.Delete(t.Context(), h.who.TeamID, other.ID))
-		must(t, h.Sweep(t.Context()))
-		got := []int{count(t, h.d, "webhooks"), count(t, h.d, "webhook_messages"), count(t, h.d, "webhook_deliveries"),
-			count(t, h.d, "webhook_attempts")}
-		if fmt.Sprint(got) != "[2 1 1 1]" || len(h.messages(t, e)) != 1 {
+		must(t, f.Delete(t.Context(), f.Acme.TeamID, other.ID))
+		must(t, f.Sweep(t.Context()))
+		got := []int{f.count(t, "webhooks"), f.count(t, "webhook_messages"), f.count(t, "webhook_deliveries"),
+			f.count(t, "webhook_attempts")}
+		if fmt.Sprint(got) != "[2 1 1 1]" || len(f.messages(t, e)) != 1 {
 			t.Errorf("endpoints, messages, deliveries, attempts: %v", got)
 		}
 		time.Sleep(2 * time.Hour)
-		must(t, h.Sweep(t.Context()))
-		if n := count(t, h.d, "webhooks"); n != 1 {
+		must(t, f.Sweep(t.Context()))
+		if n := f.count(t, "webhooks"); n != 1 {
 			t.Errorf("%d endpoints after the deleted one was swept", n)
 		}
 	})

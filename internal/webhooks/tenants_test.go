@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -63,10 +64,10 @@ func (x *silence) waiting() int {
 }
 
 // endpoints gives a team n endpoints at paths of a receiver, for suppressions.
-func (h *house) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
+func (f *fixture) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
 	t.Helper()
 	for i := range n {
-		e, err := h.Create(t.Context(), team, fmt.Sprintf("%s/%d", url, i), []string{"suppression.added",
+		e, err := f.Create(t.Context(), team, fmt.Sprintf("%s/%d", url, i), []string{"suppression.added",
 			"suppression.removed"})
 		must(t, err)
 		all = append(all, e)
@@ -75,18 +76,17 @@ func (h *house) endpoints(t *testing.T, team, url string, n int) (all []webhooks
 }
 
 // addresses records n events of a team.
-func (h *house) addresses(t *testing.T, team string, n int) {
+func (f *fixture) addresses(t *testing.T, team string, n int) {
 	t.Helper()
 	for i := range n {
-		_, err := h.suppressed.Add(t.Context(), team, []string{fmt.Sprintf("a%d@example.net", i)})
+		_, err := f.Suppressions.Add(t.Context(), team, []string{fmt.Sprintf("a%d@example.net", i)})
 		must(t, err)
 	}
 }
 
-func (h *house) count(t *testing.T, text string, args ...any) (n int) {
+func (f *fixture) count(t *testing.T, text string, args ...any) (n int) {
 	t.Helper()
-	must(t, h.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+text, args...).Scan(&n))
-	return n
+	return f.Count(`SELECT COUNT(*) FROM `+text, args...)
 }
 
 // A team whose endpoints never answer holds its share of the workers and no more: another team's webhook arrives
@@ -97,16 +97,16 @@ func TestTeamsShareWorkers(t *testing.T) {
 		t.Parallel()
 		c := config()
 		c.Workers, c.Timeout = 32, time.Minute
-		h := newHouse(t, d, c, loopbackOnly)
+		f := newFixture(t, d, c, loopbackOnly)
 		bad, good := silent(t), receive(t, nil)
-		h.endpoints(t, "hostile", bad.URL, 300)
-		e := h.endpoint(t, good.URL)
-		h.addresses(t, "hostile", 5)
-		stop := h.run(t)
-		until(t, "the hostile team holds what it can", func() bool { return bad.waiting() == 28 }) // 7/8 of 32
+		f.endpoints(t, "hostile", bad.URL, 300)
+		e := f.endpoint(t, good.URL)
+		f.addresses(t, "hostile", 5)
+		stop := f.run()
+		testnode.Until(t, "the hostile team holds what it can", func() bool { return bad.waiting() == 28 }) // 7/8 of 32
 		for i := range 20 {
-			h.suppress(t, fmt.Sprintf("b%d@example.net", i))
-			h.becomes(t, e, webhooks.Success)
+			f.suppress(t, fmt.Sprintf("b%d@example.net", i))
+			f.becomes(t, e, webhooks.Success)
 		}
 		if n := bad.waiting(); n != 28 || len(good.all()) != 20 {
 			t.Errorf("%d hostile attempts hang, %d webhooks of the good team arrived", n, len(good.all()))
@@ -124,23 +124,23 @@ func TestConnectionsToAnAddress(t *testing.T) {
 		t.Parallel()
 		c := config()
 		c.Timeout = time.Minute
-		h := newHouse(t, d, c, loopbackOnly)
+		f := newFixture(t, d, c, loopbackOnly)
 		victim := silent(t)
-		h.endpoints(t, h.who.TeamID, victim.URL, 100)
-		h.addresses(t, h.who.TeamID, 1)
-		other, err := h.Create(t.Context(), "other", victim.URL+"/other", []string{"suppression.added"})
+		f.endpoints(t, f.Acme.TeamID, victim.URL, 100)
+		f.addresses(t, f.Acme.TeamID, 1)
+		other, err := f.Create(t.Context(), "other", victim.URL+"/other", []string{"suppression.added"})
 		must(t, err)
-		h.run(t)
-		until(t, "all connections are held, and some deliveries found none", func() bool {
-			return victim.waiting() == 64 && h.count(t, `jobs WHERE last_error LIKE '%as many connections%'`) > 0
+		f.run()
+		testnode.Until(t, "all connections are held, and some deliveries found none", func() bool {
+			return victim.waiting() == 64 && f.count(t, `jobs WHERE last_error LIKE '%as many connections%'`) > 0
 		})
-		h.addresses(t, "other", 1)
-		until(t, "another team gets in", func() bool { return victim.waiting() == 65 })
+		f.addresses(t, "other", 1)
+		testnode.Until(t, "another team gets in", func() bool { return victim.waiting() == 65 })
 		victim.free()
-		until(t, "all are delivered", func() bool {
-			return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 101
+		testnode.Until(t, "all are delivered", func() bool {
+			return f.count(t, `webhook_deliveries WHERE status = 'success'`) == 101
 		})
-		if n := h.count(t, `webhook_attempts`); n != 101 || victim.most != 65 {
+		if n := f.count(t, `webhook_attempts`); n != 101 || victim.most != 65 {
 			t.Errorf("%d attempts at 101 messages, %d at once", n, victim.most)
 		}
 		_ = other
@@ -152,16 +152,18 @@ func TestLanesOfTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		h, x := newHouse(t, d, config(), loopbackOnly), receive(t, nil)
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "a@example.net")
+		f, x := newFixture(t, d, config(), loopbackOnly), receive(t, nil)
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "a@example.net")
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `UPDATE jobs SET lane = $1 WHERE kind = 'webhook'`, e.ID)
 			return nil
 		}))
-		h.suppress(t, "b@example.net")
-		h.run(t)
-		until(t, "both are delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2 })
+		f.suppress(t, "b@example.net")
+		f.run()
+		testnode.Until(t, "both are delivered", func() bool {
+			return f.count(t, `webhook_deliveries WHERE status = 'success'`) == 2
+		})
 	})
 }
 
@@ -171,22 +173,22 @@ func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		h := newHouse(t, d, config(), loopbackOnly)
+		f := newFixture(t, d, config(), loopbackOnly)
 		x := receive(t, nil)
-		all := h.endpoints(t, h.who.TeamID, x.URL, 120)
+		all := f.endpoints(t, f.Acme.TeamID, x.URL, 120)
 		off := all[7]
-		must(t, h.Update(t.Context(), h.who.TeamID, off.ID, webhooks.Change{Status: new("disabled")}))
-		h.suppress(t, "a@example.net")
-		h.unsuppress(t, "a@example.net")
-		rows := []int{h.count(t, `webhook_messages`), h.count(t, `webhook_fanouts`), h.count(t, `jobs`),
-			h.count(t, `webhook_deliveries`)}
+		must(t, f.Service.Update(t.Context(), f.Acme.TeamID, off.ID, webhooks.Change{Status: new("disabled")}))
+		f.suppress(t, "a@example.net")
+		f.unsuppress(t, "a@example.net")
+		rows := []int{f.count(t, `webhook_messages`), f.count(t, `webhook_fanouts`), f.count(t, `jobs`),
+			f.count(t, `webhook_deliveries`)}
 		if fmt.Sprint(rows) != "[2 2 2 0]" {
 			t.Errorf("two events entered messages, fan-outs, jobs and deliveries %v", rows)
 		}
-		h.endpoints(t, h.who.TeamID, x.URL+"/late", 1)
-		h.run(t)
-		until(t, "all are delivered", func() bool {
-			return h.count(t,
+		f.endpoints(t, f.Acme.TeamID, x.URL+"/late", 1)
+		f.run()
+		testnode.Until(t, "all are delivered", func() bool {
+			return f.count(t,
 				`webhook_deliveries WHERE status = 'success'`) == 2*119
 		})
 		order := map[string][]string{}
@@ -198,9 +200,9 @@ func TestManyEndpoints(t *testing.T) {
 				t.Errorf("at %s came %v", path, ids)
 			}
 		}
-		if len(order) != 119 || h.count(t, `webhook_fanouts`) != 0 || h.count(t, `jobs WHERE kind LIKE 'webhook%'`) != 0 {
-			t.Errorf("%d endpoints were told; %d fan-outs and %d jobs are left", len(order), h.count(t, `webhook_fanouts`),
-				h.count(t, `jobs WHERE kind LIKE 'webhook%'`))
+		if len(order) != 119 || f.count(t, `webhook_fanouts`) != 0 || f.count(t, `jobs WHERE kind LIKE 'webhook%'`) != 0 {
+			t.Errorf("%d endpoints were told; %d fan-outs and %d jobs are left", len(order), f.count(t, `webhook_fanouts`),
+				f.count(t, `jobs WHERE kind LIKE 'webhook%'`))
 		}
 	})
 }
@@ -210,20 +212,22 @@ func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		h := newHouse(t, d, config(), loopbackOnly)
+		f := newFixture(t, d, config(), loopbackOnly)
 		x := receive(t, nil)
-		h.endpoints(t, h.who.TeamID, x.URL, 10)
+		f.endpoints(t, f.Acme.TeamID, x.URL, 10)
 		var all []events.Event
 		for i := range 50 {
 			all = append(all, events.Event{Type: events.SuppressionAdded,
 				Data: suppressions.Suppression{Address: fmt.Sprintf("a%d@example.net", i)}})
 		}
-		h.happen(t, all...)
-		if n := h.count(t, `webhook_deliveries`); n != 60 {
+		f.happen(t, all...)
+		if n := f.count(t, `webhook_deliveries`); n != 60 {
 			t.Errorf("50 events for 10 endpoints entered %d deliveries at once", n)
 		}
-		h.run(t)
-		until(t, "all are delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 500 })
+		f.run()
+		testnode.Until(t, "all are delivered", func() bool {
+			return f.count(t, `webhook_deliveries WHERE status = 'success'`) == 500
+		})
 	})
 }
 
@@ -232,21 +236,21 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		h := newHouse(t, d, config(), loopbackOnly)
+		f := newFixture(t, d, config(), loopbackOnly)
 		x := silent(t)
-		h.endpoints(t, h.who.TeamID, x.URL, 110)
+		f.endpoints(t, f.Acme.TeamID, x.URL, 110)
 		const messages = 3
-		h.addresses(t, h.who.TeamID, messages)
+		f.addresses(t, f.Acme.TeamID, messages)
 		for entered := 0; entered < messages*110; {
-			stop := h.run(t)
-			until(t, "more is entered", func() bool {
-				n := h.count(t, `webhook_deliveries`)
+			stop := f.run()
+			testnode.Until(t, "more is entered", func() bool {
+				n := f.count(t, `webhook_deliveries`)
 				return n > entered || n == messages*110
 			})
 			stop()
-			entered = h.count(t, `webhook_deliveries`)
+			entered = f.count(t, `webhook_deliveries`)
 		}
-		if n := h.count(t, `jobs WHERE kind = 'webhook'`); n != messages*110 {
+		if n := f.count(t, `jobs WHERE kind = 'webhook'`); n != messages*110 {
 			t.Errorf("%d jobs for %d deliveries", n, messages*110)
 		}
 		if d.Engine() == "postgres" { // which says what was entered together
@@ -268,16 +272,16 @@ func TestFullEndpoint(t *testing.T) {
 		t.Parallel()
 		c := config()
 		c.EndpointMax, c.Timeout = 40, time.Minute
-		h := newHouse(t, d, c, loopbackOnly)
+		f := newFixture(t, d, c, loopbackOnly)
 		x := silent(t)
 		start := time.Now()
-		e, beside := h.endpoint(t, x.URL), h.endpoint(t, receive(t, nil).URL)
-		stop := h.run(t)
+		e, beside := f.endpoint(t, x.URL), f.endpoint(t, receive(t, nil).URL)
+		stop := f.run()
 		sent := 0
-		until(t, "the endpoint is full", func() bool {
+		testnode.Until(t, "the endpoint is full", func() bool {
 			sent++
-			h.suppress(t, fmt.Sprintf("a%d@example.net", sent))
-			got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+			f.suppress(t, fmt.Sprintf("a%d@example.net", sent))
+			got, err := f.Get(t.Context(), f.Acme.TeamID, e.ID)
 			must(t, err)
 			return !got.FullSince.IsZero()
 		})
@@ -285,44 +289,44 @@ func TestFullEndpoint(t *testing.T) {
 			t.Errorf("it is full with %d messages, may have 40", sent)
 		}
 		var m webhooks.Message
-		until(t, "what comes then fails", func() bool { // the commit is seen before this node has taken it in
+		testnode.Until(t, "what comes then fails", func() bool { // the commit is seen before this node has taken it in
 			sent++
-			h.suppress(t, fmt.Sprintf("a%d@example.net", sent))
-			m = h.messages(t, e)[0]
+			f.suppress(t, fmt.Sprintf("a%d@example.net", sent))
+			m = f.messages(t, e)[0]
 			return m.State == webhooks.Failed
 		})
-		if n := len(h.attempts(t, e, m)); n != 0 {
+		if n := len(f.attempts(t, e, m)); n != 0 {
 			t.Errorf("%d attempts at the last message", n)
 		}
-		if err := h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.TooFast {
+		if err := f.Replay(t.Context(), f.Acme.TeamID, e.ID, m.ID); fault.KindOf(err) != fault.TooFast {
 			t.Errorf("a replay at a full endpoint: %v", err)
 		}
-		h.becomes(t, beside, webhooks.Success)
-		until(t, "the team is told", func() bool {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return len(h.notices) > 0
+		f.becomes(t, beside, webhooks.Success)
+		testnode.Until(t, "the team is told", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.notices) > 0
 		})
 		stop()
-		h.run(t) // another start knows that it is full, and sees when it no longer is
-		h.suppress(t, "more@example.net")
-		if m := h.messages(t, e)[0]; m.State != webhooks.Failed {
+		f.run() // another start knows that it is full, and sees when it no longer is
+		f.suppress(t, "more@example.net")
+		if m := f.messages(t, e)[0]; m.State != webhooks.Failed {
 			t.Errorf("after a restart: %+v", m)
 		}
 		x.free()
-		until(t, "it is no longer full", func() bool {
-			got, err := h.Get(t.Context(), h.who.TeamID, e.ID)
+		testnode.Until(t, "it is no longer full", func() bool {
+			got, err := f.Get(t.Context(), f.Acme.TeamID, e.ID)
 			must(t, err)
 			return got.FullSince.IsZero()
 		})
-		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start))
-		until(t, "all is delivered", func() bool {
-			return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*(sent+1)
+		must(t, f.Recover(t.Context(), f.Acme.TeamID, e.ID, start))
+		testnode.Until(t, "all is delivered", func() bool {
+			return f.count(t, `webhook_deliveries WHERE status = 'success'`) == 2*(sent+1)
 		})
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if len(h.notices) != 1 || !strings.Contains(h.notices[0], x.URL) {
-			t.Errorf("notices %q", h.notices)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.notices) != 1 || !strings.Contains(f.notices[0], x.URL) {
+			t.Errorf("notices %q", f.notices)
 		}
 	})
 }
@@ -333,21 +337,23 @@ func TestRecoverInParts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
 		c := config()
-		h := newHouse(t, d, c, loopbackOnly)
+		f := newFixture(t, d, c, loopbackOnly)
 		x := receive(t, nil)
 		start := time.Now()
-		e := h.endpoint(t, x.URL)
-		h.addresses(t, h.who.TeamID, 350)
+		e := f.endpoint(t, x.URL)
+		f.addresses(t, f.Acme.TeamID, 350)
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `UPDATE webhook_deliveries SET status = 'failed'`)
 			tx.Queue(t.Context(), `DELETE FROM jobs`)
 			return nil
 		}))
 		c.EndpointMax = 600
-		h = h.again(t, c)
-		must(t, h.Recover(t.Context(), h.who.TeamID, e.ID, start.Add(-time.Minute)))
-		h.run(t)
-		until(t, "all is delivered", func() bool { return h.count(t, `webhook_deliveries WHERE status = 'success'`) == 350 })
+		f = f.again(t, c, loopbackOnly)
+		must(t, f.Recover(t.Context(), f.Acme.TeamID, e.ID, start.Add(-time.Minute)))
+		f.run()
+		testnode.Until(t, "all is delivered", func() bool {
+			return f.count(t, `webhook_deliveries WHERE status = 'success'`) == 350
+		})
 		if n := len(x.all()); n != 350 {
 			t.Errorf("%d requests for 350 messages", n)
 		}
@@ -359,32 +365,32 @@ func TestReplayFlood(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		h, x := newHouse(t, d, config(), loopbackOnly), receive(t, nil)
-		e := h.endpoint(t, x.URL)
-		h.suppress(t, "a@example.net")
-		stop := h.run(t)
-		m := h.becomes(t, e, webhooks.Success)
+		f, x := newFixture(t, d, config(), loopbackOnly), receive(t, nil)
+		e := f.endpoint(t, x.URL)
+		f.suppress(t, "a@example.net")
+		stop := f.run()
+		m := f.becomes(t, e, webhooks.Success)
 		stop()
 		for range 50 {
-			must(t, h.Replay(t.Context(), h.who.TeamID, e.ID, m.ID))
+			must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, m.ID))
 		}
-		if n := h.count(t, `jobs WHERE kind = 'webhook'`); n != 1 {
+		if n := f.count(t, `jobs WHERE kind = 'webhook'`); n != 1 {
 			t.Errorf("%d replays of one message wait", n)
 		}
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 150 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
 					error, started_at, duration) VALUES ($1, $2, $3, $4, 500, '', 'no', 0,
-					0)`, e.ID, m.ID, fmt.Sprintf("atmpt_%032d", i), h.who.TeamID)
+					0)`, e.ID, m.ID, fmt.Sprintf("atmpt_%032d", i), f.Acme.TeamID)
 			}
 			return nil
 		}))
-		h.run(t)
-		until(t, "the replay is made", func() bool {
+		f.run()
+		testnode.Until(t, "the replay is made", func() bool {
 			return len(x.all()) == 2 &&
-				h.count(t, `jobs WHERE kind = 'webhook'`) == 0
+				f.count(t, `jobs WHERE kind = 'webhook'`) == 0
 		})
-		all, more, err := h.Attempts(t.Context(), h.who.TeamID, e.ID, m.ID, page.Page{Limit: 100})
+		all, more, err := f.Attempts(t.Context(), f.Acme.TeamID, e.ID, m.ID, page.Page{Limit: 100})
 		if err != nil || len(all) != 100 || more || all[0].Code != 200 {
 			t.Errorf("%d attempts are kept, more %v, %v", len(all), more, err)
 		}
@@ -396,18 +402,18 @@ func TestAnswersKept(t *testing.T) {
 	t.Parallel()
 	c := config()
 	c.Schedule = []time.Duration{time.Millisecond}
-	h := newHouse(t, dbtest.SQLite(t), c, loopbackOnly)
+	f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
 	x := receive(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {
 			w.WriteHeader(500)
 		}
 		fmt.Fprint(w, strings.Repeat("ü", 10_000))
 	})
-	e := h.endpoint(t, x.URL)
-	h.suppress(t, "a@example.net")
-	h.run(t)
-	m := h.becomes(t, e, webhooks.Success)
-	all := h.attempts(t, e, m)
+	e := f.endpoint(t, x.URL)
+	f.suppress(t, "a@example.net")
+	f.run()
+	m := f.becomes(t, e, webhooks.Success)
+	all := f.attempts(t, e, m)
 	if len(all) != 2 || all[1].Response != strings.Repeat("ü", 512) || all[0].Response != strings.Repeat("ü", 128) {
 		t.Errorf("%d attempts, %.400v", len(all), all)
 	}

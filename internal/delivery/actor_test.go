@@ -20,51 +20,44 @@ func TestDeliverScheduledByAnyActor(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns)
-		for _, k := range h.emails.Kinds() {
-			h.runner.Handle(k)
-		}
-		key, token, err := h.people.CreateKey(t.Context(), teams.System(h.by.TeamID), teams.NewKey{Name: "k"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		byKey, err := h.people.Authenticate(t.Context(), token)
-		if err != nil || byKey.ID != key.ID {
-			t.Fatal(byKey, err)
+		f := newFixture(t, d, n.config(1), n.dns)
+		for _, k := range f.Emails.Kinds() {
+			f.runner.Handle(k)
 		}
 		sends := teams.NewScopes(teams.EmailsSend)
 		scheduled := map[string]string{}
 		for name, by := range map[string]teams.Actor{
-			"key":         byKey,
-			"deleted-key": {Kind: teams.KeyActor, ID: "deleted", TeamID: h.by.TeamID, Scopes: sends},
-			"person":      {Kind: teams.UserActor, ID: "user", TeamID: h.by.TeamID, Scopes: sends},
-			"grant":       {Kind: teams.GrantActor, ID: "grant", TeamID: h.by.TeamID, Scopes: sends},
-			"system":      teams.System(h.by.TeamID),
+			"key":         f.Acme,
+			"deleted-key": {Kind: teams.KeyActor, ID: "deleted", TeamID: f.Acme.TeamID, Scopes: sends},
+			"person":      {Kind: teams.UserActor, ID: "user", TeamID: f.Acme.TeamID, Scopes: sends},
+			"grant":       {Kind: teams.GrantActor, ID: "grant", TeamID: f.Acme.TeamID, Scopes: sends},
+			"system":      teams.System(f.Acme.TeamID),
 		} {
 			text := "Hello"
-			scheduled[name], err = h.emails.Send(t.Context(), by, emails.Send{From: "a@" + from, Subject: "Hello",
+			emailID, err := f.Emails.Send(t.Context(), by, emails.Send{From: "a@" + from, Subject: "Hello",
 				To: []string{name + "@" + destination}, Text: &text, ScheduledAt: "in 1 hour"}, emails.Idempotency{})
 			if err != nil {
 				t.Fatal(err)
 			}
+			scheduled[name] = emailID
 		}
-		h.run()
+		f.run()
 		for name, emailID := range scheduled {
 			now := time.Now().Add(-time.Second).Format(time.RFC3339)
-			if err := h.emails.Reschedule(t.Context(), h.by.TeamID, emailID, now); err != nil {
+			if err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, emailID, now); err != nil {
 				t.Fatal(err)
 			}
 			end := events.EmailDelivered
 			if name == "deleted-key" {
 				end = events.EmailFailed
 			}
-			got := h.wait(emailID, end)
-			e, err := h.emails.Get(t.Context(), h.by.TeamID, emailID)
+			got := f.wait(emailID, end)
+			e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, emailID)
 			if err != nil || string(end) != "email."+string(e.LastEvent) {
 				t.Errorf("%s: the email is %s after %q, %v", name, e.LastEvent, got, err)
 			}
 		}
-		failed := h.event(scheduled["deleted-key"], events.EmailFailed).Data.(*events.Failed)
+		failed := f.event(scheduled["deleted-key"], events.EmailFailed).Data.(*events.Failed)
 		if failed.Reason != "invalid_api_key" {
 			t.Errorf("the email of a deleted key failed because of %s", failed.Reason)
 		}

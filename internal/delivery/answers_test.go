@@ -19,14 +19,14 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 			d, proxy := dbtest.Proxied(t, 0)
 			mx := smtptest.NewServer(t, smtptest.Config{})
 			n := one(mx.Addr)
-			h := newHouse(t, d, n.config(5), n.dns)
-			handle := h.service.Kind().Handle
+			f := newFixture(t, d, n.config(5), n.dns)
+			handle := f.service.Kind().Handle
 			var id string
 			var j jobs.Job
 			heard := 0
 			failed := dbtest.EachTorn(t, proxy, func() {
-				id = h.send(address(1))
-				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: h.by.TeamID, Attempt: 1 + tries, Tries: tries,
+				id = f.send(address(1))
+				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: f.Acme.TeamID, Attempt: 1 + tries, Tries: tries,
 					CreatedAt: time.Now()}
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return tx.QueryRow(t.Context(),
@@ -35,14 +35,14 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				d.Hint("domains", h.domain.ID) // so that the keys are looked up again
+				d.Hint("domains", f.Sender.ID) // so that the keys are looked up again
 				heard = len(mx.Messages())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int
 				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID).Scan(&left); err != nil {
 					t.Fatal(err)
 				}
-				state, messages := h.state(id), len(mx.Messages())-heard
+				state, messages := f.state(id), len(mx.Messages())-heard
 				done, undone := state == emails.Delivered && messages == 1 && left == 0, state == emails.Queued && messages == 0 &&
 					left == 1
 				if !done && (err == nil || !undone) {

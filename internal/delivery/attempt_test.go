@@ -62,25 +62,25 @@ func TestAttempt(t *testing.T) {
 
 // Without its store the outbox neither takes a message nor says that it is empty.
 func TestOutboxWithoutItsStore(t *testing.T) {
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {
-		_, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{}, smtpclient.Envelope{To: []string{"ann@one.example"}},
+		_, err := f.service.outbox.keep(t.Context(), &emails.Outgoing{}, smtpclient.Envelope{To: []string{"ann@one.example"}},
 			[][]byte{[]byte("Hi")})
 		return err
 	}
-	if all, err := h.service.Outbox(t.Context()); err != nil || len(all) != 0 {
+	if all, err := f.service.Outbox(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("%d are kept, %v", len(all), err)
 	}
 	if err := keep(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.service.p.Blobs.Close(); err != nil {
+	if err := f.service.p.Blobs.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := keep(); err == nil {
 		t.Error("a message is kept without a store")
 	}
-	if all, err := h.service.Outbox(t.Context()); err == nil {
+	if all, err := f.service.Outbox(t.Context()); err == nil {
 		t.Errorf("%d are kept without a store", len(all))
 	}
 }

@@ -31,10 +31,10 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 	n := one(sink.Addr())
 	cfg := n.config(1)
 	cfg.LaneConnections, cfg.Workers, cfg.Signers = 10, 16, 2
-	h := newHouse(b, dbtest.SQLite(b), cfg, n.dns)
-	h.quiet = true
+	f := newFixture(b, dbtest.SQLite(b), cfg, n.dns)
+	f.quiet = true
 	if !rsa {
-		err := h.db.Update(b.Context(), func(tx *db.Tx) error {
+		err := f.DB.Update(b.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(b.Context(), `UPDATE domains SET rsa_key = ed25519_key`)
 			return err
 		})
@@ -51,7 +51,7 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 			batch = append(batch, emails.Send{From: "hello@" + from, To: []string{address(i + k)}, Subject: fmt.Sprint("Number ",
 				i+k), HTML: &html, Text: &text})
 		}
-		if _, err := h.emails.SendBatch(b.Context(), h.by, batch, false, emails.Idempotency{}); err != nil {
+		if _, err := f.Emails.SendBatch(b.Context(), f.Acme, batch, false, emails.Idempotency{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -60,19 +60,19 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 	before := cpu(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
-	go func() { done <- h.runner.Run(ctx) }()
+	go func() { done <- f.runner.Run(ctx) }()
 	deadline := time.After(10 * time.Minute)
-	for h.count(events.EmailDelivered) < b.N {
-		h.mu.Lock()
-		news := h.news
-		h.mu.Unlock()
-		if h.count(events.EmailDelivered) >= b.N {
+	for f.count(events.EmailDelivered) < b.N {
+		f.mu.Lock()
+		news := f.news
+		f.mu.Unlock()
+		if f.count(events.EmailDelivered) >= b.N {
 			break
 		}
 		select {
 		case <-news:
 		case <-deadline:
-			b.Fatalf("%d of %d after ten minutes", h.count(events.EmailDelivered), b.N)
+			b.Fatalf("%d of %d after ten minutes", f.count(events.EmailDelivered), b.N)
 		}
 	}
 	b.StopTimer()
@@ -81,7 +81,7 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 	if err := <-done; err != nil {
 		b.Error(err)
 	}
-	h.service.pool.prune(time.Now().Add(time.Hour))
+	f.service.pool.prune(time.Now().Add(time.Hour))
 }
 
 // cpu is what this process has used of the processor.

@@ -583,15 +583,15 @@ func TestStopWhileWaitingForAPlace(t *testing.T) {
 	n := one("")
 	cfg := n.config(1)
 	cfg.LaneConnections = 1
-	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
-	if _, err := h.service.shape.enter(t.Context(), destination, "other", "other"); err != nil {
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
+	if _, err := f.service.shape.enter(t.Context(), destination, "other", "other"); err != nil {
 		t.Fatal(err)
 	}
 	stopped, cancel := context.WithCancelCause(t.Context())
 	stopping := errors.New("stopping")
 	cancel(stopping)
-	_, err := h.service.seated(stopped, &try{job: jobs.Job{Lane: emails.Lane(destination, h.by.TeamID, false)}},
-		&route{team: h.by.TeamID}, destination, smtpclient.Envelope{}, nil)
+	_, err := f.service.seated(stopped, &try{job: jobs.Job{Lane: emails.Lane(destination, f.Acme.TeamID, false)}},
+		&route{team: f.Acme.TeamID}, destination, smtpclient.Envelope{}, nil)
 	if !errors.Is(err, stopping) {
 		t.Errorf("without a place: %v", err)
 	}

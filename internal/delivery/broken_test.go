@@ -17,7 +17,7 @@ func TestJobsWithoutAStatement(t *testing.T) {
 		n := one("")
 		cfg := n.config(5)
 		cfg.Dial = refuseDial(t)
-		h := newHouse(t, d, cfg, n.dns)
+		f := newFixture(t, d, cfg, n.dns)
 		exec := func(text string, args ...any) {
 			t.Helper()
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -36,23 +36,23 @@ func TestJobsWithoutAStatement(t *testing.T) {
 				exec(`DELETE FROM emails WHERE id = $1`, id)
 			},
 			"of a domain that is gone": func() { exec(`UPDATE emails SET domain_id = 'gone' WHERE id = $1`, id) },
-			"to a suppressed address":  func() { h.suppress("manual", address(1)) },
+			"to a suppressed address":  func() { f.suppress("manual", address(1)) },
 		} {
 			var j jobs.Job
 			failed := trace.EachBroken(t, func() {
 				exec(`DELETE FROM jobs`)
 				exec(`DELETE FROM suppressions`)
-				id = h.send(address(1))
+				id = f.send(address(1))
 				spoil()
-				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: h.by.TeamID, Attempt: 2, Tries: 1, CreatedAt: time.Now()}
+				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: f.Acme.TeamID, Attempt: 2, Tries: 1, CreatedAt: time.Now()}
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 2, holder = 'a worker' WHERE kind = $1
 						RETURNING id, lane, payload`, j.Kind).Scan(&j.ID, &j.Lane, &j.Payload)
 				}); err != nil {
 					t.Fatal(err)
 				}
-			}, func() error { return h.service.Kind().Handle(t.Context(), j) }, func(err error) {
-				if left := h.jobsLeft(); left != map[bool]int{true: 1}[err != nil] {
+			}, func() error { return f.service.Kind().Handle(t.Context(), j) }, func(err error) {
+				if left := f.jobsLeft(); left != map[bool]int{true: 1}[err != nil] {
 					t.Errorf("%s: %d jobs are left after %v", name, left, err)
 				}
 			})

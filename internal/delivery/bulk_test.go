@@ -30,7 +30,7 @@ func TestBulkLeavesPlacesAtADestination(t *testing.T) {
 		n := one(mx.Addr)
 		cfg := n.config(1)
 		cfg.LaneConnections = 4
-		h := newHouse(t, d, cfg, n.dns)
+		f := newFixture(t, d, cfg, n.dns)
 		bulk := func(n int) {
 			var all []emails.Send
 			for i := range n {
@@ -39,21 +39,21 @@ func TestBulkLeavesPlacesAtADestination(t *testing.T) {
 					Subject: "News", Text: &text,
 					Headers: []message.Field{{Name: "Precedence", Value: "bulk"}}})
 			}
-			if _, err := h.emails.SendBatch(t.Context(), h.by, all, false, emails.Idempotency{}); err != nil {
+			if _, err := f.Emails.SendBatch(t.Context(), f.Acme, all, false, emails.Idempotency{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		bulk(20)
-		h.run()
-		h.await(events.EmailDelivered, 20)
+		f.run()
+		f.await(events.EmailDelivered, 20)
 		hangs.Store(true)
 		bulk(100)
 		g.full(t, 3)
 		for i := range 3 {
-			h.wait(h.send(address(i)), events.EmailDelivered)
+			f.wait(f.send(address(i)), events.EmailDelivered)
 		}
-		if g.most != 3 || h.count(events.EmailDelivered) != 23 {
-			t.Errorf("%d places of 4 were taken by bulk mail, %d emails delivered", g.most, h.count(events.EmailDelivered))
+		if g.most != 3 || f.count(events.EmailDelivered) != 23 {
+			t.Errorf("%d places of 4 were taken by bulk mail, %d emails delivered", g.most, f.count(events.EmailDelivered))
 		}
 	})
 }

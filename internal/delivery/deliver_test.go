@@ -32,20 +32,20 @@ func TestDeliverMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns)
+		f := newFixture(t, d, n.config(1), n.dns)
 		var ids []string
 		for i := range 50 {
-			ids = append(ids, h.send(address(i)))
+			ids = append(ids, f.send(address(i)))
 		}
-		h.run()
+		f.run()
 		for _, x := range ids {
-			h.wait(x, events.EmailDelivered)
+			f.wait(x, events.EmailDelivered)
 		}
 		if got := mx.Connections(); got > 2 {
 			t.Errorf("%d connections for 50 emails", got)
 		}
 		records := map[string]string{}
-		for _, r := range h.domains.Records(&h.domain) {
+		for _, r := range f.Domains.Records(&f.Sender) {
 			records[r.FQDN] = r.Value
 		}
 		for _, m := range mx.Wait(50) {
@@ -57,20 +57,20 @@ func TestDeliverMany(t *testing.T) {
 				t.Fatalf("signatures: %v %+v", err, checks)
 			}
 			local, at, _ := strings.Cut(m.From, "@")
-			if emailID, ok := emails.ParseReturnPath(testKeys(t, 1), local); !ok || !slices.Contains(ids, emailID) ||
+			if emailID, ok := emails.ParseReturnPath(f.Keys, local); !ok || !slices.Contains(ids, emailID) ||
 				at != "send."+from {
 				t.Errorf("return path %q", m.From)
 			}
 			proof, _, _ := strings.Cut(strings.TrimPrefix(string(m.Data), emails.FeedbackField+": "), "\r\n")
-			if emailID, ok := emails.ParseFeedback(testKeys(t, 1), proof); !ok || !slices.Contains(ids, emailID) ||
+			if emailID, ok := emails.ParseFeedback(f.Keys, proof); !ok || !slices.Contains(ids, emailID) ||
 				proof[2:] == local[2:] {
 				t.Errorf("the proof for complaints is %q", proof)
 			}
 		}
-		if left := h.jobsLeft(); left != 0 {
+		if left := f.jobsLeft(); left != 0 {
 			t.Errorf("%d jobs are left", left)
 		}
-		a := h.attempts(ids[0])
+		a := f.attempts(ids[0])
 		if len(a) != 1 || a[0].Outcome != "delivered" || !strings.Contains(a[0].Conversation, "C: MAIL FROM:<b-") ||
 			a[0].Host != "mx.test [10.0.0.1]" ||
 			!strings.HasPrefix(a[0].Reply, "250") || !a[0].NextAt.IsZero() {
@@ -95,15 +95,15 @@ func TestDeliverRecipients(t *testing.T) {
 			return ""
 		}})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(3), n.dns)
-		h.compares = true
-		h.run()
+		f := newFixture(t, d, n.config(3), n.dns)
+		f.compares = true
+		f.run()
 		html := "<p>x</p>"
-		x := h.accept(emails.Send{From: "hello@" + from, To: []string{"to@" + destination},
+		x := f.Send(emails.Send{From: "hello@" + from, To: []string{"to@" + destination},
 			Cc:  []string{"nobody@" + destination},
 			Bcc: []string{"secret@" + destination, "slow@" + destination}, Subject: "x", HTML: &html,
 			Headers: []message.Field{{Name: "X-Order", Value: "7"}}, Tags: []emails.Tag{{Name: "kind", Value: "test"}}})
-		got := h.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered, events.EmailBounced)
+		got := f.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered, events.EmailBounced)
 		want := []string{"sent", "delivered to@example.net", "bounced nobody@example.net", "delivered secret@example.net",
 			"delivery_delayed slow@example.net", "delivered slow@example.net"}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -123,16 +123,16 @@ func TestDeliverRecipients(t *testing.T) {
 		if messageID(all[0].Data) != messageID(all[1].Data) {
 			t.Error("the second try has another Message-ID")
 		}
-		a := h.attempts(x)
+		a := f.attempts(x)
 		if len(a) != 2 || a[0].Outcome != "mixed" || a[0].NextAt.IsZero() || a[1].Outcome != "delivered" ||
 			!slices.Equal(a[1].Recipients, []string{"slow@example.net"}) {
 			t.Errorf("attempts %+v", a)
 		}
-		list, _, err := h.suppressions.List(t.Context(), h.by.TeamID, "", page.Page{Limit: 100})
+		list, _, err := f.Suppressions.List(t.Context(), f.Acme.TeamID, "", page.Page{Limit: 100})
 		if err != nil || len(list) != 1 || list[0].Address != "nobody@example.net" || list[0].SourceID != x {
 			t.Errorf("suppressions %+v, %v", list, err)
 		}
-		h.wait(h.send("nobody@"+destination), events.EmailSuppressed)
+		f.wait(f.send("nobody@"+destination), events.EmailSuppressed)
 	})
 }
 
@@ -148,9 +148,9 @@ func TestDeliverSeveralDestinations(t *testing.T) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
 		n.host("example.org", "mx.org.test", 10, mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns).run()
-		x := h.send("a@"+destination, "b@example.org", "c@"+destination)
-		got := h.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered)
+		f := newFixture(t, d, n.config(1), n.dns).run()
+		x := f.send("a@"+destination, "b@example.org", "c@"+destination)
+		got := f.wait(x, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered)
 		if count := len(slices.DeleteFunc(got, func(e string) bool { return e != "sent" })); count != 1 {
 			t.Errorf("the event sent was recorded %d times", count)
 		}
@@ -165,21 +165,21 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{Rcpt: func(string, string) string { return "452 4.2.2 mailbox full" }})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(3), n.dns).run()
-		x := h.send(address(1))
-		got := h.wait(x, events.EmailBounced)
+		f := newFixture(t, d, n.config(3), n.dns).run()
+		x := f.send(address(1))
+		got := f.wait(x, events.EmailBounced)
 		want := []string{"sent", "delivery_delayed to1@example.net", "delivery_delayed to1@example.net",
 			"delivery_delayed to1@example.net", "bounced to1@example.net"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		b := h.bounce(x)
+		b := f.bounce(x)
 		if b.Type != transient || b.SubType != mailboxFull || b.Suppress ||
 			b.DiagnosticCode[0] != "smtp; 452 4.2.2 mailbox full" {
 			t.Errorf("bounce %+v", b)
 		}
-		if h.state(x) != emails.Bounced || h.jobsLeft() != 0 {
-			t.Errorf("state %s, %d jobs", h.state(x), h.jobsLeft())
+		if f.state(x) != emails.Bounced || f.jobsLeft() != 0 {
+			t.Errorf("state %s, %d jobs", f.state(x), f.jobsLeft())
 		}
 	})
 }
@@ -187,9 +187,9 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 func TestDeliverToTestAddresses(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, Config{SandboxDomains: []string{"resend.dev"}, Dial: refuseDial(t)}, resolve.Fake{})
-		h.compares = true
-		h.run()
+		f := newFixture(t, d, Config{SandboxDomains: []string{"resend.dev"}, Dial: refuseDial(t)}, resolve.Fake{})
+		f.compares = true
+		f.run()
 		for to, want := range map[string][]string{
 			"delivered@resend.dev":       {"sent", "delivered delivered@resend.dev"},
 			"delivered+label@resend.dev": {"sent", "delivered delivered+label@resend.dev"},
@@ -200,22 +200,22 @@ func TestDeliverToTestAddresses(t *testing.T) {
 			"suppressed+x@resend.dev":    {"sent", "bounced suppressed+x@resend.dev"},
 			"whoever@resend.dev":         {"sent", "bounced whoever@resend.dev"},
 		} {
-			x := h.send(to)
+			x := f.send(to)
 			last, _, _ := strings.Cut(want[len(want)-1], " ")
-			if diff := cmp.Diff(want, h.wait(x, events.Type("email."+last))); diff != "" {
+			if diff := cmp.Diff(want, f.wait(x, events.Type("email."+last))); diff != "" {
 				t.Errorf("%s: %s", to, diff)
 			}
 			if last == "bounced" {
-				if b := h.bounce(x); !b.Simulated || b.Type != permanent || b.SubType != general ||
+				if b := f.bounce(x); !b.Simulated || b.Type != permanent || b.SubType != general ||
 					b.DiagnosticCode[0] != "smtp; 550 5.1.1 user unknown (simulated)" {
 					t.Errorf("%s: %+v", to, b)
 				}
 			}
-			if string(h.state(x)) != last {
-				t.Errorf("%s: state %s", to, h.state(x))
+			if string(f.state(x)) != last {
+				t.Errorf("%s: state %s", to, f.state(x))
 			}
 		}
-		list, _, err := h.suppressions.List(t.Context(), h.by.TeamID, "", page.Page{Limit: 100})
+		list, _, err := f.Suppressions.List(t.Context(), f.Acme.TeamID, "", page.Page{Limit: 100})
 		if err != nil || len(list) != 0 {
 			t.Errorf("test addresses were suppressed: %+v, %v", list, err)
 		}
@@ -224,18 +224,18 @@ func TestDeliverToTestAddresses(t *testing.T) {
 
 func TestDeliverIntoTheOutbox(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture, Dial: refuseDial(t)}, resolve.Fake{}).run()
-	first := h.send(address(1))
-	h.wait(first, events.EmailDelivered)
-	second := h.send(address(2), address(3))
-	h.wait(second, events.EmailDelivered, events.EmailDelivered)
-	all, err := h.service.Outbox(t.Context())
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture, Dial: refuseDial(t)}, resolve.Fake{}).run()
+	first := f.send(address(1))
+	f.wait(first, events.EmailDelivered)
+	second := f.send(address(2), address(3))
+	f.wait(second, events.EmailDelivered, events.EmailDelivered)
+	all, err := f.service.Outbox(t.Context())
 	if err != nil || len(all) != 2 || all[0].EmailID != second || all[1].EmailID != first ||
 		!slices.Equal(all[0].To, []string{address(2), address(3)}) ||
-		all[0].TeamID != h.by.TeamID {
+		all[0].TeamID != f.Acme.TeamID {
 		t.Fatalf("outbox %+v, %v", all, err)
 	}
-	r, err := h.service.CapturedMessage(t.Context(), all[0].ID)
+	r, err := f.service.CapturedMessage(t.Context(), all[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 		t.Errorf("captured %q, %v", b.String(), err)
 	}
 	for _, wrong := range []string{"", "../secret.key", "x"} {
-		if _, err := h.service.CapturedMessage(t.Context(), wrong); err == nil {
+		if _, err := f.service.CapturedMessage(t.Context(), wrong); err == nil {
 			t.Errorf("message %q is there", wrong)
 		}
 	}
@@ -255,21 +255,21 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 func TestDeliverFromADomainThatIsGone(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, Config{Dial: refuseDial(t)}, resolve.Fake{})
-		alone, several := h.send(address(1)), h.send(address(2), "b@example.org")
-		if err := h.domains.Delete(t.Context(), h.by.TeamID, h.domain.ID); err != nil {
+		f := newFixture(t, d, Config{Dial: refuseDial(t)}, resolve.Fake{})
+		alone, several := f.send(address(1)), f.send(address(2), "b@example.org")
+		if err := f.Domains.Delete(t.Context(), f.Acme.TeamID, f.Sender.ID); err != nil {
 			t.Fatal(err)
 		}
-		h.run()
-		if got := h.wait(alone, events.EmailFailed); !slices.Equal(got, []string{"failed"}) {
+		f.run()
+		if got := f.wait(alone, events.EmailFailed); !slices.Equal(got, []string{"failed"}) {
 			t.Errorf("events %q", got)
 		}
-		h.wait(several, events.EmailFailed, events.EmailFailed)
-		if reason := h.event(alone, events.EmailFailed).Data.(*events.Failed).Reason; reason != "domain_not_verified" {
+		f.wait(several, events.EmailFailed, events.EmailFailed)
+		if reason := f.event(alone, events.EmailFailed).Data.(*events.Failed).Reason; reason != "domain_not_verified" {
 			t.Errorf("reason %q", reason)
 		}
-		if h.state(alone) != emails.Failed || h.state(several) != emails.Failed || h.jobsLeft() != 0 {
-			t.Errorf("states %s and %s, %d jobs", h.state(alone), h.state(several), h.jobsLeft())
+		if f.state(alone) != emails.Failed || f.state(several) != emails.Failed || f.jobsLeft() != 0 {
+			t.Errorf("states %s and %s, %d jobs", f.state(alone), f.state(several), f.jobsLeft())
 		}
 	})
 }
@@ -282,11 +282,11 @@ func TestDeliverWithBackOff(t *testing.T) {
 	n := one(mx.Addr)
 	cfg := n.config(1)
 	cfg.Schedule, cfg.LaneConnections = []time.Duration{time.Hour}, 1
-	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
-	first := h.send(address(1))
-	h.run()
-	h.wait(first, events.EmailDelayed)
-	allowed, until := h.service.limit(destination)
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
+	first := f.send(address(1))
+	f.run()
+	f.wait(first, events.EmailDelayed)
+	allowed, until := f.service.limit(destination)
 	if pause := time.Until(until); allowed != 0 || pause < 9*time.Minute || pause > 11*time.Minute {
 		t.Errorf("%d jobs may be in hand, again in %v", allowed, pause)
 	}
@@ -306,24 +306,24 @@ func TestDeliverAfterAStop(t *testing.T) {
 			dialled <- struct{}{}
 			return nc, err
 		}
-		h := newHouse(t, d, cfg, n.dns)
-		x := h.send(address(1))
+		f := newFixture(t, d, cfg, n.dns)
+		x := f.send(address(1))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		log := slog.New(slog.DiscardHandler)
-		first := jobs.NewRunner(d, h.queue, log, time.Millisecond)
-		first.Handle(h.service.Kind())
+		first := jobs.NewRunner(d, f.Queue, log, time.Millisecond)
+		first.Handle(f.service.Kind())
 		go func() { ended <- first.Run(ctx) }()
 		<-dialled
 		stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if left, tries := h.jobsLeft(), h.attempts(x); left != 1 || len(tries) != 0 {
+		if left, tries := f.jobsLeft(), f.attempts(x); left != 1 || len(tries) != 0 {
 			t.Fatalf("%d jobs are left after a stop, attempts %+v", left, tries)
 		}
-		h.run()
-		if got := h.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to1@example.net"}) {
+		f.run()
+		if got := f.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to1@example.net"}) {
 			t.Errorf("events %q", got)
 		}
 	})
@@ -334,33 +334,33 @@ func TestDeliverWithALostLease(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns)
-		x := h.send(address(1))
+		f := newFixture(t, d, n.config(1), n.dns)
+		x := f.send(address(1))
 		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // the row says that none has begun
 		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).Scan(&j.ID,
 			&j.Lane, &j.TeamID, &j.Payload); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.service.deliver(t.Context(), j); !errors.Is(err, jobs.ErrLost) {
+		if err := f.service.deliver(t.Context(), j); !errors.Is(err, jobs.ErrLost) {
 			t.Errorf("a worker without a lease ends with %v", err)
 		}
-		if h.count(events.EmailSent) != 0 || len(h.attempts(x)) != 0 || h.jobsLeft() != 1 || h.state(x) != emails.Queued {
+		if f.count(events.EmailSent) != 0 || len(f.attempts(x)) != 0 || f.jobsLeft() != 1 || f.state(x) != emails.Queued {
 			t.Error("a worker without a lease has changed something")
 		}
-		h.service.pool.prune(time.Now().Add(time.Hour))
+		f.service.pool.prune(time.Now().Add(time.Hour))
 	})
 }
 
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	for i := range capturedMax + 3 {
-		if _, err := h.service.outbox.keep(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)},
+		if _, err := f.service.outbox.keep(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)},
 			smtpclient.Envelope{To: []string{"a@b.c"}}, [][]byte{[]byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := h.service.Outbox(t.Context())
+	all, err := f.service.Outbox(t.Context())
 	if err != nil || len(all) != capturedMax || all[0].EmailID != strconv.Itoa(capturedMax+2) ||
 		all[capturedMax-1].EmailID != "3" {
 		t.Errorf("%d messages are kept, %v", len(all), err)

@@ -35,17 +35,17 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 60, 60, 20
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Hour, time.Hour,
 					time.Hour, time.Hour
-				h := newHouse(t, d, cfg, n.dns)
-				h.service.hurried = time.Hour
-				h.flood(h.by, from, 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i%30)) })
-				h.run()
+				f := newFixture(t, d, cfg, n.dns)
+				f.service.hurried = time.Hour
+				f.flood(f.Acme, from, 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i%30)) })
+				f.run()
 				g.full(t, 30)
-				h.wait(h.send(address(1)), events.EmailDelivered)
-				h.flood(h.by, from, 100, address)
-				h.await(events.EmailDelivered, 101)
+				f.wait(f.send(address(1)), events.EmailDelivered)
+				f.flood(f.Acme, from, 100, address)
+				f.await(events.EmailDelivered, 101)
 				g.full(t, 30)
-				if g.most > 30 || h.count(events.EmailDelayed) != 0 {
-					t.Errorf("%d connections hung at once, %d emails were delayed", g.most, h.count(events.EmailDelayed))
+				if g.most > 30 || f.count(events.EmailDelayed) != 0 {
+					t.Errorf("%d connections hung at once, %d emails were delayed", g.most, f.count(events.EmailDelayed))
 				}
 			})
 		})
@@ -61,12 +61,12 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 		n, dial := hostile(t, "stalls after the message", 1, g)
 		cfg := n.config(1)
 		cfg.Dial, cfg.Schedule, cfg.LaneConnections = dial, []time.Duration{time.Hour}, 20
-		h := newHouse(t, d, cfg, n.dns)
-		h.service.hosts.patience = 50 * time.Millisecond
-		h.flood(h.by, from, 200, func(i int) string { return "a@" + domainOf(i) })
-		h.run()
-		h.await(events.EmailDelayed, 199)
-		if g.most != 1 || h.count(events.EmailDelivered) != 0 {
+		f := newFixture(t, d, cfg, n.dns)
+		f.service.hosts.patience = 50 * time.Millisecond
+		f.flood(f.Acme, from, 200, func(i int) string { return "a@" + domainOf(i) })
+		f.run()
+		f.await(events.EmailDelayed, 199)
+		if g.most != 1 || f.count(events.EmailDelivered) != 0 {
 			t.Errorf("%d conversations hung at one address", g.most)
 		}
 	})
@@ -93,15 +93,15 @@ func TestDestinationsThatBeginToStall(t *testing.T) {
 	cfg := n.config(1)
 	cfg.LaneConnections, cfg.MaxConnections, cfg.Workers = 8, 60, 60
 	cfg.Timeouts.Final = time.Hour
-	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-	h.flood(h.by, from, 20, address)
-	h.flood(h.by, from, 200, late)
-	h.await(events.EmailDelivered, 220)
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
+	f.flood(f.Acme, from, 20, address)
+	f.flood(f.Acme, from, 200, late)
+	f.await(events.EmailDelivered, 220)
 	hangs.Store(true)
-	h.flood(h.by, from, 400, late)
+	f.flood(f.Acme, from, 400, late)
 	g.full(t, 12)
-	h.flood(h.by, from, 50, address)
-	h.await(events.EmailDelivered, 270)
+	f.flood(f.Acme, from, 50, address)
+	f.await(events.EmailDelivered, 270)
 }
 
 func TestFlow(t *testing.T) {

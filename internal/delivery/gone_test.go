@@ -17,9 +17,9 @@ func TestDeliverWhatIsGone(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns)
-		id := h.send(address(1))
-		j := jobs.Job{Kind: emails.DeliveryKind, TeamID: h.by.TeamID, Attempt: 1}
+		f := newFixture(t, d, n.config(1), n.dns)
+		id := f.send(address(1))
+		j := jobs.Job{Kind: emails.DeliveryKind, TeamID: f.Acme.TeamID, Attempt: 1}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			for _, table := range []string{"email_bodies", "email_recipients"} {
 				tx.Queue(t.Context(), `DELETE FROM `+table+` WHERE email_id = $1`, id)
@@ -31,8 +31,8 @@ func TestDeliverWhatIsGone(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.service.Kind().Handle(t.Context(), j); err != nil || h.jobsLeft() != 0 || mx.Connections() != 0 {
-			t.Errorf("%v; %d jobs are left, %d connections", err, h.jobsLeft(), mx.Connections())
+		if err := f.service.Kind().Handle(t.Context(), j); err != nil || f.jobsLeft() != 0 || mx.Connections() != 0 {
+			t.Errorf("%v; %d jobs are left, %d connections", err, f.jobsLeft(), mx.Connections())
 		}
 	})
 }
@@ -42,21 +42,21 @@ func TestDeliverWithoutContent(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		n := one("127.0.0.1:1")
-		h := newHouse(t, d, n.config(1), n.dns)
-		emailID := h.send("a@"+destination, "b@"+destination)
+		f := newFixture(t, d, n.config(1), n.dns)
+		emailID := f.send("a@"+destination, "b@"+destination)
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `DELETE FROM email_bodies WHERE email_id = $1`, emailID)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		h.run()
-		h.wait(emailID, events.EmailFailed)
-		e, err := h.emails.Get(t.Context(), h.by.TeamID, emailID)
+		f.run()
+		f.wait(emailID, events.EmailFailed)
+		e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, emailID)
 		if err != nil || e.LastEvent != emails.Failed {
 			t.Errorf("the email is %s, %v", e.LastEvent, err)
 		}
-		timeline, err := h.emails.Timeline(t.Context(), h.by.TeamID, emailID)
+		timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, emailID)
 		if err != nil || !strings.Contains(timeline[len(timeline)-1].Data, "content_missing") {
 			t.Errorf("its timeline is %+v, %v", timeline, err)
 		}

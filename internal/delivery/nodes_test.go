@@ -106,13 +106,13 @@ type member struct {
 	stop    func()
 }
 
-// join starts a node beside a house, whose own runner does not run. It returns once there are so many nodes.
-func join(t *testing.T, h *house, c Config, nodes int) *member {
+// join starts a node beside a fixture, whose own runner does not run. It returns once there are so many nodes.
+func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	t.Helper()
 	m, log := &member{}, slog.New(slog.DiscardHandler)
-	parts, dial := h.service.p, c.Dial
-	runner := jobs.NewRunner(h.db, h.queue, log, time.Second)
-	m.shares = quota.New(h.db, runner.Node(), log, 50*time.Millisecond)
+	parts, dial := f.service.p, c.Dial
+	runner := jobs.NewRunner(f.DB, f.Queue, log, time.Second)
+	m.shares = quota.New(f.DB, runner.Node(), log, 50*time.Millisecond)
 	c.Hostname, c.Transport, c.AllowPrivate = "out.postrider.test", Direct, true
 	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		m.dials.Add(1)
@@ -158,26 +158,26 @@ func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	n := one(server.addr)
 	c := n.config(3)
 	c.LaneConnections = limit
-	h := newHouse(t, dbtest.Postgres(t), c, n.dns)
-	h.quiet = true
+	f := newFixture(t, dbtest.Postgres(t), c, n.dns)
+	f.quiet = true
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { h.db.Run(ctx) })
+	wg.Go(func() { f.DB.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	var members []*member
 	for i := range 3 {
-		members = append(members, join(t, h, c, i+1))
+		members = append(members, join(t, f, c, i+1))
 	}
-	h.flood(h.by, from, count, address)
-	h.await(events.EmailDelivered, count)
+	f.flood(f.Acme, from, count, address)
+	f.await(events.EmailDelivered, count)
 	for i, m := range members {
 		if m.dials.Load() == 0 {
 			t.Errorf("node %d has delivered nothing", i)
 		}
 	}
 	members[2].stop()
-	h.flood(h.by, from, count, address)
-	h.await(events.EmailDelivered, 2*count)
+	f.flood(f.Acme, from, count, address)
+	f.await(events.EmailDelivered, 2*count)
 	if most := server.peak(); most != limit {
 		t.Errorf("at most %d connections at a time, want %d", most, limit)
 	}

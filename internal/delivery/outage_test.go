@@ -24,12 +24,12 @@ func TestOutcomeOutlivesAnOutage(t *testing.T) {
 		return ""
 	}})
 	n := one(mx.Addr)
-	h := newHouse(t, d, n.config(1), n.dns)
-	x := h.send(address(1))
-	h.run()
-	h.wait(x, events.EmailDelivered)
-	if n := len(h.attempts(x)); len(mx.Messages()) != 1 || n != 1 || h.jobsLeft() != 0 {
+	f := newFixture(t, d, n.config(1), n.dns)
+	x := f.send(address(1))
+	f.run()
+	f.wait(x, events.EmailDelivered)
+	if n := len(f.attempts(x)); len(mx.Messages()) != 1 || n != 1 || f.jobsLeft() != 0 {
 		t.Errorf("the host has %d copies, %d attempts are recorded, %d jobs left; want 1, 1, 0", len(mx.Messages()), n,
-			h.jobsLeft())
+			f.jobsLeft())
 	}
 }

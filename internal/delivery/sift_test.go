@@ -21,18 +21,18 @@ import (
 )
 
 // due makes the delivery of an email, which waits for its next try, due at once.
-func (h *house) due(emailID string) {
-	h.t.Helper()
+func (f *fixture) due(emailID string) {
+	f.T.Helper()
 	var jobID string
-	err := h.db.Update(h.t.Context(), func(tx *db.Tx) error {
-		return tx.QueryRow(h.t.Context(), `UPDATE jobs SET parked = $2 WHERE kind = $3 AND payload LIKE $1 RETURNING id`,
+	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
+		return tx.QueryRow(f.T.Context(), `UPDATE jobs SET parked = $2 WHERE kind = $3 AND payload LIKE $1 RETURNING id`,
 			"%"+emailID+"%", true, emails.DeliveryKind).Scan(&jobID)
 	})
 	if err == nil {
-		err = h.queue.Unpark(h.t.Context(), jobID)
+		err = f.Queue.Unpark(f.T.Context(), jobID)
 	}
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 }
 
@@ -64,37 +64,37 @@ func TestSuppressedBetweenTries(t *testing.T) {
 				n := one(mx.Addr)
 				cfg := n.config(1)
 				cfg.Schedule = []time.Duration{time.Hour, time.Hour}
-				h := newHouse(t, d, cfg, n.dns).run()
-				alone, both := h.send(to), h.send(other, to)
-				h.wait(alone, events.EmailDelayed)
-				h.wait(both, events.EmailDelayed, events.EmailDelayed)
+				f := newFixture(t, d, cfg, n.dns).run()
+				alone, both := f.send(to), f.send(other, to)
+				f.wait(alone, events.EmailDelayed)
+				f.wait(both, events.EmailDelayed, events.EmailDelayed)
 				mu.Lock()
 				open = true
 				mu.Unlock()
-				reason := h.suppress(way, to)
+				reason := f.suppress(way, to)
 				mu.Lock()
 				asked := heard
 				mu.Unlock()
-				h.due(alone)
+				f.due(alone)
 				if diff := cmp.Diff([]string{"sent", "delivery_delayed " + to, "suppressed " + to},
-					h.wait(alone, events.EmailSuppressed)); diff != "" {
+					f.wait(alone, events.EmailSuppressed)); diff != "" {
 					t.Error(diff)
 				}
-				if data := h.event(alone, events.EmailSuppressed).Data.(*events.Suppressed); data.Reason != reason ||
+				if data := f.event(alone, events.EmailSuppressed).Data.(*events.Suppressed); data.Reason != reason ||
 					data.Type != "OnAccountSuppressionList" {
 					t.Errorf("suppressed because of %+v", data)
 				}
-				h.due(both)
-				h.wait(both, events.EmailSuppressed, events.EmailDelivered)
+				f.due(both)
+				f.wait(both, events.EmailSuppressed, events.EmailDelivered)
 				mu.Lock()
 				defer mu.Unlock()
 				if heard != asked {
 					t.Errorf("the host heard of a suppressed address %d times", heard-asked)
 				}
-				if h.state(alone) != emails.Suppressed || h.state(both) != emails.Delivered || h.jobsLeft() != 0 {
-					t.Errorf("states %s and %s, %d jobs", h.state(alone), h.state(both), h.jobsLeft())
+				if f.state(alone) != emails.Suppressed || f.state(both) != emails.Delivered || f.jobsLeft() != 0 {
+					t.Errorf("states %s and %s, %d jobs", f.state(alone), f.state(both), f.jobsLeft())
 				}
-				if a := h.attempts(both); len(a) != 2 || !slices.Equal(a[1].Recipients, []string{other}) {
+				if a := f.attempts(both); len(a) != 2 || !slices.Equal(a[1].Recipients, []string{other}) {
 					t.Errorf("attempts %+v", a)
 				}
 			})
@@ -103,24 +103,24 @@ func TestSuppressedBetweenTries(t *testing.T) {
 }
 
 // suppress puts an address on the list in one of the ways there are, and returns the reason that an event gives then.
-func (h *house) suppress(way, to string) (reason string) {
-	h.t.Helper()
+func (f *fixture) suppress(way, to string) (reason string) {
+	f.T.Helper()
 	switch way {
 	case "manual":
-		if _, err := h.suppressions.Add(h.t.Context(), h.by.TeamID, []string{strings.ToUpper(to)}); err != nil {
-			h.t.Fatal(err)
+		if _, err := f.Suppressions.Add(f.T.Context(), f.Acme.TeamID, []string{strings.ToUpper(to)}); err != nil {
+			f.T.Fatal(err)
 		}
 	case "bounce":
-		h.wait(h.send(to), events.EmailBounced)
+		f.wait(f.send(to), events.EmailBounced)
 	case "complaint":
-		x := h.send(to)
-		h.wait(x, events.EmailDelivered)
-		if err := h.db.Update(h.t.Context(), func(tx *db.Tx) error {
-			return h.service.p.Recorder.Record(h.t.Context(), tx, events.Event{TeamID: h.by.TeamID, EmailID: x,
-				DomainID: h.domain.ID,
+		x := f.send(to)
+		f.wait(x, events.EmailDelivered)
+		if err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
+			return f.service.p.Recorder.Record(f.T.Context(), tx, events.Event{TeamID: f.Acme.TeamID, EmailID: x,
+				DomainID: f.Sender.ID,
 				Type:     events.EmailComplained, Recipient: to, Data: &events.Complaint{}})
 		}); err != nil {
-			h.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		return "previous_complaint"
 	}
@@ -134,7 +134,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns)
+		f := newFixture(t, d, n.config(1), n.dns)
 		asked := func() (all []db.Statement) {
 			for _, s := range trace.Take() {
 				if strings.Contains(s.SQL, "FROM suppressions") {
@@ -143,7 +143,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 			}
 			return all
 		}
-		late := h.send(address(1), address(2))
+		late := f.send(address(1), address(2))
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1`,
 				(trusted + time.Second).Microseconds())
@@ -151,11 +151,11 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		h.suppress("manual", address(2))
-		h.suppressMany(1000)
+		f.suppress("manual", address(2))
+		f.suppressMany(1000)
 		asked()
-		h.run()
-		h.wait(late, events.EmailSuppressed, events.EmailDelivered)
+		f.run()
+		f.wait(late, events.EmailSuppressed, events.EmailDelivered)
 		all := asked()
 		if len(all) != 1 {
 			t.Fatalf("the suppressions were asked %d times for an email that waited", len(all))
@@ -163,8 +163,8 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 		if plan := trace.Plan(t, all[0]); !strings.Contains(plan, "suppressions_address") {
 			t.Errorf("the look does not go by its index:\n%s", plan)
 		}
-		fresh := h.send(address(3))
-		h.wait(fresh, events.EmailDelivered)
+		fresh := f.send(address(3))
+		f.wait(fresh, events.EmailDelivered)
 		if all := asked(); len(all) != 1 { // when it was accepted
 			t.Errorf("the suppressions were asked %d times for an email that went out at once", len(all))
 		}
@@ -175,18 +175,18 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 }
 
 // suppressMany fills the team's list, so that a plan by the wrong index costs more.
-func (h *house) suppressMany(n int) {
-	h.t.Helper()
-	err := h.db.Update(h.t.Context(), func(tx *db.Tx) error {
+func (f *fixture) suppressMany(n int) {
+	f.T.Helper()
+	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
 		for i := range n {
-			tx.Queue(h.t.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
-				VALUES ($1, $2, $3, 'manual', '', 0)`, id.New(), h.by.TeamID, fmt.Sprintf("filler%d@%s", i, destination))
+			tx.Queue(f.T.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
+				VALUES ($1, $2, $3, 'manual', '', 0)`, id.New(), f.Acme.TeamID, fmt.Sprintf("filler%d@%s", i, destination))
 		}
-		_, err := tx.Exec(h.t.Context(), `ANALYZE suppressions`)
+		_, err := tx.Exec(f.T.Context(), `ANALYZE suppressions`)
 		return err
 	})
 	if err != nil {
-		h.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 }
 
@@ -209,24 +209,24 @@ func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 		cfg := n.config(1)
 		cfg.Dial = refuseDial(t)
 		dns := told{n.dns, make(chan struct{}, 1)}
-		h := newHouse(t, d, cfg, dns)
-		h.service.trusted = 0
-		seats := int64(h.service.c.MaxConnections)
-		if err := h.service.pool.seats.Acquire(t.Context(), "another", seats); err != nil {
+		f := newFixture(t, d, cfg, dns)
+		f.service.trusted = 0
+		seats := int64(f.service.c.MaxConnections)
+		if err := f.service.pool.seats.Acquire(t.Context(), "another", seats); err != nil {
 			t.Fatal(err)
 		}
-		h.run()
-		x := h.send(address(1), address(2))
+		f.run()
+		x := f.send(address(1), address(2))
 		<-dns.asked
-		h.suppress("manual", address(1))
-		h.suppress("manual", address(2))
-		h.service.pool.seats.Release("another", seats)
+		f.suppress("manual", address(1))
+		f.suppress("manual", address(2))
+		f.service.pool.seats.Release("another", seats)
 		if diff := cmp.Diff([]string{"suppressed " + address(1), "suppressed " + address(2)},
-			h.wait(x, events.EmailSuppressed, events.EmailSuppressed)); diff != "" {
+			f.wait(x, events.EmailSuppressed, events.EmailSuppressed)); diff != "" {
 			t.Error(diff)
 		}
-		if h.jobsLeft() != 0 || len(h.attempts(x)) != 0 {
-			t.Errorf("%d jobs are left, attempts %+v", h.jobsLeft(), h.attempts(x))
+		if f.jobsLeft() != 0 || len(f.attempts(x)) != 0 {
+			t.Errorf("%d jobs are left, attempts %+v", f.jobsLeft(), f.attempts(x))
 		}
 	})
 }

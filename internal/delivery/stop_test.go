@@ -33,10 +33,10 @@ func TestStopInAConversation(t *testing.T) {
 					Data: func(smtptest.Message) string { return answers("after the message") },
 				})
 				n := one(mx.Addr)
-				h := newHouse(t, d, n.config(1), n.dns)
-				x := h.send(address(1))
-				first := jobs.NewRunner(d, h.queue, slog.New(slog.DiscardHandler), time.Minute)
-				first.Handle(h.service.Kind())
+				f := newFixture(t, d, n.config(1), n.dns)
+				x := f.send(address(1))
+				first := jobs.NewRunner(d, f.Queue, slog.New(slog.DiscardHandler), time.Minute)
+				first.Handle(f.service.Kind())
 				if err := first.Run(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -44,13 +44,13 @@ func TestStopInAConversation(t *testing.T) {
 				if when == "after the message" {
 					want = 1
 				}
-				if got := len(mx.Messages()); got != want || h.jobsLeft() != 1-want || len(h.attempts(x)) != want {
-					t.Fatalf("after the stop the host has %d copies, %d jobs are left, attempts %+v", got, h.jobsLeft(), h.attempts(x))
+				if got := len(mx.Messages()); got != want || f.jobsLeft() != 1-want || len(f.attempts(x)) != want {
+					t.Fatalf("after the stop the host has %d copies, %d jobs are left, attempts %+v", got, f.jobsLeft(), f.attempts(x))
 				}
 				if want == 0 {
-					h.run()
+					f.run()
 				}
-				h.wait(x, events.EmailDelivered)
+				f.wait(x, events.EmailDelivered)
 				if got := len(mx.Messages()); got != 1 {
 					t.Errorf("the host got %d copies", got)
 				}

@@ -46,14 +46,14 @@ func TestDeliverByPreference(t *testing.T) {
 			}
 			cfg := n.config(1)
 			cfg.Schedule = []time.Duration{time.Hour}
-			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-			x := h.send(address(1))
-			h.wait(x, c.event)
+			f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
+			x := f.send(address(1))
+			f.wait(x, c.event)
 			if diff := cmp.Diff(c.want, n.dialled()); diff != "" {
 				t.Error(diff)
 			}
 			for _, name := range c.want {
-				if a := h.attempts(x)[0]; len(c.want) > 1 && a.Outcome == "delayed" && !strings.Contains(a.Host+a.Conversation,
+				if a := f.attempts(x)[0]; len(c.want) > 1 && a.Outcome == "delayed" && !strings.Contains(a.Host+a.Conversation,
 					"10.0.0.") {
 					t.Errorf("the attempt does not tell of %s: %+v", name, a)
 				}
@@ -85,12 +85,12 @@ func TestDeliverNowhere(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, dbtest.SQLite(t), Config{}, c.dns)
-			h.service.guard = New(Config{}, Parts{}).guard // refuses private addresses, as in earnest
-			h.run()
-			x := h.send(address(1))
-			h.wait(x, events.EmailBounced)
-			b := h.bounce(x)
+			f := newFixture(t, dbtest.SQLite(t), Config{}, c.dns)
+			f.service.guard = New(Config{}, Parts{}).guard // refuses private addresses, as in earnest
+			f.run()
+			x := f.send(address(1))
+			f.wait(x, events.EmailBounced)
+			b := f.bounce(x)
 			if b.Type != permanent || b.SubType != general || b.Suppress != c.suppress || !strings.HasPrefix(b.DiagnosticCode[0],
 				"smtp; "+c.code+" ") {
 				t.Errorf("bounce %+v", b)
@@ -99,10 +99,10 @@ func TestDeliverNowhere(t *testing.T) {
 	}
 	t.Run("DNS that does not answer is no bounce", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t, dbtest.SQLite(t), Config{}, resolve.Fake{Fail: []string{destination}}).run()
-		x := h.send(address(1))
-		h.wait(x, events.EmailDelayed)
-		if a := h.attempts(x); a[0].Outcome != "delayed" || !strings.HasPrefix(a[0].Reply, "451 4.4.3") {
+		f := newFixture(t, dbtest.SQLite(t), Config{}, resolve.Fake{Fail: []string{destination}}).run()
+		x := f.send(address(1))
+		f.wait(x, events.EmailDelayed)
+		if a := f.attempts(x); a[0].Outcome != "delayed" || !strings.HasPrefix(a[0].Reply, "451 4.4.3") {
 			t.Errorf("attempt %+v", a)
 		}
 	})
@@ -132,17 +132,17 @@ func TestDeliverTLS(t *testing.T) {
 			n := one(mx.Addr)
 			cfg := n.config(1)
 			cfg.RootCAs, cfg.Schedule = ca.Pool(), []time.Duration{time.Hour}
-			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
-			if err := h.domains.Update(t.Context(), h.by.TeamID, h.domain.ID, domains.Change{TLS: &c.domainTLS}); err != nil {
+			f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
+			if err := f.Domains.Update(t.Context(), f.Acme.TeamID, f.Sender.ID, domains.Change{TLS: &c.domainTLS}); err != nil {
 				t.Fatal(err)
 			}
-			h.run()
-			x := h.send(address(1))
-			h.wait(x, c.want)
+			f.run()
+			x := f.send(address(1))
+			f.wait(x, c.want)
 			if got := mx.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 && got[0].TLS != c.tls {
 				t.Errorf("messages %+v", got)
 			}
-			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") ||
+			if a := f.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") ||
 				c.tls != (a.TLS != "") {
 				t.Errorf("attempt %+v", a)
 			}
@@ -159,9 +159,9 @@ func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
 	n := one(p.Addr)
 	cfg := n.config(1)
 	cfg.ConnectionMessages = 1
-	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-	h.wait(h.send(address(1)), events.EmailDelivered)
-	h.wait(h.send(address(2)), events.EmailDelivered) // its broken TLS is remembered
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
+	f.wait(f.send(address(1)), events.EmailDelivered)
+	f.wait(f.send(address(2)), events.EmailDelivered) // its broken TLS is remembered
 }
 
 func TestDeliverToHostsThatMisbehave(t *testing.T) {
@@ -193,10 +193,10 @@ func TestDeliverToHostsThatMisbehave(t *testing.T) {
 			cfg.Schedule = []time.Duration{time.Hour}
 			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = 100*time.Millisecond, 100*time.Millisecond,
 				100*time.Millisecond
-			h := newHouse(t, dbtest.SQLite(t), cfg, n.dns).run()
-			x := h.send(address(1))
-			h.wait(x, events.EmailDelayed)
-			a := h.attempts(x)[0]
+			f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
+			x := f.send(address(1))
+			f.wait(x, events.EmailDelayed)
+			a := f.attempts(x)[0]
 			if a.Outcome != c.outcome || !strings.HasPrefix(a.Reply, c.reply) || a.NextAt.IsZero() || a.Conversation == "" {
 				t.Errorf("attempt %+v", a)
 			}
@@ -213,13 +213,13 @@ func TestDeliverOverAConnectionThatWasClosed(t *testing.T) {
 	opening := "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\n"
 	p := smtptest.Script(t, opening+message+"(drop)\n(next)\n"+opening+message+"(drop)\n")
 	n := one(p.Addr)
-	h := newHouse(t, dbtest.SQLite(t), n.config(1), n.dns).run()
-	h.wait(h.send(address(1)), events.EmailDelivered)
-	x := h.send(address(2))
-	if got := h.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to2@example.net"}) {
+	f := newFixture(t, dbtest.SQLite(t), n.config(1), n.dns).run()
+	f.wait(f.send(address(1)), events.EmailDelivered)
+	x := f.send(address(2))
+	if got := f.wait(x, events.EmailDelivered); !slices.Equal(got, []string{"sent", "delivered to2@example.net"}) {
 		t.Errorf("a connection that the host had closed led to %q", got)
 	}
-	if a := h.attempts(x); len(a) != 1 {
+	if a := f.attempts(x); len(a) != 1 {
 		t.Errorf("%d attempts", len(a))
 	}
 }
@@ -229,20 +229,20 @@ func TestDeliverThroughRelay(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	relay := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("127.0.0.1"),
 		Users: map[string]string{"user": "secret"}})
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
 		RelayPassword: "secret",
 		RootCAs:       ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
 	var ids []string
 	for i := range 10 {
-		ids = append(ids, h.send("a@example"+string(rune('a'+i))+".net"))
+		ids = append(ids, f.send("a@example"+string(rune('a'+i))+".net"))
 	}
 	for _, x := range ids {
-		h.wait(x, events.EmailDelivered)
+		f.wait(x, events.EmailDelivered)
 	}
 	if relay.Connections() > 2 || relay.Messages()[0].User != "user" || !relay.Messages()[0].TLS {
 		t.Errorf("%d connections, message %+v", relay.Connections(), relay.Messages()[0])
 	}
-	if conversation := h.attempts(ids[0])[0].Conversation; strings.Contains(conversation, "secret") {
+	if conversation := f.attempts(ids[0])[0].Conversation; strings.Contains(conversation, "secret") {
 		t.Errorf("the conversation tells the password:\n%s", conversation)
 	}
 }
@@ -269,21 +269,21 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			relay := smtptest.NewServer(t, c.server)
-			h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayTLS: c.tls,
+			f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayTLS: c.tls,
 				RootCAs:  ca.Pool(),
 				Schedule: []time.Duration{time.Hour}}, resolve.Fake{})
 			enforced := domains.Enforced
-			if err := h.domains.Update(t.Context(), h.by.TeamID, h.domain.ID, domains.Change{TLS: &enforced}); err != nil {
+			if err := f.Domains.Update(t.Context(), f.Acme.TeamID, f.Sender.ID, domains.Change{TLS: &enforced}); err != nil {
 				t.Fatal(err)
 			}
-			h.run()
-			x := h.send(address(1))
-			h.wait(x, c.want)
+			f.run()
+			x := f.send(address(1))
+			f.wait(x, c.want)
 			if got := relay.Messages(); len(got) > 0 != (c.want == events.EmailDelivered) || len(got) > 0 &&
 				got[0].TLS != c.secure {
 				t.Errorf("messages %+v", got)
 			}
-			if a := h.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") {
+			if a := f.attempts(x)[0]; c.want == events.EmailDelayed && !strings.HasPrefix(a.Reply, "454 4.7.") {
 				t.Errorf("attempt %+v", a)
 			}
 		})
@@ -293,11 +293,11 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 func TestDeliverWithWrongPassword(t *testing.T) {
 	t.Parallel()
 	relay := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
-	h := newHouse(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
 		RelayPassword: "wrong"}, resolve.Fake{}).run()
-	x := h.send(address(1))
-	h.wait(x, events.EmailDelayed) // a mistake of the operator's costs no email
-	if a := h.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
+	x := f.send(address(1))
+	f.wait(x, events.EmailDelayed) // a mistake of the operator's costs no email
+	if a := f.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
 		t.Errorf("attempt %+v", a)
 	}
 }

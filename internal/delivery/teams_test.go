@@ -171,17 +171,17 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 				cfg.Dial, cfg.Schedule = dial, []time.Duration{time.Hour}
 				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 40, 40, 1
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour
-				h := newHouse(t, d, cfg, n.dns)
-				h.service.hurried = time.Hour
-				h.flood(h.another("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
-				h.run()
+				f := newFixture(t, d, cfg, n.dns)
+				f.service.hurried = time.Hour
+				f.flood(f.TeamOf("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
+				f.run()
 				g.full(t, 26) // 7/8 of all connections, and three quarters of these as no host has answered yet
-				h.wait(h.send(address(1)), events.EmailDelivered)
+				f.wait(f.send(address(1)), events.EmailDelivered)
 				g.full(t, 26)
-				if g.most > 26 || h.count(events.EmailDelivered) != 1 || h.count(events.EmailDelayed) != 0 {
+				if g.most > 26 || f.count(events.EmailDelivered) != 1 || f.count(events.EmailDelayed) != 0 {
 					t.Errorf("%d connections hung at once, %d emails were delivered and %d delayed", g.most,
-						h.count(events.EmailDelivered),
-						h.count(events.EmailDelayed))
+						f.count(events.EmailDelivered),
+						f.count(events.EmailDelayed))
 				}
 			})
 		})
@@ -203,11 +203,11 @@ func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 		mu.Unlock()
 		return nil, &net.OpError{Op: "dial", Net: network, Err: context.DeadlineExceeded}
 	}
-	h := newHouse(t, dbtest.SQLite(t), cfg, n.dns)
-	h.service.hosts.silent = silentFor
-	h.flood(h.another("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
-	h.run()
-	h.await(events.EmailDelayed, 400)
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
+	f.service.hosts.silent = silentFor
+	f.flood(f.TeamOf("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
+	f.run()
+	f.await(events.EmailDelayed, 400)
 	mu.Lock()
 	defer mu.Unlock()
 	for to, times := range dials {
@@ -236,18 +236,18 @@ func TestTeamsShareADestination(t *testing.T) {
 		n := one(mx.Addr)
 		cfg := n.config(1)
 		cfg.LaneConnections = 4
-		h := newHouse(t, d, cfg, n.dns)
-		evil := h.another("evil.dev")
-		h.flood(evil, "evil.dev", 20, address)
-		h.run()
-		h.await(events.EmailDelivered, 20)
+		f := newFixture(t, d, cfg, n.dns)
+		evil := f.TeamOf("evil.dev")
+		f.flood(evil, "evil.dev", 20, address)
+		f.run()
+		f.await(events.EmailDelivered, 20)
 		hangs.Store(true)
-		h.flood(evil, "evil.dev", 100, address)
+		f.flood(evil, "evil.dev", 100, address)
 		g.full(t, 3)
-		h.wait(h.send(address(1)), events.EmailDelivered)
-		h.wait(h.send(address(2)), events.EmailDelivered)
-		if g.most != 3 || h.count(events.EmailDelivered) != 22 {
-			t.Errorf("%d places were taken by the other team, %d emails delivered", g.most, h.count(events.EmailDelivered))
+		f.wait(f.send(address(1)), events.EmailDelivered)
+		f.wait(f.send(address(2)), events.EmailDelivered)
+		if g.most != 3 || f.count(events.EmailDelivered) != 22 {
+			t.Errorf("%d places were taken by the other team, %d emails delivered", g.most, f.count(events.EmailDelivered))
 		}
 	})
 }
@@ -257,30 +257,30 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(1), n.dns)
-		evil := h.another("evil.dev")
-		h.flood(evil, "evil.dev", 50, address)
+		f := newFixture(t, d, n.config(1), n.dns)
+		evil := f.TeamOf("evil.dev")
+		f.flood(evil, "evil.dev", 50, address)
 		// Jobs of before a size was kept in them.
-		if err := h.db.Update(t.Context(), func(tx *db.Tx) error {
+		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = REPLACE(payload, '"size"', '"former"') WHERE lane <> ''`)
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if !h.service.memory.TryAcquire(evil.TeamID, memory/2) {
+		if !f.service.memory.TryAcquire(evil.TeamID, memory/2) {
 			t.Fatal("a team may not have half of all")
 		}
-		if room := h.service.memory.Room(h.by.TeamID); room < 64<<20 {
+		if room := f.service.memory.Room(f.Acme.TeamID); room < 64<<20 {
 			t.Errorf("a newcomer finds room for %d octets, and an email may need more", room)
 		}
-		h.run()
-		h.wait(h.send(address(1)), events.EmailDelivered)
-		if n := h.count(events.EmailDelivered); n != 1 {
+		f.run()
+		f.wait(f.send(address(1)), events.EmailDelivered)
+		if n := f.count(events.EmailDelivered); n != 1 {
 			t.Errorf("%d emails were delivered", n)
 		}
-		h.service.memory.Release(evil.TeamID, memory/2)
-		h.await(events.EmailDelivered, 51)
-		held := func() int64 { return h.service.memory.Held(evil.TeamID) + h.service.memory.Held(h.by.TeamID) }
+		f.service.memory.Release(evil.TeamID, memory/2)
+		f.await(events.EmailDelivered, 51)
+		held := func() int64 { return f.service.memory.Held(evil.TeamID) + f.service.memory.Held(f.Acme.TeamID) }
 		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) {
 			// once the handlers have returned
 			if time.Now().After(deadline) {
@@ -293,9 +293,9 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 // What is known of an email's size beforehand is what its row says.
 func TestSizeIsKnownBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		h := newHouse(t, d, Config{}, resolve.Fake{})
+		f := newFixture(t, d, Config{}, resolve.Fake{})
 		text := strings.Repeat("ä", 1000)
-		x := h.accept(emails.Send{From: "a@" + from, To: []string{address(1)}, Subject: "x", Text: &text, HTML: &text,
+		x := f.Send(emails.Send{From: "a@" + from, To: []string{address(1)}, Subject: "x", Text: &text, HTML: &text,
 			Attachments: []emails.Upload{{Filename: "a.bin", Content: make([]byte, 10_000), HasContent: true}}})
 		var payload string
 		if err := d.QueryRow(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`,
@@ -306,7 +306,7 @@ func TestSizeIsKnownBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		size, err := h.emails.Size(t.Context(), x)
+		size, err := f.Emails.Size(t.Context(), x)
 		if err != nil || size != job.Size || size < 2*4000+25_000 {
 			t.Errorf("size %d by the row, %d by the job, %v", size, job.Size, err)
 		}

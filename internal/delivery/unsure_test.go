@@ -25,12 +25,12 @@ func TestHeldBackWhenNobodyKnows(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {
 				p := smtptest.Script(t, envelope+end+"(next)\n"+envelope+end+"(next)\n"+envelope+end)
 				n := one(p.Addr)
-				h := newHouse(t, d, n.config(5), n.dns).run()
-				x := h.send(address(1))
-				h.wait(x, events.EmailDelayed, events.EmailDelayed)
-				h.due(x)
-				h.wait(x, events.EmailDelayed, events.EmailDelayed, events.EmailDelayed)
-				all := h.attempts(x)
+				f := newFixture(t, d, n.config(5), n.dns).run()
+				x := f.send(address(1))
+				f.wait(x, events.EmailDelayed, events.EmailDelayed)
+				f.due(x)
+				f.wait(x, events.EmailDelayed, events.EmailDelayed, events.EmailDelayed)
+				all := f.attempts(x)
 				if len(all) != 3 {
 					t.Fatalf("%d attempts", len(all))
 				}

@@ -21,23 +21,18 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/metrics"
-	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
-	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -45,117 +40,61 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 var update = flag.Bool("update", false, "write what was answered into the scenario files")
 
-// office is an API on an empty database with three teams: one with a full and a sending key, another, and one that is
-// suspended.
-type office struct {
+// fixture is an API on an empty database with three teams: Acme with a full and a sending key, another, and one that
+// is suspended.
+type fixture struct {
+	*testnode.Node
 	*API
-	d        *db.DB
-	recorder *events.Recorder
-	team     teams.Team
-	keys     map[string]string // full, sending, other, suspended -> token
-	log      *strings.Builder
+	keys map[string]string // full, sending, other, suspended -> token
+	log  *testnode.Logged
 }
 
-// newOffice builds it from the true services. Domains can be verified without DNS, see office.verified; a request to
-// verify is left waiting.
-func newOffice(t testing.TB, d *db.DB, o Options) *office {
+// newFixture builds it. Domains can be verified without DNS, see fixture.verified; a request to verify is left waiting.
+func newFixture(t testing.TB, d *db.DB, o Options) *fixture {
 	t.Helper()
-	return newOfficeOn(t, d, o, nil, t.TempDir())
+	return newFixtureOn(t, d, o, nil, "")
 }
 
-// newOfficeOn is newOffice with domains that are verified by asking dns, unless that is nil, and a place for its blobs.
-func newOfficeOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place string) *office {
+// newFixtureOn is newFixture with domains that are verified by asking dns, unless that is nil, and a place for its
+// blobs, unless that is "".
+func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place string) *fixture {
 	t.Helper()
-	f := &office{d: d, keys: map[string]string{}, log: &strings.Builder{}}
-	quiet := slog.New(slog.DiscardHandler)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	secrets, err := keyring.New(make([]byte, 32))
-	must(err)
-	blobs, err := blob.Open(context.Background(), place)
-	must(err)
-	t.Cleanup(func() { blobs.Close() })
-	recorder, queue := &events.Recorder{}, jobs.NewQueue(d)
-	f.recorder = recorder
-	region := domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
-		SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"}
-	s := Services{Domains: domains.New(domains.Config{Default: region, Selector: "postrider",
-		SelectorEd25519: "postrider-ed25519",
-		Hosts:           []string{"mx.postrider.test", "api.postrider.test"}, ManagedDomain: "inbox.postrider.test",
-		SandboxDomains: []string{"resend.dev"}, TrustDomains: dns == nil}, d, queue, recorder, secrets, dns, quiet)}
-	s.Teams = teams.New(d, quiet, s.Domains.Exists)
-	s.Suppressions = suppressions.New(d, recorder)
-	s.Emails = emails.New(emails.Config{MaxSize: 40 << 20, PublicURL: "https://postrider.test"},
-		emails.Parts{DB: d, Queue: queue,
-			Recorder: recorder, Blobs: blobs, Keys: secrets, Guard: netguard.New(netguard.Options{}), Domains: s.Domains,
-			Suppressions: s.Suppressions, Teams: s.Teams})
-	s.Metrics = metrics.New(d)
-	recorder.Listen(s.Metrics)
-	s.Logs = requestlog.New(d, quiet, time.Hour)
-	s.Domains.PendingScheduled = s.Emails.WaitingFrom
-	recorder.Listen(s.Emails)
-	recorder.Listen(s.Suppressions)
-	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: queue, Keys: secrets,
-		Guard:   netguard.New(netguard.Options{}),
-		Domains: s.Domains, Log: quiet})
-	recorder.Listen(s.Webhooks)
-	s.Live = live.New(d, quiet, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
+	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, DNS: dns, Blobs: place,
+		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
+	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
+	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
+		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
+	n.Recorder.Listen(s.Metrics)
+	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
+		Domains: n.Domains, Log: n.Log})
+	n.Recorder.Listen(s.Webhooks)
+	s.Live = live.New(d, n.Log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
 		m.Type = e.Type
 		m.ID, m.Payload, err = s.Webhooks.Render(ctx, tx, e)
 		return m, err
 	})
-	recorder.Listen(s.Live)
+	n.Recorder.Listen(s.Live)
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
-		PublicURL: "https://postrider.test"},
-		receiving.Parts{DB: d, Recorder: recorder, Blobs: blobs, Keys: secrets, Domains: s.Domains, Emails: s.Emails,
-			Teams: s.Teams, Log: quiet})
+		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
+		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
 	if dns != nil {
-		f.work(t, jobs.NewRunner(d, queue, quiet, time.Second), s.Domains.Kind())
+		n.Run(n.Domains.Kind())
 	}
 
-	for _, name := range []string{"full", "other", "suspended"} {
-		team, err := s.Teams.Create(context.Background(), name, "")
-		must(err)
-		_, f.keys[name], err = s.Teams.CreateKey(context.Background(), teams.System(team.ID), teams.NewKey{Name: name})
-		must(err)
-		if name == "full" {
-			f.team = team
-			_, f.keys["sending"], err = s.Teams.CreateKey(context.Background(), teams.System(team.ID),
-				teams.NewKey{Name: "sending",
-					Permission: teams.SendingAccess})
-			must(err)
-		}
-	}
-	must(d.Update(context.Background(), func(tx *db.Tx) error {
-		_, err := tx.Exec(context.Background(), `UPDATE teams SET suspended = TRUE WHERE name = 'suspended'`)
-		return err
-	}))
+	n.Acme, f.keys["full"] = n.Team("full")
+	_, f.keys["sending"] = n.Key(n.Acme.TeamID, teams.NewKey{Name: "sending", Permission: teams.SendingAccess})
+	n.Other, f.keys["other"] = n.Team("other")
+	var suspended teams.Actor
+	suspended, f.keys["suspended"] = n.Team("suspended")
+	n.Must(n.Teams.SetSuspended(t.Context(), suspended.TeamID, true))
 	o.Services, o.Version = s, "test"
 	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(f.log, nil)))
 	f.API = New(o)
 	return f
 }
 
-// work has jobs of a kind worked until the test ends.
-func (f *office) work(t testing.TB, r *jobs.Runner, k jobs.Kind) {
-	r.Handle(k)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // remember has requests logged, each before the next one.
-func (f *office) remember(t testing.TB) {
+func (f *fixture) remember(t testing.TB) {
 	f.Observe = func(ctx context.Context, r RequestRecord) {
 		if !r.Logged() {
 			return
@@ -171,8 +110,8 @@ func (f *office) remember(t testing.TB) {
 
 // do sends a request whose head is written as in HTTP, without the version. Host, User-Agent, Authorization and
 // Content-Length are added; a header with the value "-" is left out. The user of Authorization is one of the keys of
-// the office, full by default.
-func (f *office) do(t testing.TB, text string) *httptest.ResponseRecorder {
+// the fixture, full by default.
+func (f *fixture) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
 	first, rest, _ := strings.Cut(head, "\n")
@@ -257,18 +196,14 @@ func (n *names) hide(text string) string {
 func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
 
 // verified verifies a domain of the team with the key full without DNS, and adds it where it is not there.
-func (f *office) verified(t testing.TB, name string) domains.Domain {
-	t.Helper()
-	d, err := f.Services.Domains.AddVerified(t.Context(), f.team.ID, domains.NewDomain{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+func (f *fixture) verified(name string) domains.Domain {
+	f.T.Helper()
+	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name})
 }
 
 // receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns
 // what is answered.
-func (f *office) receive(t *testing.T, text string) string {
+func (f *fixture) receive(t *testing.T, text string) string {
 	t.Helper()
 	head, message, _ := strings.Cut(text, "\n\n")
 	c, err := f.Services.Receiving.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
@@ -307,8 +242,8 @@ func (f *office) receive(t *testing.T, text string) string {
 //
 //	{"statusCode":401,...}
 //
-// Requests are written as office.do takes them, or begin with RECEIVE as office.receive does; VERIFIED and a name
-// verifies a domain without DNS, as office.verified does. Answers are compared byte for byte, but ids, tokens and
+// Requests are written as fixture.do takes them, or begin with RECEIVE as fixture.receive does; VERIFIED and a name
+// verifies a domain without DNS, as fixture.verified does. Answers are compared byte for byte, but ids, tokens and
 // times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
 // with -update to write the answers into the file, and read the difference.
 func TestScenarios(t *testing.T) {
@@ -361,7 +296,7 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 		t.Fatal(err)
 	}
 	parts := regexp.MustCompile(`(?m)^-- (request|response) --\n`).Split(string(text), -1)
-	f := newOffice(t, d, scenarioOptions(parts[0]))
+	f := newFixture(t, d, scenarioOptions(parts[0]))
 	if strings.Contains(parts[0], "\noption request log\n") {
 		f.remember(t)
 	}
@@ -375,7 +310,7 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 			continue
 		}
 		if name, ok := strings.CutPrefix(request, "VERIFIED "); ok {
-			got += string(f.verified(t, name).Status) + "\n"
+			got += string(f.verified(name).Status) + "\n"
 			continue
 		}
 		w := f.do(t, request)

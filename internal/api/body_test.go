@@ -173,8 +173,8 @@ func FuzzDecode(f *testing.F) {
 
 // Whatever a request is, it is not answered as a failure of ours.
 func FuzzRequest(f *testing.F) {
-	office := newOffice(f, dbtest.SQLite(f), Options{BodyMax: 1 << 20})
-	office.verified(f, "example.org")
+	a := newFixture(f, dbtest.SQLite(f), Options{BodyMax: 1 << 20})
+	a.verified("example.org")
 	seeds := []string{"GET /emails?limit=1", "GET /emails/metrics?start_date=2026-01-01&dimensions=period,domain",
 		"GET /suppressions/a%40b?x=%zz",
 		"POST /domains {\"name\":\"xn--a.example\"}",
@@ -202,13 +202,13 @@ func FuzzRequest(f *testing.F) {
 		if r.URL, err = r.URL.Parse(target); err != nil || !strings.HasPrefix(r.URL.Path, "/") {
 			return
 		}
-		r.Header.Set("Authorization", "Bearer "+office.keys["full"])
+		r.Header.Set("Authorization", "Bearer "+a.keys["full"])
 		w := httptest.NewRecorder()
-		office.ServeHTTP(w, r)
+		a.ServeHTTP(w, r)
 		if w.Code >= 500 {
-			t.Errorf("%s %q %q: %d %s\n%s", method, target, body, w.Code, w.Body, office.log)
+			t.Errorf("%s %q %q: %d %s\n%s", method, target, body, w.Code, w.Body, a.log)
 		}
-		office.log.Reset()
+		a.log.Take()
 		if ct := w.Header().Get("Content-Type"); !strings.HasPrefix(ct, "application/json") && target != "/docs" &&
 			w.Code != 200 {
 			t.Errorf("%s %q: Content-Type %q", method, target, ct)

@@ -95,7 +95,7 @@ func (doc *openAPIDoc) list(l docList, n int) string {
 }
 
 // allocated is how many octets a request makes the program allocate, with its answer.
-func (f *office) allocated(t *testing.T, method, path, key, body string) (uint64, *httptest.ResponseRecorder) {
+func (f *fixture) allocated(t *testing.T, method, path, key, body string) (uint64, *httptest.ResponseRecorder) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://postrider.test"+path, strings.NewReader(body))
 	if err != nil {
@@ -127,7 +127,7 @@ func withIDs(path string) string { return pathParam.ReplaceAllString(path, id.Ne
 // the elements that are too many takes memory; as a member that an operation does not know it is passed over as
 // cheaply. Within its limit, it may stand as often as a body has room.
 func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	doc, _ := readDocOf(t, f)
 	found := map[string][]docList{}
 	names := map[string]docList{}
@@ -191,7 +191,7 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 // Other bodies that could make much of little: none takes more memory than a small multiple of it. An error about a
 // name that is as long as the body copies it a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const n = 200_000
 	for name, body := range map[string]string{
 		"members that nobody knows": `{"x":{` + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + `}}`,
@@ -236,8 +236,8 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 // In a permissive batch, an email with a list that is too long is passed over like any other that breaks a rule.
 func TestBatchWithALongList(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
-	f.verified(t, "example.org")
+	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f.verified("example.org")
 	good := `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t"}`
 	body := `[` + good + `,{"to":["x"` + strings.Repeat(`,"x"`, 50) + `],"tags":[{"name":"a","value":{}}]},` + good + `]`
 	var got batchOut

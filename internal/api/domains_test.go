@@ -86,7 +86,7 @@ type shownDomain struct {
 }
 
 // call makes a request of a key's and returns the status and the answer.
-func (f *office) call(t *testing.T, key, request, body string) (int, shownDomain, string) {
+func (f *fixture) call(t *testing.T, key, request, body string) (int, shownDomain, string) {
 	t.Helper()
 	w := f.do(t, request+"\nAuthorization: "+key+"\n\n"+body)
 	var d shownDomain
@@ -99,7 +99,7 @@ func (f *office) call(t *testing.T, key, request, body string) (int, shownDomain
 }
 
 // add adds a domain, which must be accepted.
-func (f *office) add(t *testing.T, key, body string) shownDomain {
+func (f *fixture) add(t *testing.T, key, body string) shownDomain {
 	t.Helper()
 	code, d, text := f.call(t, key, "POST /domains", body)
 	if code != 201 {
@@ -118,7 +118,7 @@ func (d *shownDomain) record(kind, typ string) string {
 }
 
 // looked asks for verification and returns the domain once it is as done says.
-func (f *office) looked(t *testing.T, key, id, what string, done func(shownDomain) bool) shownDomain {
+func (f *fixture) looked(t *testing.T, key, id, what string, done func(shownDomain) bool) shownDomain {
 	t.Helper()
 	if code, _, text := f.call(t, key, "POST /domains/"+id+"/verify", ""); code != 200 {
 		t.Fatalf("verify: %d %s", code, text)
@@ -141,7 +141,7 @@ func (f *office) looked(t *testing.T, key, id, what string, done func(shownDomai
 func isVerified(d shownDomain) bool { return d.Status == "verified" }
 
 // port25 serves receiving at a port of this machine until the test ends.
-func (f *office) port25(t *testing.T) string {
+func (f *fixture) port25(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func smtpRcpt(t *testing.T, addr, to string) int {
 }
 
 // received counts what the team of a key has received.
-func (f *office) received(t *testing.T, key string) int {
+func (f *fixture) received(t *testing.T, key string) int {
 	t.Helper()
 	w := f.do(t, "GET /emails/receiving\nAuthorization: "+key)
 	var list struct{ Data []json.RawMessage }
@@ -197,7 +197,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
-		f := newOfficeOn(t, d, Options{}, dns, t.TempDir())
+		f := newFixtureOn(t, d, Options{}, dns, "")
 		addr := f.port25(t)
 
 		// The other team comes first, while the return path host is nobody's.
@@ -257,7 +257,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
-		f := newOfficeOn(t, d, Options{}, dns, t.TempDir())
+		f := newFixtureOn(t, d, Options{}, dns, "")
 		squatted := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
 		acme := ""
 		for name, body := range map[string]string{
@@ -326,7 +326,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 }
 
 // refused makes a request of the other team's that must be refused with words of the reason.
-func (f *office) refused(t *testing.T, request, body string, code int, words string) {
+func (f *fixture) refused(t *testing.T, request, body string, code int, words string) {
 	t.Helper()
 	got, _, text := f.call(t, "other", request, body)
 	if got != code || !strings.Contains(text, words) || !strings.Contains(text, "validation_error") {
@@ -339,14 +339,14 @@ func (f *office) refused(t *testing.T, request, body string, code int, words str
 func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		var made atomic.Int32
 		f.Services.Domains.GenerateRSA = func() (*dkim.Key, error) {
 			made.Add(1)
 			return dkim.GenerateRSA()
 		}
 		f.add(t, "full", `{"name":"acme.example"}`)
-		f.verified(t, "acme.example")
+		f.verified("acme.example")
 		if code, _, text := f.call(t, "other", "POST /domains/claim", `{"name":"acme.example"}`); code != 201 {
 			t.Fatal(text)
 		}
@@ -385,7 +385,7 @@ func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 func TestAliasesCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{NoAliases: true})
+		f := newFixture(t, d, Options{NoAliases: true})
 		for _, o := range (&API{}).operations() {
 			path := pathParam.ReplaceAllString(o.path, "0190a5e0-0000-7000-8000-000000000000")
 			w := f.do(t, o.method+" "+path)

@@ -14,9 +14,9 @@ import (
 func TestExtremeTimes(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		f.remember(t)
-		f.verified(t, "example.org")
+		f.verified("example.org")
 		email := `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t"`
 		var sent emailID
 		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+email+"}").Body.Bytes(), &sent); err != nil || sent.ID == "" {

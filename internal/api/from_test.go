@@ -44,9 +44,9 @@ func TestFromForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		for _, name := range []string{"acme.example", "xn--bcher-kva.example"} {
-			f.verified(t, name)
+			f.verified(name)
 		}
 		taken, refused := 0, 0
 		for line := range strings.Lines(string(text)) {
@@ -97,9 +97,9 @@ func TestFromForms(t *testing.T) {
 }
 
 // isFrom fails unless the email is shown, written and signed as of addr.
-func (f *office) isFrom(t *testing.T, id, addr string) {
+func (f *fixture) isFrom(t *testing.T, id, addr string) {
 	t.Helper()
-	e, err := f.Services.Emails.Get(t.Context(), f.team.ID, id)
+	e, err := f.Services.Emails.Get(t.Context(), f.Acme.TeamID, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func (f *office) isFrom(t *testing.T, id, addr string) {
 // TestReservedHeaders asks for header fields that say who sends, what was verified or which way a message took.
 func TestReservedHeaders(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
-	f.verified(t, "acme.example")
+	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f.verified("acme.example")
 	send := func(name, value string) (int, string) {
 		w := f.do(t, "POST /emails\n\n"+`{"from":"a@acme.example","to":"ann@one.example","subject":"Hi","text":"Hello.",`+
 			`"headers":{`+rawQuote(name)+`:`+rawQuote(value)+`}}`)

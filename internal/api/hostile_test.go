@@ -25,9 +25,9 @@ var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\
 	`\u0001\u007f`, `\\u0000`, `\\`, `%`,
 	strings.Repeat("_", 40_000), strings.Repeat("%", 40_000), strings.Repeat(`\\%`, 20_000)}
 
-// asker asks an office for what must not be answered as a failure of ours.
+// asker asks an API for what must not be answered as a failure of ours.
 type asker struct {
-	*office
+	*fixture
 	t     *testing.T
 	asked int
 }
@@ -53,7 +53,7 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 		k.t.Errorf("%s %.200q?%.200q %.200q %.100q: %d %.300s\n%.2000s", method, path, query, body, headers, w.Code, w.Body,
 			k.log)
 	}
-	k.log.Reset()
+	k.log.Take()
 }
 
 // strings finds the places of all strings of a body, and of the names of members that its writer chooses.
@@ -117,9 +117,9 @@ var rightBodies = map[string]string{
 func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		k := &asker{office: newOffice(t, d, Options{}), t: t}
-		doc, _ := readDocOf(t, k.office)
-		k.verified(t, "example.org")
+		k := &asker{fixture: newFixture(t, d, Options{}), t: t}
+		doc, _ := readDocOf(t, k.fixture)
+		k.verified("example.org")
 		for _, o := range k.ops {
 			k.hostilePaths(o)
 			for _, name := range o.query {

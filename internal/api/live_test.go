@@ -20,7 +20,7 @@ import (
 )
 
 // watch opens a stream and returns a function that reads its next block of lines.
-func (f *office) watch(t *testing.T, s *httptest.Server, query, key, last string) (status int, next func() string) {
+func (f *fixture) watch(t *testing.T, s *httptest.Server, query, key, last string) (status int, next func() string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(stop)
@@ -50,7 +50,7 @@ func (f *office) watch(t *testing.T, s *httptest.Server, query, key, last string
 func TestListen(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		s := httptest.NewServer(f)
 		defer s.Close()
 		defer f.Services.Live.Close()
@@ -94,7 +94,7 @@ func TestListen(t *testing.T) {
 // A stream that is open is not in the request log, and what it showed even less.
 func TestListenIsNotLogged(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	seen := make(chan RequestRecord, 2)
 	f.Observe = func(_ context.Context, r RequestRecord) { seen <- r }
 	f.Services.Live.Close()
@@ -108,24 +108,24 @@ func TestListenIsNotLogged(t *testing.T) {
 // due, and shows nothing of what happens after.
 func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	for what, end := range map[string]func(t *testing.T, f *office, keyID string){
-		"key deleted": func(t *testing.T, f *office, keyID string) { f.do(t, "DELETE /api-keys/"+keyID) },
-		"scope taken away": func(t *testing.T, f *office, keyID string) {
-			if err := f.d.Update(t.Context(), func(tx *db.Tx) error {
+	for what, end := range map[string]func(t *testing.T, f *fixture, keyID string){
+		"key deleted": func(t *testing.T, f *fixture, keyID string) { f.do(t, "DELETE /api-keys/"+keyID) },
+		"scope taken away": func(t *testing.T, f *fixture, keyID string) {
+			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'sending_access' WHERE id = $1`, keyID)
 				return err
 			}); err != nil {
 				t.Error(err)
 			}
-			f.d.Hint(teams.HintTopic, f.team.ID)
+			f.DB.Hint(teams.HintTopic, f.Acme.TeamID)
 		},
-		"team suspended": func(t *testing.T, f *office, _ string) {
-			if err := f.Services.Teams.SetSuspended(t.Context(), f.team.ID, true); err != nil {
+		"team suspended": func(t *testing.T, f *fixture, _ string) {
+			if err := f.Services.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true); err != nil {
 				t.Error(err)
 			}
 		},
-		"team deleted": func(t *testing.T, f *office, _ string) {
-			if err := f.Services.Teams.Delete(t.Context(), jobs.NewQueue(f.d), f.team.ID); err != nil {
+		"team deleted": func(t *testing.T, f *fixture, _ string) {
+			if err := f.Services.Teams.Delete(t.Context(), jobs.NewQueue(f.DB), f.Acme.TeamID); err != nil {
 				t.Error(err)
 			}
 		},
@@ -133,7 +133,7 @@ func TestListenEndsAtOnce(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {
-				f := newOffice(t, d, Options{Heartbeat: time.Hour})
+				f := newFixture(t, d, Options{Heartbeat: time.Hour})
 				s := httptest.NewServer(f)
 				defer s.Close()
 				defer f.Services.Live.Close()
@@ -157,8 +157,8 @@ func TestListenEndsAtOnce(t *testing.T) {
 					ended <- shown
 				}()
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return f.recorder.Record(t.Context(), tx, events.Event{TeamID: f.team.ID, Type: events.SuppressionAdded,
-						Data: suppressions.Suppression{ID: id.New(), TeamID: f.team.ID, Address: "late@example.net"}})
+					return f.Recorder.Record(t.Context(), tx, events.Event{TeamID: f.Acme.TeamID, Type: events.SuppressionAdded,
+						Data: suppressions.Suppression{ID: id.New(), TeamID: f.Acme.TeamID, Address: "late@example.net"}})
 				})
 				if err != nil {
 					t.Fatal(err)

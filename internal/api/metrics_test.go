@@ -17,8 +17,8 @@ import (
 func TestMetricsAndUsage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
-		f.verified(t, "example.org")
+		f := newFixture(t, d, Options{})
+		f.verified("example.org")
 		var sent ref
 		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+
 			`{"from":"a@example.org","to":["a@example.net","b@example.net"],"subject":"s","text":"t"}`).
@@ -30,13 +30,13 @@ func TestMetricsAndUsage(t *testing.T) {
 			{Type: events.EmailOpened, Recipient: "a@example.net"}, {Type: events.EmailOpened, Recipient: "a@example.net"},
 			{Type: events.EmailBounced, Recipient: "b@example.net", Data: &events.Bounce{Type: "Transient"}},
 			{Type: events.EmailReceived, Data: &events.Received{ID: id.New()}}} {
-			if e.TeamID = f.team.ID; e.Data == nil || e.Type == events.EmailBounced {
+			if e.TeamID = f.Acme.TeamID; e.Data == nil || e.Type == events.EmailBounced {
 				e.EmailID = sent.ID
 			}
 			all = append(all, e)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return f.recorder.Record(t.Context(), tx,
+			return f.Recorder.Record(t.Context(), tx,
 				all...)
 		}); err != nil {
 			t.Fatal(err)

@@ -18,19 +18,19 @@ import (
 
 // nodes are several APIs on one database, with one clock that the test sets.
 type nodes struct {
-	t       *testing.T
-	d       *db.DB
-	team    string
-	clock   atomic.Int64 // seconds
-	offices []*office
-	shares  []*quota.Shares
-	stops   []func()
+	t      *testing.T
+	d      *db.DB
+	team   string
+	clock  atomic.Int64 // seconds
+	apis   []*fixture
+	shares []*quota.Shares
+	stops  []func()
 }
 
 func newNodes(t *testing.T, limit, count int) *nodes {
 	t.Helper()
-	first := newOffice(t, dbtest.Postgres(t), Options{})
-	n := &nodes{t: t, d: first.d, team: first.team.ID}
+	first := newFixture(t, dbtest.Postgres(t), Options{})
+	n := &nodes{t: t, d: first.DB, team: first.Acme.TeamID}
 	n.clock.Store(1_800_000_000)
 	for i := range count {
 		name := "node" + strconv.Itoa(i)
@@ -44,7 +44,7 @@ func newNodes(t *testing.T, limit, count int) *nodes {
 		f := *first
 		f.API = New(Options{Services: first.Services, Log: slog.New(slog.DiscardHandler), Version: "test", RateLimit: limit,
 			Limits: &teams.Limiter{Shares: s, Now: func() time.Time { return time.Unix(n.clock.Load(), 0) }}})
-		n.offices, n.shares = append(n.offices, &f), append(n.shares, s)
+		n.apis, n.shares = append(n.apis, &f), append(n.shares, s)
 		s.Live(1)
 	}
 	for _, s := range n.shares {
@@ -71,7 +71,7 @@ func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	for i, asked := range requests {
 		admitted = append(admitted, 0)
 		for range asked {
-			w := n.offices[i].do(n.t, "GET /api-keys")
+			w := n.apis[i].do(n.t, "GET /api-keys")
 			switch w.Code {
 			case http.StatusOK:
 				admitted[i]++

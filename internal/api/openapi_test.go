@@ -105,10 +105,10 @@ type openAPIDoc struct {
 
 func readDoc(t *testing.T) (openAPIDoc, string) {
 	t.Helper()
-	return readDocOf(t, newOffice(t, dbtest.SQLite(t), Options{}))
+	return readDocOf(t, newFixture(t, dbtest.SQLite(t), Options{}))
 }
 
-func readDocOf(t *testing.T, f *office) (openAPIDoc, string) {
+func readDocOf(t *testing.T, f *fixture) (openAPIDoc, string) {
 	t.Helper()
 	w := f.do(t, "GET /openapi.json\nAuthorization: -")
 	var doc openAPIDoc
@@ -260,7 +260,7 @@ func TestNoStatusCodeInSuccess(t *testing.T) {
 
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	w := f.do(t, "GET /docs\nAuthorization: -")
 	page := w.Body.String()
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" ||

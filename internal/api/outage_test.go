@@ -20,16 +20,16 @@ import (
 	"github.com/postrider/postrider/internal/id"
 )
 
-// remote is an office whose PostgreSQL can be made to fail.
+// remote is an API whose PostgreSQL can be made to fail.
 type remote struct {
-	*office
+	*fixture
 	proxy *pgproxy.Proxy
 }
 
 func newRemote(t *testing.T, patience time.Duration) *remote {
 	t.Helper()
 	d, proxy := dbtest.Proxied(t, patience)
-	return &remote{newOffice(t, d, Options{Ready: d.Ready}), proxy}
+	return &remote{newFixture(t, d, Options{Ready: d.Ready}), proxy}
 }
 
 // heal ends what fails, and has the key known.
@@ -116,7 +116,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 func TestEveryOperationWithABadDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	d := dbtest.Open(t, path)
-	f := newOffice(t, d, Options{Ready: d.Ready})
+	f := newFixture(t, d, Options{Ready: d.Ready})
 	asked := 0
 	for _, o := range f.ops {
 		if o.scope == open {
@@ -190,7 +190,7 @@ func TestTornAnswers(t *testing.T) {
 		for skip, broke := 0, true; broke && skip < 60; skip++ {
 			f.heal(t)
 			if skip == 0 || o.method == http.MethodDelete {
-				f.Services.Domains.AddVerified(t.Context(), f.team.ID, domains.NewDomain{Name: "example.org"}) // or it is there
+				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"}) // or it is there
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
 				create("suppression", "/suppressions", `{"email":"a@example.net"}`)
@@ -268,7 +268,7 @@ func (f *remote) emailIDs(t *testing.T) (ids []string) {
 func TestLostAnswersOfEmails(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 2*time.Second)
-	f.verified(t, "example.org")
+	f.verified("example.org")
 	f.proxy.LoseAnswers(1)
 	w := f.do(t, "POST /emails\n\n"+rightBodies["POST /emails"])
 	if ids := f.emailIDs(t); w.Code != 200 || len(ids) != 1 || !strings.Contains(w.Body.String(), ids[0]) {
@@ -333,7 +333,7 @@ func TestOutageIsNoFlood(t *testing.T) {
 func TestReceivingWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
-	if _, err := f.Services.Domains.AddVerified(t.Context(), f.team.ID, domains.NewDomain{Name: "example.org",
+	if _, err := f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org",
 		Capabilities: domains.Capabilities{Receiving: new(true)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestPeriods(t *testing.T) {
 // However long the span, no more periods are made than an answer may have, and none for a span that has too many.
 func TestSpansOfMetricsAreBounded(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	for _, c := range []struct {
 		query string
 		field string // named by the refusal; empty when it is answered

@@ -22,7 +22,7 @@ type sentEmail struct {
 
 // poller asks a list for what is new, as clients do: it knows the id of the newest that it has seen.
 type poller struct {
-	f      *office
+	f      *fixture
 	path   string
 	newest string
 }
@@ -76,10 +76,10 @@ Subject: Hi
 `
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)
-		f := newOfficeOn(t, d, Options{}, nil, bucket.URL)
-		f.verified(t, "acme.example")
+		f := newFixtureOn(t, d, Options{}, nil, bucket.URL)
+		f.verified("acme.example")
 		on := true
-		if _, err := f.Services.Domains.AddVerified(t.Context(), f.team.ID, domains.NewDomain{Name: "in.acme.example",
+		if _, err := f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
 			Capabilities: domains.Capabilities{Receiving: &on}}); err != nil {
 			t.Fatal(err)
 		}
@@ -119,8 +119,8 @@ Subject: Hi
 // The emails of a batch stand in the list in their order, the last one first.
 func TestBatchKeepsItsOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
-		f.verified(t, "acme.example")
+		f := newFixture(t, d, Options{})
+		f.verified("acme.example")
 		var all []string
 		for i := range 100 {
 			all = append(all, fmt.Sprintf(`{"from":"hello@acme.example","to":"a@example.net","subject":"%d","text":"Hello."}`,

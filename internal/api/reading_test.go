@@ -43,9 +43,9 @@ const (
 	bodiesTest = 16 << 20 * bodyCost
 )
 
-// pipeServer serves an office in memory.
+// pipeServer serves an API in memory.
 type pipeServer struct {
-	*office
+	*fixture
 	p *pipes
 }
 
@@ -178,7 +178,7 @@ func TestSuspendedDuringABody(t *testing.T) {
 		nc := s.begin("full", text(100), 100, 10, time.Second/2)
 		defer nc.Close()
 		time.Sleep(2 * time.Second)
-		if err := s.Services.Teams.SetSuspended(t.Context(), s.team.ID, true); err != nil {
+		if err := s.Services.Teams.SetSuspended(t.Context(), s.Acme.TeamID, true); err != nil {
 			t.Fatal(err)
 		}
 		if status, said, err := answer(nc); status != 403 || !strings.Contains(said, "suspended_api_key") {

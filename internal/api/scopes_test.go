@@ -23,7 +23,7 @@ import (
 const scopesFile = "testdata/scopes.txt"
 
 // entered is the API for an actor whose token has been looked at.
-func (f *office) entered(by teams.Actor) http.Handler {
+func (f *fixture) entered(by teams.Actor) http.Handler {
 	r := chi.NewRouter()
 	for i := range f.ops {
 		o := &f.ops[i]
@@ -38,21 +38,11 @@ func (f *office) entered(by teams.Actor) http.Handler {
 }
 
 // bearing is the API for requests that bear a token.
-func (f *office) bearing(token string) http.Handler {
+func (f *fixture) bearing(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		f.ServeHTTP(w, r)
 	})
-}
-
-// key makes a key of the team.
-func (f *office) key(t *testing.T, n teams.NewKey) (teams.Key, string) {
-	t.Helper()
-	k, token, err := f.Services.Teams.CreateKey(t.Context(), teams.System(f.team.ID), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k, token
 }
 
 // Every operation is asked for by every kind of actor, and who may do what is compared with the table of testdata. Run
@@ -64,14 +54,15 @@ func TestScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		f.Services.Live.Close() // whoever may listen sees the end of the stream
-		domain, err := f.Services.Domains.Create(t.Context(), f.team.ID, domains.NewDomain{Name: "example.org"})
+		domain, err := f.Services.Domains.Create(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, ofDomain := f.key(t, teams.NewKey{Name: "one domain", Permission: teams.SendingAccess, DomainID: domain.ID})
-		unknown, ofUnknown := f.key(t, teams.NewKey{Name: "unknown"})
+		_, ofDomain := f.Key(f.Acme.TeamID, teams.NewKey{Name: "one domain", Permission: teams.SendingAccess,
+			DomainID: domain.ID})
+		unknown, ofUnknown := f.Key(f.Acme.TeamID, teams.NewKey{Name: "unknown"})
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, unknown.ID)
 			return err
@@ -82,7 +73,7 @@ func TestScopes(t *testing.T) {
 		readers := teams.NewScopes(teams.EmailsRead, teams.ReceivingRead, teams.DomainsRead, teams.KeysRead,
 			teams.SuppressionsRead, teams.WebhooksRead, teams.LogsRead, teams.UsageRead)
 		as := func(kind teams.ActorKind, scopes teams.Scopes) http.Handler {
-			return f.entered(teams.Actor{Kind: kind, ID: "x", TeamID: f.team.ID, Scopes: scopes})
+			return f.entered(teams.Actor{Kind: kind, ID: "x", TeamID: f.Acme.TeamID, Scopes: scopes})
 		}
 		actors := []struct {
 			name string
@@ -98,7 +89,7 @@ func TestScopes(t *testing.T) {
 			{"grant: emails:send", as(teams.GrantActor, teams.NewScopes(teams.EmailsSend))},
 			{"grant: domains:write", as(teams.GrantActor, teams.NewScopes(teams.DomainsWrite))},
 			{"grant: none", as(teams.GrantActor, 0)},
-			{"system", f.entered(teams.System(f.team.ID))},
+			{"system", f.entered(teams.System(f.Acme.TeamID))},
 		}
 		var table bytes.Buffer
 		w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

@@ -15,7 +15,7 @@ import (
 func TestLogsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		f.remember(t)
 		var secrets []string
 		ask := func(text string) string {
@@ -43,8 +43,8 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		}
 		ask("POST /domains\n\n" + `{"name":"acme.example"}`)
 		ask("POST /domains\n\n" + `{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`)
-		f.verified(t, "acme.example")
-		f.verified(t, "in.acme.example")
+		f.verified("acme.example")
+		f.verified("in.acme.example")
 		send := func(path string) string {
 			return ask("POST /emails\n\n" + `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",
 				"attachments":[{"filename":"a.txt","content":"aGVsbG8="},{"filename":"b.txt","path":"` + path + `"}]}`)

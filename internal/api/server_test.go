@@ -25,13 +25,13 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// newRoute is an office with one more operation, POST /test, which does f.
-func newRoute[In, Out any](t testing.TB, o Options, f func(context.Context, *Call, In) (Out, error)) *office {
+// newRoute is an API with one more operation, POST /test, which does do.
+func newRoute[In, Out any](t testing.TB, o Options, do func(context.Context, *Call, In) (Out, error)) *fixture {
 	t.Helper()
-	office := newOffice(t, dbtest.SQLite(t), o)
-	office.mount(append(office.operations(), op{http.MethodPost, "/test", teams.LogsRead, 200, "Tests", "Test", nil,
-		endpoint(f)}))
-	return office
+	f := newFixture(t, dbtest.SQLite(t), o)
+	f.mount(append(f.operations(), op{http.MethodPost, "/test", teams.LogsRead, 200, "Tests", "Test", nil,
+		endpoint(do)}))
+	return f
 }
 
 func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, name string) {
@@ -49,7 +49,7 @@ func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, name stri
 // A team that makes more requests than it may in a second is told so, in every answer; the next second is a new one.
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newOffice(t, dbtest.SQLite(t), Options{RateLimit: 2})
+		f := newFixture(t, dbtest.SQLite(t), Options{RateLimit: 2})
 		type answer struct{ Status, Limit, Remaining, Reset, Policy, Retry string }
 		ask := func(text string) answer {
 			w := f.do(t, text)
@@ -78,7 +78,7 @@ func TestRateLimit(t *testing.T) {
 		if got := ask("GET /healthz"); got != (answer{Status: "200"}) {
 			t.Errorf("an open operation: %+v", got)
 		}
-		err := f.d.Update(t.Context(), func(tx *db.Tx) error {
+		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE teams SET rate_limit = 3 WHERE name = 'other'`)
 			return err
 		})
@@ -95,7 +95,7 @@ func TestRateLimit(t *testing.T) {
 // Without a limit there are no headers about one.
 func TestNoRateLimit(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	for range 50 {
 		if w := f.do(t, "GET /api-keys"); w.Code != 200 || w.Header().Get("Ratelimit-Limit") != "" {
 			t.Fatalf("%d %v", w.Code, w.Header())
@@ -106,7 +106,7 @@ func TestNoRateLimit(t *testing.T) {
 // Whoever guesses keys is slowed down; who has one is not, even at the same address.
 func TestGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newOffice(t, dbtest.SQLite(t), Options{})
+		f := newFixture(t, dbtest.SQLite(t), Options{})
 		f.do(t, "GET /api-keys")
 		for range guessesPerSecond {
 			wantError(t, f.do(t, "GET /api-keys\nAuthorization: Bearer re_"+id.New()), 401, "validation_error")
@@ -123,7 +123,7 @@ func TestGuessing(t *testing.T) {
 
 func TestRequestID(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	for given, kept := range map[string]bool{"abc-123": true, "-": false, strings.Repeat("x", 100): true,
 		strings.Repeat("x", 101): false,
 		"a b":                    false, "é": false} {
@@ -239,7 +239,7 @@ func TestObserver(t *testing.T) {
 				`"This API key is restricted to only send emails. Use a key with full access.","name":"restricted_api_key"}`)},
 	}
 	for i := range want {
-		want[i].TeamID = f.team.ID
+		want[i].TeamID = f.Acme.TeamID
 	}
 	if diff := gocmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
@@ -247,14 +247,14 @@ func TestObserver(t *testing.T) {
 }
 
 // listening is the API behind a true server.
-func listening(t *testing.T, f *office) *httptest.Server {
+func listening(t *testing.T, f *fixture) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
 	return s
 }
 
-func send(t *testing.T, f *office, method, url string, body io.Reader) (int, string) {
+func send(t *testing.T, f *fixture, method, url string, body io.Reader) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
@@ -343,7 +343,7 @@ func TestBodyBreaksOff(t *testing.T) {
 // Operations without input do not wait for a body.
 func TestBodyIsNotReadInVain(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api-keys", stuck{t.Context().Done()})
 	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
 	w := httptest.NewRecorder()
@@ -356,7 +356,7 @@ func TestBodyIsNotReadInVain(t *testing.T) {
 // HEAD is GET without the body; load balancers use it.
 func TestHead(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, dbtest.SQLite(t), Options{})
 	s := listening(t, f)
 	if status, text := send(t, f, http.MethodHead, s.URL+"/healthz", nil); status != 200 || text != "" {
 		t.Errorf("%d %q", status, text)
@@ -368,7 +368,7 @@ func TestHead(t *testing.T) {
 
 func TestReadyz(t *testing.T) {
 	t.Parallel()
-	f := newOffice(t, dbtest.SQLite(t),
+	f := newFixture(t, dbtest.SQLite(t),
 		Options{Ready: func(context.Context) error { return errors.New("the database does not answer") }})
 	if w := f.do(t, "GET /readyz"); w.Code != 503 ||
 		w.Body.String() != `{"status":"unavailable: the database does not answer"}` {
@@ -380,13 +380,13 @@ func TestReadyz(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	f := newOffice(t, dbtest.SQLite(t),
+	f := newFixture(t, dbtest.SQLite(t),
 		Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	f.do(t, "GET /api-keys?limit=1")
 	f.do(t, "GET /nowhere")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	for i, want := range []string{"level=DEBUG msg=request", "level=INFO msg=request"} {
-		if len(lines) != 2 || !strings.Contains(lines[i], want) || !strings.Contains(lines[i], "team="+f.team.ID) {
+		if len(lines) != 2 || !strings.Contains(lines[i], want) || !strings.Contains(lines[i], "team="+f.Acme.TeamID) {
 			t.Fatalf("log:\n%s", log.String())
 		}
 	}
@@ -399,7 +399,7 @@ func TestLog(t *testing.T) {
 func TestOtherTeams(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{})
+		f := newFixture(t, d, Options{})
 		create := func(path, body string) string {
 			t.Helper()
 			w := f.do(t, "POST "+path+"\n\n"+body)
@@ -412,7 +412,7 @@ func TestOtherTeams(t *testing.T) {
 			return made.ID
 		}
 		ids := map[string]string{
-			"domain_id":   f.verified(t, "example.org").ID,
+			"domain_id":   f.verified("example.org").ID,
 			"api_key_id":  create("/api-keys", `{"name":"x"}`),
 			"webhook_id":  create("/webhooks", `{"endpoint":"https://hooks.example.org","events":["suppression.added"]}`),
 			"suppression": create("/suppressions", `{"email":"a@example.org"}`),

@@ -85,7 +85,7 @@ type sum struct {
 }
 
 // sum counts.
-func (w *world) sum() sum {
+func (w *cluster) sum() sum {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := sum{kills: w.kills, wrong: w.wrong}

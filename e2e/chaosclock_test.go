@@ -20,7 +20,7 @@ import (
 // that fail at first.
 func clocksApart(t *testing.T, engine string) sum {
 	shifted := buildShifted(t)
-	w := newWorld(t, engine, setup{
+	w := newCluster(t, engine, setup{
 		end: func(number, n int) ending {
 			if number%3 == 0 && n == 1 {
 				return refuse

@@ -12,7 +12,7 @@ import (
 
 // restarted stops PostgreSQL in order, then as a crash would, twice each.
 func restarted(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		for _, how := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGQUIT} {
 			w.burst(w.nodes[0])
@@ -30,7 +30,7 @@ func restarted(t *testing.T, engine string) sum {
 
 // cutInCommits ends connections in the middle of COMMITs, whose answers are lost, or which do not reach the server.
 func cutInCommits(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	lost := 0
 	w.during(func() {
 		for i := range 100 {
@@ -59,7 +59,7 @@ func cutInCommits(t *testing.T, engine string) sum {
 
 // away has nobody reach PostgreSQL for a minute.
 func away(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		for _, p := range w.proxies {
@@ -75,7 +75,7 @@ func away(t *testing.T, engine string) sum {
 
 // hangs has PostgreSQL answer nobody for 45 s, while connections stay open.
 func hangs(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		for _, p := range w.proxies {
@@ -91,7 +91,7 @@ func hangs(t *testing.T, engine string) sum {
 
 // cutOff has one of two nodes not reach PostgreSQL for a minute, so that the other takes over.
 func cutOff(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		w.proxies[0].Refuse()
@@ -105,7 +105,7 @@ func cutOff(t *testing.T, engine string) sum {
 
 // cutOffSilently is cutOff by a network that loses everything.
 func cutOffSilently(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		w.proxies[0].Hang()
@@ -119,7 +119,7 @@ func cutOffSilently(t *testing.T, engine string) sum {
 
 // apart waits for a minute while the first node cannot reach PostgreSQL. What hosts have taken from it until it was no
 // longer sure of its jobs, after 12 seconds, it cannot record, and so another sends that again when it takes over.
-func (w *world) apart() {
+func (w *cluster) apart() {
 	w.t.Helper()
 	time.Sleep(15 * time.Second)
 	w.inHand(0)
@@ -127,7 +127,7 @@ func (w *world) apart() {
 }
 
 // pass lets PostgreSQL be reached again.
-func (w *world) pass() {
+func (w *cluster) pass() {
 	w.t.Helper()
 	for _, p := range w.proxies {
 		if err := p.Pass(); err != nil {

@@ -26,7 +26,7 @@ func diskFull(t *testing.T, engine string) sum {
 		t.Fatalf("mount a small file system on %s: %v (this scenario needs root, and that mounting is allowed)", dir, err)
 	}
 	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
-	w := newWorld(t, engine, setup{data: dir})
+	w := newCluster(t, engine, setup{data: dir})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		ballast := fill(t, dir)
@@ -49,7 +49,7 @@ func diskFull(t *testing.T, engine string) sum {
 // blobsGone takes the folder of the attachments away for a minute, while emails wait for their turn at a destination.
 func blobsGone(t *testing.T, engine string) sum {
 	const connections = "2" // of all nodes together: fewer than there is mail for
-	w := newWorld(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
+	w := newCluster(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
 	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
 	w.during(func() {
 		time.Sleep(5 * time.Second)

@@ -36,7 +36,7 @@ func badHosts(t *testing.T, engine string) sum {
 			records = append(records, name+" 60 IN MX 10 "+name, fmt.Sprintf("%s 60 IN A 127.0.%d.%d", name, 2+b, 1+d))
 		}
 	}
-	w := newWorld(t, engine, setup{direct: true, args: []string{"--transport", "direct", "--smtp-port", port,
+	w := newCluster(t, engine, setup{direct: true, args: []string{"--transport", "direct", "--smtp-port", port,
 		"--dns-servers", serveDNS(t, records...)}, env: []string{"POSTRIDER_BENCH_LOOPBACK=1", "POSTRIDER_RETRY_SCHEDULE=" +
 		strings.TrimSuffix(strings.Repeat("2s,", 30), ",")}})
 	w.mail.listen("127.0.0.1:"+port, nil)

@@ -10,7 +10,7 @@ import (
 
 // killed ends nodes as a power cut would, one after the other.
 func killed(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		for i := range 5 {
 			w.burst(w.nodes[i%len(w.nodes)])
@@ -24,7 +24,7 @@ func killed(t *testing.T, engine string) sum {
 
 // stopped suspends a node for 90 s; on PostgreSQL another takes it for dead meanwhile.
 func stopped(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{})
+	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		w.nodes[0].cmd.Process.Signal(syscall.SIGSTOP)
@@ -45,7 +45,7 @@ func stopped(t *testing.T, engine string) sum {
 // rolled stops the nodes in order and starts new ones, one after the other, twice. Hosts become slow then: the grace of
 // a node is enough to end the conversations that it is in, and not for others after them.
 func rolled(t *testing.T, engine string) sum {
-	w := newWorld(t, engine, setup{env: []string{"POSTRIDER_SHUTDOWN_GRACE=12s"}})
+	w := newCluster(t, engine, setup{env: []string{"POSTRIDER_SHUTDOWN_GRACE=12s"}})
 	w.during(func() {
 		for range 2 {
 			for i := range w.nodes {
@@ -62,7 +62,7 @@ func rolled(t *testing.T, engine string) sum {
 }
 
 // kill ends a node as a power cut would, counts what it had in hand, and starts it again.
-func (w *world) kill(i int) {
+func (w *cluster) kill(i int) {
 	w.t.Helper()
 	w.nodes[i].kill()
 	gone := func() bool { return w.mail.open(w.life(i)) == 0 }
@@ -72,7 +72,7 @@ func (w *world) kill(i int) {
 }
 
 // roll asks a node to stop, and starts a new one when it has.
-func (w *world) roll(i int) {
+func (w *cluster) roll(i int) {
 	w.t.Helper()
 	began := time.Now()
 	w.nodes[i].cmd.Process.Signal(syscall.SIGTERM)

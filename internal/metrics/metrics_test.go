@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// world is a team with emails and all their events.
-type world struct {
+// fixture is a team with emails and all their events.
+type fixture struct {
 	d        *db.DB
 	s        *metrics.Service
 	recorder *events.Recorder
@@ -37,8 +37,8 @@ type email struct {
 	to                    []string
 }
 
-func newWorld(t *testing.T, d *db.DB) *world {
-	w := &world{d: d, s: metrics.New(d), recorder: &events.Recorder{}, gone: map[string]bool{}}
+func newFixture(t *testing.T, d *db.DB) *fixture {
+	w := &fixture{d: d, s: metrics.New(d), recorder: &events.Recorder{}, gone: map[string]bool{}}
 	w.recorder.Listen(w.s)
 	domains := []string{id.New(), id.New()}
 	w.update(t, func(tx *db.Tx) error {
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, d *db.DB) *world {
 	return w
 }
 
-func (w *world) update(t *testing.T, f func(tx *db.Tx) error) {
+func (w *fixture) update(t *testing.T, f func(tx *db.Tx) error) {
 	t.Helper()
 	if err := w.d.Update(context.Background(), f); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func (w *world) update(t *testing.T, f func(tx *db.Tx) error) {
 }
 
 // happen records events that occurred to the emails, in one transaction.
-func (w *world) happen(t *testing.T, all ...events.Event) {
+func (w *fixture) happen(t *testing.T, all ...events.Event) {
 	t.Helper()
 	var recorded []events.Event
 	w.update(t, func(tx *db.Tx) error {
@@ -79,7 +79,7 @@ func (w *world) happen(t *testing.T, all ...events.Event) {
 	w.all = append(w.all, recorded...)
 }
 
-func (w *world) event(r *rand.Rand, now time.Time) events.Event {
+func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 	e := w.emails[r.IntN(len(w.emails))]
 	v := events.Event{TeamID: "team", EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast,
 		Recipient: e.to[r.IntN(len(e.to))]}
@@ -98,7 +98,7 @@ func (w *world) event(r *rand.Rand, now time.Time) events.Event {
 }
 
 // recount counts the events plainly.
-func (w *world) recount(q metrics.Query) []metrics.Count {
+func (w *fixture) recount(q metrics.Query) []metrics.Count {
 	sums := map[metrics.Count][2]int{}
 	for i := range w.all {
 		e := &w.all[i]
@@ -144,7 +144,7 @@ func (w *world) recount(q metrics.Query) []metrics.Count {
 	return sorted(out)
 }
 
-func (w *world) recipients(e *events.Event) int {
+func (w *fixture) recipients(e *events.Event) int {
 	switch e.Type {
 	case events.EmailSent:
 		i := slices.IndexFunc(w.emails, func(x email) bool { return x.id == e.EmailID })
@@ -174,7 +174,7 @@ func sorted(all []metrics.Count) []metrics.Count {
 }
 
 // queries are queries of every kind.
-func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
+func (w *fixture) queries(r *rand.Rand, now time.Time) []metrics.Query {
 	hourly := func(t time.Time) string { return t.UTC().Format("15") }
 	span := func() (from, to time.Time) {
 		from = now.Add(-time.Duration(r.Int64N(int64(8 * time.Hour))))
@@ -199,7 +199,7 @@ func (w *world) queries(r *rand.Rand, now time.Time) []metrics.Query {
 // Counts always equal a plain recount, whatever the order in which events were recorded and counters were made.
 func TestCountsAreTrue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
+		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
 		for round := range 15 {
 			for range 1 + r.IntN(8) {
 				var all []events.Event
@@ -245,7 +245,7 @@ func TestCountsAreTrue(t *testing.T) {
 }
 
 // delete deletes all rows of an email, if its events are counted.
-func (w *world) delete(t *testing.T, e email) {
+func (w *fixture) delete(t *testing.T, e email) {
 	t.Helper()
 	var kept []string
 	w.update(t, func(tx *db.Tx) (err error) {
@@ -261,7 +261,7 @@ func (w *world) delete(t *testing.T, e email) {
 // Counts always equal a plain recount, even while emails are deleted and late events of others are recorded.
 func TestCountsOutliveEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(5, 6)), time.Now()
+		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(5, 6)), time.Now()
 		w.delete(t, w.emails[0])
 		if !w.gone[w.emails[0].id] {
 			t.Error("an email to which nothing has happened is kept")
@@ -309,7 +309,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 // An email is not deleted while one of its events is not counted.
 func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		w, now := newWorld(t, d), time.Now()
+		w, now := newFixture(t, d), time.Now()
 		e := w.emails[1]
 		sent := events.Event{TeamID: "team", EmailID: e.id, Type: events.EmailSent}
 		for _, ago := range []time.Duration{2 * time.Hour, time.Hour} {
@@ -343,7 +343,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 // Nodes that count at the same time, while events are recorded, count nothing twice and leave nothing out.
 func TestManyCountAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		w, r, now := newWorld(t, d), rand.New(rand.NewPCG(3, 4)), time.Now()
+		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(3, 4)), time.Now()
 		done := make(chan error, 3)
 		for range cap(done) {
 			go func() {
@@ -384,7 +384,7 @@ func TestManyCountAtOnce(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		w, now := newWorld(t, d), time.Now()
+		w, now := newFixture(t, d), time.Now()
 		w.happen(t, events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailSent},
 			events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailDelivered, Recipient: "to0@example.net"},
 			events.Event{TeamID: "team", Type: events.EmailReceived, Data: &events.Received{ID: id.New()}},

@@ -85,7 +85,7 @@ func TestRequire(t *testing.T) {
 func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		all, sends := teams.FullAccess.Scopes(), teams.SendingAccess.Scopes()
 		full, sending := teams.NewKey{Name: "k"}, teams.NewKey{Name: "k", Permission: teams.SendingAccess}
 		ofDomain := sending
@@ -122,7 +122,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 func TestActive(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		k, _ := newKey(t, s, team.ID, "k")
 		for by, want := range map[teams.ActorRef]bool{
 			{Kind: teams.KeyActor, ID: k.ID}: true,

@@ -22,7 +22,7 @@ import (
 func TestFind(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, acme := office(t, d)
+		s, acme := oneTeam(t, d)
 		twins := make([]teams.Team, 2)
 		for i := range twins {
 			var err error
@@ -56,7 +56,7 @@ func TestFind(t *testing.T) {
 func TestCreateKeyFor(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, acme := office(t, d)
+		s, acme := oneTeam(t, d)
 		taken := "re_taken"
 		for _, x := range []struct {
 			team, email string
@@ -106,7 +106,7 @@ func TestCreateKeyFor(t *testing.T) {
 func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		for i := range 10 {
 			var wg sync.WaitGroup
 			var errs [3]error
@@ -128,7 +128,7 @@ func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, operator := office(t, d)
+		s, operator := oneTeam(t, d)
 		team, err := s.Create(t.Context(), "Gone", "")
 		if err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": t.TempDir() + "/test.db", "postgres": dbtest.PostgresURL(t)} {
 		t.Run(engine, func(t *testing.T) {
 			d := dbtest.Open(t, url)
-			s, team := office(t, d)
+			s, team := oneTeam(t, d)
 			_, token := newKey(t, s, team.ID, "k")
 			heard := make(chan string, 100)
 			d.OnHint(teams.HintTopic, func(teamID string) { heard <- teamID })
@@ -264,7 +264,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 // Commands that come together make one team of a name.
 func TestOneTeamOfANameIsMade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, _ := office(t, d)
+		s, _ := oneTeam(t, d)
 		for i := range 5 {
 			name := fmt.Sprint("Same", i)
 			var wg sync.WaitGroup

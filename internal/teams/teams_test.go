@@ -29,8 +29,8 @@ const ownDomain = "01990000-0000-7000-8000-000000000001"
 
 var errLookup = errors.New("no look-up")
 
-// office is the service with one team, whose only domain is ownDomain.
-func office(t *testing.T, d *db.DB) (*teams.Service, teams.Team) {
+// oneTeam is the service with one team, whose only domain is ownDomain.
+func oneTeam(t *testing.T, d *db.DB) (*teams.Service, teams.Team) {
 	t.Helper()
 	s := teams.New(d, slog.New(slog.DiscardHandler), func(_ context.Context, _, domainID string) (bool, error) {
 		if strings.HasSuffix(domainID, "f") {
@@ -57,7 +57,7 @@ func newKey(t *testing.T, s *teams.Service, teamID, name string) (teams.Key, str
 func TestTeam(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		got, err := s.Get(t.Context(), team.ID)
 		if diff := cmp.Diff(team, got); err != nil || diff != "" || got.Email != "owner@example.org" {
 			t.Errorf("error %v, difference %s", err, diff)
@@ -71,7 +71,7 @@ func TestTeam(t *testing.T) {
 func TestCreateKeyRules(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		taken := keyring.NewAPIKey()
 		for _, c := range []struct {
 			name  string
@@ -122,7 +122,7 @@ func TestCreateKeyRules(t *testing.T) {
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		k, token, err := s.CreateKey(t.Context(), teams.System(team.ID),
 			teams.NewKey{Name: "k", Permission: teams.SendingAccess, DomainID: ownDomain})
 		if err != nil {
@@ -169,7 +169,7 @@ func TestAuthenticate(t *testing.T) {
 func TestDeletedKeyIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		for i := range 20 {
 			k, token := newKey(t, s, team.ID, fmt.Sprint("k", i))
 			stop := make(chan struct{})
@@ -203,7 +203,7 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)
 	own, other := dbtest.Open(t, url), dbtest.Open(t, url)
-	here, team := office(t, own)
+	here, team := oneTeam(t, own)
 	there := teams.New(other, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -234,7 +234,7 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 func TestListRenameDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		other, err := s.Create(t.Context(), "Other", "")
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestListRenameDelete(t *testing.T) {
 func TestEnsureKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		for range 2 {
 			if err := s.EnsureKey(t.Context(), team.Name, "dev", "re_development"); err != nil {
 				t.Fatal(err)
@@ -310,7 +310,7 @@ func lastUsed(t *testing.T, s *teams.Service, teamID string) map[string]time.Tim
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		_, token := newKey(t, s, team.ID, "used")
 		newKey(t, s, team.ID, "idle")
 		start := time.Now().Add(-time.Microsecond)
@@ -336,7 +336,7 @@ func TestLastUse(t *testing.T) {
 func TestRunInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
-		s, team := office(t, d)
+		s, team := oneTeam(t, d)
 		_, token := newKey(t, s, team.ID, "k")
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

@@ -51,7 +51,7 @@ func record(key *rsa.PrivateKey) string {
 	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
 }
 
-func world() resolve.Fake {
+func zone() resolve.Fake {
 	return resolve.Fake{
 		TXTRecords: map[string][]string{
 			"example.com":                      {"unrelated", "v=spf1 ip4:192.0.2.1 include:_spf.example.com mx -all"},
@@ -103,7 +103,7 @@ func world() resolve.Fake {
 
 func check(t *testing.T, o authres.Origin, raw string) authres.Results {
 	t.Helper()
-	return authres.New("mx.postrider.example", resolve.NetForm{Resolver: world()}).
+	return authres.New("mx.postrider.example", resolve.NetForm{Resolver: zone()}).
 		Check(t.Context(), o, strings.NewReader(raw), int64(len(raw)))
 }
 
@@ -233,7 +233,7 @@ func TestDKIM(t *testing.T) {
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
-	r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example",
+	r := authres.New("mx.example", resolve.NetForm{Resolver: zone()}).Check(t.Context(), origin("192.0.2.1", "x.example",
 		""),
 		strings.NewReader(raw+"More.\r\n"), int64(len(raw)))
 	if diff := gocmp.Diff([]authres.Verdict{{Result: "pass", Domain: "example.com"}}, r.DKIM); diff != "" {
@@ -246,7 +246,7 @@ func TestKeyRecordsAreBounded(t *testing.T) {
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
 	key := keys().rsa.Record() + "; n="
 	for size, want := range map[int]string{4096: "pass", 4097: "permerror"} {
-		dns := world()
+		dns := zone()
 		dns.TXTRecords["rsa._domainkey.example.com"] = []string{key + strings.Repeat("n", size-len(key))}
 		r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example",
 			""),
@@ -307,7 +307,7 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	raw := "X: " + strings.Repeat("y", 10_000) + "\r\n" + plain
 	for _, from := range []int64{0, 100, 6_000, 10_010} {
-		r := authres.New("mx.example", resolve.NetForm{Resolver: world()}).Check(t.Context(), origin("192.0.2.1", "x.example",
+		r := authres.New("mx.example", resolve.NetForm{Resolver: zone()}).Check(t.Context(), origin("192.0.2.1", "x.example",
 			""),
 			broken{strings.NewReader(raw), from}, int64(len(raw)))
 		if r.DKIM[0].Detail != "the message cannot be read" || r.DMARC.Detail != r.DKIM[0].Detail {
@@ -320,7 +320,7 @@ func TestWeakKey(t *testing.T) {
 	t.Parallel()
 	// The modulus need not be a product of primes to be refused.
 	der := x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: new(big.Int).Rsh(keys().foreign.N, 1100), E: 65537})
-	dns := world()
+	dns := zone()
 	dns.TXTRecords["rsa._domainkey.example.com"] = []string{"v=DKIM1; p=" + base64.StdEncoding.EncodeToString(der)}
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
 	r := authres.New("mx.example", resolve.NetForm{Resolver: dns}).Check(t.Context(), origin("192.0.2.1", "x.example", ""),
@@ -504,7 +504,7 @@ func TestSPFThatComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for domain, want := range map[string]string{"soft.example": "temperror", "strict.example": "pass"} {
-			r := authres.New("mx.example", late{resolve.NetForm{Resolver: world()}}).Check(t.Context(),
+			r := authres.New("mx.example", late{resolve.NetForm{Resolver: zone()}}).Check(t.Context(),
 				origin("192.0.2.1", "x.example", "a@"+domain), strings.NewReader(plain), int64(len(plain)))
 			if r.SPF.Result != want {
 				t.Errorf("%s: %+v, want %s", domain, r.SPF, want)
@@ -531,7 +531,7 @@ func TestBodyThatCannotBeReadInTime(t *testing.T) {
 	msg := plain + strings.Repeat("another line\r\n", 100_000)
 	raw := signed(t, msg, "example.com", "ed", keys().ed)
 	synctest.Test(t, func(t *testing.T) {
-		dns := resolve.NetForm{Resolver: world()}
+		dns := resolve.NetForm{Resolver: zone()}
 		r := authres.New("mx.example", dns).Check(t.Context(), origin("203.0.113.1", "x.example", "a@soft.example"),
 			slowBody{strings.NewReader(raw), 8_000}, int64(len(raw)))
 		if r.DKIM[0].Result != "temperror" || r.DMARC.Result != "temperror" {

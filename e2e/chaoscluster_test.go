@@ -44,9 +44,9 @@ const (
 	silence              // no answer, or half of one
 )
 
-// world is the nodes of a scenario, what they stand on, and what became of their emails. All fields but those below mu
-// are set before the first post.
-type world struct {
+// cluster is the nodes of a scenario, what they stand on, and what became of their emails. All fields but those below
+// mu are set before the first post.
+type cluster struct {
 	t       *testing.T
 	nodes   []*node
 	lives   []int // of each node
@@ -74,7 +74,7 @@ type world struct {
 	kills   []int          // of these, by kill
 }
 
-// setup is what a scenario wants of its world. The zero value is nodes that relay to a host that takes everything.
+// setup is what a scenario wants of its cluster. The zero value is nodes that relay to a host that takes everything.
 type setup struct {
 	end     func(number, n int) ending // of the host
 	direct  bool                       // the scenario has hosts and DNS of its own, and names them in args
@@ -85,10 +85,10 @@ type setup struct {
 	every   time.Duration
 }
 
-// newWorld starts the nodes: two on PostgreSQL, each by way of a proxy of its own, or one on SQLite.
-func newWorld(t *testing.T, engine string, s setup) *world {
+// newCluster starts the nodes: two on PostgreSQL, each by way of a proxy of its own, or one on SQLite.
+func newCluster(t *testing.T, engine string, s setup) *cluster {
 	t.Helper()
-	w := &world{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"),
+	w := &cluster{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"),
 		fates: map[int]fate{}, posted: map[int]time.Time{}, answers: map[string]int{}, allowed: map[int]int{}}
 	if w.every == 0 {
 		w.every = 40 * time.Millisecond
@@ -135,10 +135,10 @@ func newWorld(t *testing.T, engine string, s setup) *world {
 }
 
 // life is what a node calls itself in this life.
-func (w *world) life(i int) string { return fmt.Sprintf("life%d.node%d.example", w.lives[i], i) }
+func (w *cluster) life(i int) string { return fmt.Sprintf("life%d.node%d.example", w.lives[i], i) }
 
 // launch starts a node under a new name.
-func (w *world) launch(i int) {
+func (w *cluster) launch(i int) {
 	w.t.Helper()
 	w.lives[i]++
 	n := w.nodes[i]
@@ -147,7 +147,7 @@ func (w *world) launch(i int) {
 }
 
 // begin posts emails to all nodes until end is called.
-func (w *world) begin() {
+func (w *cluster) begin() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop, w.numbers = cancel, make(chan int)
 	w.posters.Go(func() {
@@ -181,7 +181,7 @@ func (w *world) begin() {
 }
 
 // during posts emails while f runs, and a little before.
-func (w *world) during(f func()) {
+func (w *cluster) during(f func()) {
 	w.begin()
 	time.Sleep(5 * time.Second)
 	f()
@@ -195,7 +195,7 @@ func keyed(i int) bool { return i%2 == 1 }
 var browser = &http.Client{Timeout: answerWait, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
 // post posts email i and keeps what was answered. It reports false when nobody listened.
-func (w *world) post(n *node, i int) bool {
+func (w *cluster) post(n *node, i int) bool {
 	idempotency := ""
 	if keyed(i) {
 		idempotency = "chaos-" + strconv.Itoa(i)
@@ -205,7 +205,7 @@ func (w *world) post(n *node, i int) bool {
 
 // burst posts many emails at once and gives the nodes a moment, so that they talk about as many as they may and have
 // claimed more.
-func (w *world) burst(n *node) {
+func (w *cluster) burst(n *node) {
 	for range 2 {
 		var batch []any
 		var numbers []int
@@ -220,7 +220,7 @@ func (w *world) burst(n *node) {
 }
 
 // make is email i.
-func (w *world) make(i int) map[string]any {
+func (w *cluster) make(i int) map[string]any {
 	email := map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("u%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>"}
 	if w.email != nil {
@@ -230,7 +230,7 @@ func (w *world) make(i int) map[string]any {
 }
 
 // ask makes one request for some emails, which have the fate that it answers. It reports false when nobody listened.
-func (w *world) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
+func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
 	body, err := json.Marshal(what)
 	if err != nil {
 		w.t.Error(err)
@@ -280,7 +280,7 @@ func (w *world) ask(n *node, path, idempotency string, what any, numbers ...int)
 }
 
 // repeat posts what has an idempotency key and was not accepted, now that all is well again.
-func (w *world) repeat() {
+func (w *cluster) repeat() {
 	over := time.Now().Add(time.Minute)
 	for round := 0; time.Now().Before(over); round++ {
 		w.mu.Lock()
@@ -301,7 +301,7 @@ func (w *world) repeat() {
 }
 
 // look opens the database past the proxies.
-func (w *world) look() (*db.DB, error) {
+func (w *cluster) look() (*db.DB, error) {
 	url := filepath.Join(w.nodes[0].folder(), "postrider.db")
 	if w.server != nil {
 		url = w.server.URL
@@ -320,7 +320,7 @@ func (n *node) folder() (dir string) {
 }
 
 // recorded are the emails whose outcome is in the database.
-func (w *world) recorded() (map[int]bool, error) {
+func (w *cluster) recorded() (map[int]bool, error) {
 	d, err := w.look()
 	if err != nil {
 		return nil, err
@@ -341,7 +341,7 @@ func (w *world) recorded() (map[int]bool, error) {
 
 // inHand counts the emails that a host has from a node which does nothing more, and whose outcome is not in the
 // database. Their second copy is the one that is allowed.
-func (w *world) inHand(i int) {
+func (w *cluster) inHand(i int) {
 	w.t.Helper()
 	recorded, err := w.recorded()
 	if err != nil {
@@ -360,7 +360,7 @@ func (w *world) inHand(i int) {
 }
 
 // missing are the emails that were accepted and did not arrive.
-func (w *world) missing() (all []int) {
+func (w *cluster) missing() (all []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, f := range w.fates {
@@ -372,7 +372,7 @@ func (w *world) missing() (all []int) {
 }
 
 // waiting is how many jobs of delivery there are, or -1 when nobody knows.
-func (w *world) waiting() int {
+func (w *cluster) waiting() int {
 	n := -1
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -383,7 +383,7 @@ func (w *world) waiting() int {
 }
 
 // settle has everything come to its end once the fault is over. What does not come is counted as lost.
-func (w *world) settle() {
+func (w *cluster) settle() {
 	w.t.Helper()
 	w.repeat()
 	if !within(arrivalWait, func() bool { return len(w.missing()) == 0 && w.waiting() == 0 }) {

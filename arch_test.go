@@ -30,8 +30,8 @@ var layers = [][]string{
 		"internal/config", "internal/schedule", "internal/render"},
 	{"internal/mail/mailparse"},
 	{"internal/mail/message"},
-	{"internal/mail/htmltext", "internal/mail/decode", "internal/fault", "internal/id", "internal/fair",
-		"internal/private", "internal/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
+	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/fault", "internal/id",
+		"internal/fair", "internal/private", "internal/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
 }
 
 // resources may import those named after them.

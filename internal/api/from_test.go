@@ -3,9 +3,7 @@ package api
 import (
 	"fmt"
 	"net/mail"
-	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -15,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
@@ -39,56 +38,40 @@ func rawQuote(s string) string {
 // in what is shown, and in the domain that signs; all else is refused with the field's name.
 func TestFromForms(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../mail/message/testdata/from.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
 		for _, name := range []string{"acme.example", "xn--bcher-kva.example"} {
 			f.verified(name)
 		}
 		taken, refused := 0, 0
-		for line := range strings.Lines(string(text)) {
-			takers, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-			if !ok || takers == "#" {
-				continue
-			}
-			quoted, err := strconv.QuotedPrefix(rest)
-			if err != nil {
-				continue // of the explanation
-			}
-			value, err := strconv.Unquote(quoted)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !utf8.ValidString(value) {
+		for _, one := range mailtest.FromForms(t) {
+			if !utf8.ValidString(one.Value) {
 				continue // no JSON has it: it is repaired when the body is decoded
 			}
-			w := f.do(t, "POST /emails\n\n"+`{"from":`+rawQuote(value)+
+			w := f.do(t, "POST /emails\n\n"+`{"from":`+rawQuote(one.Value)+
 				`,"to":"ann@one.example","subject":"Hi","text":"Hello."}`)
 			var answer struct {
 				ID      string `json:"id"`
 				Message string `json:"message"`
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-				t.Fatalf("%q: %s: %v", value, w.Body, err)
+				t.Fatalf("%q: %s: %v", one.Value, w.Body, err)
 			}
-			if takers != "both" && takers != "api" {
+			if one.Takers != "both" && one.Takers != "api" {
 				refused++
 				// What no text may have is refused before anybody knows the field.
-				named := strings.Contains(answer.Message, "`from`") || strings.Contains(value, "\x00")
+				named := strings.Contains(answer.Message, "`from`") || strings.Contains(one.Value, "\x00")
 				if w.Code != 422 || !named {
-					t.Errorf("%q: %d %s", value, w.Code, w.Body)
+					t.Errorf("%q: %d %s", one.Value, w.Code, w.Body)
 				}
 				continue
 			}
 			taken++
 			if w.Code != 200 {
-				t.Errorf("%q: %d %s", value, w.Code, w.Body)
+				t.Errorf("%q: %d %s", one.Value, w.Code, w.Body)
 				continue
 			}
-			f.isFrom(t, answer.ID, strings.TrimSpace(rest[len(quoted):]))
+			f.isFrom(t, answer.ID, one.Addr)
 		}
 		if taken < 30 || refused < 150 {
 			t.Errorf("%d forms were taken and %d refused; the file has more", taken, refused)

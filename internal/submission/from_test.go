@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/mail"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/page"
 )
@@ -57,41 +56,25 @@ func (f *fixture) isFrom(id, addr string) {
 // TestFromForms submits each form of a From field that readers take for different senders, and those that all read
 // alike.
 func TestFromForms(t *testing.T) {
-	text, err := os.ReadFile("../mail/message/testdata/from.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
 		f.domain("bücher.example")
 		taken, refused := 0, 0
-		for line := range strings.Lines(string(text)) {
-			takers, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-			if !ok || takers == "#" {
-				continue
-			}
-			quoted, err := strconv.QuotedPrefix(rest)
-			if err != nil {
-				continue // of the explanation
-			}
-			value, err := strconv.Unquote(quoted)
-			if err != nil {
-				t.Fatal(err)
-			}
-			id, answer := f.sendUTF8("From: " + strings.ReplaceAll(value, "\r\n", "\n") + "\nSubject: Hi\n\nHello.\n")
-			if takers != "both" && takers != "smtp" {
+		for _, one := range mailtest.FromForms(t) {
+			id, answer := f.sendUTF8("From: " + strings.ReplaceAll(one.Value, "\r\n", "\n") + "\nSubject: Hi\n\nHello.\n")
+			if one.Takers != "both" && one.Takers != "smtp" {
 				refused++
 				if answer != "550 5.6.0" {
-					t.Errorf("From: %q was answered %q, want 550 5.6.0", value, answer)
+					t.Errorf("From: %q was answered %q, want 550 5.6.0", one.Value, answer)
 				}
 				continue
 			}
 			taken++
 			if answer != "" {
-				t.Errorf("From: %q was answered %s", value, answer)
+				t.Errorf("From: %q was answered %s", one.Value, answer)
 				continue
 			}
-			f.isFrom(id, strings.TrimSpace(rest[len(quoted):]))
+			f.isFrom(id, one.Addr)
 		}
 		if taken < 40 || refused < 150 {
 			t.Errorf("%d forms were taken and %d refused; the file has more", taken, refused)

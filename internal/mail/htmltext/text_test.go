@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
+
+	"github.com/postrider/postrider/internal/mail/mailtest"
 )
 
 func TestFromHTML(t *testing.T) {
@@ -222,7 +224,7 @@ func TestFromHTMLMemory(t *testing.T) {
 		{"text", strings.Repeat("word ", size/5), 8},
 		{"attributes of one tag", names.String() + ">x", 8},
 		{"attributes of one tag, without end", names.String(), 8},
-		{"newsletter", newsletterHTML(size), 4},
+		{"newsletter", mailtest.Newsletter(size), 4},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

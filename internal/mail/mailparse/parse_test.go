@@ -1,14 +1,13 @@
 package mailparse
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
@@ -57,34 +56,7 @@ func summary(p *Parsed) string {
 // them.
 func TestParseFiles(t *testing.T) {
 	t.Parallel()
-	names, err := filepath.Glob("testdata/*/*.eml")
-	if err != nil || len(names) < 30 {
-		t.Fatalf("%d messages, error %v", len(names), err)
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			t.Parallel()
-			raw, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := summary(Parse(raw))
-			golden := strings.TrimSuffix(name, ".eml") + ".want"
-			if os.Getenv("POSTRIDER_UPDATE") != "" {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
+	mailtest.Golden(t, "testdata/*/*.eml", 30, func(_ *testing.T, raw []byte) string { return summary(Parse(raw)) })
 }
 
 func TestParseAddressList(t *testing.T) {

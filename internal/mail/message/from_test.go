@@ -5,9 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/mail"
-	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,39 +14,9 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/decode"
 	"github.com/postrider/postrider/internal/mail/mailparse"
+	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
 )
-
-// fromForm is a line of testdata/from.txt.
-type fromForm struct {
-	takers, value, addr string
-}
-
-// fromForms reads testdata/from.txt.
-func fromForms(t testing.TB) (all []fromForm) {
-	t.Helper()
-	text, err := os.ReadFile("testdata/from.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		takers, rest, _ := strings.Cut(line, " ")
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		value, err := strconv.Unquote(quoted)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		all = append(all, fromForm{takers, value, strings.TrimSpace(rest[len(quoted):])})
-	}
-	return all
-}
 
 // sameToAll fails unless other readers find addr in the value of a From field: the standard library, whoever looks for
 // brackets from the left or from the right, whoever looks for what has an @, and our own reader of any mail.
@@ -125,40 +93,40 @@ func canonical(addr string) string {
 
 func TestFromForms(t *testing.T) {
 	t.Parallel()
-	for _, f := range fromForms(t) {
-		a, err := message.ReadFrom([]byte(f.value), true)
-		taken := f.takers == "both" || f.takers == "smtp"
+	for _, f := range mailtest.FromForms(t) {
+		a, err := message.ReadFrom([]byte(f.Value), true)
+		taken := f.Takers == "both" || f.Takers == "smtp"
 		switch {
 		case (err == nil) != taken:
-			t.Errorf("ReadFrom(%q) is %q, %v; it is for %s", f.value, a, err, f.takers)
+			t.Errorf("ReadFrom(%q) is %q, %v; it is for %s", f.Value, a, err, f.Takers)
 		case err == nil:
-			if a.Addr() != f.addr {
-				t.Errorf("ReadFrom(%q) is %s, want %s", f.value, a.Addr(), f.addr)
+			if a.Addr() != f.Addr {
+				t.Errorf("ReadFrom(%q) is %s, want %s", f.Value, a.Addr(), f.Addr)
 			}
-			sameToAll(t, f.value, f.addr)
-			if _, err := message.ReadFrom([]byte(f.value), false); (err == nil) != !strings.ContainsFunc(f.value,
+			sameToAll(t, f.Value, f.Addr)
+			if _, err := message.ReadFrom([]byte(f.Value), false); (err == nil) != !strings.ContainsFunc(f.Value,
 				func(r rune) bool { return r >= 0x80 }) {
-				t.Errorf("ReadFrom(%q) without SMTPUTF8: %v", f.value, err)
+				t.Errorf("ReadFrom(%q) without SMTPUTF8: %v", f.Value, err)
 			}
 		default:
-			checkAddressError(t, f.value, a, err)
+			checkAddressError(t, f.Value, a, err)
 		}
 
-		a, err = message.ParseFrom(f.value)
-		taken = f.takers == "both" || f.takers == "api"
+		a, err = message.ParseFrom(f.Value)
+		taken = f.Takers == "both" || f.Takers == "api"
 		switch {
 		case (err == nil) != taken:
-			t.Errorf("ParseFrom(%q) is %q, %v; it is for %s", f.value, a, err, f.takers)
+			t.Errorf("ParseFrom(%q) is %q, %v; it is for %s", f.Value, a, err, f.Takers)
 		case err == nil:
-			if a.Addr() != f.addr {
-				t.Errorf("ParseFrom(%q) is %s, want %s", f.value, a.Addr(), f.addr)
+			if a.Addr() != f.Addr {
+				t.Errorf("ParseFrom(%q) is %s, want %s", f.Value, a.Addr(), f.Addr)
 			}
-			sameToAll(t, composedFrom(t, a), f.addr)
-			if general, err := message.ParseAddress(f.value); err != nil || general != a {
-				t.Errorf("ParseAddress(%q) is %+v, %v; ParseFrom reads %+v", f.value, general, err, a)
+			sameToAll(t, composedFrom(t, a), f.Addr)
+			if general, err := message.ParseAddress(f.Value); err != nil || general != a {
+				t.Errorf("ParseAddress(%q) is %+v, %v; ParseFrom reads %+v", f.Value, general, err, a)
 			}
 		default:
-			checkAddressError(t, f.value, a, err)
+			checkAddressError(t, f.Value, a, err)
 		}
 	}
 }
@@ -231,8 +199,8 @@ func TestReadFromNames(t *testing.T) {
 
 // FuzzReadFrom holds that whatever we take as a sender is the same to all.
 func FuzzReadFrom(f *testing.F) {
-	for _, form := range fromForms(f) {
-		f.Add(form.value)
+	for _, form := range mailtest.FromForms(f) {
+		f.Add(form.Value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		// The listener lets no other line ends in, and a header's cutter no line that does not belong to the field.

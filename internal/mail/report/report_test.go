@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/mail/mailtest"
 )
 
 // summary returns the compared parts of a report.
@@ -47,37 +49,13 @@ func summary(r Report) string {
 // person. POSTRIDER_UPDATE=1 rewrites them.
 func TestReturned(t *testing.T) {
 	t.Parallel()
-	names, err := filepath.Glob("testdata/*.eml")
-	if err != nil || len(names) < 40 {
-		t.Fatalf("%d messages, error %v", len(names), err)
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			t.Parallel()
-			raw, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := summary(again(raw))
-			golden := strings.TrimSuffix(name, ".eml") + ".want"
-			if os.Getenv("POSTRIDER_UPDATE") != "" {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-			if lf := summary(again([]byte(strings.ReplaceAll(string(raw), "\r\n", "\n")))); lf != got {
-				t.Errorf("with LF alone (-want +got):\n%s", cmp.Diff(got, lf))
-			}
-		})
-	}
+	mailtest.Golden(t, "testdata/*.eml", 40, func(t *testing.T, raw []byte) string {
+		got := summary(again(raw))
+		if lf := summary(again([]byte(strings.ReplaceAll(string(raw), "\r\n", "\n")))); lf != got {
+			t.Errorf("with LF alone (-want +got):\n%s", cmp.Diff(got, lf))
+		}
+		return got
+	})
 }
 
 // again reads a message that came to the return path of an email to Ann and Bob, with the envelope sender in its

@@ -1,0 +1,95 @@
+// Package mailtest has mail that tests of several packages read, and compares what they make of mail with files.
+// Whatever fails here fails the test.
+package mailtest
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+//go:embed from.txt
+var from string
+
+// FromForm is a line of from.txt, which says what its words mean.
+type FromForm struct {
+	Takers string // none, both, smtp or api
+	Value  string // of a From field
+	Addr   string // of whom it is, where somebody takes it
+}
+
+// FromForms returns the lines of from.txt.
+func FromForms(t testing.TB) (all []FromForm) {
+	t.Helper()
+	for line := range strings.Lines(from) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		takers, rest, _ := strings.Cut(line, " ")
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		all = append(all, FromForm{takers, value, strings.TrimSpace(rest[len(quoted):])})
+	}
+	return all
+}
+
+// Newsletter is about n octets of HTML as template languages make it: nested tables, inline styles, links.
+func Newsletter(n int) string {
+	var b strings.Builder
+	b.WriteString(`<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>News</title><style>td{padding:0}</style></head><body style="margin:0"><table role="presentation" width="100%"><tbody>`)
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, `
+    <tr><td style="padding:12px 16px;font-family:Helvetica,Arial,sans-serif;font-size:14px;color:#%06x">
+      <h2 style="margin:0">Item %d of your order</h2>
+      <p>It left our house today &amp; will be with you soon. <a href="https://example.com/track/%d?ref=mail" style="color:#06c;text-decoration:none">Follow it on its way</a>, or write to us.</p>
+    </td></tr>`, i*4099, i, i)
+	}
+	b.WriteString("\n</tbody></table></body></html>\n")
+	return b.String()
+}
+
+// Golden compares what read makes of each message that a pattern finds, of which there are so many at least, with the
+// .want beside its .eml. With POSTRIDER_UPDATE=1 in the environment it writes that instead.
+func Golden(t *testing.T, pattern string, least int, read func(t *testing.T, raw []byte) string) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) < least {
+		t.Fatalf("%d messages, error %v", len(names), err)
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, file := read(t, raw), strings.TrimSuffix(name, ".eml")+".want"
+			if os.Getenv("POSTRIDER_UPDATE") != "" {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

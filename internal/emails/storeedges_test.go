@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -378,25 +375,8 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 
 // A key that another node takes at the same time gives the answer of that node, once it has accepted the email.
 func TestKeyTakenByAnotherNode(t *testing.T) {
-	run := func(t *testing.T, url string) {
-		var armed atomic.Bool
-		var taken func()
-		o := db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)}
-		o.Trace = func(s db.Statement) {
-			if strings.Contains(s.SQL, "FROM suppressions") && armed.CompareAndSwap(true, false) {
-				taken()
-			}
-		}
-		d, err := db.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(d.Close)
-		if _, err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		f := newFixture(t, d)
-		other := testnode.Bare(t, d, testnode.Options{}).Emails
+	eachArmed(t, "FROM suppressions", func(t *testing.T, f *fixture, arm func(func()) func() bool) {
+		other := testnode.Bare(t, f.DB, testnode.Options{}).Emails
 		for _, c := range []struct {
 			name, hash string // of the other's payload
 			kind       fault.Kind
@@ -404,29 +384,21 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 			key := emails.Idempotency{Scope: "s", Key: c.name, Hash: c.hash}
 			var first string
 			theirs := key
-			taken = func() {
+			before := f.Count(`SELECT COUNT(*) FROM emails`)
+			taken := arm(func() {
 				var err error
 				if first, err = other.Send(context.Background(), f.Acme, hello("a@one.example"), theirs); err != nil {
 					t.Error(err)
 				}
-			}
-			before := f.Count(`SELECT COUNT(*) FROM emails`)
-			armed.Store(true)
+			})
 			key.Hash = "h"
 			got, err := f.Emails.Send(t.Context(), f.Acme, hello("a@one.example"), key)
 			if c.kind == 0 && (err != nil || got != first) || c.kind != 0 && fault.KindOf(err) != c.kind {
 				t.Errorf("%s: %s, %v; want %s", c.name, got, err, first)
 			}
-			if n := f.Count(`SELECT COUNT(*) FROM emails`) - before; n != 1 || armed.Load() {
-				t.Errorf("%s: %d emails, the key was taken: %v", c.name, n, !armed.Load())
+			if n := f.Count(`SELECT COUNT(*) FROM emails`) - before; n != 1 || !taken() {
+				t.Errorf("%s: %d emails, the key was taken: %v", c.name, n, taken())
 			}
-		}
-	}
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		if d.Engine() == "sqlite" {
-			run(t, filepath.Join(t.TempDir(), "test.db"))
-		} else {
-			run(t, dbtest.PostgresURL(t))
 		}
 	})
 }

@@ -38,6 +38,15 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 	})
 }
 
+// failsUntil answers 500 until it works.
+func failsUntil(works *atomic.Bool) func(int, http.ResponseWriter, *http.Request) {
+	return func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !works.Load() {
+			w.WriteHeader(500)
+		}
+	}
+}
+
 // apart reports whether two times are a wait apart, give or take its jitter and some work.
 func apart(a, b time.Time, wait time.Duration) bool {
 	d := b.Sub(a)
@@ -131,11 +140,7 @@ func TestReplayBesideTheSchedule(t *testing.T) {
 // What waited for a message goes out as soon as a replay has delivered that.
 func TestReplayFreesTheChain(t *testing.T) {
 	var works atomic.Bool
-	bubble(t, config(), func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !works.Load() {
-			w.WriteHeader(500)
-		}
-	}, func(t *testing.T, f *fixture, x *receiver) {
+	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {
 		e := f.endpoint(t, x.URL)
 		f.suppress(t, "gone@example.net")
 		f.unsuppress(t, "gone@example.net")
@@ -160,11 +165,7 @@ func TestReplayFreesTheChain(t *testing.T) {
 // After the last attempt a message has failed; what failed since a time is recovered, oldest first.
 func TestFailAndRecover(t *testing.T) {
 	var works atomic.Bool
-	bubble(t, config(), func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !works.Load() {
-			w.WriteHeader(500)
-		}
-	}, func(t *testing.T, f *fixture, x *receiver) {
+	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {
 		e := f.endpoint(t, x.URL)
 		f.suppress(t, "a@example.net")
 		time.Sleep(time.Hour)

@@ -2,8 +2,6 @@ package delivery
 
 import (
 	"fmt"
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
@@ -11,24 +9,13 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
 // A team's own mail does not wait behind its bulk mail to the same destination, not even while that hangs there.
 func TestBulkLeavesPlacesAtADestination(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)
-		ended := make(chan struct{})
-		var hangs atomic.Bool
-		mx := smtptest.NewServer(t, smtptest.Config{Data: func(m smtptest.Message) string {
-			if hangs.Load() && strings.Contains(string(m.Data), "Precedence: bulk") {
-				g.pass(ended)
-			}
-			return ""
-		}})
-		t.Cleanup(func() { close(ended) })
-		n := one(mx.Addr)
-		cfg := n.config(1)
+		n, cfg, hangs := hanging(t, "Precedence: bulk", g)
 		cfg.LaneConnections = 4
 		f := newFixture(t, d, cfg, n.dns)
 		bulk := func(n int) {

@@ -29,9 +29,7 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 			}
 			each(t, func(t *testing.T, d *db.DB) {
 				g := newGate(t)
-				n, dial := hostile(t, way, 200, g)
-				cfg := n.config(1)
-				cfg.Dial, cfg.Schedule = dial, []time.Duration{time.Hour}
+				n, cfg := hostile(t, way, 200, g)
 				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 60, 60, 20
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Hour, time.Hour,
 					time.Hour, time.Hour
@@ -58,9 +56,8 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)
-		n, dial := hostile(t, "stalls after the message", 1, g)
-		cfg := n.config(1)
-		cfg.Dial, cfg.Schedule, cfg.LaneConnections = dial, []time.Duration{time.Hour}, 20
+		n, cfg := hostile(t, "stalls after the message", 1, g)
+		cfg.LaneConnections = 20
 		f := newFixture(t, d, cfg, n.dns)
 		f.service.hosts.patience = 50 * time.Millisecond
 		f.flood(f.Acme, from, 200, func(i int) string { return "a@" + domainOf(i) })

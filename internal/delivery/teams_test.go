@@ -81,9 +81,8 @@ func (g *gate) full(t *testing.T, n int) {
 }
 
 // hostile is a network with 200 domains, whose hosts are at some addresses that all hang at the gate in some way, and a
-// good host of the usual destination.
-func hostile(t *testing.T, way string, addresses int,
-	g *gate) (n *network, dial func(context.Context, string, string) (net.Conn, error)) {
+// good host of the usual destination; and a configuration for it, whose second try comes after an hour.
+func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg Config) {
 	t.Helper()
 	good := smtptest.NewServer(t, smtptest.Config{})
 	n = one(good.Addr)
@@ -130,13 +129,33 @@ func hostile(t *testing.T, way string, addresses int,
 		key := netip.AddrPortFrom(ip, 25).String()
 		n.hosts[key], n.names[key], bad[key] = addr, name, true
 	}
-	return n, func(ctx context.Context, network, to string) (net.Conn, error) {
+	cfg = n.config(1)
+	cfg.Schedule = []time.Duration{time.Hour}
+	cfg.Dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 		if bad[to] && addr == "" { // never accepts
 			g.pass(ctx.Done())
 			return nil, context.Cause(ctx)
 		}
 		return n.dial(ctx, network, to)
 	}
+	return n, cfg
+}
+
+// hanging is a network whose destination hangs at the gate, once it is asked to, with messages in which a text stands;
+// and a configuration for it.
+func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs *atomic.Bool) {
+	t.Helper()
+	ended := make(chan struct{})
+	hangs = new(atomic.Bool)
+	mx := smtptest.NewServer(t, smtptest.Config{Data: func(m smtptest.Message) string {
+		if hangs.Load() && strings.Contains(string(m.Data), text) {
+			g.pass(ended)
+		}
+		return ""
+	}})
+	t.Cleanup(func() { close(ended) })
+	n = one(mx.Addr)
+	return n, n.config(1), hangs
 }
 
 // drip says an octet of a greeting now and then.
@@ -166,9 +185,7 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 			}
 			each(t, func(t *testing.T, d *db.DB) {
 				g := newGate(t)
-				n, dial := hostile(t, way, 200, g)
-				cfg := n.config(1)
-				cfg.Dial, cfg.Schedule = dial, []time.Duration{time.Hour}
+				n, cfg := hostile(t, way, 200, g)
 				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 40, 40, 1
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour
 				f := newFixture(t, d, cfg, n.dns)
@@ -192,11 +209,9 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	n, _ := hostile(t, "never accepts", 40, g)
+	n, cfg := hostile(t, "never accepts", 40, g)
 	var mu sync.Mutex
 	dials := map[string]int{}
-	cfg := n.config(1)
-	cfg.Schedule = []time.Duration{time.Hour}
 	cfg.Dial = func(_ context.Context, network, to string) (net.Conn, error) {
 		mu.Lock()
 		dials[to]++
@@ -224,17 +239,7 @@ func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 func TestTeamsShareADestination(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)
-		ended := make(chan struct{})
-		var hangs atomic.Bool
-		mx := smtptest.NewServer(t, smtptest.Config{Data: func(m smtptest.Message) string {
-			if hangs.Load() && strings.Contains(string(m.Data), "evil.dev") {
-				g.pass(ended)
-			}
-			return ""
-		}})
-		t.Cleanup(func() { close(ended) })
-		n := one(mx.Addr)
-		cfg := n.config(1)
+		n, cfg, hangs := hanging(t, "evil.dev", g)
 		cfg.LaneConnections = 4
 		f := newFixture(t, d, cfg, n.dns)
 		evil := f.TeamOf("evil.dev")

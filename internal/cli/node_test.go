@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -147,16 +147,7 @@ func (n *started) ask(key, method, path, body string) (int, string) {
 }
 
 // eventually waits for a condition that another goroutine brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not happen: %s", what)
-		}
-	}
-}
+var eventually = testnode.Until
 
 // count is the number that a query finds.
 func (n *started) count(query string, args ...any) (found int) {

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // contest is a domain of the team "team" that another team claims.
@@ -307,7 +308,7 @@ func TestVerifyingAPlaceholder(t *testing.T) {
 		}
 		dns.set(func(f *resolve.Fake) { f.TXTRecords["acme.example"] = []string{claim.RecordValue()} })
 		verify(t, s, "other", claim.DomainID)
-		eventually(t, "the claim is completed", func() bool {
+		testnode.Until(t, "the claim is completed", func() bool {
 			got, err := s.GetClaim(t.Context(), "other", claim.DomainID)
 			return err == nil && got.Status == domains.ClaimCompleted
 		})

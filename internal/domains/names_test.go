@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 const races = 5
@@ -88,7 +89,7 @@ func TestNamesAreProvedByOneTeam(t *testing.T) {
 		for _, p := range all {
 			together(func() { verify(t, s, "first", p.above.ID) }, func() { verify(t, s, "second", p.at.ID) })
 			var above, at domains.Domain
-			eventually(t, "both were looked at", func() bool {
+			testnode.Until(t, "both were looked at", func() bool {
 				above, at = get("first", p.above.ID), get("second", p.at.ID)
 				return !above.CheckedAt.IsZero() && !at.CheckedAt.IsZero()
 			})

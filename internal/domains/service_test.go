@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -117,19 +118,6 @@ func run(t *testing.T, r *jobs.Runner) (stop func()) {
 	}
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(20 * time.Second); !done(); {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatal("not in time: ", what)
-		}
-	}
-}
-
 func TestVerification(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}
@@ -160,7 +148,7 @@ func TestVerification(t *testing.T) {
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the domain is verified", func() bool { return status() == domains.Verified })
+		testnode.Until(t, "the domain is verified", func() bool { return status() == domains.Verified })
 		from, err := s.Sender(t.Context(), "team", "acme.example")
 		if err != nil || from.DomainID != dom.ID {
 			t.Errorf("sender %+v, %v", from, err)
@@ -180,7 +168,7 @@ func TestVerification(t *testing.T) {
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the missing record is noticed", func() bool {
+		testnode.Until(t, "the missing record is noticed", func() bool {
 			got, err := s.Get(t.Context(), "team", dom.ID)
 			if err != nil {
 				t.Fatal(err)
@@ -244,7 +232,7 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the claim is completed", func() bool {
+		testnode.Until(t, "the claim is completed", func() bool {
 			got, err := s.GetClaim(ctx, "second", c.DomainID)
 			if err != nil {
 				t.Fatal(err)
@@ -279,7 +267,7 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		reason := ""
-		eventually(t, "it was looked at", func() bool {
+		testnode.Until(t, "it was looked at", func() bool {
 			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder = ''`,
 				c.DomainID).Scan(&reason) == nil
 		})
@@ -294,7 +282,7 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the claim is completed", func() bool {
+		testnode.Until(t, "the claim is completed", func() bool {
 			got, err := s.GetClaim(ctx, "second", c.DomainID)
 			return err == nil && got.Status == domains.ClaimCompleted
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // silent is a name server on this machine that says nothing about names below dead.example, and of others what it has.
@@ -92,7 +93,7 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 			}
 			verify(t, s, "dead", dom.ID)
 		}
-		eventually(t, "the dead are in hand", func() bool {
+		testnode.Until(t, "the dead are in hand", func() bool {
 			server.mu.Lock()
 			defer server.mu.Unlock()
 			return len(server.asked) >= 8
@@ -103,7 +104,7 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 		}
 		server.add(t, s.Records(&good))
 		verify(t, s, "good", good.ID)
-		eventually(t, "the good one is verified", func() bool {
+		testnode.Until(t, "the good one is verified", func() bool {
 			got, err := s.Get(t.Context(), "good", good.ID)
 			return err == nil && got.Status == domains.Verified
 		})
@@ -144,13 +145,13 @@ func TestLookUpsOfBefore(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it was looked at", func() bool {
+		testnode.Until(t, "it was looked at", func() bool {
 			got, err := s.Get(t.Context(), "team", dom.ID)
 			return err == nil && !got.CheckedAt.IsZero()
 		})
 		upgrade(t, d)
 		var lane string
-		eventually(t, "the job is back", func() bool {
+		testnode.Until(t, "the job is back", func() bool {
 			err = d.QueryRow(t.Context(), `SELECT lane FROM jobs WHERE payload = $1 AND holder = ''`, dom.ID).Scan(&lane)
 			return err == nil
 		})

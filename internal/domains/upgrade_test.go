@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // upgrade runs the migrations anew that changed what is known of domains, over rows as they were before.
@@ -79,7 +80,7 @@ func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it was looked at", func() bool {
+		testnode.Until(t, "it was looked at", func() bool {
 			got, err := s.Get(t.Context(), "team", dom.ID)
 			return err == nil && got.CheckedAt.After(before.CheckedAt)
 		})

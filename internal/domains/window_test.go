@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // clocked runs f in simulated time, with domains, the runner of their jobs and the daily looks on an SQLite file.
@@ -169,11 +170,11 @@ func TestVerifyLooksAgain(t *testing.T) {
 		for range 10 {
 			before := dns.looks.Load()
 			verify(t, s, "team", dom.ID)
-			eventually(t, "DNS is asked", func() bool { return dns.looks.Load() > before })
+			testnode.Until(t, "DNS is asked", func() bool { return dns.looks.Load() > before })
 		}
 		dns.install(s.Records(&dom))
 		verify(t, s, "team", dom.ID)
-		eventually(t, "it is verified", func() bool {
+		testnode.Until(t, "it is verified", func() bool {
 			status, _ := statuses(t, s, dom.ID)
 			return status == domains.Verified
 		})

@@ -250,11 +250,17 @@ func (c *conn) stopped(w waiting) error {
 	return nil
 }
 
-// end makes the connection end once it waits for a command.
+// end makes the connection end once it waits for a command. A wait that has begun goes on until wakeToEnd.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
+}
+
+// wakeToEnd ends the wait of a connection that is to end.
+func (c *conn) wakeToEnd() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.waiting == forCommand {
 		c.raw.SetReadDeadline(past)
 	}

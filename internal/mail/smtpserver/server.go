@@ -172,6 +172,9 @@ func (s *Server) end() {
 	for c := range s.conns {
 		c.end()
 	}
+	for c := range s.conns { // once the first client reads 421, no connection begins anything
+		c.wakeToEnd()
+	}
 }
 
 // cut closes every connection.

@@ -177,6 +177,14 @@ type Sender struct {
 	TLS       string
 	Sandbox   bool
 	OwnerOnly bool // may write only to the team owner's address
+	Tracking  Tracking
+}
+
+// Tracking is what is tracked of a domain's emails. The zero value is nothing.
+type Tracking struct {
+	Host   string // of tracked links; "" unless its record is verified, and then nothing is tracked
+	Opens  bool
+	Clicks bool
 }
 
 // Signing is what delivering an email needs of its sending domain.
@@ -185,6 +193,7 @@ type Signing struct {
 	Signers        []dkim.Signer // RSA first
 	ReturnPathHost string
 	TLS            string
+	Tracking       Tracking
 }
 
 // Records returns the records of the domain with their states. CAA is included only if a look-up found that it is
@@ -264,6 +273,14 @@ func (d *Domain) TrackingHost() string {
 		return ""
 	}
 	return d.TrackingSubdomain + "." + d.Name
+}
+
+func (d *Domain) tracking() Tracking {
+	host := d.TrackingHost()
+	if host == "" {
+		return Tracking{}
+	}
+	return Tracking{host, d.OpenTracking, d.ClickTracking}
 }
 
 // groups returns the records that each capability needs. Ed25519 and tracking are optional, so neither delays a domain.

@@ -493,7 +493,7 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 			"The domain %s of the `from` field is not verified. Install its DNS records and "+
 				"verify it.", name)
 	}
-	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS}, nil
+	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: d.tracking()}, nil
 }
 
 // sandbox returns the domain with whose keys sandbox senders sign, and creates it when it is first needed.
@@ -533,7 +533,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if err != nil {
 		return Signing{}, err
 	}
-	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS}
+	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS, Tracking: d.tracking()}
 	for _, k := range []struct {
 		check, selector string
 		row             keyRow

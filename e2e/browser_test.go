@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/postrider/postrider/internal/mail/mailparse"
+)
+
+// browser starts a headless Chromium that lives until the test ends.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	o := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
+	if os.Getuid() == 0 {
+		o = append(o, chromedp.NoSandbox) // Chromium's sandbox refuses root.
+	}
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), o...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	ctx, stop = context.WithTimeout(ctx, time.Minute)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatalf("start Chromium (make deps installs it): %v", err)
+	}
+	return ctx
+}
+
+// captured returns the message that the outbox has for an address, read as a mail program reads it.
+func (n *node) captured(to string) *mailparse.Parsed {
+	n.t.Helper()
+	var raw string
+	eventually(n.t, 20*time.Second, "a message to "+to+" is in the outbox", func() bool {
+		var all []struct {
+			ID string
+			To []string
+		}
+		n.must("GET", "/dev/outbox", "", &all)
+		for _, m := range all {
+			if len(m.To) > 0 && strings.Contains(m.To[0], to) {
+				n.must("GET", "/dev/outbox/"+m.ID, "", &raw)
+				return true
+			}
+		}
+		return false
+	})
+	return mailparse.Parse([]byte(raw))
+}
+
+// posted keeps the payloads of webhooks by their type.
+type posted struct {
+	mu  sync.Mutex
+	all map[string][]string
+}
+
+func (p *posted) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var event struct{ Type string }
+	json.Unmarshal(body, &event)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[event.Type] = append(p.all[event.Type], string(body))
+}
+
+func (p *posted) of(kind string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[kind]
+}
+
+// A browser shows a captured email: it loads the pixel, and a click leads through us to the target. Both are events of
+// the email, and webhooks carry them.
+func TestTrackedEmailInABrowser(t *testing.T) {
+	visited := make(chan string, 10)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/offer" {
+			visited <- r.URL.RequestURI()
+		}
+		io.WriteString(w, `<!doctype html><title>Offer</title><p id="arrived">Here it is.</p>`)
+	}))
+	defer target.Close()
+	hook := &posted{all: map[string][]string{}}
+	receiver := httptest.NewServer(hook)
+	defer receiver.Close()
+
+	n := start(t, nil)
+	n.addDomainOf(`{"name":"acme.example","open_tracking":true,"click_tracking":true,"tracking_subdomain":"links"}`)
+	n.must("POST", "/webhooks", `{"endpoint":"`+receiver.URL+`","events":["email.opened","email.clicked"]}`, nil)
+	html, _ := json.Marshal(`<html><body><p>Hello <a id="go" href="` + target.URL +
+		`/offer?a=1&amp;b=2">see the offer</a></p></body></html>`)
+	var sent struct{ ID string }
+	n.must("POST", "/emails", `{"from":"a@acme.example","to":"jo@example.net","subject":"Offer","html":`+string(html)+`}`,
+		&sent)
+	m := n.captured("jo@example.net")
+	if strings.Contains(m.HTML(), target.URL) || !strings.Contains(m.HTML(), "/c/") || !strings.Contains(m.HTML(), "/o/") {
+		t.Fatalf("the message is not tracked: %s", m.HTML())
+	}
+	page := filepath.Join(t.TempDir(), "email.html")
+	if err := os.WriteFile(page, []byte(m.HTML()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab := browser(t)
+	if err := chromedp.Do(tab, chromedp.Steps(
+		chromedp.Navigate((&url.URL{Scheme: "file", Path: page}).String()),
+		chromedp.Poll[chromedp.Void](`document.images.length == 1 && document.images[0].naturalWidth == 1`),
+		chromedp.Click(chromedp.ID("go")),
+		chromedp.WaitVisible(chromedp.ID("arrived")))); err != nil {
+		t.Fatal(err)
+	}
+	at, err := chromedp.Run(tab, chromedp.Location())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-visited; got != "/offer?a=1&b=2" || at != target.URL+got {
+		t.Errorf("the click led to %s, and to %s", at, got)
+	}
+	for kind, want := range map[string]string{"email.opened": sent.ID, "email.clicked": target.URL + "/offer?a=1&b=2"} {
+		eventually(t, 20*time.Second, "a webhook "+kind, func() bool { return len(hook.of(kind)) > 0 })
+		var text any
+		if body := hook.of(kind)[0]; json.Unmarshal([]byte(body), &text) != nil || !strings.Contains(unescaped(body), want) {
+			t.Errorf("%s: %s", kind, body)
+		}
+	}
+	var shown struct {
+		LastEvent string `json:"last_event"`
+	}
+	n.must("GET", "/emails/"+sent.ID, "", &shown)
+	if shown.LastEvent != "clicked" {
+		t.Errorf("the email is %s", shown.LastEvent)
+	}
+	var events string
+	n.must("GET", "/emails/"+sent.ID+"/events", "", &events)
+	for _, want := range []string{"127.0.0.1", "Chrome", "/offer?a=1&b=2"} {
+		if !strings.Contains(unescaped(events), want) {
+			t.Errorf("the events of the email do not have %s: %s", want, events)
+		}
+	}
+}
+
+// unescaped is JSON with its escaped ampersands as they are.
+func unescaped(text string) string { return strings.ReplaceAll(text, `\u0026`, "&") }

@@ -28,7 +28,9 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"maps"
 	"sync"
+	"sync/atomic"
 )
 
 // MasterSize is the length of the master key in bytes.
@@ -42,8 +44,10 @@ var ErrUnsealable = errors.New("sealed data cannot be opened: other key, other c
 
 // Keyring derives keys from one master key. It is safe for concurrent use, and its keys never change.
 type Keyring struct {
-	root []byte   // the extracted pseudorandom key of HKDF, not the master itself
-	tags sync.Map // purpose -> *sync.Pool of hash.Hash, which have the key of Tag; there are few purposes
+	root []byte // the extracted pseudorandom key of HKDF, not the master itself
+
+	mu   sync.Mutex
+	tags atomic.Pointer[map[string]*sync.Pool] // by purpose, hash.Hash with the key of Tag; there are few purposes
 }
 
 // New returns the keyring of a master key, which must be MasterSize random bytes.
@@ -55,7 +59,9 @@ func New(master []byte) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive root of keyring: %w", err)
 	}
-	return &Keyring{root: root}, nil
+	k := &Keyring{root: root}
+	k.tags.Store(&map[string]*sync.Pool{})
+	return k, nil
 }
 
 // key derives the 32-byte key of a use and purpose, which takes a few microseconds. The NUL keeps ("a", "bc") and
@@ -118,19 +124,59 @@ func bound(context []byte) []byte {
 // counts; guessing a tag of n bytes takes 2^(8n-1) tries on average. Compare tags with hmac.Equal. Each email has
 // four tags, so the key of a purpose is derived only once.
 func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
+	return k.AppendTag(make([]byte, 0, sha256.Size), purpose, data, n)
+}
+
+// AppendTag appends to dst what Tag returns. It allocates nothing if dst has room for 32 bytes more.
+func (k *Keyring) AppendTag(dst []byte, purpose string, data []byte, n int) []byte {
+	t := k.Tagger(purpose)
+	defer t.Release()
+	return t.Append(dst, data, n)
+}
+
+// Tagger makes many tags of one purpose. It is not safe for concurrent use.
+type Tagger struct {
+	hash hash.Hash
+	pool *sync.Pool
+}
+
+// Tagger returns a Tagger for a purpose, to be released after use.
+func (k *Keyring) Tagger(purpose string) Tagger {
+	pool := k.tagHashes(purpose)
+	return Tagger{pool.Get().(hash.Hash), pool}
+}
+
+// Append is AppendTag.
+func (t Tagger) Append(dst, data []byte, n int) []byte {
 	if n < 4 || n > sha256.Size {
 		panic(fmt.Sprintf("keyring: a tag of %d bytes; it must have 4 to %d", n, sha256.Size))
 	}
-	hashes, ok := k.tags.Load(purpose)
-	if !ok {
-		key := k.key("tag", purpose)
-		hashes, _ = k.tags.LoadOrStore(purpose, &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }})
+	t.hash.Reset()
+	t.hash.Write(data)
+	return t.hash.Sum(dst)[:len(dst)+n]
+}
+
+// Release ends the use of t.
+func (t Tagger) Release() { t.pool.Put(t.hash) }
+
+// tagHashes returns the hashes with the key of a purpose. The map is replaced when a purpose is new and never changed,
+// so it is read without a lock.
+func (k *Keyring) tagHashes(purpose string) *sync.Pool {
+	if pool := (*k.tags.Load())[purpose]; pool != nil {
+		return pool
 	}
-	h := hashes.(*sync.Pool).Get().(hash.Hash)
-	defer hashes.(*sync.Pool).Put(h)
-	h.Reset()
-	h.Write(data)
-	return h.Sum(nil)[:n]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := *k.tags.Load()
+	if pool := all[purpose]; pool != nil {
+		return pool
+	}
+	key := k.key("tag", purpose)
+	pool := &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}
+	all = maps.Clone(all)
+	all[purpose] = pool
+	k.tags.Store(&all)
+	return pool
 }
 
 // sum is HMAC-SHA256 (RFC 2104).

@@ -18,6 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/render"
 )
 
 // hostile is a parser with hostile inputs: texts that are repeated after a head, up to the size of an input.
@@ -115,20 +116,30 @@ func parsers() []hostile {
 }
 
 func htmlParsers(add func(string, func(string), string, ...string)) {
-	parse := func(s string) { htmltext.FromHTML(s) }
-	add("HTML", parse, "", "<!----!>", "<!--", "<", "<!", "</", "<p ", "&", "&amp", "&#1", "<div>", "<a b c=d e='f' >",
+	hostileHTML(add, "", func(s string) { htmltext.FromHTML(s) })
+	track := func(s string) {
+		render.CompileHTML(s).Track(nil, func(dst, target []byte) ([]byte, bool) { return append(dst, target...), true }, nil)
+		_ = render.Check(s)
+	}
+	hostileHTML(add, "links of ", track)
+	add("placeholders", track, "", "{{{", "}}}", "{{{a", "{{{a}}}", "{{", "}}", "{{UNSUBSCRIBE_URL}}", "|", "{{{a|", "\n",
+		"<a href={{{a}}}>", "<a {{{a}}} href='{{{b|http://e.c/'}}}&'>", "<a href=http://e.c/&amp;{{{a}}}>")
+}
+
+func hostileHTML(add func(string, func(string), string, ...string), of string, parse func(string)) {
+	add(of+"HTML", parse, "", "<!----!>", "<!--", "<", "<!", "</", "<p ", "&", "&amp", "&#1", "<div>", "<a b c=d e='f' >",
 		"<ul><li>a", "<blockquote>a",
 		`<a href="https://e.c">b`, "<script>", "<title>", "<textarea>", "<![CDATA[", "<xmp>", "<pre> a \r\n", "<svg>",
 		"<style></styl",
 		`<p style="display:none">`, "\x00", "\xff", "a ", "  ", "<td>", "<br>", "<?", "</ a", "<x/", "-->", "<p a=\"",
-		"<a href=x>", "/", "\u200d",
+		"<a href=x>", "/", "\u200d", "<a href=http://e.c/&amp;>", "<a href='http://e.c/&copy' b>",
 		"<script><!--", "<plaintext>", "<!-->", "--!", `<a href="//`, "<a href=//e.c>/", "<ol start=-1><li>a")
-	add("HTML within a script", parse, "<script>", "</scrip", "<!--", "<script", "-", "<!--<script></script>")
-	add("HTML within a tag", parse, "<p ", "a", "a=b ", "a='b' ", "a=\"", "=", "/", "a\x00")
-	add("HTML within a style", parse, `<p style="`, "display:", "display:none;", ";", "&amp;")
-	add("HTML in a hidden element", parse, `<p style="display:none">`, "<p>", "</p>", "<p a=b>", "<script></script>")
-	add("HTML in a comment", parse, `<!--`, "-", "--!", "--", "!>", "<!--")
-	add("HTML below a large tag", parse, "<p "+strings.Repeat("a=b c d e f ", 600)+">", "<p a>", "<p>", "<script a>",
+	add(of+"HTML within a script", parse, "<script>", "</scrip", "<!--", "<script", "-", "<!--<script></script>")
+	add(of+"HTML within a tag", parse, "<p ", "a", "a=b ", "a='b' ", "a=\"", "=", "/", "a\x00")
+	add(of+"HTML within a style", parse, `<p style="`, "display:", "display:none;", ";", "&amp;")
+	add(of+"HTML in a hidden element", parse, `<p style="display:none">`, "<p>", "</p>", "<p a=b>", "<script></script>")
+	add(of+"HTML in a comment", parse, `<!--`, "-", "--!", "--", "!>", "<!--")
+	add(of+"HTML below a large tag", parse, "<p "+strings.Repeat("a=b c d e f ", 600)+">", "<p a>", "<p>", "<script a>",
 		"<script></script>")
 }
 

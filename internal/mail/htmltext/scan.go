@@ -1,0 +1,28 @@
+package htmltext
+
+import "golang.org/x/net/html"
+
+// Scanner cuts HTML into tokens in the same way as html.Tokenizer, in time linear in any input, and says where they
+// are.
+type Scanner struct {
+	z    tokenizer
+	size int
+}
+
+// NewScanner returns a scanner of HTML.
+func NewScanner(source string) *Scanner {
+	return &Scanner{z: tokenizer{rest: source}, size: len(source)}
+}
+
+// Next returns the kind of the next token, and where in the source it begins and ends. At the end the kind is
+// html.ErrorToken; what is left then is a tag that is not closed. A start tag of more than 1 MiB is no token: the next
+// one begins further on than the one before it ended.
+func (s *Scanner) Next() (kind html.TokenType, start, end int) {
+	kind, token := s.z.next()
+	end = s.size - len(s.z.rest)
+	return kind, end - len(token), end
+}
+
+// IsSource reports whether the content of elements with this name, in any case, is source text, in which there are no
+// tags: scripts, style sheets, titles and others.
+func IsSource(name string) bool { return isSource(name) }

@@ -1,0 +1,114 @@
+package render
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+)
+
+// appendUnescaped appends the value of an attribute with its character references resolved, as the HTML standard
+// resolves them there: one without a semicolon counts only if neither a letter, a digit nor an equals sign follows, so
+// that https://example.com/?a=1&copy=2 keeps its parameter. Common references take no memory.
+func appendUnescaped(dst, value []byte) []byte {
+	for {
+		i := bytes.IndexByte(value, '&')
+		if i < 0 {
+			return append(dst, value...)
+		}
+		dst = append(dst, value[:i]...)
+		n := referenceLen(value[i:])
+		dst = appendReferred(dst, value[i:i+n])
+		value = value[i+n:]
+	}
+}
+
+// referenceLen is the length of the character reference that value begins with, 1 if the & begins none.
+func referenceLen(value []byte) int {
+	if len(value) > 1 && value[1] == '#' {
+		i, digit := len("&#"), isDigit
+		if i < len(value) && value[i]|0x20 == 'x' {
+			i, digit = i+1, isHexDigit
+		}
+		from := i
+		for i < len(value) && digit(value[i]) {
+			i++
+		}
+		switch {
+		case i == from:
+			return 1
+		case i < len(value) && value[i] == ';':
+			return i + 1
+		}
+		return i
+	}
+	i := len("&")
+	for i < len(value) && (isDigit(value[i]) || isLetter(value[i])) {
+		i++
+	}
+	switch {
+	case i == len(value):
+		return i
+	case value[i] == ';':
+		return i + 1
+	case value[i] == '=':
+		return 1
+	}
+	return i
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+func isHexDigit(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
+// appendReferred appends what a character reference stands for, or the reference itself if there is no such one.
+func appendReferred(dst, ref []byte) []byte {
+	switch string(ref) {
+	case "&":
+		return append(dst, '&')
+	case "&amp;", "&#38;", "&#x26;":
+		return append(dst, '&')
+	case "&#61;", "&#x3D;", "&#x3d;":
+		return append(dst, '=')
+	case "&#47;", "&#x2F;", "&#x2f;":
+		return append(dst, '/')
+	}
+	text := html.UnescapeString(string(ref))
+	// UnescapeString also resolves the beginning of a name and leaves the rest of it, which is not done in attributes.
+	last, part := text[len(text)-1], false
+	switch {
+	case ref[1] == '#':
+	case ref[len(ref)-1] == ';':
+		part = last == ';' && text != ";"
+	default:
+		part = isDigit(last) || isLetter(last)
+	}
+	if part {
+		return append(dst, ref...)
+	}
+	return append(dst, text...)
+}
+
+// target returns what a browser would follow: the value without the white space that URL parsers drop, in place. It
+// reports false for anything but an absolute http or https URL of at most MaxTarget octets.
+func target(value []byte) ([]byte, bool) {
+	value = bytes.TrimFunc(value, func(r rune) bool { return r <= ' ' })
+	kept := value[:0]
+	for _, c := range value {
+		switch {
+		case c == '\t', c == '\n', c == '\r':
+			continue
+		case c < ' ', c == 0x7f:
+			return nil, false
+		}
+		kept = append(kept, c)
+	}
+	scheme, rest, ok := bytes.Cut(kept, []byte("://"))
+	if !ok || len(kept) > MaxTarget || len(rest) == 0 || strings.IndexByte("/\\?# ", rest[0]) >= 0 || !utf8.Valid(kept) {
+		return nil, false
+	}
+	return kept, bytes.EqualFold(scheme, []byte("http")) || bytes.EqualFold(scheme, []byte("https"))
+}

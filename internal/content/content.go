@@ -54,7 +54,8 @@ type Compiled struct {
 	replyTo       []render.Template
 	headers       []message.Field
 	values        []render.Template // of headers
-	html, text    *render.Template  // nil when not given
+	html          *render.HTML      // nil when not given
+	text          *render.Template  // nil when not given
 	made          string            // the text part made from HTML that has no placeholders
 	names         map[string]bool   // of placeholders
 	placeholders  int
@@ -74,10 +75,9 @@ func Compile(c *Content) *Compiled {
 		k.size += int64(len(f.Name) + len(f.Value))
 	}
 	if c.HTML != nil {
-		t := render.Compile(*c.HTML)
-		k.html = &t
+		k.html = render.CompileHTML(*c.HTML)
 		k.size += int64(len(*c.HTML))
-		if c.Text == nil && t.Fixed() {
+		if c.Text == nil && k.html.Fixed() {
 			k.made = htmltext.FromHTML(*c.HTML)
 		}
 	}
@@ -120,7 +120,15 @@ func (c *Compiled) Headers(v render.Values) []message.Field {
 }
 
 // HTML is the HTML of one email, or nil if none was given.
-func (c *Compiled) HTML(v render.Values) *string { return fill(c.html, v) }
+func (c *Compiled) HTML(v render.Values) *string {
+	if c.html == nil {
+		return nil
+	}
+	return fill(&c.html.Template, v)
+}
+
+// HasHTML reports whether the emails have an HTML part.
+func (c *Compiled) HasHTML() bool { return c.html != nil && c.html.Source() != "" }
 
 // Text is the text of one email if it was given, or nil.
 func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
@@ -130,15 +138,33 @@ func (c *Compiled) Parts(v render.Values) (html, text string) {
 	if c.html != nil {
 		html = c.html.Fill(v)
 	}
+	return html, c.textOf(v, html)
+}
+
+// Tracked is Parts with other links, and with a pixel, in the HTML; see [render.HTML.Track]. The text has the links of
+// the author.
+func (c *Compiled) Tracked(v render.Values, link func(dst, target []byte) ([]byte, bool),
+	pixel func(dst []byte) []byte) (html, text string) {
+	if !c.HasHTML() {
+		return c.Parts(v)
+	}
+	if c.text == nil && !c.html.Fixed() {
+		html = c.html.Fill(v)
+	}
+	text = c.textOf(v, html)
+	return c.html.Track(v, link, pixel), text
+}
+
+// textOf is the text of one email. html is its HTML, which is not needed if it has no placeholders or if the text was
+// given.
+func (c *Compiled) textOf(v render.Values, html string) string {
 	switch {
 	case c.text != nil:
-		text = c.text.Fill(v)
+		return c.text.Fill(v)
 	case c.html != nil && c.html.Fixed():
-		text = c.made
-	default:
-		text = htmltext.FromHTML(html)
+		return c.made
 	}
-	return html, text
+	return htmltext.FromHTML(html)
 }
 
 func fill(t *render.Template, v render.Values) *string {
@@ -152,10 +178,8 @@ func fill(t *render.Template, v render.Values) *string {
 // Size is the size of the HTML and the given text of one email, in octets, or that of the templates if it is larger:
 // these are in memory, too.
 func (c *Compiled) Size(v render.Values) (n int64) {
-	for _, t := range []*render.Template{c.html, c.text} {
-		if t != nil {
-			n += int64(t.Len(v))
-		}
+	for _, t := range c.bodies() {
+		n += int64(t.Len(v))
 	}
 	return max(n, c.size)
 }
@@ -196,10 +220,16 @@ func (c *Compiled) templates() (all []*render.Template) {
 			all = append(all, &list[i])
 		}
 	}
-	for _, t := range []*render.Template{c.html, c.text} {
-		if t != nil {
-			all = append(all, t)
-		}
+	return append(all, c.bodies()...)
+}
+
+// bodies are the HTML and the text, as far as they were given.
+func (c *Compiled) bodies() (all []*render.Template) {
+	if c.html != nil {
+		all = append(all, &c.html.Template)
+	}
+	if c.text != nil {
+		all = append(all, c.text)
 	}
 	return all
 }

@@ -23,6 +23,7 @@ const (
 
 	perPlaceholder = 80 // octets
 	perName        = 100
+	perLink        = 80 // besides its target
 )
 
 // usedEvery is how far used_at may lag behind the last use. usedSlack is how long after used_at a content is not
@@ -100,7 +101,11 @@ func (s *Service) remember(c *Compiled) {
 
 // weight estimates the memory of a compiled content, in octets.
 func (c *Compiled) weight() int64 {
-	return c.size + int64(len(c.made)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
+	n := c.size + int64(len(c.made)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
+	if c.html != nil {
+		n += perLink*int64(c.html.Links()) + int64(c.html.TargetOctets())
+	}
+	return n
 }
 
 // usedAt is when a content was last used, as stored in its row, in microseconds.

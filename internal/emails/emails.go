@@ -3,10 +3,11 @@
 // # Invariants
 //
 // An email is accepted in one transaction that writes the email, its bodies and recipients, its first event, its
-// idempotency record, and its jobs: one for each destination domain, or one that enters those later, when the email is
-// scheduled or an attachment must be fetched first. An email that shares its content with others ([Service.Enqueue])
-// has no body of its own. When Send returns without an error, all of that is on disk. An accepted email is never lost:
-// it ends as delivered, bounced, failed, suppressed or canceled, and until then there is a job for it.
+// idempotency record, and its jobs: one for each destination domain, or one for each recipient if it is tracked, or one
+// that enters those later, when the email is scheduled or an attachment must be fetched first. An email that shares its
+// content with others ([Service.Enqueue]) has no body of its own. When Send returns without an error, all of that is on
+// disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or canceled, and until then
+// there is a job for it.
 //
 // # States
 //
@@ -157,6 +158,9 @@ type Email struct {
 	Text   *string
 	bulk   bool
 	shared shared
+
+	hasHTML   bool // in a body of its own that we compose
+	eachAlone bool // each recipient gets a message of its own
 }
 
 // Recipient is one envelope address of an email, with its state.

@@ -130,9 +130,13 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 			return nil, err
 		}
 		insertRecipient(ctx, tx, e, 0, &list[i])
+		memory := memoryFor(size, 0)
+		if e.eachAlone = tracks(m.from.Tracking) && m.content.HasHTML(); e.eachAlone {
+			memory += memoryOfTracking(size)
+		}
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
-		for _, skipped := range s.dispatch(ctx, tx, e, memoryFor(size, 0), list[i:i+1], blocked) {
+		for _, skipped := range s.dispatch(ctx, tx, e, memory, list[i:i+1], blocked) {
 			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
 			all = append(all, skipped)
 		}
@@ -150,7 +154,7 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 	if slices.Contains(s.c.TestDomainsRefused, a.Domain) {
 		return recipient{}, testDomain("to", a.Domain)
 	}
-	r := recipient{"to", a}
+	r := recipient{kind: "to", Address: a}
 	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
 }
 

@@ -17,21 +17,26 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/render"
 )
 
-// DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain.
+// DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain, or to one
+// recipient there if the email is tracked.
 const DeliveryKind = "delivery"
 
 // Delivery is the payload of a delivery job.
 type Delivery struct {
 	EmailID string `json:"email"`
 	Domain  string `json:"domain"`
-	Only    bool   `json:"only,omitempty"` // the email has no other destination
+	Only    bool   `json:"only,omitempty"` // the email has no other job
 
-	// To are the recipients at the destination when the job was entered. In the job's first attempt none of them can be
-	// settled yet, so the look-up of their states is skipped.
+	// To are the recipients of the job: those at the destination when it was entered, or one of them. In the job's first
+	// attempt none of them can be settled yet, so the look-up of their states is skipped.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
+
+	// Place is the place of the only recipient in the envelope, from 1; 0 if it is not known. Only tracking needs it.
+	Place int `json:"place,omitempty"`
 
 	// Size is the memory in octets that composing takes, as [Service.Size] estimates it; 0 when it is not known.
 	Size int64 `json:"size,omitempty"`
@@ -103,6 +108,7 @@ type Outgoing struct {
 	body        bodies
 	attachments []Attachment
 	fields      func() ([]message.Field, error) // of an email whose shared content Forget has released
+	positions   map[string]int                  // in the envelope, of those addresses of which it is known
 }
 
 type bodies struct {
@@ -148,18 +154,32 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 		}
 	}
 	o.To = d.To
-	if !d.First {
-		to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
-		if err != nil {
-			return nil, fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
+	switch {
+	case !d.First:
+		if err := s.stillPending(ctx, d, o); err != nil {
+			return nil, err
 		}
-		o.To = o.To[:0:0]
-		for _, a := range to {
-			o.To = append(o.To, a.Addr())
-		}
+	case d.Place > 0 && len(d.To) == 1:
+		o.positions = map[string]int{d.To[0]: d.Place - 1}
 	}
 	o.UTF8 = o.needsUTF8()
 	return o, nil
+}
+
+// stillPending sets the recipients to those of the job that are not settled.
+func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) error {
+	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
+	if err != nil {
+		return fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
+	}
+	o.To, o.positions = o.To[:0:0], map[string]int{}
+	for _, a := range to {
+		if len(d.To) == 0 || slices.Contains(d.To, a.Addr()) {
+			o.To = append(o.To, a.Addr())
+			o.positions[a.Addr()] = a.position
+		}
+	}
+	return nil
 }
 
 func (o *Outgoing) needsUTF8() bool {
@@ -248,7 +268,15 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	}
 	switch {
 	case z.parts&isRaw == 0:
-		return memoryFor(z.texts, z.attachments), nil
+		on, err := s.trackingOf(ctx, z.domainID)
+		if err != nil {
+			return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
+		}
+		n := memoryFor(z.texts, z.attachments)
+		if tracks(on) {
+			n += memoryOfTracking(z.texts)
+		}
+		return n, nil
 	case z.parts&isBlob != 0:
 		return memoryForRaw(z.texts, s.c.MaxSize), nil
 	}
@@ -265,7 +293,7 @@ func (o *Outgoing) Forget() {
 }
 
 // MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
-// if the email has several destinations, only the first outcome does.
+// if the email has several jobs, only the first outcome does.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])
@@ -275,7 +303,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	return n > 0, nil
 }
 
-// Compose returns the message without signatures. The same email gives the same octets each time.
+// Compose returns the message without signatures. The same email gives the same octets each time, to the same
+// recipients and as long as the same is tracked.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.parts&isRaw != 0 {
 		return s.raw(ctx, o.TeamID, o.ID)
@@ -302,13 +331,13 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if m.Headers, err = o.headers(&e); err != nil {
 		return nil, err
 	}
-	switch c := o.body.shared; {
-	case c != nil:
-		m.HTML, m.Text = c.Parts(e.shared.values)
-	case o.body.parts&gaveText != 0:
-		m.HTML, m.Text = o.body.html, o.body.text
-	default:
-		m.HTML, m.Text = o.body.html, htmltext.FromHTML(o.body.html)
+	t, err := s.tracker(ctx, o, m.Headers)
+	if err != nil {
+		return nil, err
+	}
+	m.HTML, m.Text = o.parts(e.shared.values, t)
+	if t != nil {
+		t.tokens.release()
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]
@@ -324,6 +353,25 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 		return nil, fault.Invalidf("", "The email cannot be composed: %s", err).Because(err)
 	}
 	return composed, nil
+}
+
+// parts returns the HTML and the text as they are sent. With a tracker, the links of the HTML are tracked, and not
+// those of the text.
+func (o *Outgoing) parts(values render.Values, t *tracker) (html, text string) {
+	switch c := o.body.shared; {
+	case c != nil && t != nil:
+		return c.Tracked(values, t.links(), t.pixels())
+	case c != nil:
+		return c.Parts(values)
+	}
+	html, text = o.body.html, o.body.text
+	if o.body.parts&gaveText == 0 {
+		text = htmltext.FromHTML(html)
+	}
+	if t != nil {
+		html = t.html(render.LiteralHTML(html))
+	}
+	return html, text
 }
 
 // octets reads the content of an attachment.

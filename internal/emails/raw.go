@@ -152,7 +152,7 @@ func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 		if kind == "bcc" {
 			d.Bcc = append(d.Bcc, a.Addr())
 		}
-		d.recipients = append(d.recipients, recipient{kind, a})
+		d.recipients = append(d.recipients, recipient{kind: kind, Address: a})
 	}
 	if len(d.recipients) == 0 {
 		return fault.MissingField("to")

@@ -76,6 +76,9 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 		return err
 	}
 	memory += memoryOfFiles(fetched)
+	if e.eachAlone, err = s.eachAlone(ctx, e); err != nil {
+		return err
+	}
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type Config struct {
 	MaxSize            int64    // octets of a whole message, attachments encoded
 	TestDomainsRefused []string // recipients there are refused
 	PublicURL          string   // prefix of links to downloads and shared emails, without a slash at the end
+	TrackingURL        string   // prefix of tracked links; "" is https:// and the domain's tracking host
 }
 
 // Service implements the operations on emails.
@@ -296,7 +297,11 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	case slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }):
 		s.q.Insert(ctx, tx, fetchJob(&e))
 	default:
-		all = append(all, s.dispatch(ctx, tx, &e, d.memory(), d.recipients, blocked)...)
+		memory := d.memory()
+		if e.eachAlone = tracks(from.Tracking) && d.raw == nil && d.HTML != nil && *d.HTML != ""; e.eachAlone {
+			memory += memoryOfTracking(int64(len(*d.HTML)))
+		}
+		all = append(all, s.dispatch(ctx, tx, &e, memory, d.recipients, blocked)...)
 	}
 	for i := range all {
 		all[i].Email = func() (*events.Email, error) { return e.brief(d.Headers), nil }
@@ -304,25 +309,31 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// dispatch enters a job for each destination of the recipients that are not suppressed, and returns the events of those
-// that are. memory is the estimate for composing, in octets; see [Delivery].
+// dispatch enters the delivery jobs of the recipients that are not suppressed, one for each destination or for each
+// recipient, and returns the events of those that are. memory is the estimate for composing, in octets; see [Delivery].
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
-	var destinations []string
-	at := map[string][]string{}
+	var all []Delivery
+	at := map[string]int{} // destination -> index of its job
 	for _, r := range to {
 		if b, ok := blocked[r.Key()]; ok {
 			skipped = append(skipped, skip(e, r.Addr(), b))
 			continue
 		}
-		if at[r.Domain] == nil {
-			destinations = append(destinations, r.Domain)
+		if i, ok := at[r.Domain]; ok && !e.eachAlone {
+			all[i].To = append(all[i].To, r.Addr())
+			continue
 		}
-		at[r.Domain] = append(at[r.Domain], r.Addr())
+		at[r.Domain] = len(all)
+		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory}
+		if e.eachAlone {
+			j.Place = r.position + 1
+		}
+		all = append(all, j)
 	}
-	for _, domain := range destinations {
-		j := Delivery{EmailID: e.ID, Domain: domain, Only: len(destinations) == 1, To: at[domain], Size: memory}
-		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(domain, e.TeamID, e.bulk), TeamID: e.TeamID,
+	for _, j := range all {
+		j.Only = len(all) == 1
+		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(j.Domain, e.TeamID, e.bulk), TeamID: e.TeamID,
 			Payload: j.encode()})
 	}
 	return skipped

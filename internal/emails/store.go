@@ -107,6 +107,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 		VALUES ($1, $2, $3, $4, $5, $6)`,
 		e.ID, e.TeamID, html, text, parts, headers)
 	for i := range d.recipients {
+		d.recipients[i].position = i
 		insertRecipient(ctx, tx, e, i, &d.recipients[i])
 	}
 	return nil
@@ -185,7 +186,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	if err := e.shared.decode(variables); err != nil {
 		return e, 0, fmt.Errorf("read the variables of email %s: %w", emailID, err)
 	}
-	e.bulk = parts&markedBulk != 0
+	e.bulk, e.hasHTML = parts&markedBulk != 0, parts&gaveHTML != 0 && parts&isRaw == 0
 	return e, parts, nil
 }
 
@@ -227,19 +228,32 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 }
 
 // pending returns the envelope addresses of an email that are not settled, of one destination, or of all if domain is
-// "".
+// "". A recipient for whom a link was followed before the host took the message is pending: scanners follow links while
+// they decide, and may refuse it then.
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
-	rows, err := r.Query(ctx, `SELECT kind, address FROM email_recipients
-		WHERE email_id = $1 AND rank < $2 AND (domain = $3 OR CAST($3 AS TEXT) = '') ORDER BY
-		position`, emailID, settled, domain)
+	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
+		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND (r.rank < $2
+		OR r.state IN ('opened', 'clicked') AND NOT EXISTS (SELECT 1 FROM email_events v
+			WHERE v.email_id = $1 AND v.recipient = r.address AND v.type = 'delivered'))
+		ORDER BY r.position`, emailID, settled, domain)
 	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
 		var address string
-		if err := r.Scan(&to.kind, &address); err != nil {
+		if err := r.Scan(&to.kind, &address, &to.position); err != nil {
 			return to, err
 		}
 		to.Address, err = message.ParseAddress(address)
 		return to, err
 	})
+}
+
+// positionOf returns the position of a recipient in the envelope of an email, -1 if there is none of that address.
+func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
+	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
+		emailID, teamID, address).Scan(&position)
+	if errors.Is(err, db.ErrNoRows) {
+		return -1, nil
+	}
+	return position, err
 }
 
 // setSchedule changes the time of a scheduled email. It reports false if there is none.
@@ -284,7 +298,7 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 
 // sizes are the sizes of the content of an email, in octets.
 type sizes struct {
-	teamID             string
+	teamID, domainID   string
 	shared             shared
 	parts              int
 	texts, attachments int64
@@ -294,12 +308,12 @@ type sizes struct {
 // it and knows only the job's.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
-	err = r.QueryRow(ctx, `SELECT e.team_id, e.content_id, e.variables, COALESCE(b.parts, 0),
+	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),
 		COALESCE(OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text), 0),
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
 		WHERE e.id = $1 AND (b.email_id IS NOT NULL OR e.content_id <> '')`, emailID).
-		Scan(&z.teamID, &z.shared.contentID, &variables, &z.parts, &z.texts, &z.attachments)
+		Scan(&z.teamID, &z.domainID, &z.shared.contentID, &variables, &z.parts, &z.texts, &z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)
 	}
@@ -399,7 +413,7 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	return nil
 }
 
-// attemptsMax bounds how many attempts of one email are read; the retry schedule keeps them fewer.
+// attemptsMax bounds how many attempts of one email are read. Each job of an email makes some tens at most.
 const attemptsMax = 500
 
 func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attempt, error) {
@@ -423,11 +437,23 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]A
 // Unsure is the outcome of an attempt in which the host did not say whether it accepted the message.
 const Unsure = "unknown"
 
-// UnsureAttempts counts the attempts at a destination that ended as Unsure.
-func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM email_attempts WHERE email_id = $1 AND team_id = $2 AND destination = $3
-		AND outcome = $4`,
-		emailID, teamID, destination, Unsure).Scan(&n)
+// UnsureAttempts counts the attempts at a destination that ended as Unsure; with addresses, only those that had one of
+// them as a recipient.
+func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string, to ...string,
+) (n int, err error) {
+	rows, err := r.Query(ctx, `SELECT recipients FROM email_attempts WHERE email_id = $1 AND team_id = $2
+		AND destination = $3 AND outcome = $4 ORDER BY id DESC LIMIT $5`, emailID, teamID, destination, Unsure, attemptsMax)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var text string
+		if err := r.Scan(&text); err != nil {
+			return none, err
+		}
+		had, err := db.DecodeList[string](text)
+		if len(to) == 0 || slices.ContainsFunc(had, func(a string) bool { return slices.Contains(to, a) }) {
+			n++
+		}
+		return none, err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("count attempts of email %s: %w", emailID, err)
 	}

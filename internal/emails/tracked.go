@@ -1,20 +1,30 @@
 package emails
 
 import (
+	"context"
 	"crypto/hmac"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/render"
 )
 
 // Tracked is what the token of a tracked link or of a tracking pixel carries.
 type Tracked struct {
 	EmailID  string
-	Position int    // of the recipient in the envelope, from 0; -1 if the message was for several
-	URL      string // the target of the link; "" for a pixel
+	Position int // of the recipient in the envelope, from 0; -1 if the message was for several
+
+	// URL is the target of the link; "" for a pixel. It is an absolute http or https URL in UTF-8 without control
+	// characters. It may have spaces and characters that are not ASCII, as the sender wrote it.
+	URL string
 }
 
 const (
@@ -29,21 +39,35 @@ const (
 // is part of the token, so that a link leads to its target also while the database is away and after the email was
 // deleted; the MAC makes sure that it leads only where a sender wanted it to.
 
-// appendToken appends the token to dst. It reports false, and appends nothing, if the token would be too long.
-func (s *Service) appendToken(dst []byte, t *Tracked) ([]byte, bool) {
-	if base64.RawURLEncoding.EncodedLen(len(t.URL)+64) > trackMax {
-		return dst, false
-	}
-	u, err := uuid.Parse(t.EmailID)
+// tokens makes the tokens of one message. Its scratch memory is used again for each.
+type tokens struct {
+	tag  keyring.Tagger
+	data []byte
+	head int // octets of data that are the same in all tokens
+}
+
+// newTokens reports false if there is no such email: the id is not a UUID. What it returns is to be released.
+func newTokens(keys *keyring.Keyring, emailID string, position int) (tokens, bool) {
+	u, err := uuid.Parse(emailID)
 	if err != nil {
+		return tokens{}, false
+	}
+	data := append(make([]byte, 0, 512), trackVersion)
+	data = binary.AppendUvarint(data, uint64(position+1))
+	data = append(data, u[:]...)
+	return tokens{tag: keys.Tagger(trackPurpose), data: data, head: len(data)}, true
+}
+
+func (k *tokens) release() { k.tag.Release() }
+
+// append appends the token of a URL to dst. It reports false, and appends nothing, if the token would be too long.
+func (k *tokens) append(dst, url []byte) ([]byte, bool) {
+	if base64.RawURLEncoding.EncodedLen(k.head+len(url)+trackMAC) > trackMax {
 		return dst, false
 	}
-	data := append(make([]byte, 0, len(t.URL)+64), trackVersion)
-	data = binary.AppendUvarint(data, uint64(t.Position+1))
-	data = append(data, u[:]...)
-	data = append(data, t.URL...)
-	data = append(data, s.keys.Tag(trackPurpose, data, trackMAC)...)
-	return base64.RawURLEncoding.AppendEncode(dst, data), true
+	k.data = append(k.data[:k.head], url...)
+	k.data = k.tag.Append(k.data, k.data, trackMAC)
+	return base64.RawURLEncoding.AppendEncode(dst, k.data), true
 }
 
 // ReadTracked returns what a token carries. A token that was not made here or was altered is a NotFound fault. It reads
@@ -69,4 +93,143 @@ func (s *Service) ReadTracked(token string) (Tracked, error) {
 	}
 	return Tracked{EmailID: uuid.UUID(rest[:16]).String(), Position: int(position) - 1,
 		URL: string(rest[16:])}, nil
+}
+
+// tracks reports whether anything is tracked.
+func tracks(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
+
+// trackingOf returns what is tracked of a domain's emails at present; nothing if the domain was deleted.
+func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
+	d, err := s.domains.Signing(ctx, domainID)
+	if fault.KindOf(err) == fault.NotFound {
+		return domains.Tracking{}, nil
+	}
+	if err != nil {
+		return domains.Tracking{}, fmt.Errorf("look up what is tracked: %w", err)
+	}
+	return d.Tracking, nil
+}
+
+// eachAlone reports whether each recipient of an email gets a message of its own, so that its links tell who followed
+// them.
+func (s *Service) eachAlone(ctx context.Context, e *Email) (bool, error) {
+	html := e.hasHTML
+	c, err := s.content(ctx, e.TeamID, &e.shared)
+	if err != nil {
+		return false, err
+	}
+	if c != nil {
+		html = c.HasHTML()
+	}
+	if !html {
+		return false, nil
+	}
+	t, err := s.trackingOf(ctx, e.DomainID)
+	return tracks(t), err
+}
+
+// memoryOfTracking estimates the memory in octets that composing takes in addition when an email with texts of this
+// size is tracked: the HTML once more, and what links grow by, of which there may be one in 32 octets.
+func memoryOfTracking(texts int64) int64 {
+	const perLink = 256
+	return texts + 2*perLink*min(texts/32, render.MaxLinks)
+}
+
+// tracker rewrites the HTML of one message.
+type tracker struct {
+	domains.Tracking
+	prefix string // of links
+	tokens tokens
+	own    []string // addresses that one unsubscribes by, which are not tracked
+}
+
+// tracker returns nil if nothing of the message is tracked. header is what the email was given.
+func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Field) (*tracker, error) {
+	if o.body.html == "" && (o.body.shared == nil || !o.body.shared.HasHTML()) {
+		return nil, nil
+	}
+	on, err := s.trackingOf(ctx, o.DomainID)
+	if err != nil || !tracks(on) {
+		return nil, err
+	}
+	position := -1
+	if len(o.To) == 1 {
+		if position, err = s.positionOf(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	k, ok := newTokens(s.keys, o.ID, position)
+	if !ok {
+		return nil, nil
+	}
+	t := &tracker{Tracking: on, prefix: s.c.TrackingURL, tokens: k, own: unsubscribeURLs(header)}
+	if t.prefix == "" {
+		t.prefix = "https://" + on.Host
+	}
+	return t, nil
+}
+
+// positionOf returns the position of the only recipient of a message in the envelope of its email.
+func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
+	if position, known := o.positions[o.To[0]]; known {
+		return position, nil
+	}
+	position, err := positionOf(ctx, s.d.Reader, o.TeamID, o.ID, o.To[0])
+	if err != nil {
+		return -1, fmt.Errorf("look up the position of a recipient of email %s: %w", o.ID, err)
+	}
+	return position, nil
+}
+
+// html returns the rewritten HTML.
+func (t *tracker) html(h *render.HTML) string { return h.Track(nil, t.links(), t.pixels()) }
+
+// links returns the function that rewrites links, nil if they are not tracked.
+func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
+	if !t.Clicks {
+		return nil
+	}
+	return t.link
+}
+
+func (t *tracker) link(dst, target []byte) ([]byte, bool) {
+	for _, url := range t.own {
+		if string(target) == url {
+			return dst, false
+		}
+	}
+	return t.tokens.append(append(append(dst, t.prefix...), "/c/"...), target)
+}
+
+// pixels returns the function that makes the pixel, nil if opens are not tracked.
+func (t *tracker) pixels() func(dst []byte) []byte {
+	if !t.Opens {
+		return nil
+	}
+	return t.pixel
+}
+
+func (t *tracker) pixel(dst []byte) []byte {
+	dst = append(append(append(dst, `<img src="`...), t.prefix...), "/o/"...)
+	dst, _ = t.tokens.append(dst, nil)
+	return append(dst, `" width="1" height="1" alt="" style="display:block;width:1px;height:1px;border:0">`...)
+}
+
+// unsubscribeURLs returns the addresses in List-Unsubscribe (RFC 2369 section 3.2).
+func unsubscribeURLs(header []message.Field) (all []string) {
+	for _, f := range header {
+		if !strings.EqualFold(f.Name, "List-Unsubscribe") {
+			continue
+		}
+		for rest := f.Value; ; {
+			_, after, found := strings.Cut(rest, "<")
+			url, after, closed := strings.Cut(after, ">")
+			if !found || !closed {
+				break
+			}
+			all = append(all, strings.TrimSpace(url))
+			rest = after
+		}
+	}
+	return all
 }

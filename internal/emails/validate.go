@@ -24,6 +24,7 @@ type draft struct {
 type recipient struct {
 	kind string
 	message.Address
+	position int // in the envelope, from 0; set when it is stored
 }
 
 // check applies the rules of one email (API reference section 8). It reports the first rule that is broken.
@@ -113,7 +114,7 @@ func (d *draft) checkAddresses(refused []string) (err error) {
 			}
 			if key := a.Key(); !seen[key] {
 				seen[key] = true
-				d.recipients = append(d.recipients, recipient{f.name, a})
+				d.recipients = append(d.recipients, recipient{kind: f.name, Address: a})
 			}
 		}
 	}

@@ -336,6 +336,36 @@ func TestOpenedBeforeDelivered(t *testing.T) {
 	})
 }
 
+// An email that was opened before the first outcome of its jobs is still sent once.
+func TestOpenedBeforeSent(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		tracking(n, true, true)
+		emailID := n.Send(trackedEmail("a@one.example", "b@one.example"))
+		happens := func(e events.Event) {
+			e.TeamID, e.EmailID = n.Acme.TeamID, emailID
+			n.Happen(e)
+		}
+		marked := func() (first bool) {
+			n.Update(func(tx *db.Tx) (err error) {
+				first, err = emails.MarkSent(t.Context(), tx, emailID)
+				return err
+			})
+			return first
+		}
+		happens(events.Event{Type: events.EmailOpened, Recipient: "a@one.example"})
+		if !marked() {
+			t.Error("its first outcome does not say that it is sent")
+		}
+		happens(events.Event{Type: events.EmailSent})
+		if marked() {
+			t.Error("its second outcome says so again")
+		}
+		if e, err := n.Emails.Get(t.Context(), n.Acme.TeamID, emailID); err != nil || e.LastEvent != emails.Opened {
+			t.Errorf("it is %s, %v", e.LastEvent, err)
+		}
+	})
+}
+
 // Attempts at one recipient say nothing of another who has a job of its own.
 func TestUnsureAttemptsOfARecipient(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {

@@ -122,6 +122,7 @@ func htmlParsers(add func(string, func(string), string, ...string)) {
 		_ = render.Check(s)
 	}
 	hostileHTML(add, "links of ", track)
+	hostileTags(add)
 	add("placeholders", track, "", "{{{", "}}}", "{{{a", "{{{a}}}", "{{", "}}", "{{UNSUBSCRIBE_URL}}", "|", "{{{a|", "\n",
 		"<a href={{{a}}}>", "<a {{{a}}} href='{{{b|http://e.c/'}}}&'>", "<a href=http://e.c/&amp;{{{a}}}>")
 }
@@ -280,3 +281,16 @@ func (taker) Data(_ context.Context, r io.Reader) (string, error) {
 }
 func (taker) Reset() {}
 func (taker) Close() {}
+
+// hostileTags adds the reader of tags alone.
+func hostileTags(add func(string, func(string), string, ...string)) {
+	tags := func(s string) {
+		for t := range htmltext.Tokens(s) {
+			for range t.Attributes() {
+			}
+		}
+	}
+	add("HTML tags", tags, "", "<!--", "<", "</", "<p ", "<a b c=d e='f' >", "<a b b b>", "<script>", "<title>", "<x/",
+		"<p a=\"", "<plaintext>", "\x00", "\xff", "a ", "<p a='&amp;'>", "</p>")
+	add("HTML tags below a large one", tags, "<p "+strings.Repeat("a=b c d e f ", 600)+">", "<p a>", "<p>", "<script a>")
+}

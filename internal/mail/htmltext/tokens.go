@@ -1,0 +1,73 @@
+package htmltext
+
+import (
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+)
+
+// Token is a tag or a text of HTML. Its methods may be called only until the next one is asked for.
+type Token struct {
+	// Kind is html.StartTagToken, also of tags that close themselves, html.EndTagToken or html.TextToken.
+	Kind html.TokenType
+	// Name is the element's name in lower case, cut after 16 octets; "" for text.
+	Name string
+
+	z *tokenizer
+}
+
+// Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. Of
+// those with the same name only the first counts (HTML standard section 13.2.5.33), which is left to the caller.
+func (t Token) Attributes() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if t.Kind != html.StartTagToken {
+			return
+		}
+		for name, value := range t.z.attributes() {
+			// The tokenizer yields one without a name where a tag has none.
+			if name != "" && !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Text returns a text with its character references resolved.
+func (t Token) Text() string { return t.z.text() }
+
+// Tokens yields the tags and texts of HTML in their order. Comments and declarations are left out, and so is the
+// content of elements such as scripts, styles and titles, which no reader sees. As with FromHTML, any input is HTML,
+// the time is linear in its length, and a start tag of more than 1 MiB is passed over.
+func Tokens(source string) iter.Seq[Token] {
+	return func(yield func(Token) bool) {
+		if !utf8.ValidString(source) {
+			source = strings.ToValidUTF8(source, "\uFFFD")
+		}
+		var names textWriter // for its buffer
+		z, unseen := newTokenizer(source), false
+		for {
+			kind, text := z.next()
+			t := Token{Kind: kind, z: z}
+			switch kind {
+			case html.ErrorToken:
+				return
+			case html.TextToken:
+				if unseen {
+					continue
+				}
+			case html.StartTagToken, html.SelfClosingTagToken:
+				t.Kind, t.Name = html.StartTagToken, string(names.tagName(text[len("<"):]))
+			case html.EndTagToken:
+				t.Name = string(names.tagName(text[len("</"):]))
+			default:
+				continue
+			}
+			unseen = t.Kind == html.StartTagToken && beginsSource(text)
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}

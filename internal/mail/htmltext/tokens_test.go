@@ -1,0 +1,117 @@
+package htmltext
+
+import (
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+)
+
+// seen is a token as the tests compare it.
+type seen struct {
+	Kind       html.TokenType
+	Name, Text string
+	Attributes map[string]string
+}
+
+// set keeps the first attribute of a name.
+func (s *seen) set(name, value string) {
+	if s.Attributes == nil {
+		s.Attributes = map[string]string{}
+	}
+	if _, twice := s.Attributes[name]; !twice {
+		s.Attributes[name] = value
+	}
+}
+
+// begin returns the beginning of a name. Tokens neither replaces NUL nor returns long names whole.
+func begin(name string) string {
+	name = strings.NewReplacer("\x00", "?", "\uFFFD", "?").Replace(name)
+	return name[:min(len(name), 5)]
+}
+
+func tokens(source string) (all []seen) {
+	for t := range Tokens(source) {
+		s := seen{Kind: t.Kind, Name: begin(t.Name)}
+		if t.Kind == html.TextToken {
+			s.Text = t.Text()
+		}
+		for name, value := range t.Attributes() {
+			s.set(name, value)
+		}
+		all = add(all, s)
+	}
+	return all
+}
+
+// add appends a token. What is one text may be cut in several places.
+func add(all []seen, s seen) []seen {
+	if n := len(all); s.Kind == html.TextToken && n > 0 && all[n-1].Kind == html.TextToken {
+		all[n-1].Text += s.Text
+		return all
+	}
+	return append(all, s)
+}
+
+// wanted are the tokens of html.Tokenizer without those that Tokens leaves out.
+func wanted(source string) (all []seen) {
+	unseen := false
+	for z := html.NewTokenizer(strings.NewReader(strings.ToValidUTF8(source, "\uFFFD"))); ; {
+		s := seen{Kind: z.Next()}
+		switch s.Kind {
+		case html.ErrorToken:
+			return all
+		case html.TextToken:
+			if !unseen {
+				all = add(all, seen{Kind: s.Kind, Text: string(z.Text())})
+			}
+			continue
+		case html.StartTagToken, html.SelfClosingTagToken, html.EndTagToken:
+			name, more := z.TagName()
+			s.Name = string(name)
+			for more && s.Kind != html.EndTagToken {
+				var key, value []byte
+				key, value, more = z.TagAttr()
+				s.set(string(key), string(value))
+			}
+			if s.Kind == html.SelfClosingTagToken {
+				s.Kind = html.StartTagToken
+			}
+			unseen = s.Kind == html.StartTagToken && isSource(s.Name)
+			s.Name = begin(s.Name)
+			all = append(all, s)
+		}
+	}
+}
+
+var scanned = []string{"", "a &amp; b<p CLASS=\"x&lt;\" class=y>c</P>", "<script>x<p></script>y<!-- <b> --><br/>z",
+	"<title>t</title><textarea><p></textarea>u", "<a href=/x>", "<style><p>", "a < b <c", "<img src='a' alt>",
+	"<plaintext><p>", "<!doctype html><?x>1", "<abcdefghijklmnopqrstu>", "\xff<p \xfe=1>"}
+
+// The tags and the texts are those of html.Tokenizer.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	for _, source := range scanned {
+		if diff := gocmp.Diff(wanted(source), tokens(source)); diff != "" {
+			t.Errorf("%q: %s", source, diff)
+		}
+	}
+	for tok := range Tokens("<p>a<b>") {
+		if tok.Name != "p" {
+			t.Errorf("a loop that has ended goes on with %+v", tok)
+		}
+		break
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	for _, source := range scanned {
+		f.Add(source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		if diff := gocmp.Diff(wanted(source), tokens(source)); diff != "" {
+			t.Errorf("%q: %s", source, diff)
+		}
+	})
+}

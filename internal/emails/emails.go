@@ -157,6 +157,7 @@ type Email struct {
 	HTML   *string
 	Text   *string
 	bulk   bool
+	isRaw  bool // its caller composed it
 	shared shared
 
 	hasHTML   bool // in a body of its own that we compose

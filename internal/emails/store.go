@@ -186,7 +186,8 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	if err := e.shared.decode(variables); err != nil {
 		return e, 0, fmt.Errorf("read the variables of email %s: %w", emailID, err)
 	}
-	e.bulk, e.hasHTML = parts&markedBulk != 0, parts&gaveHTML != 0 && parts&isRaw == 0
+	e.bulk, e.isRaw = parts&markedBulk != 0, parts&isRaw != 0
+	e.hasHTML = parts&gaveHTML != 0 && !e.isRaw
 	return e, parts, nil
 }
 

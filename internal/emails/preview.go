@@ -1,0 +1,114 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// Preview is an email as it is sent, before its links are tracked and without its files: what a reader of a check
+// needs of it.
+type Preview struct {
+	From       message.Address
+	ReplyTo    []string
+	Subject    string
+	HTML       string // of the part; "" if there is none
+	Text       string // of the part, made from the HTML if none was given; "" if there is none
+	Headers    []message.Field
+	Bulk       bool     // a header marks it as bulk mail, or it belongs to a broadcast
+	ContentIDs []string // of the attachments that the HTML may show
+}
+
+// PreviewDraft returns an email that has not been sent. It applies the rules of Send, except that recipients and the
+// subject may be missing, that files given by their address are not fetched, and that the sender's domain is not
+// looked up. Nothing is stored.
+func (s *Service) PreviewDraft(in Send) (Preview, error) {
+	d := &draft{Send: in}
+	if err := d.checkDraft(s); err != nil {
+		return Preview{}, err
+	}
+	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
+	p.setBodies(d.HTML, d.Text, true)
+	for _, a := range d.Attachments {
+		if a.ContentID != "" {
+			p.ContentIDs = append(p.ContentIDs, a.ContentID)
+		}
+	}
+	return p, nil
+}
+
+// checkDraft applies the rules of an email that is not sent yet.
+func (d *draft) checkDraft(s *Service) error {
+	if d.Broken != nil {
+		return d.Broken
+	}
+	given := *d
+	if len(d.To) == 0 {
+		given.To = []string{d.From}
+	}
+	if d.Subject == "" {
+		given.Subject = "-"
+	}
+	if err := given.checkPresent(); err != nil {
+		return err
+	}
+	for _, check := range []func() error{
+		func() error { return d.checkAddresses(s.c.TestDomainsRefused) }, d.checkContent, d.checkHeaders,
+		func() error { return checkTags(d.Tags) }, d.checkAttachments,
+		func() error { return d.checkSchedule(s.d.Now()) }} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if size := d.size(); size > s.c.MaxSize {
+		return s.tooLarge(size)
+	}
+	return nil
+}
+
+// PreviewSent returns an email that the team has sent or scheduled. The error is a NotFound fault if there is none,
+// or if its content is not kept any more.
+func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Preview, error) {
+	e, err := s.Get(ctx, teamID, emailID)
+	if err != nil {
+		return Preview{}, err
+	}
+	if e.HTML == nil && e.Text == nil && !e.isRaw {
+		return Preview{}, fault.NotFoundf("The content of this email is not kept any more, so it cannot be checked.")
+	}
+	p := Preview{ReplyTo: e.ReplyTo, Subject: e.Subject}
+	if p.From, err = message.ParseAddress(e.From); err != nil {
+		return p, fmt.Errorf("read stored sender of email %s: %w", emailID, err)
+	}
+	if p.Headers, err = headersOf(ctx, s.d.Reader, teamID, emailID); err != nil {
+		return p, err
+	}
+	files, err := attachmentsOf(ctx, s.d.Reader, teamID, emailID)
+	if err != nil {
+		return p, fmt.Errorf("load attachments of email %s: %w", emailID, err)
+	}
+	for i := range files {
+		if files[i].Inline() {
+			p.ContentIDs = append(p.ContentIDs, files[i].ContentID)
+		}
+	}
+	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
+	p.setBodies(e.HTML, e.Text, !e.isRaw)
+	return p, nil
+}
+
+// setBodies sets the parts. makeText has the text made from the HTML if none was given.
+func (p *Preview) setBodies(html, text *string, makeText bool) {
+	if html != nil {
+		p.HTML = *html
+	}
+	switch {
+	case text != nil:
+		p.Text = *text
+	case makeText:
+		p.Text = htmltext.FromHTML(p.HTML)
+	}
+}

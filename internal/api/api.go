@@ -67,6 +67,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/lograte"
+	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -101,6 +102,7 @@ type Options struct {
 	Heartbeat time.Duration
 	BodyMax   int64                           // octets of a request body; 0 is 64 MB, and more than 256 MB is 256 MB
 	Ready     func(ctx context.Context) error // reports whether the node can serve
+	DNS       resolve.Resolver                // for checks of emails; nil asks nothing
 
 	// Observe, when set, is called after each request of a known actor. The client has its answer already, but its
 	// connection waits, so Observe must be quick.

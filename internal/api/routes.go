@@ -19,6 +19,8 @@ func (a *API) operations() []op {
 		{post, "/emails/sending", teams.EmailsSend, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
 		{post, "/email/sending", teams.EmailsSend, 200, "", "Send an email", nil, endpoint(a.sendEmail)},
 		{post, "/emails/batch", teams.EmailsSend, 200, "Emails", "Send up to 100 emails", nil, endpoint(a.sendBatch)},
+		{post, "/emails/checks", teams.EmailsSend, 200, "Emails", "Check an email before or after it is sent", nil,
+			endpoint(a.checkEmail)},
 		{get, "/emails", teams.EmailsRead, 200, "Emails", "List emails", paging, endpoint(a.listEmails)},
 		{get, "/emails/receiving", teams.ReceivingRead, 200, "Receiving", "List received emails", append(paging, "thread_id"),
 			endpoint(a.listReceived)},
@@ -44,6 +46,8 @@ func (a *API) operations() []op {
 			endpoint(a.listEvents)},
 		{get, "/emails/{email_id}/attempts", teams.EmailsRead, 200, "Emails",
 			"List the tries to deliver an email, with the SMTP conversations", nil, endpoint(a.listAttempts)},
+		{get, "/emails/{email_id}/checks", teams.EmailsRead, 200, "Emails", "Check a sent email", nil,
+			endpoint(a.getEmailChecks)},
 
 		{post, "/domains", teams.DomainsWrite, 201, "Domains", "Add a domain", nil, endpoint(a.createDomain)},
 		{get, "/domains", teams.DomainsRead, 200, "Domains", "List domains", paging, endpoint(a.listDomains)},

@@ -275,12 +275,16 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.mux = http.NewServeMux()
 	links.New(n.emails, n.receiving, n.log).Register(n.mux)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
+	var checked resolve.Resolver
+	if !c.TrustDomains {
+		checked = dns
+	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
 		Emails: n.emails,
 		Logs:   n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
-		Ready: n.ready, Observe: n.observe})
+		Ready: n.ready, Observe: n.observe, DNS: checked})
 	development := onlyLoopback(n.mux)
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets such paths unchanged.

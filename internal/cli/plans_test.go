@@ -230,9 +230,10 @@ func (d *driver) everything(otherKey string) {
 		t.Error(err)
 	}
 	d.pages("/emails")
-	for _, what := range []string{"", "/attachments", "/events", "/attempts"} {
+	for _, what := range []string{"", "/attachments", "/events", "/attempts", "/checks"} {
 		d.do("GET", "/emails/"+email+what, "")
 	}
+	d.do("POST", "/emails/checks", `{"from":"a@acme.example","subject":"s","html":"<p>t</p>"}`)
 	d.do("GET", "/emails/"+email+"/attachments/"+d.do("GET", "/emails/"+email+"/attachments", ""), "")
 	d.follow(email)
 	got := d.pages("/emails/receiving")

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"github.com/postrider/postrider/internal/checks"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// checkEmailIn is a draft, with the fields of sendEmailIn, or the id of a sent email.
+type checkEmailIn struct {
+	EmailID     string                             `json:"email_id,omitzero" format:"uuid" doc:"Of a sent email, instead of a draft; takes a key that may read emails."`
+	From        string                             `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>."`
+	To          texts[maxRecipients]               `json:"to,omitzero" doc:"At most 50; may be left out."`
+	Cc          texts[maxRecipients]               `json:"cc,omitzero" doc:"At most 50."`
+	Bcc         texts[maxRecipients]               `json:"bcc,omitzero" doc:"At most 50."`
+	ReplyTo     texts[maxRecipients]               `json:"reply_to,omitzero"`
+	ReplyToOld  texts[maxRecipients]               `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	Subject     string                             `json:"subject,omitzero" maxLength:"998"`
+	HTML        *string                            `json:"html,omitzero"`
+	Text        *string                            `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Template    *templateIn                        `json:"template,omitzero"`
+	Headers     fields                             `json:"headers,omitzero" doc:"Custom header fields."`
+	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded. None is stored or fetched."`
+	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
+	ScheduledAt string                             `json:"scheduled_at,omitzero"`
+	TopicID     string                             `json:"topic_id,omitzero"`
+}
+
+func (in *checkEmailIn) draft() *sendEmailIn {
+	return &sendEmailIn{From: in.From, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo, ReplyToOld: in.ReplyToOld,
+		Subject: in.Subject, HTML: in.HTML, Text: in.Text, Template: in.Template, Headers: in.Headers,
+		Attachments: in.Attachments, Tags: in.Tags, ScheduledAt: in.ScheduledAt, TopicID: in.TopicID}
+}
+
+type checkWire struct {
+	ID      string   `json:"id" doc:"Of the check; the same in every answer."`
+	Level   string   `json:"level" enum:"pass,info,warning,problem"`
+	Message string   `json:"message" doc:"A sentence that says what to do."`
+	Details []string `json:"details" doc:"What it is about, such as links; at most 20."`
+}
+
+type emailChecksWire struct {
+	Object  string      `json:"object"`
+	EmailID *string     `json:"email_id" doc:"Null for a draft."`
+	Level   string      `json:"level" enum:"pass,info,warning,problem" doc:"The most serious one of all checks."`
+	Data    []checkWire `json:"data"`
+}
+
+// checkEmail checks a draft, of which nothing is sent or stored, or a sent email.
+func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailChecksWire, error) {
+	if in.EmailID == "" {
+		p, err := a.Services.Emails.PreviewDraft(in.draft().send())
+		if err != nil {
+			return emailChecksWire{}, err
+		}
+		return a.check(ctx, c, p, "")
+	}
+	switch {
+	case in.From != "" || in.HTML != nil || in.Text != nil || in.Template != nil:
+		return emailChecksWire{}, fault.Invalidf("email_id", "The `email_id` field cannot be used together with a draft.")
+	case !id.Valid(in.EmailID):
+		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
+	}
+	// Who may only send may check drafts, and does not see what others sent.
+	if err := c.Require(teams.EmailsRead); err != nil {
+		return emailChecksWire{}, err
+	}
+	return a.checkSent(ctx, c, strings.ToLower(in.EmailID))
+}
+
+func (a *API) getEmailChecks(ctx context.Context, c *Call, _ none) (emailChecksWire, error) {
+	emailID, err := c.ID("email_id")
+	if err != nil {
+		return emailChecksWire{}, err
+	}
+	return a.checkSent(ctx, c, emailID)
+}
+
+func (a *API) checkSent(ctx context.Context, c *Call, emailID string) (emailChecksWire, error) {
+	p, err := a.Services.Emails.PreviewSent(ctx, c.TeamID, emailID)
+	if err != nil {
+		return emailChecksWire{}, err
+	}
+	return a.check(ctx, c, p, emailID)
+}
+
+// check makes all checks of an email that the actor's team sends; emailID is "" for one that is not sent yet.
+func (a *API) check(ctx context.Context, c *Call, p emails.Preview, emailID string) (emailChecksWire, error) {
+	from, err := a.checkedSender(ctx, c, p.From.Domain)
+	if err != nil {
+		return emailChecksWire{}, err
+	}
+	all := checks.Run(ctx, checks.Input{From: p.From, ReplyTo: p.ReplyTo, Subject: p.Subject, HTML: p.HTML, Text: p.Text,
+		Headers: p.Headers, Bulk: p.Bulk, ContentIDs: p.ContentIDs, Sender: from, DNS: a.DNS})
+	w := emailChecksWire{Object: "email_checks", EmailID: orNull(emailID), Level: string(checks.Worst(all)),
+		Data: []checkWire{}}
+	for _, r := range all {
+		w.Data = append(w.Data, checkWire{r.ID, string(r.Level), r.Message, orEmpty(r.Details)})
+	}
+	return w, nil
+}
+
+// checkedSender returns what is known of a domain as the sender of the actor's team. A domain that cannot send is no
+// error: the checks say so.
+func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s checks.Sender, err error) {
+	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
+	switch {
+	case fault.Ours(err):
+		return s, err
+	case err != nil:
+		s.Refused = err.Error()
+	case sender.Sandbox:
+		return checks.Sender{Sandbox: true, SignedBy: name}, nil
+	}
+	d, err := a.Services.Domains.Named(ctx, c.TeamID, name)
+	switch {
+	case fault.KindOf(err) == fault.NotFound && err != nil:
+		return s, nil
+	case err != nil:
+		return s, err
+	case c.DomainID != "" && c.DomainID != d.ID:
+		return checks.Sender{Refused: "This API key is not authorized to send from " + name + ". Use a key without a domain " +
+			"restriction, or one of that domain."}, nil
+	}
+	s.SignedBy = d.Name
+	s.Tracking = checks.Tracking{Host: d.TrackingHost(), Clicks: d.TrackingHost() != "" && d.ClickTracking}
+	for _, r := range a.Services.Domains.Records(&d) {
+		switch r.Key {
+		case "spf":
+			s.ReturnPath = r.FQDN
+		case "dkim", "dkim-ed25519":
+			s.Keys = append(s.Keys, checks.Key{Name: r.FQDN, Optional: r.Key == "dkim-ed25519", State: foundState(r.Status)})
+		}
+	}
+	return s, nil
+}
+
+func foundState(s domains.Status) checks.State {
+	switch s {
+	case domains.Verified:
+		return checks.Found
+	case domains.Failed, domains.TemporaryFailure:
+		return checks.Gone
+	}
+	return checks.NotFound
+}

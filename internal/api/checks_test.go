@@ -1,0 +1,183 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// A draft is written like an email.
+func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
+	t.Parallel()
+	fields := func(t reflect.Type) (all []string) {
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			all = append(all, name+" "+f.Type.String())
+		}
+		slices.Sort(all)
+		return all
+	}
+	draft := slices.DeleteFunc(fields(reflect.TypeFor[checkEmailIn]()), func(f string) bool {
+		return f == "email_id string"
+	})
+	if diff := gocmp.Diff(fields(reflect.TypeFor[sendEmailIn]()), draft); diff != "" {
+		t.Errorf("of an email -, of a draft +: %s", diff)
+	}
+	in := &checkEmailIn{}
+	v := reflect.ValueOf(in).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		}
+	}
+	out := reflect.ValueOf(in.draft()).Elem()
+	for i := range out.NumField() {
+		if out.Field(i).IsZero() {
+			t.Errorf("the field %s of a draft is lost", out.Type().Field(i).Name)
+		}
+	}
+}
+
+// checked are the levels of an answer, by check.
+func (f *office) checked(t *testing.T, request string) map[string]string {
+	t.Helper()
+	w := f.do(t, request)
+	var answer emailChecksWire
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != 200 || answer.Object != "email_checks" {
+		t.Fatalf("%s: %d %s", request, w.Code, w.Body)
+	}
+	levels, worst := map[string]string{}, "pass"
+	order := []string{"pass", "info", "warning", "problem"}
+	for _, r := range answer.Data {
+		levels[r.ID] = r.Level
+		if slices.Index(order, r.Level) > slices.Index(order, worst) {
+			worst = r.Level
+		}
+	}
+	if answer.Level != worst {
+		t.Errorf("%s: %s in all, and the worst is %s", request, answer.Level, worst)
+	}
+	return levels
+}
+
+func wantLevels(t *testing.T, what string, got map[string]string, pairs ...string) {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if got[pairs[i]] != pairs[i+1] {
+			t.Errorf("%s: %s is %q, want %q", what, pairs[i], got[pairs[i]], pairs[i+1])
+		}
+	}
+}
+
+// The checks know the sender's domain as it is: its return path, its keys, what is tracked, and what the DNS says.
+func TestChecksOfADomain(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{DNS: resolve.Fake{
+			TXTRecords: map[string][]string{"_dmarc.example.org": {"v=DMARC1; p=reject; aspf=s"},
+				"send.example.org": {"v=spf1 a:x.example.org ~all"}},
+			AddrRecords: map[string][]netip.Addr{"x.example.org": {netip.MustParseAddr("192.0.2.1")}}}})
+		domain := f.verified(t, "example.org")
+		draft := func(from, key string) string {
+			return "POST /emails/checks\nAuthorization: " + key + "\n\n" + `{"from":"` + from +
+				`","subject":"s","html":"<a href=\"https://bank.com/\">https://bank.com/</a>"}`
+		}
+		own := draft("a@example.org", "full")
+		wantLevels(t, "a draft", f.checked(t, own), "sender", "pass", "dkim", "pass", "spf", "pass", "dmarc", "pass",
+			"alignment", "info", "text_part", "pass", "link_text", "pass")
+
+		// Tracked links lead elsewhere than their texts say, but only once their host is verified.
+		set := func(text string) {
+			t.Helper()
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `UPDATE domains SET `+text+` WHERE id = $1`, domain.ID)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(`tracking_subdomain = 'links', click_tracking = TRUE`)
+		wantLevels(t, "an unverified host of links", f.checked(t, own), "link_text", "pass")
+		set(`checks = REPLACE(checks, '"dkim":', '"tracking":{"status":"verified"},"dkim":')`)
+		wantLevels(t, "a verified host of links", f.checked(t, own), "link_text", "warning")
+
+		wantLevels(t, "another domain", f.checked(t, draft("a@unknown.org", "full")), "sender", "problem", "dkim", "problem",
+			"spf", "info", "dmarc", "warning")
+		_, f.keys["one domain"] = f.key(t, teams.NewKey{Name: "one domain", Permission: teams.SendingAccess,
+			DomainID: domain.ID})
+		f.verified(t, "second.org")
+		wantLevels(t, "a domain of another key", f.checked(t, draft("a@second.org", "one domain")), "sender", "problem",
+			"dkim", "problem", "spf", "info")
+		wantLevels(t, "the same domain", f.checked(t, draft("a@second.org", "full")), "sender", "pass")
+	})
+}
+
+// A domain whose records are gone is a problem, although emails from it are still accepted for a while.
+func TestChecksOfADomainThatIsGoing(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newOffice(t, d, Options{DNS: resolve.Fake{Fail: []string{"_dmarc.example.org"}}})
+		domain := f.verified(t, "example.org")
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE domains SET checks = REPLACE(checks, 'verified', 'temporary_failure')
+				WHERE id = $1`, domain.ID)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		got := f.checked(t, "POST /emails/checks\n\n"+`{"from":"a@example.org","text":"x"}`)
+		wantLevels(t, "a domain that is going", got, "sender", "pass", "dkim", "problem", "spf", "problem", "dmarc", "info",
+			"alignment", "pass", "subject", "warning")
+	})
+}
+
+// The look-ups end when the client goes away.
+func TestChecksEndWithTheirClient(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 10)
+	f := newOffice(t, dbtest.SQLite(t), Options{DNS: muteDNS{asked: asked}})
+	f.verified(t, "example.org")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/emails/checks",
+		strings.NewReader(`{"from":"a@example.org","text":"x"}`))
+	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	if w.Code != 200 || strings.Count(w.Body.String(), "could not be looked up") != 2 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// muteDNS is a DNS that never answers.
+type muteDNS struct {
+	resolve.Resolver
+	asked chan struct{}
+}
+
+func (w muteDNS) TXT(ctx context.Context, _ string) ([]string, error) {
+	w.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, resolve.ErrTemporary
+}

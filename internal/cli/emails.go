@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/fault"
@@ -70,7 +71,8 @@ func deleteEmail(flags *flag.FlagSet) action {
 func eraseAddress(flags *flag.FlagSet) action {
 	team := flags.String("team", "", "erase it in this team alone, by its id or its exact name")
 	dryRun := flags.Bool("dry-run", false, "say what would be erased, and erase nothing")
-	suppressed := flags.Bool("suppressions", false, "take it off the suppression lists too: it can be mailed again then")
+	suppressed := flags.Bool("suppressions", false, "take it off the suppression lists too, and forget that it "+
+		"unsubscribed: it can be mailed again then")
 	return func(ctx context.Context, e *env, n *node, words []string) error {
 		a, err := erasure.Parse(words[0])
 		if err != nil {
@@ -89,6 +91,7 @@ func eraseAddress(flags *flag.FlagSet) action {
 			func() (erasure.Report, error) { return n.receiving.EraseAddress(ctx, a, scope) },
 			func() (erasure.Report, error) { return webhooks.EraseAddress(ctx, n.db, a, scope) },
 			func() (erasure.Report, error) { return requestlog.EraseAddress(ctx, n.db, a, scope) },
+			func() (erasure.Report, error) { return contacts.EraseAddress(ctx, n.db, a, scope, *suppressed) },
 		}
 		if *suppressed {
 			all = append(all, func() (erasure.Report, error) { return suppressions.EraseAddress(ctx, n.db, a, scope) })

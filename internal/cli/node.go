@@ -21,6 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/delivery"
@@ -58,6 +59,7 @@ type node struct {
 	teams     *teams.Service
 	domains   *domains.Service
 	contents  *content.Service
+	contacts  *contacts.Service
 	emails    *emails.Service
 	delivery  *delivery.Service
 	receiving *receiving.Service
@@ -224,6 +226,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
+	n.contacts = contacts.New(n.db, recorder, keys)
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL},
 		emails.Parts{DB: n.db, Queue: n.queue,
 			Recorder: recorder, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed,
@@ -304,7 +307,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	// Jobs go first, so that no more work begins, and counters after the events that they count.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
 		n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam,
-		n.logs.EraseTeam}
+		n.contacts.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -325,6 +328,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
+		n.runner.Cron(jobs.Cron{Name: "topics", Every: time.Hour, Run: n.contacts.SweepTopics})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "retention", Every: 15 * time.Minute, Run: n.retention(n.db.Now).Run})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})

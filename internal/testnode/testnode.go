@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
@@ -64,6 +65,7 @@ type Node struct {
 	Teams        *teams.Service
 	Suppressions *suppressions.Service
 	Contents     *content.Service
+	Contacts     *contacts.Service
 	Emails       *emails.Service
 
 	Acme   teams.Actor    // the key of the team with the domain
@@ -117,6 +119,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
+	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
 	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Log: n.Log})

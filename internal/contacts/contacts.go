@@ -1,0 +1,111 @@
+// Package contacts stores whom a team writes to, what it writes about, and who wants to read what.
+//
+// # Words
+//
+// A contact is an address of a team, in lower case, with a name. A topic is something that a team writes about. A
+// contact is opted in to a topic or out of it; one that has chosen neither, or an address that is no contact, is what
+// the topic's default says. A contact that is unsubscribed is mailed nothing that has a topic, whatever it is opted in
+// to; email without a topic is not the concern of this package.
+//
+// # Invariants
+//
+// An address is one contact of a team at most, which the index contacts_address decides. What changes in a contact is
+// written in one transaction together with its event, contact.created or contact.updated; what changes nothing writes
+// nothing and records no event.
+//
+// A [Link] proves that its owner got an email: whoever has it may choose for its address, and needs nothing else. It
+// has no end and needs no row, so it also works after its email was deleted. Through a link a contact chooses among
+// the public topics, the private ones that it is opted in to, and those that it left through a link before: a private
+// topic is not for everybody to enter or to see.
+//
+// # When it fails
+//
+// A topic that does not exist, or that belongs to another team, is an Invalid fault where it is a field of a request,
+// and a NotFound fault where it is asked for. A link that was altered is a NotFound fault. Errors of the database are
+// returned, with nothing changed.
+//
+// # What it does not do
+//
+// It sends nothing and decides nothing about emails: package emails asks [Service.Refused]. It shows no pages: package
+// links does.
+package contacts
+
+import (
+	"time"
+
+	"github.com/postrider/postrider/internal/events"
+)
+
+// Subscription is whether somebody reads about a topic.
+type Subscription string
+
+const (
+	OptIn  Subscription = "opt_in"
+	OptOut Subscription = "opt_out"
+)
+
+// Visibility is who sees a topic on the pages of unsubscribe links.
+type Visibility string
+
+const (
+	Public  Visibility = "public"  // everybody
+	Private Visibility = "private" // those who are opted in to it, or left it there
+)
+
+// Limits of contacts and topics (API reference section 16).
+const (
+	MaxTopics      = 200 // of a team; the page of a link shows them all
+	maxTopicName   = 50  // characters
+	maxDescription = 200 // characters
+	maxName        = 255 // characters of a contact's first or last name
+)
+
+// Contact is an address that a team writes to.
+type Contact struct {
+	ID           string
+	TeamID       string
+	Address      string // lower case
+	FirstName    string
+	LastName     string
+	Unsubscribed bool // from all that has a topic, from broadcasts and from automations
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+
+	source string // the email by whose link Unsubscribed was changed last; "" if it was changed otherwise
+}
+
+// event returns what the events of a contact carry.
+func (c *Contact) event() *events.Contact {
+	return &events.Contact{ID: c.ID, SegmentIDs: []string{}, Email: c.Address, FirstName: c.FirstName,
+		LastName: c.LastName, Unsubscribed: c.Unsubscribed, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt}
+}
+
+// Topic is something that a team writes about.
+type Topic struct {
+	ID          string
+	TeamID      string
+	Name        string
+	Description string
+	Default     Subscription // of those who have chosen neither; it never changes
+	Visibility  Visibility
+	CreatedAt   time.Time
+}
+
+// Subscribed is a topic with what holds for one contact.
+type Subscribed struct {
+	Topic
+	Subscription Subscription // chosen, or the topic's default
+
+	chosen Subscription // "" if nothing was chosen
+	source string       // the email by whose link it was chosen; "" if it was chosen otherwise
+}
+
+// Refusal is why an address is not mailed, in the form in which the event email.failed names it.
+type Refusal string
+
+const (
+	OptedOut     Refusal = "topic_opted_out"      // it was opted out
+	NotOptedIn   Refusal = "topic_not_opted_in"   // it has chosen neither, and only those who opt in are mailed
+	Unsubscribed Refusal = "contact_unsubscribed" // from everything that has a topic
+	TopicDeleted Refusal = "topic_deleted"        // so nobody can say who wanted it
+)

@@ -1,0 +1,226 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const contactColumns = `id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at, updated_at`
+
+func scanContact(r db.Row) (c Contact, err error) {
+	var created, updated int64
+	err = r.Scan(&c.ID, &c.TeamID, &c.Address, &c.FirstName, &c.LastName, &c.Unsubscribed, &c.source, &created, &updated)
+	c.CreatedAt, c.UpdatedAt = db.Time(created), db.Time(updated)
+	return c, err
+}
+
+func oneContact(r db.Row) (Contact, error) {
+	c, err := scanContact(r)
+	if errors.Is(err, db.ErrNoRows) {
+		return c, noContact()
+	}
+	if err != nil {
+		return c, fmt.Errorf("read contact: %w", err)
+	}
+	return c, nil
+}
+
+func contactByID(ctx context.Context, r db.Reader, teamID, contactID string) (Contact, error) {
+	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumns+` FROM contacts WHERE id = $1 AND team_id = $2`, contactID,
+		teamID))
+}
+
+func contactByAddress(ctx context.Context, r db.Reader, teamID, address string) (Contact, error) {
+	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumns+` FROM contacts WHERE team_id = $1 AND address = $2`,
+		teamID, address))
+}
+
+// lockContact returns a contact and keeps other transactions from changing it until this one ends. If there is none,
+// found is false, and the contact has only its team and address.
+func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Contact, found bool, err error) {
+	c, err = scanContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE team_id = $1 AND address = $2
+		RETURNING `+contactColumns, teamID, address))
+	if errors.Is(err, db.ErrNoRows) {
+		return Contact{TeamID: teamID, Address: address}, false, nil
+	}
+	if err != nil {
+		return c, false, fmt.Errorf("lock a contact: %w", err)
+	}
+	return c, true, nil
+}
+
+// insertContact reports false if the team has a contact with the address.
+func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, err error) {
+	n, err := tx.Exec(ctx, `INSERT INTO contacts (`+contactColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		ON CONFLICT (team_id, address) DO NOTHING`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
+		c.source, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro())
+	if err != nil {
+		return false, fmt.Errorf("insert a contact: %w", err)
+	}
+	if n > 0 {
+		tx.Proof(`SELECT 1 FROM contacts WHERE id = $1`, c.ID)
+	}
+	return n > 0, nil
+}
+
+func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
+	tx.Queue(ctx, `UPDATE contacts SET first_name = $3, last_name = $4, unsubscribed = $5, source_id = $6, updated_at = $7
+		WHERE id = $1 AND team_id = $2`, c.ID, c.TeamID, c.FirstName, c.LastName, c.Unsubscribed, c.source,
+		c.UpdatedAt.UnixMicro())
+}
+
+func setSubscription(ctx context.Context, tx *db.Tx, of *Contact, c Choice, source string) {
+	tx.Queue(ctx, `INSERT INTO contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE
+		SET subscription = excluded.subscription, source_id = excluded.source_id, updated_at = excluded.updated_at`,
+		of.TeamID, of.ID, c.TopicID, string(c.Subscription), source, tx.Now().UnixMicro())
+}
+
+const topicColumns = `t.id, t.team_id, t.name, t.description, t.default_subscription, t.visibility, t.created_at`
+
+// topicRow is the destination of scanning topicColumns.
+type topicRow struct {
+	Topic
+	created int64
+}
+
+func (t *topicRow) dest(more ...any) []any {
+	return append([]any{&t.ID, &t.TeamID, &t.Name, &t.Description, &t.Default, &t.Visibility, &t.created}, more...)
+}
+
+func (t *topicRow) topic() Topic {
+	t.CreatedAt = db.Time(t.created)
+	return t.Topic
+}
+
+func scanTopic(r db.Row) (Topic, error) {
+	var t topicRow
+	err := r.Scan(t.dest()...)
+	return t.topic(), err
+}
+
+func oneTopic(r db.Row) (Topic, error) {
+	t, err := scanTopic(r)
+	if errors.Is(err, db.ErrNoRows) {
+		return t, fault.NotFoundf("Topic not found")
+	}
+	if err != nil {
+		return t, fmt.Errorf("read topic: %w", err)
+	}
+	return t, nil
+}
+
+func insertTopic(ctx context.Context, tx *db.Tx, t *Topic) {
+	tx.Proof(`SELECT 1 FROM topics WHERE id = $1`, t.ID)
+	tx.Queue(ctx, `INSERT INTO topics (id, team_id, name, description, default_subscription, visibility, created_at,
+		deleted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`, t.ID, t.TeamID, t.Name, t.Description, string(t.Default),
+		string(t.Visibility), t.CreatedAt.UnixMicro())
+}
+
+func topicByID(ctx context.Context, r db.Reader, teamID, topicID string) (Topic, error) {
+	return oneTopic(r.QueryRow(ctx, `SELECT `+topicColumns+` FROM topics t WHERE t.id = $1 AND t.team_id = $2
+		AND t.deleted_at = 0`, topicID, teamID))
+}
+
+// lockTopic returns a topic and keeps other transactions from changing it until this one ends.
+func lockTopic(ctx context.Context, tx *db.Tx, teamID, topicID string) (Topic, error) {
+	_, err := tx.Exec(ctx, `UPDATE topics SET name = name WHERE id = $1 AND team_id = $2`, topicID, teamID)
+	if err != nil {
+		return Topic{}, fmt.Errorf("lock a topic: %w", err)
+	}
+	return topicByID(ctx, tx.Reader, teamID, topicID)
+}
+
+func listTopics(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Topic, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + topicColumns + ` FROM topics t WHERE t.team_id = $1
+		AND t.deleted_at = 0`, ID: "t.id", Args: []any{teamID}}, p, scanTopic)
+}
+
+func countTopics(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM topics WHERE team_id = $1 AND deleted_at = 0`, teamID).Scan(&n)
+	return n, err
+}
+
+// topicsAmong returns those of the ids that are topics of the team.
+func topicsAmong(ctx context.Context, r db.Reader, teamID string, ids []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM topics WHERE id = ANY($1) AND team_id = $2 AND deleted_at = 0`, ids, teamID)
+	return db.Collect(rows, err, scanText)
+}
+
+func updateTopic(ctx context.Context, tx *db.Tx, t *Topic) {
+	tx.Queue(ctx, `UPDATE topics SET name = $3, description = $4, visibility = $5 WHERE id = $1 AND team_id = $2`, t.ID,
+		t.TeamID, t.Name, t.Description, string(t.Visibility))
+}
+
+func markTopicDeleted(ctx context.Context, tx *db.Tx, teamID, topicID string) error {
+	n, err := tx.Exec(ctx, `UPDATE topics SET deleted_at = $3 WHERE id = $1 AND team_id = $2 AND deleted_at = 0`, topicID,
+		teamID, tx.Now().UnixMicro())
+	if err == nil && n == 0 {
+		return fault.NotFoundf("Topic not found")
+	}
+	return err
+}
+
+// subscriptions returns a team's topics, oldest first, with what holds for a contact. contactID may be that of none.
+func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) ([]Subscribed, error) {
+	rows, err := r.Query(ctx, `SELECT `+topicColumns+`, COALESCE(s.subscription, ''), COALESCE(s.source_id, '')
+		FROM topics t LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = $2 AND s.topic_id = t.id
+		WHERE t.team_id = $1 AND t.deleted_at = 0 ORDER BY t.id LIMIT $3`, teamID, contactID, MaxTopics)
+	return db.Collect(rows, err, func(r db.Row) (s Subscribed, err error) {
+		var t topicRow
+		err = r.Scan(t.dest(&s.chosen, &s.source)...)
+		s.Topic, s.Subscription = t.topic(), s.chosen
+		if s.chosen == "" {
+			s.Subscription = s.Default
+		}
+		return s, err
+	})
+}
+
+const selectRefused = `SELECT t.default_subscription, COALESCE(c.address, ''), COALESCE(c.unsubscribed, FALSE),
+	COALESCE(s.subscription, '')
+	FROM topics t LEFT JOIN contacts c ON c.team_id = t.team_id AND c.address = ANY($3)
+	LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
+	WHERE t.id = $2 AND t.team_id = $1 AND t.deleted_at = 0`
+
+// refusedAmong adds the addresses that may not be mailed about a topic.
+func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
+	refused map[string]Refusal) error {
+	var byDefault Subscription
+	rows, err := r.Query(ctx, selectRefused, teamID, topicID, addresses)
+	found := map[string]Refusal{}
+	list, err := db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address string
+		var chosen Subscription
+		var unsubscribed bool
+		err = r.Scan(&byDefault, &address, &unsubscribed, &chosen)
+		found[address] = refusal(byDefault, chosen, unsubscribed)
+		return none, err
+	})
+	if err != nil {
+		return fmt.Errorf("look up who may be mailed about a topic: %w", err)
+	}
+	if len(list) == 0 { // the topic alone is a row
+		return NoTopic()
+	}
+	for _, address := range addresses {
+		why, isContact := found[address]
+		if !isContact {
+			why = refusal(byDefault, "", false)
+		}
+		if why != "" {
+			refused[address] = why
+		}
+	}
+	return nil
+}
+
+func scanText(r db.Row) (text string, err error) {
+	err = r.Scan(&text)
+	return text, err
+}

@@ -1,0 +1,178 @@
+package contacts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// NewTopic is a topic to create.
+type NewTopic struct {
+	Name        string
+	Description string
+	Default     Subscription
+	Visibility  Visibility // "" is Private
+}
+
+// CreateTopic creates a topic.
+func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (Topic, error) {
+	t := Topic{TeamID: teamID, Name: n.Name, Description: n.Description, Default: n.Default, Visibility: n.Visibility}
+	if t.Default == "" {
+		return t, fault.MissingField("default_subscription")
+	}
+	if err := checkSubscription("default_subscription", t.Default); err != nil {
+		return t, err
+	}
+	if t.Visibility == "" {
+		t.Visibility = Private
+	}
+	if err := t.check(); err != nil {
+		return t, err
+	}
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		// Two that create the last one at once must not both see room for it.
+		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
+			return err
+		}
+		n, err := countTopics(ctx, tx.Reader, teamID)
+		if err != nil {
+			return fmt.Errorf("count topics: %w", err)
+		}
+		if n >= MaxTopics {
+			return fault.Invalidf("", "A team has at most %d topics. Delete one that is not needed.", MaxTopics)
+		}
+		t.ID, t.CreatedAt = id.At(tx.Now()), tx.Now()
+		insertTopic(ctx, tx, &t)
+		return nil
+	})
+	return t, err
+}
+
+func (t *Topic) check() error {
+	if strings.TrimSpace(t.Name) == "" {
+		return fault.MissingField("name")
+	}
+	if err := checkText("name", t.Name, maxTopicName); err != nil {
+		return err
+	}
+	if err := checkText("description", t.Description, maxDescription); err != nil {
+		return err
+	}
+	if t.Visibility != Public && t.Visibility != Private {
+		return fault.Invalidf("visibility", "The `visibility` field must be `public` or `private`.")
+	}
+	return nil
+}
+
+// Topic returns a topic.
+func (s *Service) Topic(ctx context.Context, teamID, topicID string) (Topic, error) {
+	return topicByID(ctx, s.d.Reader, teamID, strings.ToLower(topicID))
+}
+
+// Topics returns a page of a team's topics, newest first.
+func (s *Service) Topics(ctx context.Context, teamID string, p page.Page) ([]Topic, bool, error) {
+	return listTopics(ctx, s.d.Reader, teamID, p)
+}
+
+// TopicChange is what to change in a topic. What is nil stays as it is.
+type TopicChange struct {
+	Name        *string
+	Description *string
+	Visibility  *Visibility
+}
+
+// UpdateTopic changes a topic.
+func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c TopicChange) (t Topic, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if t, err = lockTopic(ctx, tx, teamID, strings.ToLower(topicID)); err != nil {
+			return err
+		}
+		if c.Name != nil {
+			t.Name = *c.Name
+		}
+		if c.Description != nil {
+			t.Description = *c.Description
+		}
+		if c.Visibility != nil {
+			t.Visibility = *c.Visibility
+		}
+		if err := t.check(); err != nil {
+			return err
+		}
+		updateTopic(ctx, tx, &t)
+		return nil
+	})
+	return t, err
+}
+
+// DeleteTopic deletes a topic, at once for everybody who asks. What was chosen of it is deleted by SweepTopics. Emails
+// keep its id; those that are still to be sent fail, because who left the topic is forgotten with it.
+func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		return markTopicDeleted(ctx, tx, teamID, strings.ToLower(topicID))
+	})
+}
+
+// sweepTopics is how many deleted topics one call of SweepTopics removes.
+const sweepTopics = 1000
+
+// SweepTopics removes the rows of deleted topics. It is called periodically.
+func (s *Service) SweepTopics(ctx context.Context) error {
+	gone, err := deletedTopics(ctx, s.d.Reader, sweepTopics)
+	if err != nil {
+		return fmt.Errorf("look for deleted topics: %w", err)
+	}
+	for _, topicID := range gone {
+		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteSomeOfTopic(ctx, tx, topicID) })
+		if err == nil {
+			err = s.d.Update(ctx, func(tx *db.Tx) error { removeTopic(ctx, tx, topicID); return nil })
+		}
+		if err != nil {
+			return fmt.Errorf("remove the deleted topic %s: %w", topicID, err)
+		}
+	}
+	return nil
+}
+
+// Refused returns which of some addresses, in lower case, may not be mailed about a topic, and why. It is called for
+// every email that has a topic. A topic that the team does not have is an Invalid fault for the field topic_id.
+func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
+) (map[string]Refusal, error) {
+	const chunk = 500
+	refused := map[string]Refusal{}
+	if !id.Valid(topicID) {
+		return nil, NoTopic()
+	}
+	for first := true; first || len(addresses) > 0; first = false {
+		n := min(chunk, len(addresses))
+		if err := refusedAmong(ctx, r, teamID, strings.ToLower(topicID), addresses[:n], refused); err != nil {
+			return nil, err
+		}
+		addresses = addresses[n:]
+	}
+	return refused, nil
+}
+
+// NoTopic is the error for a topic_id that is no topic of the team.
+func NoTopic() error {
+	return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team. Create the topic first.")
+}
+
+// refusal returns why a contact is not mailed about a topic, "" if it may be. chosen is "" if it has chosen nothing or
+// there is no such contact.
+func refusal(byDefault, chosen Subscription, unsubscribed bool) Refusal {
+	switch {
+	case unsubscribed:
+		return Unsubscribed
+	case chosen == OptOut:
+		return OptedOut
+	case chosen == "" && byDefault != OptIn:
+		return NotOptedIn
+	}
+	return ""
+}

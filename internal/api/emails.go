@@ -107,7 +107,7 @@ type sendEmailIn struct {
 	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
 	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
 	ScheduledAt string                             `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
-	TopicID     string                             `json:"topic_id,omitzero"`
+	TopicID     string                             `json:"topic_id,omitzero" doc:"Only those who want to read about the topic get it, each with a link to unsubscribe by."`
 }
 
 func (in *sendEmailIn) send() emails.Send {

@@ -231,7 +231,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		emails.Parts{DB: n.db, Queue: n.queue,
 			Recorder: recorder, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed,
 			Teams:    n.teams,
-			Contents: n.contents, Log: n.log})
+			Contents: n.contents, Contacts: n.contacts, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)

@@ -34,7 +34,7 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]
 		to := stateOf[e.Type] // rank 0 if the event has no state
-		if to == Suppressed || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
+		if unmailed(e) || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
 			continue
 		}
 		if rank[to] > r || rank[to] == r && k < i {
@@ -56,10 +56,8 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 }
 
 func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
-	if to == Suppressed {
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3
-			AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state <> $2)`,
-			e.EmailID, string(to), rank[to])
+	if unmailed(e) {
+		advanceUnmailed(ctx, tx, e)
 		return
 	}
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),

@@ -3,11 +3,11 @@
 // # Invariants
 //
 // An email is accepted in one transaction that writes the email, its bodies and recipients, its first event, its
-// idempotency record, and its jobs: one for each destination domain, or one for each recipient if it is tracked, or one
-// that enters those later, when the email is scheduled or an attachment must be fetched first. An email that shares its
-// content with others ([Service.Enqueue]) has no body of its own. When Send returns without an error, all of that is on
-// disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or canceled, and until then
-// there is a job for it.
+// idempotency record, and its jobs: one for each destination domain, or one for each recipient if it is tracked or has a
+// topic, or one that enters those later, when the email is scheduled or an attachment must be fetched first. An email
+// that shares its content with others ([Service.Enqueue]) has no body of its own. When Send returns without an error,
+// all of that is on disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or
+// canceled, and until then there is a job for it.
 //
 // # States
 //
@@ -26,6 +26,12 @@
 // transaction; those that no email has are deleted by SweepFiles. The jobs of this package are retried without end when
 // the database or the file store fails; an email fails only for reasons of its own, such as an attachment that cannot
 // be fetched or a sender that may no longer send.
+//
+// # Topics
+//
+// An email that has a topic goes only to those who want to read about it (see package contacts). Each recipient gets a
+// message of its own, by a job of its own. One that must not be mailed fails by itself; the email fails only if it goes
+// to nobody.
 //
 // # What it does not do
 //

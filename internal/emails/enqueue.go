@@ -114,6 +114,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions: %w", err)
 	}
+	refused, err := s.refusals(ctx, tx.Reader, m.by.TeamID, m.TopicID, keys)
+	if err != nil {
+		return nil, err
+	}
 	s.contents.Use(ctx, tx, m.content)
 	var all []events.Event
 	for i, one := range to {
@@ -131,12 +135,15 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		}
 		insertRecipient(ctx, tx, e, 0, &list[i])
 		memory := memoryFor(size, 0)
-		if e.eachAlone = tracks(m.from.Tracking) && m.content.HasHTML(); e.eachAlone {
+		tracked := tracks(m.from.Tracking) && m.content.HasHTML()
+		if tracked {
 			memory += memoryOfTracking(size)
 		}
+		e.eachAlone = tracked || e.TopicID != ""
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
-		for _, skipped := range s.dispatch(ctx, tx, e, memory, list[i:i+1], blocked) {
+		to, failed := leaveOut(e, list[i:i+1], refused)
+		for _, skipped := range append(failed, s.dispatch(ctx, tx, e, memory, to, blocked)...) {
 			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
 			all = append(all, skipped)
 		}
@@ -174,7 +181,7 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, err
 	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
 		From: c.From(values), To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values),
 		Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued,
-		CreatedAt: tx.Now(), bulk: m.bulk, shared: shared{c.ID, values}}
+		CreatedAt: tx.Now(), bulk: m.bulk || m.TopicID != "", shared: shared{c.ID, values}}
 	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
 	if size += 2048; size > s.c.MaxSize {
 		return nil, s.tooLarge(size)

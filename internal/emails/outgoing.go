@@ -21,7 +21,7 @@ import (
 )
 
 // DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain, or to one
-// recipient there if the email is tracked.
+// recipient there if the email is tracked or has a topic.
 const DeliveryKind = "delivery"
 
 // Delivery is the payload of a delivery job.
@@ -190,8 +190,12 @@ func (o *Outgoing) needsUTF8() bool {
 		})
 }
 
-// Sift removes the addresses that the team has suppressed from o.To, and returns the events to record for them.
+// Sift removes the addresses that the team has suppressed from o.To, and those that may no longer be mailed about the
+// email's topic. It returns the events to record for them.
 func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
+	if skipped, err = s.siftTopic(ctx, o); err != nil {
+		return nil, err
+	}
 	to, err := addresses(o.To)
 	if err != nil {
 		return nil, err
@@ -205,7 +209,7 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
 	}
 	if len(blocked) == 0 {
-		return nil, nil
+		return skipped, nil
 	}
 	var left []string
 	for i, key := range keys {
@@ -311,7 +315,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 // recipients and as long as the same is tracked.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.parts&isRaw != 0 {
-		return s.raw(ctx, o.TeamID, o.ID)
+		text, err := s.raw(ctx, o.TeamID, o.ID)
+		return s.listing(o).before(text), err
 	}
 	e, err := o.row.email()
 	if err != nil {
@@ -335,11 +340,16 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if m.Headers, err = o.headers(&e); err != nil {
 		return nil, err
 	}
+	l := s.listing(o)
+	m.Headers = l.add(m.Headers)
 	t, err := s.tracker(ctx, o, m.Headers)
 	if err != nil {
 		return nil, err
 	}
-	m.HTML, m.Text = o.parts(e.shared.values, t)
+	if t != nil {
+		t.own = append(t.own, l.url)
+	}
+	m.HTML, m.Text = o.parts(e.shared.values, l, t)
 	if t != nil {
 		t.tokens.release()
 	}
@@ -360,15 +370,16 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 }
 
 // parts returns the HTML and the text as they are sent. With a tracker, the links of the HTML are tracked, and not
-// those of the text.
-func (o *Outgoing) parts(values render.Values, t *tracker) (html, text string) {
+// those of the text. What they say of how to leave is from the listing, and is not tracked.
+func (o *Outgoing) parts(values render.Values, l listing, t *tracker) (html, text string) {
+	values = l.values(values)
 	switch c := o.body.shared; {
 	case c != nil && t != nil:
 		return c.Tracked(values, t.links(), t.pixels())
 	case c != nil:
 		return c.Parts(values)
 	}
-	html, text = o.body.html, o.body.text
+	html, text = l.fill(o.body.html), l.fill(o.body.text)
 	if o.body.parts&gaveText == 0 {
 		text = htmltext.FromHTML(html)
 	}

@@ -91,13 +91,18 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
+	nowRefused, err := s.refusalsLater(ctx, e.TeamID, e.TopicID, keys)
+	if err != nil {
+		return err
+	}
+	to, failed := leaveOut(e, to, nowRefused)
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {
 			return err
 		}
 		also(tx)
-		all := s.dispatch(ctx, tx, e, memory, to, blocked)
+		all := slices.Concat(failed, s.dispatch(ctx, tx, e, memory, to, blocked))
 		if e.LastEvent == Scheduled {
 			all = append(all, queuedNow(e))
 		}

@@ -94,7 +94,6 @@ func TestRules(t *testing.T) {
 		{"a subject that is no UTF-8", func(s *Send) { s.Subject = "\xff" }, fault.Invalid, "`subject`"},
 		{"NUL in text", func(s *Send) { s.Text = text("a\x00") }, fault.Invalid, "`text`"},
 		{"NUL in HTML", func(s *Send) { s.HTML = text("a\x00") }, fault.Invalid, "`html`"},
-		{"a topic", func(s *Send) { s.TopicID = "t" }, fault.Invalid, "`topic_id`"},
 		{"100 headers", func(s *Send) { s.Headers = headers(MaxHeaders, 1) }, 0, ""},
 		{"101 headers", func(s *Send) { s.Headers = headers(MaxHeaders+1, 1) }, fault.Invalid, "`headers`"},
 		{"headers of 64 KB", func(s *Send) { s.Headers = headers(64, 1024-len("X-0000")-4) }, fault.Invalid,

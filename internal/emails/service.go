@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
@@ -47,6 +48,7 @@ type Service struct {
 	suppressions *suppressions.Service
 	teams        *teams.Service
 	contents     *content.Service
+	contacts     *contacts.Service
 	running      running
 	fetching     *fair.Pool // octets
 	log          *slog.Logger
@@ -63,8 +65,9 @@ type Parts struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Teams        *teams.Service
-	Contents     *content.Service // nil makes one
-	Log          *slog.Logger     // nil logs nothing
+	Contents     *content.Service  // nil makes one
+	Contacts     *contacts.Service // nil makes one
+	Log          *slog.Logger      // nil logs nothing
 }
 
 // New returns the service.
@@ -78,9 +81,12 @@ func New(c Config, p Parts) *Service {
 	if p.Contents == nil {
 		p.Contents = content.New(p.DB)
 	}
+	if p.Contacts == nil {
+		p.Contacts = contacts.New(p.DB, p.Recorder, p.Keys)
+	}
 	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents,
-		running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
+		contacts: p.Contacts, running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
 // Send accepts one email and returns its id. The caller checks that the actor has the scope to send.
@@ -119,10 +125,14 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	}
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		var drafts []*draft
+		topics := topics{}
 		for i, one := range in {
 			d, err := s.check(one, s.d.Now(), true)
 			if err == nil {
 				_, err = s.sender(ctx, by, d)
+			}
+			if err == nil {
+				err = topics.check(ctx, s, by.TeamID, d.TopicID)
 			}
 			switch e, ok := errors.AsType[*fault.Error](err); {
 			case err == nil:
@@ -197,6 +207,9 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	blocked, err := s.suppressions.Among(ctx, s.d.Reader, by.TeamID, addresses)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
+	}
+	if err := s.lookUpTopics(ctx, by.TeamID, drafts); err != nil {
+		return err
 	}
 	files := make([][]Attachment, len(drafts))
 	for i, d := range drafts {
@@ -274,8 +287,8 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	blocked map[string]suppressions.Suppression) error {
 	e := Email{ID: d.id, TeamID: by.TeamID, Actor: by.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
-		LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
-	e.bulk = isBulk(d.Headers)
+		TopicID: d.TopicID, LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
+	e.bulk = isBulk(d.Headers) || e.TopicID != ""
 	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
 	if !d.at.IsZero() {
 		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
@@ -290,18 +303,22 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 		files[i].EmailID = e.ID
 		insertAttachment(ctx, tx, &files[i])
 	}
-	all := []events.Event{first}
+	to, refused := leaveOut(&e, d.recipients, d.refused)
+	all := append([]events.Event{first}, refused...)
 	switch {
+	case len(to) == 0: // nothing is left to do
 	case !d.at.IsZero():
 		s.q.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
 	case slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }):
 		s.q.Insert(ctx, tx, fetchJob(&e))
 	default:
 		memory := d.memory()
-		if e.eachAlone = tracks(from.Tracking) && d.raw == nil && d.HTML != nil && *d.HTML != ""; e.eachAlone {
+		tracked := tracks(from.Tracking) && d.raw == nil && d.HTML != nil && *d.HTML != ""
+		if tracked {
 			memory += memoryOfTracking(int64(len(*d.HTML)))
 		}
-		all = append(all, s.dispatch(ctx, tx, &e, memory, d.recipients, blocked)...)
+		e.eachAlone = tracked || e.TopicID != ""
+		all = append(all, s.dispatch(ctx, tx, &e, memory, to, blocked)...)
 	}
 	for i := range all {
 		all[i].Email = func() (*events.Email, error) { return e.brief(d.Headers), nil }

@@ -111,8 +111,11 @@ func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Trac
 }
 
 // eachAlone reports whether each recipient of an email gets a message of its own, so that its links tell who followed
-// them.
+// them, or who unsubscribes.
 func (s *Service) eachAlone(ctx context.Context, e *Email) (bool, error) {
+	if e.TopicID != "" {
+		return true, nil
+	}
 	html := e.hasHTML
 	c, err := s.content(ctx, e.TeamID, &e.shared)
 	if err != nil {

@@ -19,6 +19,7 @@ type draft struct {
 	recipients []recipient // of the envelope, each address once
 	at         time.Time   // zero means now
 	raw        *Raw        // nil when the message is yet to be composed
+	refused    refusals    // of its topic
 }
 
 type recipient struct {
@@ -150,9 +151,7 @@ func (d *draft) checkContent() error {
 			return fault.Invalidf(name, "The `%s` field must not contain NUL characters.", name)
 		}
 	}
-	if d.TopicID != "" {
-		return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team.")
-	}
+	d.TopicID = strings.ToLower(d.TopicID)
 	return nil
 }
 

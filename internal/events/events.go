@@ -121,6 +121,10 @@ type Complaint struct {
 // Failed is why an email could not be sent at all.
 type Failed struct {
 	Reason string `json:"reason"`
+
+	// Unmailed is true when it is the recipient who must not be mailed, as if it were suppressed: the email itself has not
+	// failed as long as there are others.
+	Unmailed bool `json:"-"`
 }
 
 // Suppressed is why a recipient was not mailed.

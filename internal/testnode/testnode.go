@@ -122,7 +122,8 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
 	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
-		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Log: n.Log})
+		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents,
+		Contacts: n.Contacts, Log: n.Log})
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)

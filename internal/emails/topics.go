@@ -1,0 +1,150 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// An email that has a topic is sent only to those who want to read about it, and tells each of them how to leave it:
+// so each recipient gets a message of its own (see listing). Who wants it is looked up when the email is accepted, when
+// a scheduled one is released, and before a later attempt to deliver it.
+
+// refusals are the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
+type refusals map[string]contacts.Refusal
+
+// refusals looks up which addresses may not be mailed about a topic, "" for none. An unknown topic is an Invalid fault.
+func (s *Service) refusals(ctx context.Context, r db.Reader, teamID, topicID string, keys []string) (refusals, error) {
+	if topicID == "" {
+		return nil, nil
+	}
+	return s.contacts.Refused(ctx, r, teamID, topicID, keys)
+}
+
+// refusalsLater is refusals for an email that was accepted: if its topic was deleted since, nobody may be mailed.
+func (s *Service) refusalsLater(ctx context.Context, teamID, topicID string, keys []string) (refusals, error) {
+	refused, err := s.refusals(ctx, s.d.Reader, teamID, topicID, keys)
+	if fault.KindOf(err) == fault.Invalid {
+		refused, err = refusals{}, nil
+		for _, key := range keys {
+			refused[key] = contacts.TopicDeleted
+		}
+	}
+	return refused, err
+}
+
+// topics remembers which topics exist while the emails of a batch are checked.
+type topics map[string]error
+
+// check returns an Invalid fault if the team has no such topic; "" is none and always right.
+func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
+	err, known := t[topicID]
+	if !known {
+		_, err = s.refusals(ctx, s.d.Reader, teamID, topicID, nil)
+		t[topicID] = err
+	}
+	return err
+}
+
+// lookUpTopics sets which recipients of drafts may not be mailed, by one look-up for each topic.
+func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*draft) error {
+	keys := map[string][]string{}
+	for _, d := range drafts {
+		if d.TopicID == "" {
+			continue
+		}
+		for _, r := range d.recipients {
+			keys[d.TopicID] = append(keys[d.TopicID], r.Key())
+		}
+	}
+	for topicID, to := range keys {
+		refused, err := s.refusals(ctx, s.d.Reader, teamID, topicID, to)
+		if err != nil {
+			return err
+		}
+		for _, d := range drafts {
+			if d.TopicID == topicID {
+				d.refused = refused
+			}
+		}
+	}
+	return nil
+}
+
+// leaveOut returns the recipients that may be mailed, and the events of the others.
+func leaveOut(e *Email, to []recipient, refused refusals) (left []recipient, failed []events.Event) {
+	if len(refused) == 0 {
+		return to, nil
+	}
+	for _, r := range to {
+		if why, ok := refused[r.Key()]; ok {
+			failed = append(failed, refusedEvent(e, r.Addr(), why))
+		} else {
+			left = append(left, r)
+		}
+	}
+	return left, failed
+}
+
+func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
+	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
+}
+
+// siftTopic removes the addresses from o.To that may no longer be mailed about the email's topic, and returns the
+// events to record for them.
+func (s *Service) siftTopic(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
+	if o.row.TopicID == "" || len(o.To) == 0 {
+		return nil, nil
+	}
+	to, err := addresses(o.To)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(to))
+	for i, a := range to {
+		keys[i] = a.Key()
+	}
+	refused, err := s.refusalsLater(ctx, o.TeamID, o.row.TopicID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up the topic of email %s: %w", o.ID, err)
+	}
+	if len(refused) == 0 {
+		return nil, nil
+	}
+	var left []string
+	for i, key := range keys {
+		if why, ok := refused[key]; ok {
+			e := refusedEvent(&o.row.Email, o.To[i], why)
+			e.Email = o.Brief
+			failed = append(failed, e)
+		} else {
+			left = append(left, o.To[i])
+		}
+	}
+	o.To = left
+	o.UTF8 = o.needsUTF8()
+	return failed, nil
+}
+
+// unmailed reports whether an event says that its recipient must not be mailed, which is no failure of the email: the
+// other recipients decide its state.
+func unmailed(e *events.Event) bool {
+	if d, ok := e.Data.(*events.Failed); ok {
+		return d.Unmailed
+	}
+	return e.Type == events.EmailSuppressed
+}
+
+// advanceUnmailed ends an email if none of its recipients is to be mailed: as failed if a topic was the reason for one
+// of them, and as suppressed otherwise.
+func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
+	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
+		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
+		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
+		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
+}

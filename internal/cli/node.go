@@ -276,7 +276,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	recorder.Listen(n.live)
 
 	n.mux = http.NewServeMux()
-	links.New(n.emails, n.receiving, n.log).Register(n.mux)
+	public := links.New(n.emails, n.receiving, n.log)
+	public.Register(n.mux)
+	public.RegisterUnsubscribe(n.mux, n.contacts, n.teams)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	var checked resolve.Resolver
 	if !c.TrustDomains {
@@ -291,7 +293,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	development := onlyLoopback(n.mux)
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets such paths unchanged.
-		for _, prefix := range []string{"/download/", "/shared"} {
+		for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/"} {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				n.mux.ServeHTTP(w, r)
 				return

@@ -30,6 +30,8 @@ var longReads = []dbtest.Allowed{
 	{Text: "UPDATE jobs SET run_at = $1 + (run_at - set_at)",
 		Reason: "a node asks it when it starts or the clock stepped back"},
 	{Text: "SELECT COUNT(*) FROM domains WHERE team_id = $1", Reason: "a team has few domains"},
+	{Text: "FROM topics t LEFT JOIN contact_topics", Reason: "a team has few topics, which is bounded"},
+	{Text: "SELECT COUNT(*) FROM topics WHERE team_id = $1", Reason: "a team has few topics, which is bounded"},
 	{Text: "FROM webhooks WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
 	{Text: "UPDATE webhooks SET status = 'deleted' WHERE team_id = $1",
 		Reason: "a team has few endpoints, which is bounded"},
@@ -268,6 +270,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("PATCH", "/webhooks/"+webhook, `{"status":"disabled"}`)
 	d.do("PATCH", "/webhooks/"+webhook, `{"status":"enabled"}`)
 	d.do("DELETE", "/webhooks/"+webhook, "")
+	d.topics()
 	stop()
 	<-watched
 	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {

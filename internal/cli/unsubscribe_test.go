@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/smtp"
 	"strings"
 	"sync"
 	"testing"
@@ -116,6 +117,66 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 			if !strings.Contains(body, want) || !strings.Contains(body, "b@one.example") {
 				t.Errorf("%s: %s", kind, body)
 			}
+		}
+	})
+}
+
+// A message that is submitted by SMTP keeps to the topic in its header, and says how to leave it.
+func TestSubmittedMessageHasATopic(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key := p.must("keys", "create", "--team", "Acme")
+		n := p.start()
+		d := &driver{started: n, key: key}
+		if err := n.look.QueryRow(t.Context(), `SELECT id FROM teams WHERE name = 'Acme'`).Scan(&d.team); err != nil {
+			t.Fatal(err)
+		}
+		topic, err := n.contacts.CreateTopic(t.Context(), d.team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := n.contacts.Upsert(t.Context(), d.team, "out@one.example", contacts.Change{
+			Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}}); err != nil {
+			t.Fatal(err)
+		}
+		submit := func(topicID, to string) error {
+			auth := smtp.PlainAuth("", "postrider", key, "127.0.0.1")
+			return d.mail(d.port(portSubmit), auth, "a@resend.dev", to,
+				"X-Postrider-Topic: "+topicID+"\r\nSubject: x\r\n\r\nx\r\n")
+		}
+		for _, to := range []string{"in@one.example", "out@one.example"} {
+			if err := submit(topic.ID, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := submit("none", "in@one.example"); err == nil || !strings.Contains(err.Error(), "554") {
+			t.Errorf("an unknown topic: %v", err)
+		}
+		eventually(t, "one is delivered and one has failed", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1 &&
+				n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'failed'`) == 1
+		})
+		all, err := n.delivery.Outbox(t.Context())
+		if err != nil || len(all) != 1 || all[0].To[0] != "in@one.example" {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		opened, err := n.delivery.CapturedMessage(t.Context(), all[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opened.Close()
+		raw, err := io.ReadAll(opened)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"\r\nList-Unsubscribe: <" + n.url + "/unsubscribe/", "\r\nList-Id: <" + topic.ID +
+			".resend.dev>", "\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"} {
+			if !strings.Contains(string(raw), field) {
+				t.Errorf("the message has no %q:\n%s", field, raw)
+			}
+		}
+		if strings.Contains(string(raw), "X-Postrider-Topic") {
+			t.Error("the field of the service is passed on")
 		}
 	})
 }

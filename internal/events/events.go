@@ -76,8 +76,8 @@ type Event struct {
 	// of Record has not loaded the email; then it is looked up.
 	Email func() (*Email, error)
 
-	// Data is *Bounce, *Failed, *Suppressed, *Complaint or *Click for email events, *Received for received email, *Contact
-	// for contacts, and the changed resource's own type for others.
+	// Data is *Bounce, *Failed, *Suppressed, *Complaint, *Open or *Click for email events, *Received for received email,
+	// *Contact for contacts, and the changed resource's own type for others.
 	Data any
 }
 
@@ -135,13 +135,32 @@ type Suppressed struct {
 	DiagnosticCode []string `json:"diagnosticCode"`
 }
 
+// Open is a tracking pixel that was loaded.
+type Open struct {
+	IPAddress string    `json:"ipAddress"`
+	Timestamp time.Time `json:"timestamp"`
+	UserAgent string    `json:"userAgent"`
+	Machine
+}
+
 // Click is a followed link (webhook reference 2.3).
 type Click struct {
 	IPAddress string    `json:"ipAddress"`
 	Link      string    `json:"link"`
 	Timestamp time.Time `json:"timestamp"`
 	UserAgent string    `json:"userAgent"`
+	Machine
 }
+
+// Machine says whether a program opened or followed something, rather than a person. Its zero value is a person.
+type Machine struct {
+	Is bool `json:"machine,omitzero"`
+	// Reason is by what it was recognised: user_agent, prefetch, address, timing, burst or head.
+	Reason string `json:"machineReason,omitzero"`
+}
+
+// DetailMachine is the detail of opens and clicks by machines.
+const DetailMachine = "machine"
 
 // Received is a received message (webhook reference 3).
 type Received struct {
@@ -216,8 +235,17 @@ func (e *Event) TimelineID() string {
 
 // detail is the part of an event's data by which it is counted or filtered.
 func (e *Event) detail() string {
-	if b, ok := e.Data.(*Bounce); ok {
-		return strings.ToLower(b.Type)
+	machine := false
+	switch d := e.Data.(type) {
+	case *Bounce:
+		return strings.ToLower(d.Type)
+	case *Open:
+		machine = d.Is
+	case *Click:
+		machine = d.Is
+	}
+	if machine {
+		return DetailMachine
 	}
 	return ""
 }

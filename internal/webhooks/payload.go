@@ -58,9 +58,17 @@ type emailData struct {
 	Tags        map[string]string  `json:"tags,omitempty"`
 	Headers     []header           `json:"headers,omitempty"`
 	Bounce      *events.Bounce     `json:"bounce,omitzero"`
+	Open        *openData          `json:"open,omitzero"` // ours
 	Click       *clickData         `json:"click,omitzero"`
 	Failed      *events.Failed     `json:"failed,omitzero"`
 	Suppressed  *events.Suppressed `json:"suppressed,omitzero"`
+}
+
+type openData struct {
+	IPAddress string  `json:"ipAddress"`
+	Timestamp isoTime `json:"timestamp"`
+	UserAgent string  `json:"userAgent"`
+	events.Machine
 }
 
 type clickData struct {
@@ -68,6 +76,7 @@ type clickData struct {
 	Link      string  `json:"link"`
 	Timestamp isoTime `json:"timestamp"`
 	UserAgent string  `json:"userAgent"`
+	events.Machine
 }
 
 // receivedData is the data of email.received (webhook reference 3).
@@ -210,8 +219,10 @@ func emailToData(b *events.Email, e *events.Event) emailData {
 		if e.Type == events.EmailBounced {
 			d.Bounce = data
 		}
+	case *events.Open:
+		d.Open = &openData{data.IPAddress, isoTime(data.Timestamp), data.UserAgent, data.Machine}
 	case *events.Click:
-		d.Click = &clickData{data.IPAddress, data.Link, isoTime(data.Timestamp), data.UserAgent}
+		d.Click = &clickData{data.IPAddress, data.Link, isoTime(data.Timestamp), data.UserAgent, data.Machine}
 	case *events.Failed:
 		d.Failed = data
 	case *events.Suppressed:

@@ -11,6 +11,38 @@ import (
 // Recorded advances the states of emails and recipients. The recorder calls it for every event. If all holds several
 // events of one email or recipient, only the one with the highest rank is written, because the others change nothing.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	const few = 16
+	if len(all) <= few {
+		advance(ctx, tx, all)
+		return nil
+	}
+	for _, part := range byEmail(all) { // because advance compares each event with all others
+		advance(ctx, tx, part)
+	}
+	return nil
+}
+
+// byEmail divides events by their emails, in order. Those of no email are left out.
+func byEmail(all []events.Event) [][]events.Event {
+	var parts [][]events.Event
+	place := map[string]int{}
+	for i := range all {
+		emailID := all[i].EmailID
+		if emailID == "" {
+			continue
+		}
+		at, ok := place[emailID]
+		if !ok {
+			at = len(parts)
+			place[emailID] = at
+			parts = append(parts, nil)
+		}
+		parts[at] = append(parts[at], all[i])
+	}
+	return parts
+}
+
+func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 	for i := range all {
 		e := &all[i]
 		to, ok := stateOf[e.Type]
@@ -25,8 +57,11 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			advanceEmail(ctx, tx, e, to)
 		}
 	}
-	return nil
 }
+
+// tracked reports whether a state is by opens and clicks. These advance only what was delivered, so they make no event
+// of a delivery redundant.
+func tracked(to State) bool { return to == Opened || to == Clicked }
 
 // outranked reports whether another event of the same email makes event i redundant. With sameRecipient, only events of
 // the same recipient are compared.
@@ -34,7 +69,8 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]
 		to := stateOf[e.Type] // rank 0 if the event has no state
-		if unmailed(e) || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient {
+		if unmailed(e) || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient ||
+			tracked(to) && !tracked(stateOf[all[i].Type]) {
 			continue
 		}
 		if rank[to] > r || rank[to] == r && k < i {
@@ -44,12 +80,21 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	return false
 }
 
+// advanceRecipients advances the recipient of an event, or all of the email if it names none.
+//
+// An open or a click advances only who has the email: some hosts follow its links before they answer that they take it,
+// and a recipient whose state is above [Delivered] is not mailed any more. One that names no recipient, because the
+// message was for several, advances none of them.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
+	case e.Recipient != "" && tracked(to):
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
+			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rank[to],
+			e.At.UnixMicro(), settled)
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
 			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rank[to], e.At.UnixMicro())
-	case to != Sent:
+	case to != Sent && !tracked(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
 			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
 	}
@@ -58,6 +103,11 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if unmailed(e) {
 		advanceUnmailed(ctx, tx, e)
+		return
+	}
+	if tracked(to) {
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID,
+			string(to), rank[to], settled)
 		return
 	}
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),

@@ -14,10 +14,11 @@
 //	scheduled < queued < sent < delivery_delayed < delivered < opened < clicked
 //	  < bounced, failed, suppressed < canceled < complained
 //
-// Each state has a rank, as listed, and a state is replaced only by one of a higher rank, so events may arrive
-// in any order and more than once; most emails skip most states. The states scheduled, sent and canceled are of the
-// whole email only. Otherwise the state of an email is the highest-ranked state of its recipients, except that it
-// becomes suppressed only when all its recipients are.
+// Each state has a rank, as listed, and a state is replaced only by one of a higher rank, so events may arrive in any
+// order and more than once; most emails skip most states. The states scheduled, sent and canceled are of the whole email
+// only. Otherwise the state of an email is the highest-ranked state of its recipients, except that it becomes suppressed
+// only when all its recipients are, and opened or clicked also by what cannot be attributed to one of them. A recipient
+// becomes opened or clicked only after the email was delivered to it.
 //
 // # When it fails
 //

@@ -92,6 +92,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
+		forgetHits(ctx, tx, a, e.id)
 		for _, r := range [][]string{
 			{"email_events", "id", "recipient", "data"},
 			{"email_attempts", "id", "recipients", "reply", "conversation"},

@@ -31,8 +31,10 @@ func TestOutranked(t *testing.T) {
 			event(events.EmailSuppressed, "e", "ann")}, 0, false, false},
 		{"suppressed beside one that is delivered", []events.Event{ann, event(events.EmailSuppressed, "e", "bob")}, 1, false,
 			rank[Delivered] >= rank[Suppressed]},
-		{"beside what is no state", []events.Event{ann, event(events.EmailClicked, "e", "ann")}, 0,
-			rank[Clicked] > rank[Delivered], rank[Clicked] > rank[Delivered]},
+		{"delivered beside clicked", []events.Event{ann, event(events.EmailClicked, "e", "ann")}, 0, false, false},
+		{"clicked beside delivered", []events.Event{ann, event(events.EmailClicked, "e", "ann")}, 1, false, false},
+		{"opened beside clicked", []events.Event{event(events.EmailOpened, "e", "ann"),
+			event(events.EmailClicked, "e", "ann")}, 0, true, true},
 		{"beside another resource's", []events.Event{ann, {Type: events.DomainUpdated, EmailID: "e", Recipient: "ann"}}, 0,
 			false, false},
 	} {

@@ -103,6 +103,12 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
+// forgetHits deletes what is known of the clients by which a recipient opened an email and followed its links.
+func forgetHits(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) {
+	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND LOWER(recipient) = $2
+		AND type IN ('opened', 'clicked')`, emailID, a.Key())
+}
+
 // replaceRecipient replaces an envelope recipient by the placeholder.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) {
 	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND LOWER(address) = $2`,

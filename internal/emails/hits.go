@@ -1,0 +1,61 @@
+package emails
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+)
+
+// Followed is what is recorded of a sent email with its opens and clicks.
+type Followed struct {
+	TeamID, DomainID, BroadcastID string
+
+	// To are the recipients that were asked for, by position.
+	To map[int]Follower
+}
+
+// Follower is a recipient whose pixel was loaded, or whose link was followed.
+type Follower struct {
+	Address string
+	State   State
+	Since   time.Time // when it came to this state
+}
+
+// Delivered reports whether the email was delivered to the recipient, as far as is known.
+func (f *Follower) Delivered() bool { return rank[f.State] >= settled }
+
+// Recipient returns the recipient at a position of [Tracked]. If that is -1, it is the only recipient of the email;
+// ok is false if there are several, or if there is none at that position.
+func (f *Followed) Recipient(position int) (to Follower, ok bool) {
+	if position < 0 {
+		if _, several := f.To[1]; several {
+			return to, false
+		}
+		position = 0
+	}
+	to, ok = f.To[position]
+	return to, ok
+}
+
+// Followed returns those emails, of any team that was not deleted, that exist, by id, with their recipients at some
+// positions. It takes no team, because the token of a link names only the email.
+func (s *Service) Followed(ctx context.Context, r db.Reader, emailIDs []string, positions []int) (map[string]*Followed,
+	error) {
+	asked := make([]int64, 0, len(positions)+2)
+	for _, p := range positions {
+		if p < 0 {
+			asked = append(asked, 0, 1) // for Recipient
+		} else {
+			asked = append(asked, int64(p))
+		}
+	}
+	return followed(ctx, r, emailIDs, asked)
+}
+
+// Briefs returns what the events of some emails carry of them, by id. Emails that do not exist are left out.
+func (s *Service) Briefs(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email,
+	error) {
+	return briefs(ctx, r, teamID, emailIDs)
+}

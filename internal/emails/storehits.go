@@ -1,0 +1,70 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+)
+
+func followed(ctx context.Context, r db.Reader, emailIDs []string, positions []int64) (map[string]*Followed, error) {
+	found := make(map[string]*Followed, len(emailIDs))
+	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id FROM emails e
+		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND t.deleted_at = 0`, emailIDs)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID string
+		f := &Followed{To: map[int]Follower{}}
+		err = r.Scan(&emailID, &f.TeamID, &f.DomainID, &f.BroadcastID)
+		found[emailID] = f
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the emails of tracked links: %w", err)
+	}
+	rows, err = r.Query(ctx, `SELECT email_id, position, address, state, updated_at FROM email_recipients
+		WHERE email_id = ANY($1) AND position = ANY($2)`, emailIDs, positions)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID, state string
+		var position int
+		var since int64
+		var to Follower
+		err = r.Scan(&emailID, &position, &to.Address, &state, &since)
+		if f := found[emailID]; f != nil {
+			to.State, to.Since = State(state), db.Time(since)
+			f.To[position] = to
+		}
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the recipients of tracked links: %w", err)
+	}
+	return found, nil
+}
+
+func briefs(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email, error) {
+	all := make(map[string]*events.Email, len(emailIDs))
+	rows, err := r.Query(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
+		WHERE e.id = ANY($1) AND e.team_id || '' = $2`, emailIDs, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var row emailRow
+		var f fields
+		if err := r.Scan(row.dest(f.dest()...)...); err != nil {
+			return none, err
+		}
+		e, err := row.email()
+		if err != nil {
+			return none, err
+		}
+		headers, err := f.decode()
+		if err != nil {
+			return none, fmt.Errorf("read the headers of email %s: %w", e.ID, err)
+		}
+		all[e.ID] = e.brief(headers)
+		return none, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what the events of emails carry: %w", err)
+	}
+	return all, nil
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/metrics"
@@ -23,7 +24,9 @@ var (
 		"bounced_permanent",
 		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened",
 		"unique_clicked"}
-	rates = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
+	// machines are metrics of ours, which are shown when they are asked for by name.
+	machines = []string{"opened_machine", "clicked_machine", "unique_opened_people", "unique_clicked_people"}
+	rates    = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
 		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained",
 			"delivered"},
 		"unsubscribe_rate": {"unsubscribed", "delivered"}}
@@ -87,6 +90,10 @@ func add(to map[string]int, n metrics.Count) {
 		return
 	case "opened", "clicked":
 		to["unique_"+n.Type] += n.Recipients
+		to["unique_"+n.Type+"_people"] += n.People
+		if n.Detail == events.DetailMachine {
+			to[n.Type+"_machine"] += n.Events
+		}
 	case "bounced":
 		to["bounced_"+n.Detail] += n.Events
 	}
@@ -201,7 +208,7 @@ func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
 		in.metrics = append(slices.Clone(counted), rateNames...)
 	}
 	for _, m := range in.metrics {
-		if _, rate := rates[m]; !rate && !slices.Contains(counted, m) {
+		if _, rate := rates[m]; !rate && !slices.Contains(counted, m) && !slices.Contains(machines, m) {
 			return in, fault.Invalidf("metrics", "The `metrics` parameter has `%s`, which is no metric.", m)
 		}
 	}

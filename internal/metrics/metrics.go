@@ -21,7 +21,9 @@
 //
 // Each event counts once, except queued, scheduled and canceled, which are not counted. In addition recipients are
 // counted: for sent events those that the email is sent to, and for opens and clicks those that open or click the email
-// for the first time. So periods add up: the unique opens of a week are the sum of those of its days.
+// for the first time. So periods add up: the unique opens of a week are the sum of those of its days. Opens and clicks by
+// machines count like others, under a detail of their own. Recipients are counted once more without them (people),
+// because a recipient may open what a machine opened before.
 //
 // # Invariants
 //
@@ -66,9 +68,10 @@ type Count struct {
 	Period, DomainID, DomainName, EmailID, BroadcastID string // empty where not broken down by it
 
 	Type       string // an event's type without "email."
-	Detail     string // a bounce's type
+	Detail     string // a bounce's type; "machine" of an open or a click by a machine
 	Events     int
 	Recipients int // see the package comment
+	People     int // of opens and clicks, recipients whose first one by a person this is
 }
 
 // Usage is what a team sent and received in a time span: addresses mailed, and emails received.

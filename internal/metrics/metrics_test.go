@@ -88,6 +88,10 @@ func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 		events.EmailBounced}[r.IntN(7)]; v.Type {
 	case events.EmailSent:
 		v.Recipient = ""
+	case events.EmailOpened:
+		v.Data = &events.Open{Machine: events.Machine{Is: r.IntN(2) == 0}}
+	case events.EmailClicked:
+		v.Data = &events.Click{Machine: events.Machine{Is: r.IntN(2) == 0}}
 	case events.EmailBounced:
 		v.Data = &events.Bounce{Type: []string{"Permanent", "Transient"}[r.IntN(2)]}
 	}
@@ -99,7 +103,7 @@ func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 
 // recount counts the events plainly.
 func (w *fixture) recount(q metrics.Query) []metrics.Count {
-	sums := map[metrics.Count][2]int{}
+	sums := map[metrics.Count][3]int{}
 	for i := range w.all {
 		e := &w.all[i]
 		at := e.At
@@ -118,6 +122,8 @@ func (w *fixture) recount(q metrics.Query) []metrics.Count {
 		k := metrics.Count{Type: strings.TrimPrefix(string(e.Type), "email.")}
 		if b, ok := e.Data.(*events.Bounce); ok {
 			k.Detail = strings.ToLower(b.Type)
+		} else if byMachine(e) {
+			k.Detail = events.DetailMachine
 		}
 		if q.ByPeriod != nil {
 			k.Period = q.ByPeriod(at)
@@ -134,11 +140,12 @@ func (w *fixture) recount(q metrics.Query) []metrics.Count {
 		n := sums[k]
 		n[0]++
 		n[1] += w.recipients(e)
+		n[2] += w.people(e)
 		sums[k] = n
 	}
 	var out []metrics.Count
 	for k, n := range sums {
-		k.Events, k.Recipients = n[0], n[1]
+		k.Events, k.Recipients, k.People = n[0], n[1], n[2]
 		out = append(out, k)
 	}
 	return sorted(out)
@@ -160,6 +167,30 @@ func (w *fixture) recipients(e *events.Event) int {
 				(f.At.Before(e.At) || f.At.Equal(e.At) && f.ID < e.ID) {
 				return 0
 			}
+		}
+	}
+	return 1
+}
+
+func byMachine(e *events.Event) bool {
+	switch d := e.Data.(type) {
+	case *events.Open:
+		return d.Is
+	case *events.Click:
+		return d.Is
+	}
+	return false
+}
+
+func (w *world) people(e *events.Event) int {
+	if e.Type != events.EmailOpened && e.Type != events.EmailClicked || byMachine(e) {
+		return 0
+	}
+	for i := range w.all {
+		f := &w.all[i]
+		if f.Type == e.Type && f.EmailID == e.EmailID && f.Recipient == e.Recipient && !byMachine(f) &&
+			(f.At.Before(e.At) || f.At.Equal(e.At) && f.ID < e.ID) {
+			return 0
 		}
 	}
 	return 1

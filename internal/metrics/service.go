@@ -151,6 +151,7 @@ func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row)
 		}
 		out[i].Events += int(r.events)
 		out[i].Recipients += int(r.recipients)
+		out[i].People += int(r.people)
 	}
 	return out, nil
 }

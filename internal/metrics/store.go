@@ -85,10 +85,11 @@ type row struct {
 	domain, email, broadcast string
 	typ, detail              string
 	events, recipients       int64
+	people                   int64
 }
 
 func scanRow(r db.Row) (x row, err error) {
-	err = r.Scan(&x.slot, &x.domain, &x.email, &x.broadcast, &x.typ, &x.detail, &x.events, &x.recipients)
+	err = r.Scan(&x.slot, &x.domain, &x.email, &x.broadcast, &x.typ, &x.detail, &x.events, &x.recipients, &x.people)
 	return x, err
 }
 
@@ -125,9 +126,17 @@ func column(wanted bool, expression, none string) string {
 const recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed')
-			WHEN e.type IN ('opened', 'clicked') AND EXISTS (SELECT 1 FROM email_events f WHERE f.email_id = e.email_id
-				AND f.type = e.type AND f.recipient = e.recipient
-				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)) THEN 0
+			WHEN e.type IN ('opened', 'clicked') AND EXISTS (SELECT 1 FROM email_events f WHERE ` + earlier + `) THEN 0
+			ELSE 1 END`
+
+// earlier is the condition that an event f is of the same type as e, of the same recipient, and came before it.
+const earlier = `f.email_id = e.email_id AND f.type = e.type AND f.recipient = e.recipient
+				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)`
+
+// peopleOf is the number of recipients that an event e counts if what machines did is left out.
+const peopleOf = `CASE
+			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
+			WHEN EXISTS (SELECT 1 FROM email_events f WHERE ` + earlier + ` AND f.detail = '') THEN 0
 			ELSE 1 END`
 
 // counted is the condition for events that are counted.
@@ -143,17 +152,18 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	if len(f.emails) > 0 {
 		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3" // avoids the index of times
 	}
-	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
-		FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
+	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
+		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
 		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
 		column(g.domain, "e.domain_id", "''"),
-		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, when, counted, where)
+		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, peopleOf,
+		when, counted, where)
 	if !g.email && len(f.emails) == 0 { // the emails of deleted events are not known
 		args = append(args, up(s.from), up(s.to))
 		low, high := len(args)-1, len(args)
 		where, args = f.where("k.", args)
 		text += fmt.Sprintf(` UNION ALL SELECT %s, %s, '', %s, k.type, k.detail, CAST(SUM(k.events) AS BIGINT),
-			CAST(SUM(k.recipients) AS BIGINT)
+			CAST(SUM(k.recipients) AS BIGINT), CAST(SUM(k.people) AS BIGINT)
 			FROM email_counts_kept k WHERE k.team_id = $1 AND k.slot >= $%d AND k.slot < $%d%s GROUP BY 1, 2, 3, 4, 5, 6`,
 			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", "''"),
 			column(g.broadcast, "k.broadcast_id", "''"), low, high, where)
@@ -180,13 +190,15 @@ func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []strin
 func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	// The order prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
-		events, recipients)
-		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT)
-		FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
+		events, recipients, people)
+		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*),
+		CAST(SUM(%s) AS BIGINT), CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
 		GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
 		ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
-		events = email_counts_kept.events + excluded.events, recipients = email_counts_kept.recipients + excluded.recipients`,
-		slot.Microseconds(), recipientsOf, counted), teamID, emailIDs)
+		events = email_counts_kept.events + excluded.events,
+		recipients = email_counts_kept.recipients + excluded.recipients,
+		people = email_counts_kept.people + excluded.people`,
+		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs)
 }
 
 // sumCounters adds up the counters of the slots from low up to but not including high, except those in without.
@@ -199,7 +211,8 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 	}
 	where, args := f.where("c.", args)
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, '', %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
-		CAST(SUM(c.recipients) AS BIGINT) FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
+		CAST(SUM(c.recipients) AS BIGINT), CAST(SUM(c.people) AS BIGINT)
+		FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
 		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"), column(g.domain, "c.domain_id", "''"),
 		column(g.broadcast, "c.broadcast_id", "''"), not, where), args...)
 	return db.Collect(rows, err, scanRow)
@@ -211,11 +224,11 @@ func deleteCounters(ctx context.Context, tx *db.Tx, teamID string, slot int64) {
 
 func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	for _, x := range all {
-		tx.Queue(ctx, `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail)
+		tx.Queue(ctx, `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients,
+			people) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail)
 			DO UPDATE SET events = email_counts.events + excluded.events, recipients = email_counts.recipients +
-			excluded.recipients`,
-			teamID, x.slot, x.domain, x.broadcast, x.typ, x.detail, x.events, x.recipients)
+			excluded.recipients, people = email_counts.people + excluded.people`,
+			teamID, x.slot, x.domain, x.broadcast, x.typ, x.detail, x.events, x.recipients, x.people)
 	}
 }
 

@@ -1,0 +1,97 @@
+package tracking
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// visitor is a client with the message whose links it follows. An IPv6 client may change its address within its
+// network.
+type visitor struct {
+	emailID  string
+	position int
+	from     netip.Prefix
+}
+
+func visitorOf(h *Hit) visitor {
+	bits := 64
+	if h.Addr.Is4() {
+		bits = 32
+	}
+	from, _ := h.Addr.Prefix(bits) // the zero prefix if the address is not known
+	return visitor{h.EmailID, h.Position, from}
+}
+
+// visit is what a visitor did within the last seconds.
+type visit struct {
+	links  []followed // different ones, at most three
+	reason Reason     // ByBurst or ByHead
+	seen   time.Time  // when the last hit by that reason came
+}
+
+type followed struct {
+	link uint64
+	at   time.Time
+}
+
+var seed = maphash.MakeSeed()
+
+// add takes in a hit, and notes when it shows that the visitor is a machine.
+func (v *visit) add(h *Hit, at time.Time) {
+	old := func(f followed) bool { return at.Sub(f.at) > burstWithin }
+	v.links = slices.DeleteFunc(v.links, old)
+	if h.Head {
+		v.reason, v.seen = ByHead, at
+		return
+	}
+	if h.URL != "" {
+		link := maphash.String(seed, h.URL)
+		if !slices.ContainsFunc(v.links, func(f followed) bool { return f.link == link }) {
+			v.links = append(v.links, followed{link, at})
+		}
+		v.links = v.links[max(0, len(v.links)-3):]
+		n := len(v.links)
+		if n >= 3 || n == 2 && v.links[1].at.Sub(v.links[0].at) <= pairWithin {
+			v.reason, v.seen = ByBurst, at
+		}
+	}
+}
+
+// judge returns why a hit at a time is by a machine, "" if it is not by what the visitor did around that time.
+func (v *visit) judge(at time.Time) Reason {
+	if v.reason == "" || v.seen.Sub(at).Abs() > burstWithin {
+		return ""
+	}
+	return v.reason
+}
+
+const (
+	visitsMax = 20_000           // of a generation
+	visitsAge = 15 * time.Second // of a generation, longer than anything is remembered
+)
+
+// generations remember values for some time, in bounded memory: the values of this generation and of the one before.
+type generations[K comparable, V any] struct {
+	young, old map[K]V
+	began      time.Time
+}
+
+// get returns the value of a key, and moves it to this generation.
+func (g *generations[K, V]) get(k K) (v V, ok bool) {
+	if v, ok = g.young[k]; ok {
+		return v, true
+	}
+	if v, ok = g.old[k]; ok {
+		g.young[k] = v
+	}
+	return v, ok
+}
+
+func (g *generations[K, V]) set(k K, v V, now time.Time) {
+	if g.young == nil || len(g.young) >= visitsMax || now.Sub(g.began) > visitsAge {
+		g.old, g.young, g.began = g.young, map[K]V{}, now
+	}
+	g.young[k] = v
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -60,6 +61,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if c.PublicURL == "" {
 		c.PublicURL = "http://" + l.Addr().String()
 	}
+	c.TrackingURL = cmp.Or(c.TrackingURL, c.PublicURL)
 	n, err := newNode(ctx, c, newLogger(c, e.errOut), measured{unsigned: e.getenv(benchUnsigned) != "",
 		loopback: e.getenv(benchLoopback) != ""})
 	if err != nil {
@@ -121,7 +123,8 @@ func (n *node) addVerified(ctx context.Context, key string, names []string) (ver
 		return nil, fmt.Errorf("find the team of the development key: %w", err)
 	}
 	for _, name := range names {
-		d, err := n.domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name})
+		// With a tracking subdomain, so that tracking begins when it is switched on.
+		d, err := n.domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "links"})
 		if err != nil {
 			return nil, fmt.Errorf("--domain %s: %w", name, err)
 		}

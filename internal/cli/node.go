@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,7 @@ import (
 	"github.com/postrider/postrider/internal/retention"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/tracking"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -65,6 +67,7 @@ type node struct {
 	receiving *receiving.Service
 	logs      *requestlog.Service
 	live      *live.Service
+	tracking  *tracking.Service
 	erasers   []teams.Eraser // of deleted teams
 	handler   http.Handler
 	mux       *http.ServeMux
@@ -227,11 +230,10 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
 	n.contacts = contacts.New(n.db, recorder, keys)
-	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL},
-		emails.Parts{DB: n.db, Queue: n.queue,
-			Recorder: recorder, Blobs: n.blobs, Keys: keys, Guard: guard, Domains: n.domains, Suppressions: suppressed,
-			Teams:    n.teams,
-			Contents: n.contents, Contacts: n.contacts, Log: n.log})
+	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL,
+		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
+		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
+		Contacts: n.contacts, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
@@ -279,6 +281,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	public := links.New(n.emails, n.receiving, n.log)
 	public.Register(n.mux)
 	public.RegisterUnsubscribe(n.mux, n.contacts, n.teams)
+	n.mux.Handle("GET /tls/ask", links.TLSAsk(n.domains, n.log, trackingHosts(c)...))
+	n.tracking = tracking.New(n.db, recorder, n.emails, n.log)
+	tracked := links.NewTracked(n.emails, n.tracking)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	var checked resolve.Resolver
 	if !c.TrustDomains {
@@ -291,9 +296,13 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})
 	development := onlyLoopback(n.mux)
-	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	n.handler = behindProxies(c.HTTPProxyFrom, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if tracked.Serves(r.URL.Path) {
+			tracked.ServeHTTP(w, r)
+			return
+		}
 		// The mux redirects doubled slashes, and a redirect turns POST into GET: the API gets such paths unchanged.
-		for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/"} {
+		for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				n.mux.ServeHTTP(w, r)
 				return
@@ -304,7 +313,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 			return
 		}
 		rest.ServeHTTP(w, r)
-	})
+	}))
 
 	// Jobs go first, so that no more work begins, and counters after the events that they count.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
@@ -398,6 +407,17 @@ func ownAddresses(c config.Config) []netip.AddrPort {
 	return []netip.AddrPort{addr.AddrPort()}
 }
 
+// trackingHosts returns the hosts of this installation for which a reverse proxy may get certificates, besides those of
+// domains.
+func trackingHosts(c config.Config) (all []string) {
+	for _, text := range []string{c.PublicURL, c.TrackingURL} {
+		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {
+			all = append(all, strings.ToLower(u.Hostname()))
+		}
+	}
+	return all
+}
+
 // run runs every part until ctx ends, and then stops them: first the listeners, then the parts that claim work, then
 // the rest.
 func (n *node) run(ctx context.Context, l net.Listener) error {
@@ -413,6 +433,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
 	defer shut()
 	g.Go(func() error { return n.logs.Run(served) })
+	g.Go(func() error { return n.tracking.Run(served) })
 	if l == nil {
 		context.AfterFunc(ctx, shut)
 	} else {

@@ -238,6 +238,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("POST", "/emails/checks", `{"from":"a@acme.example","subject":"s","html":"<p>t</p>"}`)
 	d.do("GET", "/emails/"+email+"/attachments/"+d.do("GET", "/emails/"+email+"/attachments", ""), "")
 	d.follow(email)
+	d.track(email)
 	got := d.pages("/emails/receiving")
 	d.do("GET", "/emails/receiving?thread_id="+email, "")
 	d.do("GET", "/emails/receiving/"+got, "")

@@ -33,6 +33,7 @@ func (l *loader) complete(src Source) {
 		c.PublicURL = localURL(c.HTTPListen)
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	c.TrackingURL = strings.TrimRight(c.TrackingURL, "/")
 	c.BlobURL = cmp.Or(c.BlobURL, filepath.Join(c.DataDir, "blobs"))
 	if c.DeliveryWorkers == 0 {
 		c.DeliveryWorkers = max(16, 4*runtime.NumCPU())
@@ -150,11 +151,11 @@ func (l *loader) checkAddresses() {
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		l.wrong("tls_cert_file", "and tls_key_file belong together; set both or neither")
 	}
-	if s := c.PublicURL; s != "" {
-		u, err := url.Parse(s)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
-			u.RawQuery != "" || u.Fragment != "" {
-			l.wrong("public_url", "%q must be a URL such as https://mail.example.com, without a query", s)
+	for _, s := range [][2]string{{"public_url", c.PublicURL}, {"tracking_url", c.TrackingURL}} {
+		u, err := url.Parse(s[1])
+		if s[1] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+			u.RawQuery != "" || u.Fragment != "") {
+			l.wrong(s[0], "%q must be a URL such as https://mail.example.com, without a query", s[1])
 		}
 	}
 	if !hostPort(c.SMTPInListen, true) {

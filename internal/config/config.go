@@ -37,13 +37,14 @@ type Config struct {
 	BlobURL     string `toml:"blob_url" doc:"Where raw messages and attachments are kept: a folder, file:///folder, s3://bucket?region=..., or mem:// (lost at exit). Empty: data_dir/blobs."`
 	SecretKey   Secret `toml:"secret_key" doc:"Master key of sealed secrets and signed links, 64 hexadecimal digits, the same on all nodes. Empty: read from data_dir/secret.key, which is made at the first start. Keep a copy."`
 
-	HTTPListen       string `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
-	PublicURL        string `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen."`
-	Hostname         string `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
-	RateLimit        int    `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
-	RequireUserAgent bool   `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
-	LegacyAliases    bool   `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
-	AttachmentMax    Size   `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
+	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
+	PublicURL        string         `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen."`
+	HTTPProxyFrom    []netip.Prefix `toml:"http_proxy_from" doc:"Proxies before http_listen, as prefixes such as 10.0.0.0/8: of requests from there, the client is the last address in X-Forwarded-For that is no proxy's. Opens, clicks and limits by address need it behind a proxy."`
+	Hostname         string         `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
+	RateLimit        int            `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
+	RequireUserAgent bool           `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
+	LegacyAliases    bool           `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
+	AttachmentMax    Size           `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
 
 	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept in the blobs, never sent; the command dev shows it)."`
 	RelayAddr       string          `toml:"relay_addr" doc:"host:port of the relay."`
@@ -67,6 +68,7 @@ type Config struct {
 	InboundHost           string `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
 	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
 	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
+	TrackingURL           string `toml:"tracking_url" doc:"URL that tracked links and pixels begin with, for all domains. Empty: https:// and the tracking domain, for which something before http_listen must have a certificate."`
 	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
 	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
 	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`

@@ -65,6 +65,7 @@ type Service struct {
 	senders   map[string]remembered[Sender]
 	signing   map[string]remembered[Signing]
 	receivers map[string]remembered[Receiver]
+	tracked   map[string]remembered[bool] // by host
 }
 
 type remembered[T any] struct {
@@ -95,6 +96,7 @@ func (s *Service) forget(string) {
 	s.senders = map[string]remembered[Sender]{}
 	s.signing = map[string]remembered[Signing]{}
 	s.receivers = map[string]remembered[Receiver]{}
+	s.tracked = map[string]remembered[bool]{}
 	s.mu.Unlock()
 }
 
@@ -251,8 +253,9 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domai
 	return s.create(ctx, teamID, n, false)
 }
 
-// AddVerified adds a domain, or takes the team's existing one of that name, and verifies it without querying DNS. It is
-// for development, and fails unless Config.TrustDomains is set.
+// AddVerified adds a domain, or takes the team's existing one of that name, and verifies it without querying DNS. An
+// existing one without a tracking subdomain gets the one of n. It is for development, and fails unless
+// Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
 		return Domain{}, errors.New("domains are verified by DNS: trust_domains is off")
@@ -265,12 +268,17 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 	if fault.KindOf(err) == fault.NotFound {
 		return s.create(ctx, teamID, n, true)
 	}
-	if err != nil || d.Status == Verified {
+	if err != nil || d.Status == Verified && (n.TrackingSubdomain == "" || d.TrackingHost() != "") {
 		return d, err
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if d, err = domainToChange(ctx, tx, teamID, d.ID); err != nil {
 			return err
+		}
+		if d.TrackingSubdomain == "" {
+			if err := d.set(Capabilities{}, nil, &n.TrackingSubdomain); err != nil {
+				return err
+			}
 		}
 		return s.verifyUnasked(ctx, tx, &d)
 	})

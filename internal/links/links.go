@@ -1,10 +1,11 @@
-// Package links serves the links that need no key: signed downloads and shared emails.
+// Package links serves the links that need no key: signed downloads, shared emails, and tracked links and pixels.
 //
 // # Invariants
 //
 // The token in a link says what it opens and until when, and is signed by us. A token that is forged or meant for
-// something else is answered as not found, and so is one of a team that was deleted. Pages are not to be indexed, and
-// the HTML of an email is shown in a frame that may not run scripts or reach any other part of this host.
+// something else is answered as not found, and so is one of a team that was deleted. A tracked link goes on leading to
+// its target whatever was deleted. Pages are not to be indexed, and the HTML of an email is shown in a frame that may
+// not run scripts or reach any other part of this host.
 //
 // # When it fails
 //

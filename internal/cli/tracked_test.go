@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/postrider/postrider/internal/keyring"
+)
+
+// The client of a request is the last address that is no proxy's, and only proxies are believed.
+func TestBehindProxies(t *testing.T) {
+	t.Parallel()
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
+	for _, c := range []struct{ peer, forwarded, want string }{
+		{"203.0.113.9:5000", "198.51.100.1", "203.0.113.9:5000"},
+		{"203.0.113.9:5000", "", "203.0.113.9:5000"},
+		{"10.0.0.1:5000", "198.51.100.1", "198.51.100.1:0"},
+		{"[::ffff:10.0.0.1]:5000", "198.51.100.1", "198.51.100.1:0"},
+		{"[2001:db8:1::5]:5000", "2001:db8::7", "[2001:db8::7]:0"},
+		{"10.0.0.1:5000", "192.0.2.66, 198.51.100.1", "198.51.100.1:0"},
+		{"10.0.0.1:5000", "192.0.2.66, 198.51.100.1 , 10.0.0.2", "198.51.100.1:0"},
+		{"10.0.0.1:5000", "198.51.100.1\n10.0.0.2", "198.51.100.1:0"},
+		{"10.0.0.1:5000", "192.0.2.66, not an address", "10.0.0.1:5000"},
+		{"10.0.0.1:5000", "", "10.0.0.1:5000"},
+		{"10.0.0.1:5000", "10.0.0.3", "10.0.0.3:0"},
+		{"somewhere", "198.51.100.1", "somewhere"},
+	} {
+		got := ""
+		h := behindProxies(proxies, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RemoteAddr }))
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.peer
+		if c.forwarded != "" {
+			r.Header["X-Forwarded-For"] = strings.Split(c.forwarded, "\n")
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if got != c.want {
+			t.Errorf("from %s, forwarded for %q: %s, want %s", c.peer, c.forwarded, got, c.want)
+		}
+		if r.RemoteAddr != c.peer {
+			t.Errorf("the server's request is changed to %s", r.RemoteAddr)
+		}
+	}
+}
+
+// trackedToken is the token of a tracked link, as the package emails makes it.
+func trackedToken(keys *keyring.Keyring, emailID string, position int, target string) string {
+	u := uuid.MustParse(emailID)
+	data := append(binary.AppendUvarint([]byte{1}, uint64(position+1)), u[:]...)
+	data = append(data, target...)
+	return base64.RawURLEncoding.EncodeToString(append(data, keys.Tag("track", data, 16)...))
+}
+
+// track opens an email and follows a link of it, and waits until both are in its timeline.
+func (d *driver) track(emailID string) {
+	d.t.Helper()
+	keys, err := openKeyring(d.c)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	const target = "/healthz?followed" // of the node itself: the client follows the redirect
+	for _, path := range []string{"/o/" + trackedToken(keys, emailID, 0, ""),
+		"/c/" + trackedToken(keys, emailID, -1, d.url+target)} {
+		if status, text := d.ask("", http.MethodGet, path, ""); status != http.StatusOK {
+			d.t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	eventually(d.t, "an open and a click are recorded", func() bool {
+		return d.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN ('opened', 'clicked')`,
+			emailID) == 2
+	})
+	d.do("GET", "/emails/metrics?metrics=opened,opened_machine,unique_clicked_people", "")
+	for host, want := range map[string]int{"127.0.0.1": 200, "links.unknown.example": 404} {
+		if status, text := d.ask("", http.MethodGet, "/tls/ask?domain="+url.QueryEscape(host), ""); status != want {
+			d.t.Errorf("a certificate for %s: %d %s", host, status, text)
+		}
+	}
+}
+
+// A node that stops has recorded all opens and clicks that it answered. They come with the address of the client, and
+// are counted apart where they are a machine's.
+func TestNodeTracks(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		p.vars["POSTRIDER_HTTP_PROXY_FROM"] = "127.0.0.0/8"
+		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")
+		n := p.start()
+		d := &driver{started: n, key: key}
+		emailID := d.do("POST", "/emails", hello)
+		keys, err := openKeyring(n.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		const clicks = 30
+		for i := range clicks {
+			target := "https://shop.example/"
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				n.url+"/c/"+trackedToken(keys, emailID, 0, target), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Forwarded-For", "203.0.113.9")
+			r.Header.Set("User-Agent", fmt.Sprintf("curl/%d", i))
+			answer, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusFound || answer.Header.Get("Location") != target {
+				t.Errorf("%d %v", answer.StatusCode, answer.Header)
+			}
+		}
+		n.end()
+		n = p.start()
+		d.started = n
+		_, text := d.ask(key, http.MethodGet, "/emails/"+emailID+"/events", "")
+		if got := strings.Count(text, `"ipAddress":"203.0.113.9"`); got != clicks {
+			t.Errorf("%d clicks are recorded, want %d: %s", got, clicks, text)
+		}
+		_, text = d.ask(key, http.MethodGet,
+			"/emails/metrics?metrics=clicked,clicked_machine,unique_clicked,unique_clicked_people", "")
+		want := fmt.Sprintf(`"totals":{"clicked":%d,"clicked_machine":%[1]d,"unique_clicked":1,"unique_clicked_people":0}`,
+			clicks)
+		if !strings.Contains(text, want) {
+			t.Errorf("%s, want %s", text, want)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package domains
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tracks reports whether a host, in ASCII and lower case, is that of some domain's tracked links: the present one if
+// its record was found, or one whose links still work. It takes no team, because whoever asks knows only the host.
+func (s *Service) Tracks(ctx context.Context, host string) (bool, error) {
+	label, parent, _ := strings.Cut(host, ".")
+	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {
+		return false, nil
+	}
+	now := time.Now()
+	s.mu.Lock()
+	c, ok := s.tracked[host]
+	s.mu.Unlock()
+	if ok && now.Before(c.until) {
+		return c.value, nil
+	}
+	all, err := domainsNamed(ctx, s.d.Reader, parent)
+	if err != nil {
+		return false, err
+	}
+	d := all[parent]
+	tracks := d.proved() && slices.ContainsFunc(d.names(), func(n dnsName) bool {
+		return n.name == host && n.field == "tracking_subdomain" && d.kept(n)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.tracked) >= cacheMax {
+		clear(s.tracked)
+	}
+	s.tracked[host] = remembered[bool]{tracks, now.Add(cacheFor)}
+	return tracks, nil
+}

@@ -1,0 +1,121 @@
+package links
+
+import (
+	"io"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/tracking"
+)
+
+// Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}, at any host. It uses no
+// database and waits for none: where a link leads is part of its token, and a hit is recorded after it was answered.
+//
+// It redirects only to what a token says that was made here, so it is no open redirect.
+type Tracked struct {
+	emails *emails.Service
+	hits   *tracking.Service
+}
+
+// NewTracked returns the handler.
+func NewTracked(e *emails.Service, hits *tracking.Service) *Tracked { return &Tracked{e, hits} }
+
+const (
+	clickPath = "/c/"
+	openPath  = "/o/"
+)
+
+// Serves reports whether the path of a request is for this handler.
+func (t *Tracked) Serves(path string) bool {
+	return strings.HasPrefix(path, clickPath) || strings.HasPrefix(path, openPath)
+}
+
+// pixel is a transparent GIF of one pixel.
+const pixel = "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00" +
+	",\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+
+// ServeHTTP answers a request, and then hands it over to be recorded.
+func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "private, no-store, max-age=0")
+	h.Set("Referrer-Policy", "no-referrer") // the page of a webmail that the link stands in
+	h.Set("X-Robots-Tag", "noindex, nofollow")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "Open this address in a browser.", http.StatusMethodNotAllowed)
+		return
+	}
+	token, click := strings.CutPrefix(r.URL.Path, clickPath)
+	if !click {
+		token = strings.TrimPrefix(r.URL.Path, openPath)
+	}
+	to, err := t.emails.ReadTracked(token)
+	target, ok := location(to.URL)
+	if err != nil || click && !ok || !click && to.URL != "" {
+		http.Error(w, "There is nothing at this address.", http.StatusNotFound)
+		return
+	}
+	if click {
+		h.Set("Location", target)
+		w.WriteHeader(http.StatusFound)
+	} else {
+		h.Set("Content-Type", "image/gif")
+		h.Set("Content-Length", strconv.Itoa(len(pixel)))
+		w.WriteHeader(http.StatusOK)
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, pixel) // a client that has gone away has loaded it all the same
+		}
+	}
+	t.hits.Hit(tracking.Hit{EmailID: to.EmailID, Position: to.Position, URL: to.URL, Addr: client(r),
+		UserAgent: r.UserAgent(), Prefetch: isPrefetch(r.Header), Head: r.Method == http.MethodHead})
+}
+
+// location returns the target of a link as it may stand in a header: an http or https URL in printable ASCII. Tabs and
+// line breaks are left out of it and other such octets are escaped, as browsers do with the URL of a link.
+func location(target string) (string, bool) {
+	scheme, rest, ok := strings.Cut(target, "://")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") ||
+		rest == "" || strings.IndexByte("/\\?#", rest[0]) >= 0 {
+		return "", false
+	}
+	const hex = "0123456789ABCDEF"
+	escaped := make([]byte, 0, len(target))
+	for i := range len(target) {
+		switch c := target[i]; {
+		case c == '\t' || c == '\r' || c == '\n':
+		case c <= ' ' || c > '~':
+			escaped = append(escaped, '%', hex[c>>4], hex[c&15])
+		default:
+			escaped = append(escaped, c)
+		}
+	}
+	return string(escaped), true
+}
+
+// client returns the address of the client, the zero Addr if it is not known.
+func client(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
+// isPrefetch reports whether a browser says that it loads something in advance, or for a preview.
+func isPrefetch(h http.Header) bool {
+	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		for _, value := range h[name] {
+			value = strings.ToLower(value)
+			for _, word := range []string{"prefetch", "prerender", "preview"} {
+				if strings.Contains(value, word) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

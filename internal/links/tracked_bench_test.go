@@ -1,0 +1,103 @@
+package links_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// BenchmarkHits sends 2,000 hits a second, opens and clicks in turn, of a thousand emails, over kept connections to a
+// server on loopback, for five seconds. It reports the median and the 99th percentile of the answers from the time that
+// each was due, and how long it took after the last answer until all were on disk.
+func BenchmarkHits(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
+		b.Run(name, func(b *testing.B) { benchmarkHits(b, testnode.New(b, open(b), testnode.Options{})) })
+	}
+}
+
+func benchmarkHits(b *testing.B, n *testnode.Node) {
+	const emails, rate, seconds, clients = 1000, 2000, 5, 64
+	n.Recorder.Listen(metrics.New(n.DB))
+	tr := newTracker(n)
+	var paths []string
+	for i := range emails {
+		address := fmt.Sprintf("to%d@one.example", i)
+		emailID := n.Send(testnode.Hello(address))
+		n.Happen(events.Event{TeamID: n.Acme.TeamID, EmailID: emailID, Type: events.EmailDelivered, Recipient: address})
+		paths = append(paths, open(n, emailID), click(n, emailID, shopLink))
+	}
+	server := httptest.NewServer(tr)
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- tr.hits.Run(ctx) }()
+
+	sent := 0
+	var took []time.Duration
+	for b.Loop() {
+		const total = rate * seconds
+		answers := make([]time.Duration, total)
+		var next atomic.Int64
+		var working sync.WaitGroup
+		began := time.Now()
+		for range clients {
+			working.Go(func() {
+				for {
+					i := int(next.Add(1)) - 1
+					if i >= total {
+						return
+					}
+					due := began.Add(time.Duration(i) * time.Second / rate)
+					time.Sleep(time.Until(due))
+					r, err := http.NewRequest("GET", server.URL+paths[i%len(paths)], nil)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					r.Header.Set("User-Agent", browser)
+					answer, err := client.Do(r)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, answer.Body)
+					answer.Body.Close()
+					answers[i] = time.Since(due)
+				}
+			})
+		}
+		working.Wait()
+		took = append(took, answers...)
+		sent += total
+	}
+	last := time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(time.Since(last).Seconds()*1000, "ms-to-disk")
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "ms-median")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "ms-p99")
+	var stored int
+	err := n.DB.QueryRow(context.Background(), `SELECT COUNT(*) FROM email_events WHERE type IN ('opened', 'clicked')`).
+		Scan(&stored)
+	if err != nil || stored != sent || tr.hits.Dropped() != 0 {
+		b.Errorf("%d of %d hits are stored, %d were dropped, %v", stored, sent, tr.hits.Dropped(), err)
+	}
+}

@@ -1,0 +1,374 @@
+package links_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"image/gif"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/links"
+	"github.com/postrider/postrider/internal/testnode"
+	"github.com/postrider/postrider/internal/tracking"
+)
+
+const (
+	browser  = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+	shopLink = "https://shop.example/a?b=1&c=%20d#e"
+)
+
+// token is the token of a tracked link for a purpose, as the package emails makes it for the purpose "track".
+func token(keys *keyring.Keyring, purpose string, t emails.Tracked) string {
+	u := uuid.MustParse(t.EmailID)
+	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
+	data = append(data, t.URL...)
+	return base64.RawURLEncoding.EncodeToString(append(data, keys.Tag(purpose, data, 16)...))
+}
+
+func click(n *testnode.Node, emailID, url string) string {
+	return "/c/" + token(n.Keys, "track", emails.Tracked{EmailID: emailID, URL: url})
+}
+
+func open(n *testnode.Node, emailID string) string {
+	return "/o/" + token(n.Keys, "track", emails.Tracked{EmailID: emailID})
+}
+
+// tracker serves the tracked links of a node.
+type tracker struct {
+	*testnode.Node
+	*links.Tracked
+	hits *tracking.Service
+}
+
+func newTracker(n *testnode.Node) *tracker {
+	hits := tracking.New(n.DB, n.Recorder, n.Emails, n.Log)
+	return &tracker{n, links.NewTracked(n.Emails, hits), hits}
+}
+
+func (tr *tracker) ask(method, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "https://links.acme.example/", nil)
+	r.URL.Path, r.RemoteAddr = path, "[2001:db8::7]:4711"
+	r.Header.Set("User-Agent", browser)
+	w := httptest.NewRecorder()
+	tr.ServeHTTP(w, r)
+	return w
+}
+
+// happened returns the opens and clicks of an email.
+func (tr *tracker) happened(emailID string) (all []string) {
+	tr.T.Helper()
+	ctx := context.WithoutCancel(tr.T.Context())
+	if err := tr.hits.Flush(ctx); err != nil {
+		tr.T.Fatal(err)
+	}
+	timeline, err := tr.Emails.Timeline(ctx, tr.Acme.TeamID, emailID)
+	if err != nil {
+		tr.T.Fatal(err)
+	}
+	for _, e := range timeline {
+		var data struct{ IPAddress, Link, UserAgent string }
+		if e.Type != "opened" && e.Type != "clicked" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(e.Data), &data); err != nil || data.UserAgent != browser {
+			tr.T.Errorf("%s: %v", e.Data, err)
+		}
+		all = append(all, strings.TrimSpace(e.Type+" "+e.Recipient+" "+data.IPAddress+" "+data.Link))
+	}
+	return all
+}
+
+// sent is the id of an email that was delivered an hour ago.
+func (tr *tracker) sent() string {
+	emailID := tr.Send(testnode.Hello("ann@one.example"))
+	tr.Happen(events.Event{TeamID: tr.Acme.TeamID, EmailID: emailID, Type: events.EmailDelivered,
+		Recipient: "ann@one.example", At: time.Now().Add(-time.Hour)})
+	return emailID
+}
+
+// A click is redirected to its target and an open gets an image; both are recorded, but for those that only look.
+func TestTracked(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		tr := newTracker(n)
+		emailID := tr.sent()
+		for _, c := range []struct {
+			method, path string
+			status       int
+		}{
+			{"GET", click(n, emailID, shopLink), 302}, {"HEAD", click(n, emailID, shopLink), 302},
+			{"GET", open(n, emailID), 200}, {"HEAD", open(n, emailID), 200},
+			{"POST", click(n, emailID, shopLink), 405}, {"OPTIONS", open(n, emailID), 405},
+			{"PUT", "/c/x", 405}, {"DELETE", "/o/x", 405},
+		} {
+			w := tr.ask(c.method, c.path)
+			h := w.Header()
+			if w.Code != c.status || !strings.Contains(h.Get("Cache-Control"), "no-store") ||
+				h.Get("Referrer-Policy") != "no-referrer" || !strings.Contains(h.Get("X-Robots-Tag"), "noindex") {
+				t.Errorf("%s %.10s: %d %v, want %d", c.method, c.path, w.Code, h, c.status)
+			}
+			if got := h.Get("Location"); (got == shopLink) != (c.status == 302) || got != "" && got != shopLink {
+				t.Errorf("%s %.10s leads to %q", c.method, c.path, got)
+			}
+			if (h.Get("Allow") == "GET, HEAD") != (c.status == 405) {
+				t.Errorf("%s %.10s: Allow %q", c.method, c.path, h.Get("Allow"))
+			}
+			if c.status == 200 && (h.Get("Content-Type") != "image/gif" || h.Get("Content-Length") != "43") {
+				t.Errorf("%s %.10s: %v", c.method, c.path, h)
+			}
+			if c.status == 200 && c.method == "GET" {
+				image, err := gif.Decode(w.Body)
+				if err != nil || image.Bounds().Dx() != 1 || image.Bounds().Dy() != 1 {
+					t.Fatalf("%v, %v", image, err)
+				}
+				if _, _, _, opacity := image.At(0, 0).RGBA(); opacity != 0 {
+					t.Error("the pixel can be seen")
+				}
+			} else if c.status != 405 && w.Body.Len() > 0 {
+				t.Errorf("%s %.10s: a body %q", c.method, c.path, w.Body)
+			}
+		}
+		want := []string{"clicked ann@one.example 2001:db8::7 " + shopLink, "opened ann@one.example 2001:db8::7"}
+		if got := tr.happened(emailID); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+// A token that was altered, made for something else, or is too long leads nowhere, and nothing is recorded.
+func TestForgedTokens(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		tr := newTracker(n)
+		emailID := tr.sent()
+		tracked := emails.Tracked{EmailID: emailID, URL: shopLink}
+		pixel := emails.Tracked{EmailID: emailID}
+		good := token(n.Keys, "track", tracked)
+		paths := []string{"/c/", "/o/", "/c", "/c/" + good + "/", "/c//" + good, "/c/" + good + "=", "/c/" + good + "\n",
+			"/c/" + strings.Repeat("A", 8192), "/c/" + strings.Repeat("A", 8193), "/o/" + strings.Repeat("A", 100_000),
+			"/c/https://evil.example/", "/c//evil.example/", "/c/../../evil.example", "/o/" + good,
+			"/c/" + token(n.Keys, "track", pixel),
+			"/c/" + token(n.Keys, "share", tracked), "/c/" + token(n.Keys, "", tracked),
+			"/c/" + n.Keys.Sign("track", time.Time{}, emailID, shopLink)}
+		for _, url := range []string{"javascript:alert(1)", "data:text/html,x", "//evil.example/", "mailto:a@b.example",
+			"x", "https:", "https://", "http:///evil.example", "ftp://evil.example/", "https:\\\\evil.example"} {
+			paths = append(paths, click(n, emailID, url))
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for bit := range 8 * len(raw) {
+			altered := slices.Clone(raw)
+			altered[bit/8] ^= 1 << (bit % 8)
+			paths = append(paths, "/c/"+base64.RawURLEncoding.EncodeToString(altered))
+		}
+		for _, path := range paths {
+			for _, method := range []string{"GET", "HEAD"} {
+				w := tr.ask(method, path)
+				h := w.Header()
+				if w.Code != 404 || h.Get("Location") != "" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") ||
+					!strings.Contains(h.Get("X-Robots-Tag"), "noindex") || !strings.Contains(h.Get("Cache-Control"), "no-store") {
+					t.Errorf("%s %.60q: %d %v", method, path, w.Code, h)
+				}
+			}
+		}
+		if got := tr.happened(emailID); len(got) != 0 {
+			t.Errorf("recorded: %q", got)
+		}
+	})
+}
+
+// The target of a link cannot add to the header, and is what browsers make of it.
+func TestTargets(t *testing.T) {
+	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
+	emailID := tr.sent()
+	for url, want := range map[string]string{
+		"https://a.example/x\r\nSet-Cookie: a=b": "https://a.example/xSet-Cookie:%20a=b",
+		"HTTPS://a.example":                      "HTTPS://a.example",
+		"http://a.example/100%?q=ä b":            "http://a.example/100%?q=%C3%A4%20b",
+		"https://a.example/\x00\x7f\xff":         "https://a.example/%00%7F%FF",
+	} {
+		w := tr.ask("GET", click(tr.Node, emailID, url))
+		if got := w.Header().Get("Location"); w.Code != 302 || got != want || len(w.Header()["Set-Cookie"]) > 0 {
+			t.Errorf("%q leads to %q, want %q", url, got, want)
+		}
+	}
+}
+
+// Links lead to their targets with the database away, and when the email or its team was deleted.
+func TestTrackedWithoutDatabase(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		tr := newTracker(testnode.New(t, d, testnode.Options{}))
+		emailID := tr.sent()
+		if err := tr.Teams.Delete(t.Context(), tr.Queue, tr.Acme.TeamID); err != nil {
+			t.Fatal(err)
+		}
+		works := func(when string) {
+			t.Helper()
+			w := tr.ask("GET", click(tr.Node, emailID, shopLink))
+			if w.Code != 302 || w.Header().Get("Location") != shopLink {
+				t.Errorf("%s: %d %v", when, w.Code, w.Header())
+			}
+			if w := tr.ask("GET", open(tr.Node, emailID)); w.Code != 200 {
+				t.Errorf("%s: an open: %d", when, w.Code)
+			}
+		}
+		works("the team is deleted")
+		if got := tr.happened(emailID); len(got) != 0 {
+			t.Errorf("recorded for a deleted team: %q", got)
+		}
+		d.Close()
+		works("the database is away")
+		if err := tr.hits.Flush(t.Context()); err == nil {
+			t.Error("hits are recorded in a database that is away")
+		}
+	})
+}
+
+// Through a server, headers of the client count, and a link is followed as by a browser.
+func TestTrackedByHTTP(t *testing.T) {
+	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
+	emailID := tr.sent()
+	server := httptest.NewServer(tr)
+	defer server.Close()
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, purpose := range []string{"", "prefetch;prerender"} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+click(tr.Node, emailID, shopLink)+"?utm=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("User-Agent", browser)
+		r.Header.Set("Sec-Purpose", purpose)
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != 302 || answer.Header.Get("Location") != shopLink {
+			t.Errorf("%d %v", answer.StatusCode, answer.Header)
+		}
+	}
+	want := "clicked ann@one.example 127.0.0.1 " + shopLink
+	if got := tr.happened(emailID); !slices.Equal(got, []string{want, want}) {
+		t.Errorf("%q", got)
+	}
+	timeline, err := tr.Emails.Timeline(t.Context(), tr.Acme.TeamID, emailID)
+	if err != nil || !strings.Contains(timeline[len(timeline)-1].Data, `"machineReason":"prefetch"`) ||
+		strings.Contains(timeline[len(timeline)-2].Data, "machine") {
+		t.Errorf("%+v, %v", timeline, err)
+	}
+}
+
+// Whatever is asked for, the answer leads only to what was signed.
+func FuzzTracked(f *testing.F) {
+	keys, err := keyring.New(make([]byte, keyring.MasterSize))
+	if err != nil {
+		f.Fatal(err)
+	}
+	d := dbtest.SQLite(f)
+	service := emails.New(emails.Config{}, emails.Parts{DB: d, Keys: keys})
+	handler := links.NewTracked(service, tracking.New(d, &events.Recorder{}, service, slog.New(slog.DiscardHandler)))
+	good := token(keys, "track", emails.Tracked{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: shopLink})
+	for _, seed := range []string{"/c/" + good, "/o/" + good, "/c/" + good + "?x", "/c//evil.example", "/c/%0d%0aX:y"} {
+		f.Add(seed, "https://a.example/")
+	}
+	f.Fuzz(func(t *testing.T, path, url string) {
+		for _, path := range []string{path,
+			"/c/" + token(keys, "track", emails.Tracked{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
+			r := httptest.NewRequest("HEAD", "/", nil) // HEAD, which keeps no hits in memory
+			r.URL.Path = path
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			to := w.Header().Get("Location")
+			if (w.Code == 302) != (to != "") {
+				t.Fatalf("%d leads to %q", w.Code, to)
+			}
+			if to == "" {
+				continue
+			}
+			signed, err := service.ReadTracked(strings.TrimPrefix(path, "/c/"))
+			lower := strings.ToLower(to)
+			if err != nil || !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") ||
+				strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' }) ||
+				escaped(signed.URL) != to {
+				t.Fatalf("%q leads to %q", path, to)
+			}
+		}
+	})
+}
+
+// escaped is what browsers make of a URL in a link, octet by octet.
+func escaped(url string) string {
+	var b strings.Builder
+	for _, c := range []byte(strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(url)) {
+		if c <= ' ' || c > '~' {
+			const digits = "0123456789ABCDEF"
+			b.WriteString(string([]byte{'%', digits[c/16], digits[c%16]}))
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// A proxy may get certificates for the hosts of tracked links that work, and for no others.
+func TestTLSAsk(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		handler := links.TLSAsk(n.Domains, n.Log, "mail.postrider.test")
+		status := func(host string) int {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "/tls/ask", nil)
+			r.URL.RawQuery = "domain=" + host
+			handler.ServeHTTP(w, r)
+			return w.Code
+		}
+		want := func(code int, hosts ...string) {
+			t.Helper()
+			for _, host := range hosts {
+				if got := status(host); got != code {
+					t.Errorf("%.80s: %d, want %d", host, got, code)
+				}
+			}
+		}
+		shop := n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links"})
+		want(200, "links.shop.example", "LINKS.shop.example.", "mail.postrider.test")
+		want(404, "", ".", "shop.example", "send.shop.example", "x.links.shop.example", "links.acme.example", "links.",
+			"a..b", "links.other.example", "127.0.0.1", "%00", "links.shop.example%00", strings.Repeat("a.", 200)+"example",
+			strings.Repeat("x", 70)+".shop.example")
+		err := n.Domains.Update(t.Context(), n.Acme.TeamID, shop.ID, domains.Change{TrackingSubdomain: new("go")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(200, "links.shop.example") // the old one
+		want(404, "go.shop.example")    // not verified yet
+		pending, err := n.Domains.Create(t.Context(), n.Acme.TeamID, domains.NewDomain{Name: "pending.example",
+			TrackingSubdomain: "links"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(404, "links."+pending.Name)
+		if err := n.Domains.Delete(t.Context(), n.Acme.TeamID, shop.ID); err != nil {
+			t.Fatal(err)
+		}
+		want(404, "links.shop.example")
+		n.DB.Close()
+		want(503, "links.never-asked.example")
+		want(200, "mail.postrider.test")
+	})
+}

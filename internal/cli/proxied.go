@@ -26,11 +26,10 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 		client := peer
 		named := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 		for _, text := range slices.Backward(named) {
-			a, err := netip.ParseAddr(strings.Trim(strings.TrimSpace(text), "[]"))
-			if err != nil {
+			a, ok := forwardedFor(strings.TrimSpace(text))
+			if !ok {
 				break
 			}
-			a = a.Unmap().WithZone("")
 			client = netip.AddrPortFrom(a, 0)
 			if !isProxy(a) {
 				break
@@ -40,4 +39,15 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 		of.RemoteAddr = client.String()
 		h.ServeHTTP(w, &of)
 	})
+}
+
+// forwardedFor reads an address as proxies write it, some with the port.
+func forwardedFor(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil {
+		var with netip.AddrPort
+		with, err = netip.ParseAddrPort(text)
+		a = with.Addr()
+	}
+	return a.Unmap().WithZone(""), err == nil
 }

@@ -73,6 +73,7 @@ import (
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -82,6 +83,7 @@ type Services struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
+	Templates    *templates.Service
 	Logs         *requestlog.Service
 	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service

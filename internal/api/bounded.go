@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/templates"
 )
 
 // A list in a request is bounded while it is decoded: an element of two octets, {}, may take hundreds in memory, so
@@ -26,6 +27,7 @@ type (
 	maxSuppressions struct{}
 	maxEventTypes   struct{}
 	maxVariables    struct{}
+	maxDeclared     struct{}
 )
 
 func (maxRecipients) max() int   { return emails.MaxRecipients }
@@ -34,6 +36,7 @@ func (maxAttachments) max() int  { return emails.MaxAttachments }
 func (maxSuppressions) max() int { return suppressions.MaxBatch }
 func (maxEventTypes) max() int   { return 100 }
 func (maxVariables) max() int    { return 100 }
+func (maxDeclared) max() int     { return templates.MaxVariables }
 
 func maxOf[L limit]() int {
 	var l L

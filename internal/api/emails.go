@@ -88,21 +88,21 @@ type tagIn struct {
 }
 
 type templateIn struct {
-	ID        string                              `json:"id" doc:"Id or alias of a published template."`
-	Variables named[jsontext.Value, maxVariables] `json:"variables,omitzero"`
+	ID        string                             `json:"id" doc:"Id or alias of a published template."`
+	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"A value for each variable without a fallback, and for others. Values of other names are ignored."`
 }
 
 type sendEmailIn struct {
-	From        string                             `json:"from" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain."`
+	From        string                             `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain. Required unless the template has one."`
 	To          texts[maxRecipients]               `json:"to" doc:"1 to 50 recipients."`
 	Cc          texts[maxRecipients]               `json:"cc,omitzero" doc:"At most 50."`
 	Bcc         texts[maxRecipients]               `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
 	ReplyTo     texts[maxRecipients]               `json:"reply_to,omitzero"`
 	ReplyToOld  texts[maxRecipients]               `json:"replyTo,omitzero" doc:"Older name of reply_to."`
-	Subject     string                             `json:"subject" maxLength:"998"`
+	Subject     string                             `json:"subject,omitzero" doc:"Required unless the template has one." maxLength:"998"`
 	HTML        *string                            `json:"html,omitzero"`
 	Text        *string                            `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Template    *templateIn                        `json:"template,omitzero"`
+	Template    *templateIn                        `json:"template,omitzero" doc:"In place of html and text. Its sender, subject and addresses for replies count where none are given."`
 	Headers     fields                             `json:"headers,omitzero" doc:"Custom header fields."`
 	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
 	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
@@ -118,7 +118,7 @@ func (in *sendEmailIn) send() emails.Send {
 		s.ReplyTo = in.ReplyToOld
 	}
 	if in.Template != nil {
-		s.HasTemplate, s.TemplateID = true, in.Template.ID
+		s.HasTemplate, s.TemplateID, s.Variables = true, in.Template.ID, valuesOf(in.Template.Variables)
 	}
 	for _, t := range in.Tags {
 		s.Tags = append(s.Tags, emails.Tag(t))

@@ -110,6 +110,7 @@ var rightBodies = map[string]string{
 	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
 	"POST /webhooks":     `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
 	"POST /api-keys":     `{"name":"x"}`,
+	"POST /templates":    `{"name":"x","html":"<p>","variables":[{"key":"A","type":"string"}]}`,
 }
 
 // Text that a database does not take is never a failure of ours, wherever in a request it stands: in a parameter of a

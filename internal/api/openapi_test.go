@@ -21,6 +21,7 @@ const public = `
 DELETE /api-keys/{}
 DELETE /domains/{}
 DELETE /suppressions/{}
+DELETE /templates/{}
 GET /api-keys
 GET /domains
 GET /domains/{}
@@ -36,9 +37,12 @@ GET /emails/{}/attachments
 GET /emails/{}/attachments/{}
 GET /suppressions
 GET /suppressions/{}
+GET /templates
+GET /templates/{}
 PATCH /api-keys/{}
 PATCH /domains/{}
 PATCH /emails/{}
+PATCH /templates/{}
 POST /api-keys
 POST /domains
 POST /domains/claim
@@ -51,6 +55,9 @@ POST /emails/{}/share
 POST /suppressions
 POST /suppressions/batch/add
 POST /suppressions/batch/remove
+POST /templates
+POST /templates/{}/duplicate
+POST /templates/{}/publish
 `
 
 // undocumented are operations for machines, and other names of one that is documented.

@@ -416,6 +416,9 @@ func TestOtherTeams(t *testing.T) {
 			"api_key_id":  create("/api-keys", `{"name":"x"}`),
 			"webhook_id":  create("/webhooks", `{"endpoint":"https://hooks.example.org","events":["suppression.added"]}`),
 			"suppression": create("/suppressions", `{"email":"a@example.org"}`),
+			"template":    create("/templates", `{"name":"x","html":"<p>example</p>"}`),
+			"version":     "1",
+			"other":       "1",
 			"email_id": create("/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour",`+
 				`"attachments":[{"filename":"a","content":"YQ=="}]}`),
 		}

@@ -46,6 +46,7 @@ import (
 	"github.com/postrider/postrider/internal/retention"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/tracking"
 	"github.com/postrider/postrider/internal/webhooks"
 )
@@ -62,6 +63,7 @@ type node struct {
 	domains   *domains.Service
 	contents  *content.Service
 	contacts  *contacts.Service
+	templates *templates.Service
 	emails    *emails.Service
 	delivery  *delivery.Service
 	receiving *receiving.Service
@@ -230,10 +232,11 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
 	n.contacts = contacts.New(n.db, recorder, keys)
+	n.templates = templates.New(n.db, n.contents)
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL,
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
-		Contacts: n.contacts, Log: n.log})
+		Contacts: n.contacts, Templates: n.templates, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
@@ -290,8 +293,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		checked = dns
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
-		Emails: n.emails,
-		Logs:   n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log,
+		Emails: n.emails, Templates: n.templates,
+		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})
@@ -317,8 +320,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 
 	// Jobs go first, so that no more work begins, and counters after the events that they count.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
-		n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam, counters.EraseTeam,
-		n.contacts.EraseTeam, n.logs.EraseTeam}
+		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
+		counters.EraseTeam, n.contacts.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -338,6 +341,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "live", Every: 5 * time.Minute, Run: n.live.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
+		n.runner.Cron(jobs.Cron{Name: "templates", Every: time.Hour, Run: n.templates.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
 		n.runner.Cron(jobs.Cron{Name: "topics", Every: time.Hour, Run: n.contacts.SweepTopics})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})

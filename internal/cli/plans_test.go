@@ -172,6 +172,8 @@ func (d *driver) everything(otherKey string) {
 	d.do("GET", "/suppressions/no@one.example", "")
 	d.do("DELETE", "/suppressions/"+s, "")
 
+	d.templates()
+
 	webhook := d.do("POST", "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.sent"]}`, hook.URL))
 	d.do("PATCH", "/webhooks/"+webhook, `{"events":["email.sent","email.delivered","email.bounced","email.received"]}`)
 	d.do("GET", "/webhooks/"+webhook, "")
@@ -216,7 +218,7 @@ func (d *driver) everything(otherKey string) {
 	}
 	eventually(t, "all is captured", func() bool {
 		all, err := d.delivery.Outbox(t.Context())
-		return err == nil && len(all) == 6 // the owner is told of the claim besides
+		return err == nil && len(all) == 8 // the owner is told of the claim besides
 	})
 	all, err := d.delivery.Outbox(t.Context())
 	if err != nil {
@@ -277,6 +279,27 @@ func (d *driver) everything(otherKey string) {
 	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
+}
+
+// templates does what can be done with templates.
+func (d *driver) templates() {
+	d.t.Helper()
+	id := d.do("POST", "/templates", `{"name":"x","alias":"x","subject":"s","html":"<p>{{{A}}}</p>",
+		"variables":[{"key":"A","type":"string"}]}`)
+	d.do("PATCH", "/templates/x", `{"html":"<b>{{{A}}}</b>"}`)
+	d.do("POST", "/templates/"+id+"/publish", "")
+	for _, name := range []string{"x", id} {
+		d.do("POST", "/emails", `{"from":"a@resend.dev","to":"t@two.example",
+			"template":{"id":"`+name+`","variables":{"A":"b"}}}`)
+	}
+	d.do("GET", "/templates/x", "")
+	d.do("POST", "/templates/x/render", `{"variables":{"A":"b"}}`)
+	version := d.pages("/templates/x/versions")
+	d.do("GET", "/templates/x/versions/"+version+"/compare/1", "")
+	d.do("POST", "/templates/x/versions/1/restore", "")
+	d.do("POST", "/templates/x/duplicate", "")
+	d.pages("/templates")
+	d.do("DELETE", "/templates/"+id, "")
 }
 
 const received = "Message-ID: <1@sender.example>\r\nSubject: x\r\nContent-Type: multipart/mixed; " +

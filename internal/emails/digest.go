@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -75,6 +76,12 @@ func (w digester) send(s *Send) {
 		w.texts(f.Filename, f.ContentType, f.ContentID, f.Path, strconv.FormatBool(f.HasContent))
 		w.number(len(f.Content))
 		w.Write(f.Content)
+	}
+	if s.HasTemplate {
+		w.number(len(s.Variables))
+		for _, key := range slices.Sorted(maps.Keys(s.Variables)) {
+			w.texts(key, string(s.Variables[key].Type), s.Variables[key].Text)
+		}
 	}
 	if s.Broken != nil {
 		w.texts(s.Broken.Error())

@@ -44,7 +44,9 @@ import (
 
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
 )
 
 // State is the latest event of an email or of a recipient, as the API shows it.
@@ -133,6 +135,10 @@ type Send struct {
 	TopicID     string
 	TemplateID  string // id or alias; HasTemplate distinguishes an empty one from none
 	HasTemplate bool
+	Variables   map[string]templates.Value // of the template
+
+	template *templates.Sendable // set by byTemplate
+	values   render.Values       // of the template's placeholders
 
 	// Broken is the error of a rule that was already found broken while the request was decoded. The email is refused with
 	// it.

@@ -238,12 +238,8 @@ func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 
 
 // memory estimates the memory in octets that composing a draft takes.
 func (d *draft) memory() int64 {
-	var texts, files int64
-	for _, text := range []*string{d.HTML, d.Text} {
-		if text != nil {
-			texts += int64(len(*text))
-		}
-	}
+	var files int64
+	texts := d.texts()
 	if d.raw != nil {
 		return memoryForRaw(texts, int64(len(d.raw.Header)+len(d.raw.Body)))
 	}
@@ -297,13 +293,9 @@ func (o *Outgoing) Forget() {
 }
 
 // MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
-// if the email has several jobs, only the first outcome does. An email that a scanner opened before its host took it
-// keeps its state, and counts as not sent before.
+// if the email has several jobs, only the first outcome does.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = CASE WHEN rank < $3 THEN $2 ELSE last_event END,
-		rank = CASE WHEN rank < $3 THEN $3 ELSE rank END
-		WHERE id = $1 AND (rank < $3 OR last_event IN ('opened', 'clicked')
-			AND NOT EXISTS (SELECT 1 FROM email_events v WHERE v.email_id = $1 AND v.type = 'sent'))`, emailID,
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])
 	if err != nil {
 		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)

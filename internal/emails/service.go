@@ -25,6 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
 )
 
 // Config is the part of the configuration that concerns emails.
@@ -49,6 +50,7 @@ type Service struct {
 	teams        *teams.Service
 	contents     *content.Service
 	contacts     *contacts.Service
+	templates    *templates.Service
 	running      running
 	fetching     *fair.Pool // octets
 	log          *slog.Logger
@@ -65,9 +67,10 @@ type Parts struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Teams        *teams.Service
-	Contents     *content.Service  // nil makes one
-	Contacts     *contacts.Service // nil makes one
-	Log          *slog.Logger      // nil logs nothing
+	Contents     *content.Service   // nil makes one
+	Contacts     *contacts.Service  // nil makes one
+	Templates    *templates.Service // nil makes one
+	Log          *slog.Logger       // nil logs nothing
 }
 
 // New returns the service.
@@ -84,15 +87,18 @@ func New(c Config, p Parts) *Service {
 	if p.Contacts == nil {
 		p.Contacts = contacts.New(p.DB, p.Recorder, p.Keys)
 	}
+	if p.Templates == nil {
+		p.Templates = templates.New(p.DB, p.Contents)
+	}
 	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
-		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents,
-		contacts: p.Contacts, running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
+		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents, contacts: p.Contacts,
+		templates: p.Templates, running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
 // Send accepts one email and returns its id. The caller checks that the actor has the scope to send.
 func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
-		d, err := s.check(in, s.d.Now(), false)
+		d, err := s.draft(ctx, by.TeamID, in, false)
 		if err != nil {
 			return err
 		}
@@ -127,7 +133,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 		var drafts []*draft
 		topics := topics{}
 		for i, one := range in {
-			d, err := s.check(one, s.d.Now(), true)
+			d, err := s.draft(ctx, by.TeamID, one, true)
 			if err == nil {
 				_, err = s.sender(ctx, by, d)
 			}
@@ -220,6 +226,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
 	err = s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
+		s.useTemplates(ctx, tx, drafts)
 		for i, d := range drafts {
 			// The id is made here: with an earlier one, a client that polls the list could miss the email, having already seen
 			// the id of an email accepted meanwhile.
@@ -289,6 +296,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		TopicID: d.TopicID, LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
 	e.bulk = isBulk(d.Headers) || e.TopicID != ""
+	if d.template != nil {
+		e.TemplateID, e.shared = d.template.TemplateID, shared{d.template.Content.ID, d.values}
+	}
 	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
 	if !d.at.IsZero() {
 		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
@@ -313,9 +323,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 		s.q.Insert(ctx, tx, fetchJob(&e))
 	default:
 		memory := d.memory()
-		tracked := tracks(from.Tracking) && d.raw == nil && d.HTML != nil && *d.HTML != ""
+		tracked := tracks(from.Tracking) && d.raw == nil && d.hasHTML()
 		if tracked {
-			memory += memoryOfTracking(int64(len(*d.HTML)))
+			memory += memoryOfTracking(d.texts())
 		}
 		e.eachAlone = tracked || e.TopicID != ""
 		all = append(all, s.dispatch(ctx, tx, &e, memory, to, blocked)...)

@@ -69,7 +69,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
-// insertEmail inserts an email that has a body of its own.
+// insertEmail inserts an email with its body, unless it has a shared content and nothing besides.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := db.EncodeList(d.Headers)
 	if err != nil {
@@ -103,9 +103,11 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 			parts |= needsUTF8
 		}
 	}
-	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
-		VALUES ($1, $2, $3, $4, $5, $6)`,
-		e.ID, e.TeamID, html, text, parts, headers)
+	if e.shared.contentID == "" || parts != 0 || headers != "" {
+		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
+			VALUES ($1, $2, $3, $4, $5, $6)`,
+			e.ID, e.TeamID, html, text, parts, headers)
+	}
 	for i := range d.recipients {
 		d.recipients[i].position = i
 		insertRecipient(ctx, tx, e, i, &d.recipients[i])
@@ -229,14 +231,10 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 }
 
 // pending returns the envelope addresses of an email that are not settled, of one destination, or of all if domain is
-// "". A recipient for whom a link was followed before the host took the message is pending: scanners follow links while
-// they decide, and may refuse it then.
+// "", in order.
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
-		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND (r.rank < $2
-		OR r.state IN ('opened', 'clicked') AND NOT EXISTS (SELECT 1 FROM email_events v
-			WHERE v.email_id = $1 AND v.recipient = r.address AND v.type = 'delivered'))
-		ORDER BY r.position`, emailID, settled, domain)
+		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`, emailID, settled, domain)
 	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
 		var address string
 		if err := r.Scan(&to.kind, &address, &to.position); err != nil {

@@ -73,7 +73,9 @@ func (d *draft) checkPresent() error {
 		return fault.Invalidf("template", "The `template` field cannot be used together with `html` or `text`.")
 	case d.HasTemplate && d.TemplateID == "":
 		return fault.MissingField("template.id")
-	case d.HasTemplate:
+	case d.HasTemplate && len(d.To) == 0:
+		return fault.MissingField("to")
+	case d.HasTemplate && d.template == nil:
 		return fault.NotFoundf("Template not found")
 	case d.From == "":
 		return fault.MissingField("from")
@@ -81,7 +83,7 @@ func (d *draft) checkPresent() error {
 		return fault.MissingField("to")
 	case d.Subject == "":
 		return fault.MissingField("subject")
-	case (d.HTML == nil || *d.HTML == "") && (d.Text == nil || *d.Text == ""):
+	case !d.HasTemplate && (d.HTML == nil || *d.HTML == "") && (d.Text == nil || *d.Text == ""):
 		return fault.New(fault.Missing, "html", "Missing `html` or `text` field.")
 	}
 	return nil
@@ -251,14 +253,30 @@ func notPrintable(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
-// size estimates the size of the composed message: base64 with line ends turns 57 octets into 78.
-func (d *draft) size() int64 {
-	n := int64(2048)
+// hasHTML reports whether the email has an HTML part.
+func (d *draft) hasHTML() bool {
+	if d.template != nil {
+		return d.template.Content.HasHTML()
+	}
+	return d.HTML != nil && *d.HTML != ""
+}
+
+// texts is the size of the HTML and the text, in octets.
+func (d *draft) texts() (n int64) {
+	if d.template != nil {
+		return d.template.Content.Size(d.values)
+	}
 	for _, t := range []*string{d.HTML, d.Text} {
 		if t != nil {
 			n += int64(len(*t))
 		}
 	}
+	return n
+}
+
+// size estimates the size of the composed message: base64 with line ends turns 57 octets into 78.
+func (d *draft) size() int64 {
+	n := 2048 + d.texts()
 	for _, a := range d.Attachments {
 		n += int64(len(a.Content))/57*78 + 600
 	}

@@ -23,6 +23,8 @@ const (
 	WebhooksWrite // and the secrets that events are signed with
 	LogsRead
 	UsageRead
+	TemplatesRead // and render
+	TemplatesWrite
 
 	scopeEnd // one more than the last
 )
@@ -43,6 +45,8 @@ var scopeNames = [scopeEnd]string{
 	WebhooksWrite:     "webhooks:write",
 	LogsRead:          "logs:read",
 	UsageRead:         "usage:read",
+	TemplatesRead:     "templates:read",
+	TemplatesWrite:    "templates:write",
 }
 
 // String returns the scope's name, or "" if there is no such scope.

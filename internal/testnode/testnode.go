@@ -32,6 +32,7 @@ import (
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
 )
 
 const (
@@ -66,6 +67,7 @@ type Node struct {
 	Suppressions *suppressions.Service
 	Contents     *content.Service
 	Contacts     *contacts.Service
+	Templates    *templates.Service
 	Emails       *emails.Service
 
 	Acme   teams.Actor    // the key of the team with the domain
@@ -120,10 +122,11 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
 	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
+	n.Templates = templates.New(d, n.Contents)
 	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
-		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents,
-		Contacts: n.Contacts, Log: n.Log})
+		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,
+		Templates: n.Templates, Log: n.Log})
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)

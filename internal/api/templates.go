@@ -1,0 +1,362 @@
+package api
+
+import (
+	"context"
+	"math"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/templates"
+)
+
+// variableValue is a value of a variable of a template: a string or a number, or null for none. It keeps of any other
+// value only that it is another, for the error.
+type variableValue struct{ templates.Value }
+
+// UnmarshalJSONFrom reads any value.
+func (v *variableValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	switch d.PeekKind() {
+	case '"':
+		var text string
+		err := json.UnmarshalDecode(d, &text)
+		v.Value = templates.TextValue(text)
+		return err
+	case '0':
+		number, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		n, err := number.Float()
+		if err != nil {
+			n = math.Inf(1) // beyond all bounds
+		}
+		v.Value = templates.NumberValue(n)
+		return nil
+	case 'n':
+		v.Value = templates.Value{}
+	default:
+		v.Value = templates.Value{Type: templates.Other}
+	}
+	return d.SkipValue()
+}
+
+// MarshalJSONTo writes what UnmarshalJSONFrom reads.
+func (v variableValue) MarshalJSONTo(e *jsontext.Encoder) error {
+	switch v.Type {
+	case templates.String:
+		return e.WriteToken(jsontext.String(v.Text))
+	case templates.Number:
+		return e.WriteValue(jsontext.Value(v.Text))
+	}
+	return e.WriteToken(jsontext.Null)
+}
+
+func (*variableValue) elements() []reflect.Type { return nil }
+
+// Schema describes both types in the document.
+func (variableValue) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeString, MaxLength: new(templates.MaxValue)},
+		{Type: huma.TypeNumber, Minimum: new(-float64(templates.MaxNumber)), Maximum: new(float64(templates.MaxNumber))},
+		{Type: "null"}}}
+}
+
+// addresses is a list in a response that is null when it is empty.
+type addresses []string
+
+// MarshalJSONTo writes the list or null.
+func (a addresses) MarshalJSONTo(e *jsontext.Encoder) error {
+	if len(a) == 0 {
+		return e.WriteToken(jsontext.Null)
+	}
+	return json.MarshalEncode(e, []string(a))
+}
+
+// Schema describes both in the document.
+func (addresses) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, {Type: "null"}}}
+}
+
+// valuesOf returns the values that are not null.
+func valuesOf(in map[string]variableValue) map[string]templates.Value {
+	values := make(map[string]templates.Value, len(in))
+	for name, v := range in {
+		if v.Value != (templates.Value{}) {
+			values[name] = v.Value
+		}
+	}
+	return values
+}
+
+type variableIn struct {
+	Key           string        `json:"key" doc:"ASCII letters, digits and underscores; the HTML refers to it as {{{KEY}}}." maxLength:"50" example:"FIRST_ITEM"`
+	Type          string        `json:"type" enum:"string,number"`
+	FallbackValue variableValue `json:"fallback_value,omitzero" doc:"For emails that give no value; without it they must."`
+}
+
+func declared(in []variableIn) []templates.Declared {
+	all := make([]templates.Declared, len(in))
+	for i, v := range in {
+		all[i] = templates.Declared{Key: v.Key, Type: v.Type, Fallback: v.FallbackValue.Value}
+	}
+	return all
+}
+
+type createTemplateIn struct {
+	Name      string                        `json:"name" maxLength:"255" example:"Order confirmation"`
+	Alias     string                        `json:"alias,omitzero" doc:"Another name that requests may use in place of the id: ASCII letters, digits, underscores and dashes." maxLength:"100" example:"order-confirmation"`
+	From      string                        `json:"from,omitzero" doc:"The sender of emails that give none."`
+	Subject   string                        `json:"subject,omitzero" doc:"The subject of emails that give none; placeholders are filled." maxLength:"998"`
+	ReplyTo   texts[maxRecipients]          `json:"reply_to,omitzero"`
+	HTML      *string                       `json:"html" doc:"Placeholders such as {{{KEY}}} are replaced by the values of variables."`
+	Text      *string                       `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Variables many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"What emails may or must give a value for; at most 50."`
+}
+
+type updateTemplateIn struct {
+	Name      *string                        `json:"name,omitzero" maxLength:"255"`
+	Alias     opt[string]                    `json:"alias,omitzero" doc:"Null removes it."`
+	From      opt[string]                    `json:"from,omitzero" doc:"Null removes it."`
+	Subject   opt[string]                    `json:"subject,omitzero" doc:"Null removes it."`
+	ReplyTo   opt[texts[maxRecipients]]      `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	HTML      *string                        `json:"html,omitzero"`
+	Text      opt[string]                    `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	Variables *many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"All variables. A key that was declared keeps its id."`
+}
+
+// change translates a change. An empty string where one makes no sense counts as absent, because clients send it.
+func (in *updateTemplateIn) change() (c templates.Change) {
+	given := func(o opt[string]) *string {
+		switch {
+		case !o.given || o.value != nil && *o.value == "":
+			return nil
+		case o.value == nil:
+			return new("")
+		}
+		return o.value
+	}
+	c.Alias, c.From, c.Subject = given(in.Alias), given(in.From), given(in.Subject)
+	if in.Name != nil && *in.Name != "" {
+		c.Name = in.Name
+	}
+	if in.HTML != nil && *in.HTML != "" {
+		c.HTML = in.HTML
+	}
+	if in.Text.given {
+		c.Text = &in.Text.value
+	}
+	switch r := in.ReplyTo; {
+	case r.given && r.value == nil:
+		c.ReplyTo = new([]string)
+	case r.given && *r.value != nil: // nil is an empty string
+		c.ReplyTo = (*[]string)(r.value)
+	}
+	if in.Variables != nil {
+		c.Variables = new(declared(*in.Variables))
+	}
+	return c
+}
+
+// TemplateItem is a template in a list. It is exported because Huma overlooks the fields of embedded types that are
+// not.
+type TemplateItem struct {
+	ID          string  `json:"id"`
+	Name        string  `json:"name" example:"Order confirmation"`
+	Status      string  `json:"status" enum:"draft,published" doc:"draft until it is published for the first time."`
+	PublishedAt dbTime  `json:"published_at" nullable:"true"`
+	CreatedAt   dbTime  `json:"created_at"`
+	UpdatedAt   dbTime  `json:"updated_at"`
+	Alias       *string `json:"alias" example:"order-confirmation"`
+}
+
+func templateToItem(t templates.Template) TemplateItem {
+	i := TemplateItem{t.ID, t.Name, "draft", dbTime(t.PublishedAt), dbTime(t.CreatedAt), dbTime(t.UpdatedAt),
+		orNull(t.Alias)}
+	if t.Published() {
+		i.Status = "published"
+	}
+	return i
+}
+
+type variableWire struct {
+	ID            string        `json:"id"`
+	Key           string        `json:"key" example:"FIRST_ITEM"`
+	Type          string        `json:"type" enum:"string,number"`
+	FallbackValue variableValue `json:"fallback_value"`
+	CreatedAt     dbTime        `json:"created_at"`
+	UpdatedAt     dbTime        `json:"updated_at"`
+}
+
+// TemplateText is what a version of a template says. It is exported because Huma overlooks the fields of embedded types
+// that are not.
+type TemplateText struct {
+	From      *string        `json:"from"`
+	Subject   *string        `json:"subject"`
+	ReplyTo   addresses      `json:"reply_to"`
+	HTML      string         `json:"html"`
+	Text      string         `json:"text" doc:"Made from the HTML if none was given."`
+	Variables []variableWire `json:"variables"`
+}
+
+func versionToText(v *templates.Version) TemplateText {
+	t := TemplateText{orNull(v.From), orNull(v.Subject), v.ReplyTo, v.HTML, v.Shown(), []variableWire{}}
+	for _, d := range v.Variables {
+		t.Variables = append(t.Variables, variableWire{d.ID, d.Key, string(d.Type), variableValue{d.Fallback},
+			dbTime(d.CreatedAt), dbTime(d.UpdatedAt)})
+	}
+	return t
+}
+
+type templateWire struct {
+	Object string `json:"object"`
+	TemplateItem
+	TemplateText
+	CurrentVersionID       string `json:"current_version_id" doc:"The newest version, which is shown."`
+	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"The newest version is not the one that emails are sent with."`
+}
+
+// TemplateVersionItem is a version of a template in a list. It is exported because Huma overlooks the fields of
+// embedded types that are not.
+type TemplateVersionItem struct {
+	ID          string `json:"id"`
+	Number      int64  `json:"number" doc:"From 1."`
+	Current     bool   `json:"current" doc:"It is the newest version."`
+	Published   bool   `json:"published" doc:"It is the version that emails are sent with."`
+	CreatedAt   dbTime `json:"created_at"`
+	PublishedAt dbTime `json:"published_at" nullable:"true" doc:"When it was published last."`
+}
+
+func versionToItem(t *templates.Template, v *templates.Version) TemplateVersionItem {
+	return TemplateVersionItem{v.ID, v.Number, v.ID == t.CurrentID, v.ID == t.PublishedID, dbTime(v.CreatedAt),
+		dbTime(v.PublishedAt)}
+}
+
+type templateVersionWire struct {
+	Object     string `json:"object"`
+	TemplateID string `json:"template_id"`
+	TemplateVersionItem
+	TemplateText
+}
+
+func (a *API) createTemplate(ctx context.Context, c *Call, in createTemplateIn) (ref, error) {
+	t, err := a.Services.Templates.Create(ctx, c.TeamID, templates.NewTemplate{Name: in.Name, Alias: in.Alias,
+		From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, HTML: in.HTML, Text: in.Text, Variables: declared(in.Variables)})
+	return ref{"template", t.ID}, err
+}
+
+func (a *API) listTemplates(ctx context.Context, c *Call, _ none) (list[TemplateItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[TemplateItem]{}, err
+	}
+	all, more, err := a.Services.Templates.List(ctx, c.TeamID, p)
+	return listOf(all, more, templateToItem), err
+}
+
+func (a *API) getTemplate(ctx context.Context, c *Call, _ none) (templateWire, error) {
+	t, v, err := a.Services.Templates.Get(ctx, c.TeamID, c.Param("template"))
+	if err != nil {
+		return templateWire{}, err
+	}
+	return templateWire{"template", templateToItem(t), versionToText(&v), v.ID, t.HasUnpublished()}, nil
+}
+
+func (a *API) updateTemplate(ctx context.Context, c *Call, in updateTemplateIn) (ref, error) {
+	t, err := a.Services.Templates.Update(ctx, c.TeamID, c.Param("template"), in.change())
+	return ref{"template", t.ID}, err
+}
+
+func (a *API) deleteTemplate(ctx context.Context, c *Call, _ none) (gone, error) {
+	id, err := a.Services.Templates.Delete(ctx, c.TeamID, c.Param("template"))
+	return gone{"template", id, true}, err
+}
+
+func (a *API) publishTemplate(ctx context.Context, c *Call, _ none) (ref, error) {
+	t, err := a.Services.Templates.Publish(ctx, c.TeamID, c.Param("template"))
+	return ref{"template", t.ID}, err
+}
+
+func (a *API) duplicateTemplate(ctx context.Context, c *Call, _ none) (ref, error) {
+	t, err := a.Services.Templates.Duplicate(ctx, c.TeamID, c.Param("template"))
+	return ref{"template", t.ID}, err
+}
+
+type renderTemplateIn struct {
+	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
+	Version   string                             `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+}
+
+type renderTemplateOut struct {
+	Object  string    `json:"object"`
+	Subject *string   `json:"subject"`
+	From    *string   `json:"from"`
+	ReplyTo addresses `json:"reply_to"`
+	HTML    string    `json:"html"`
+	Text    string    `json:"text" doc:"As it is sent; empty for no text part."`
+}
+
+func (a *API) renderTemplate(ctx context.Context, c *Call, in renderTemplateIn) (renderTemplateOut, error) {
+	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), in.Version, valuesOf(in.Variables))
+	return renderTemplateOut{"rendered_template", orNull(r.Subject), orNull(r.From), r.ReplyTo, r.HTML, r.Text}, err
+}
+
+func (a *API) listTemplateVersions(ctx context.Context, c *Call, _ none) (list[TemplateVersionItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[TemplateVersionItem]{}, err
+	}
+	t, all, more, err := a.Services.Templates.Versions(ctx, c.TeamID, c.Param("template"), p)
+	return listOf(all, more, func(v templates.Version) TemplateVersionItem { return versionToItem(&t, &v) }), err
+}
+
+func (a *API) getTemplateVersion(ctx context.Context, c *Call, _ none) (templateVersionWire, error) {
+	t, v, err := a.Services.Templates.Version(ctx, c.TeamID, c.Param("template"), c.Param("version"))
+	if err != nil {
+		return templateVersionWire{}, err
+	}
+	return templateVersionWire{"template_version", t.ID, versionToItem(&t, &v), versionToText(&v)}, nil
+}
+
+func (a *API) restoreTemplateVersion(ctx context.Context, c *Call, _ none) (ref, error) {
+	t, err := a.Services.Templates.Restore(ctx, c.TeamID, c.Param("template"), c.Param("version"))
+	return ref{"template", t.ID}, err
+}
+
+type versionRef struct {
+	ID     string `json:"id"`
+	Number int64  `json:"number"`
+}
+
+type changedFields struct {
+	From      bool `json:"from"`
+	Subject   bool `json:"subject"`
+	ReplyTo   bool `json:"reply_to"`
+	HTML      bool `json:"html"`
+	Text      bool `json:"text"`
+	Variables bool `json:"variables"`
+}
+
+type diffs struct {
+	HTML string `json:"html"`
+	Text string `json:"text"`
+}
+
+type compareVersionsOut struct {
+	Object     string        `json:"object"`
+	TemplateID string        `json:"template_id"`
+	A          versionRef    `json:"a"`
+	B          versionRef    `json:"b"`
+	Changed    changedFields `json:"changed" doc:"Whether the field differs."`
+	Diff       diffs         `json:"diff" doc:"Unified diffs, from a to b; empty where nothing differs."`
+}
+
+func (a *API) compareTemplateVersions(ctx context.Context, c *Call, _ none) (compareVersionsOut, error) {
+	d, err := a.Services.Templates.Compare(ctx, c.TeamID, c.Param("template"), c.Param("version"), c.Param("other"))
+	return compareVersionsOut{"template_comparison", d.TemplateID, versionRef{d.A.ID, d.A.Number},
+		versionRef{d.B.ID, d.B.Number}, changedFields{d.From, d.Subject, d.ReplyTo, d.HTML, d.Text, d.Variables},
+		diffs{d.HTMLDiff, d.TextDiff}}, err
+}

@@ -1,0 +1,216 @@
+package templates
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/render"
+)
+
+const (
+	hintTopic = "templates"
+	cacheFor  = time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheMax  = 10_000      // names of templates
+)
+
+// Sendable is the published version of a template, ready to be filled.
+type Sendable struct {
+	TemplateID string
+	VersionID  string
+	Content    *content.Compiled
+
+	variables []Variable
+}
+
+// Values returns what to put in the place of each variable that the version declares: the given value, or else the
+// fallback. Further values are ignored. An error names the member of template.variables at fault.
+func (s *Sendable) Values(given map[string]Value) (render.Values, error) {
+	return fill(s.variables, given, "template.variables")
+}
+
+// Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a
+// NotFound fault if there is no such template, and an Invalid one if it was never published.
+func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Sendable, error) {
+	p, err := s.published(ctx, teamID, idOrAlias)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.contents.Get(ctx, teamID, p.contentID)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, notFound().Because(err) // the template was deleted long ago, and the cache not told
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Sendable{p.templateID, p.versionID, c, p.variables}, nil
+}
+
+func (s *Service) published(ctx context.Context, teamID, idOrAlias string) (published, error) {
+	if id.Valid(idOrAlias) {
+		idOrAlias = strings.ToLower(idOrAlias)
+	} else if !isAlias(idOrAlias) {
+		return published{}, notFound()
+	}
+	p, changes, ok := s.cache.get(teamID, idOrAlias)
+	if ok {
+		return p, nil
+	}
+	p, err := getPublished(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return p, err
+	}
+	if p.versionID == "" {
+		return p, unpublished()
+	}
+	s.cache.put(teamID, idOrAlias, p, changes)
+	return p, nil
+}
+
+func unpublished() error {
+	return fault.Invalidf("template.id",
+		"The template has not been published (`template.id`). Publish it first: POST /templates/{id}/publish.")
+}
+
+// changed drops what all nodes have cached of a team's templates, when the transaction commits.
+func (s *Service) changed(tx *db.Tx, teamID string) {
+	tx.AfterCommit(func() { s.d.Hint(hintTopic, teamID) })
+}
+
+// cache has what was published, by team and then by id or alias.
+type cache struct {
+	mu      sync.Mutex
+	teams   map[string]map[string]remembered
+	n       int
+	changes uint64 // how often something was forgotten
+}
+
+type remembered struct {
+	published
+	until time.Time
+}
+
+func (c *cache) clear() { c.teams, c.n = map[string]map[string]remembered{}, 0 }
+
+// get returns what is cached, and what put must be given if nothing is.
+func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.teams[teamID][name]
+	return r.published, c.changes, ok && now.Before(r.until)
+}
+
+// put caches what was read, unless something was changed since get was called: it may have been read before that.
+func (c *cache) put(teamID, name string, p published, changes uint64) {
+	until := time.Now().Add(cacheFor)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changes != changes {
+		return
+	}
+	if c.n >= cacheMax {
+		c.clear()
+	}
+	of := c.teams[teamID]
+	if of == nil {
+		of = map[string]remembered{}
+		c.teams[teamID] = of
+	}
+	if _, had := of[name]; !had {
+		c.n++
+	}
+	of[name] = remembered{p, until}
+}
+
+// forget drops what is cached of a team.
+func (c *cache) forget(teamID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n -= len(c.teams[teamID])
+	delete(c.teams, teamID)
+	c.changes++
+}
+
+// Rendered is what an email with a template would say.
+type Rendered struct {
+	From    string // empty when the template has none
+	Subject string // empty when the template has none
+	ReplyTo []string
+	HTML    string
+	Text    string // as it is sent: made from the HTML if the template has none
+}
+
+// Render fills a version of a template with values, and applies the rules that apply to an email that is sent with it.
+// version is published or empty for the published version, draft for the newest, or the id or number of a version.
+func (s *Service) Render(ctx context.Context, teamID, idOrAlias, version string, given map[string]Value) (Rendered,
+	error) {
+	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return Rendered{}, err
+	}
+	switch {
+	case version == "" || version == "published":
+		if !t.Published() {
+			return Rendered{}, fault.Invalidf("version",
+				"The template has not been published. Publish it first, or render the version `draft`.")
+		}
+		if v.ID != t.PublishedID {
+			v, err = getVersion(ctx, s.d.Reader, teamID, t.ID, t.PublishedID)
+		}
+		if err == nil {
+			err = s.read(ctx, &v)
+		}
+	case version == "draft":
+		err = s.read(ctx, &v)
+	default:
+		v, err = s.version(ctx, &t, version)
+	}
+	if err != nil {
+		return Rendered{}, err
+	}
+	values, err := fill(v.Variables, given, "variables")
+	if err != nil {
+		return Rendered{}, err
+	}
+	return v.Text.render(values)
+}
+
+// render fills a text and checks what depends on the values.
+func (t *Text) render(values render.Values) (r Rendered, err error) {
+	line := func(text string) string {
+		compiled := render.Compile(text)
+		return compiled.Line(values)
+	}
+	r.From, r.Subject = line(t.From), line(t.Subject)
+	if r.From != "" {
+		if err := parseMailbox("from", r.From, message.ParseFrom); err != nil {
+			return r, err
+		}
+	}
+	if err := checkSubject(r.Subject); err != nil {
+		return r, err
+	}
+	for _, text := range t.ReplyTo {
+		r.ReplyTo = append(r.ReplyTo, line(text))
+		if err := parseMailbox("reply_to", r.ReplyTo[len(r.ReplyTo)-1], message.ParseAddress); err != nil {
+			return r, err
+		}
+	}
+	html := render.Compile(t.HTML)
+	r.HTML = html.Fill(values)
+	if t.Plain == nil {
+		r.Text = htmltext.FromHTML(r.HTML)
+	} else {
+		plain := render.Compile(*t.Plain)
+		r.Text = plain.Fill(values)
+	}
+	return r, nil
+}

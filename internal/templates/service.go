@@ -1,0 +1,387 @@
+package templates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// triesMax is how often a change is worked out again because others changed the template meanwhile. Of those that
+// change a template at the same time at least one succeeds each time.
+const triesMax = 100
+
+// Service implements the operations on templates.
+type Service struct {
+	d        *db.DB
+	contents *content.Service
+	cache    cache
+}
+
+// New returns a service that stores the contents of versions in contents.
+func New(d *db.DB, contents *content.Service) *Service {
+	s := &Service{d: d, contents: contents}
+	s.cache.clear()
+	d.OnHint(hintTopic, s.cache.forget)
+	return s
+}
+
+// Create adds a template with a first version, which is not published.
+func (s *Service) Create(ctx context.Context, teamID string, n NewTemplate) (Template, error) {
+	if err := checkName(n.Name); err != nil {
+		return Template{}, err
+	}
+	if n.HTML == nil {
+		return Template{}, fault.MissingField("html")
+	}
+	if err := checkAlias(n.Alias); err != nil {
+		return Template{}, err
+	}
+	text := Text{From: n.From, Subject: n.Subject, ReplyTo: n.ReplyTo, HTML: *n.HTML, Plain: n.Text}
+	if err := text.check(); err != nil {
+		return Template{}, err
+	}
+	if err := checkDeclared(n.Variables); err != nil {
+		return Template{}, err
+	}
+	return s.create(ctx, Template{TeamID: teamID, Name: n.Name, Alias: n.Alias}, text, n.Variables)
+}
+
+func (s *Service) create(ctx context.Context, t Template, text Text, variables []Declared) (Template, error) {
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		now := tx.Now()
+		t.ID, t.CreatedAt, t.UpdatedAt = id.At(now), now, now
+		t.versions, t.revision = 0, 1
+		v := Version{Variables: declare(nil, variables, now), Text: text}
+		if err := s.addVersion(ctx, tx, &t, &v); err != nil {
+			return err
+		}
+		insertTemplate(ctx, tx, &t)
+		s.changed(tx, t.TeamID)
+		return nil
+	})
+	return t, s.taken(err, t.Alias)
+}
+
+// addVersion inserts the next version of a template, and makes it the newest in t. The caller writes t.
+func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Version) error {
+	c := v.Text.content(t.TeamID)
+	if err := s.contents.Add(ctx, tx, c); err != nil {
+		return err
+	}
+	t.versions++
+	v.ID, v.TeamID, v.TemplateID, v.Number, v.contentID = id.At(tx.Now()), t.TeamID, t.ID, t.versions, c.ID
+	v.CreatedAt, t.CurrentID, t.UpdatedAt = tx.Now(), v.ID, tx.Now()
+	return insertVersion(ctx, tx, v)
+}
+
+// taken turns a violation of the index of aliases into the fault that says so.
+func (s *Service) taken(err error, alias string) error {
+	if s.d.Violates(err, aliasIndex) {
+		return fault.Invalidf("alias", "The `alias` %s is taken by another template. Choose another one.", alias).Because(err)
+	}
+	return err
+}
+
+// Get returns a template, by its id or alias, and its newest version.
+func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, Version, error) {
+	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
+	if err == nil {
+		err = s.read(ctx, &v)
+	}
+	return t, v, err
+}
+
+// read sets the text of a version.
+func (s *Service) read(ctx context.Context, v *Version) error {
+	c, err := content.Read(ctx, s.d.Reader, v.TeamID, v.contentID)
+	if err != nil {
+		return err
+	}
+	v.Text = textOf(&c)
+	return nil
+}
+
+// List returns a page of the team's templates, newest first.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Template, bool, error) {
+	return listTemplates(ctx, s.d.Reader, teamID, p)
+}
+
+// errChanged means that a template was changed since it was read.
+var errChanged = errors.New("the template was changed meanwhile")
+
+// change reads a template with its newest version and calls plan, which works out the change and returns what writes
+// it, or nil if nothing is to be written. What writes it runs in a transaction, once the template was claimed, and
+// changes t, which is then written. If the template was changed meanwhile, all of that is done again. It returns the
+// template as it is then.
+func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
+	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
+	for range triesMax {
+		before, v, err := s.Get(ctx, teamID, idOrAlias)
+		if err != nil {
+			return before, err
+		}
+		write, err := plan(&before, &v)
+		if err != nil || write == nil {
+			return before, err
+		}
+		var t Template
+		err = s.d.Update(ctx, func(tx *db.Tx) error {
+			t = before
+			if claimed, err := claim(ctx, tx, &t); err != nil {
+				return err
+			} else if !claimed {
+				return errChanged
+			}
+			if err := write(tx, &t); err != nil {
+				return err
+			}
+			save(ctx, tx, &t)
+			s.changed(tx, teamID)
+			return nil
+		})
+		if !errors.Is(err, errChanged) {
+			return t, s.taken(err, t.Alias)
+		}
+		idOrAlias = before.ID // the same template, also if its alias is another one now
+	}
+	return Template{}, fault.New(fault.Locked, "",
+		"The template is being changed by others all the time. Try again in a moment.")
+}
+
+// Update changes a template. A change of the text or of the variables makes a version, which is not published.
+func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change) (Template, error) {
+	if c.Name != nil {
+		if err := checkName(*c.Name); err != nil {
+			return Template{}, err
+		}
+	}
+	if c.Alias != nil {
+		if err := checkAlias(*c.Alias); err != nil {
+			return Template{}, err
+		}
+	}
+	if c.Variables != nil {
+		if err := checkDeclared(*c.Variables); err != nil {
+			return Template{}, err
+		}
+	}
+	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		text, alike := c.apply(v.Text)
+		if !alike {
+			if err := text.check(); err != nil {
+				return nil, err
+			}
+		}
+		same := alike && (c.Variables == nil || sameVariables(v.Variables, declare(nil, *c.Variables, v.CreatedAt)))
+		if same && (c.Name == nil || *c.Name == t.Name) && (c.Alias == nil || *c.Alias == t.Alias) {
+			return nil, nil
+		}
+		return func(tx *db.Tx, t *Template) error {
+			if c.Name != nil {
+				t.Name = *c.Name
+			}
+			if c.Alias != nil {
+				t.Alias = *c.Alias
+			}
+			t.UpdatedAt = tx.Now()
+			if same {
+				return nil
+			}
+			next := Version{Variables: v.Variables, Text: text}
+			if c.Variables != nil {
+				next.Variables = declare(v.Variables, *c.Variables, tx.Now())
+			}
+			return s.addVersion(ctx, tx, t, &next)
+		}, nil
+	})
+}
+
+// apply returns a text with the change, and whether it is as before.
+func (c *Change) apply(t Text) (changed Text, same bool) {
+	changed, same = t, true
+	for _, f := range []struct {
+		to   *string
+		text *string
+	}{{c.From, &changed.From}, {c.Subject, &changed.Subject}, {c.HTML, &changed.HTML}} {
+		if f.to != nil && *f.to != *f.text {
+			*f.text, same = *f.to, false
+		}
+	}
+	if c.ReplyTo != nil && !slices.Equal(*c.ReplyTo, t.ReplyTo) {
+		changed.ReplyTo, same = *c.ReplyTo, false
+	}
+	if c.Text != nil && !sameText(*c.Text, t.Plain) {
+		changed.Plain, same = *c.Text, false
+	}
+	return changed, same
+}
+
+func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// Publish makes the newest version the one that emails are sent with. If it is that already, nothing changes.
+func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Template, error) {
+	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		if !t.HasUnpublished() {
+			return nil, nil
+		}
+		if err := v.checkPublish(); err != nil {
+			return nil, err
+		}
+		return func(tx *db.Tx, t *Template) error {
+			t.PublishedID, t.PublishedAt = t.CurrentID, tx.Now()
+			setPublished(ctx, tx, teamID, t.CurrentID, tx.Now().UnixMicro())
+			return nil
+		}, nil
+	})
+}
+
+// Restore makes a version that is equal to an older one the newest. It is not published. If the newest version is equal
+// to it already, nothing changes.
+func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
+	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		old, err := s.version(ctx, t, version)
+		if err != nil {
+			return nil, err
+		}
+		if sameVariables(old.Variables, v.Variables) && old.Text.equal(&v.Text) {
+			return nil, nil
+		}
+		return func(tx *db.Tx, t *Template) error {
+			return s.addVersion(ctx, tx, t, &Version{Variables: old.Variables, Text: old.Text})
+		}, nil
+	})
+}
+
+func (t *Text) equal(u *Text) bool {
+	return t.From == u.From && t.Subject == u.Subject && slices.Equal(t.ReplyTo, u.ReplyTo) && t.HTML == u.HTML &&
+		sameText(t.Plain, u.Plain)
+}
+
+// Duplicate adds a copy of a template's newest version as a template that is not published and has no alias.
+func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Template, error) {
+	t, v, err := s.Get(ctx, teamID, idOrAlias)
+	if err != nil {
+		return t, err
+	}
+	variables := make([]Declared, len(v.Variables))
+	for i, d := range v.Variables {
+		variables[i] = Declared{d.Key, string(d.Type), d.Fallback}
+	}
+	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
+}
+
+// Delete deletes a template and returns its id. Emails that were accepted with it stay as they are. Its versions are
+// deleted by the next Sweep.
+func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)
+		if err != nil {
+			return err
+		}
+		templateID = t.ID
+		marked, err := markDeleted(ctx, tx, teamID, t.ID)
+		if err != nil {
+			return fmt.Errorf("delete template %s: %w", t.ID, err)
+		}
+		if !marked {
+			return notFound() // somebody else has just deleted it
+		}
+		s.changed(tx, teamID)
+		return nil
+	})
+	return templateID, err
+}
+
+// Versions returns a page of a template's versions, newest first, without their texts, and the template.
+func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page.Page) (t Template, all []Version,
+	more bool, err error) {
+	if t, err = getTemplate(ctx, s.d.Reader, teamID, idOrAlias); err != nil {
+		return t, nil, false, err
+	}
+	all, more, err = listVersions(ctx, s.d.Reader, teamID, t.ID, p)
+	return t, all, more, err
+}
+
+// Version returns a version of a template by its id or number, and the template.
+func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string) (Template, Version, error) {
+	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return t, Version{}, err
+	}
+	v, err := s.version(ctx, &t, version)
+	return t, v, err
+}
+
+// version returns a version by its id or number, with its text.
+func (s *Service) version(ctx context.Context, t *Template, version string) (v Version, err error) {
+	if id.Valid(version) {
+		v, err = getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
+	} else {
+		number, bad := strconv.ParseInt(version, 10, 64)
+		if bad != nil {
+			return v, fault.New(fault.BadID, "version",
+				"The `version` must be the id of a version, a valid UUID, or its number.")
+		}
+		v, err = getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
+	}
+	if err == nil {
+		err = s.read(ctx, &v)
+	}
+	return v, err
+}
+
+// Sweep deletes the versions of deleted templates and releases their contents, which are then deleted after the last
+// email that has them. It is called periodically.
+func (s *Service) Sweep(ctx context.Context) error {
+	for after := ""; ; {
+		some, err := deletedTemplates(ctx, s.d.Reader, after)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		for i := range some {
+			t := &some[i]
+			err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.clear(ctx, tx, t) })
+			if err != nil {
+				return fmt.Errorf("delete the versions of template %s: %w", t.ID, err)
+			}
+			after = t.ID
+		}
+	}
+}
+
+// clear deletes some versions of a deleted template, and the template once it has none. It returns how many versions it
+// deleted.
+func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
+	ids, contents, err := someVersions(ctx, tx.Reader, t)
+	if err != nil {
+		return 0, err
+	}
+	if len(ids) == 0 {
+		deleteTemplate(ctx, tx, t)
+		return 0, nil
+	}
+	for _, contentID := range contents {
+		s.contents.Release(ctx, tx, t.TeamID, contentID)
+	}
+	deleteVersions(ctx, tx, t.TeamID, ids)
+	return int64(len(ids)), nil
+}
+
+// EraseTeam deletes the templates of a team. Their contents are deleted with all others of the team.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){eraseVersions, eraseTemplates} {
+		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) }); err != nil {
+			return fmt.Errorf("erase the templates of team %s: %w", teamID, err)
+		}
+	}
+	return nil
+}

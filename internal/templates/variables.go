@@ -1,0 +1,184 @@
+package templates
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/render"
+)
+
+// Type is the type of a variable, or of a value.
+type Type string
+
+const (
+	String Type = "string"
+	Number Type = "number"
+	Other  Type = "other" // of values only: neither, so no variable takes it
+)
+
+// Value is a value of a variable. The zero Value is none.
+type Value struct {
+	Type Type
+	Text string // as it is put into the email; a number is written as in JSON
+}
+
+// TextValue returns the value of a variable of type string.
+func TextValue(text string) Value { return Value{String, text} }
+
+// NumberValue returns the value of a variable of type number.
+func NumberValue(n float64) Value {
+	if n == 0 {
+		n = 0 // and not -0
+	}
+	return Value{Number, jsontext.Float(n).String()}
+}
+
+// Variable is a variable that a version declares.
+type Variable struct {
+	ID        string // the same in all versions, as long as the key is declared
+	Key       string
+	Type      Type
+	Fallback  Value // none when it must be given for each email
+	CreatedAt time.Time
+	UpdatedAt time.Time // when the type or the fallback was changed last
+}
+
+// Declared is a variable as a caller declares it.
+type Declared struct {
+	Key      string
+	Type     string
+	Fallback Value // none when it must be given for each email
+}
+
+// reserved are the keys that no variable may have: they are filled otherwise, or by contact data.
+var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "RESEND_UNSUBSCRIBE_URL",
+	"POSTRIDER_UNSUBSCRIBE_URL", "contact", "this"}
+
+func isReserved(key string) bool { return slices.Contains(reserved, key) }
+
+// check applies the rules of a value for a variable of type t.
+func (v Value) check(field string, t Type) error {
+	switch {
+	case v.Type != t && t == Number:
+		return fault.Invalidf(field, "The `%s` field must be a number.", field)
+	case v.Type != t:
+		return fault.Invalidf(field, "The `%s` field must be a string.", field)
+	case t == Number:
+		if n, err := strconv.ParseFloat(v.Text, 64); err != nil || !(math.Abs(n) <= MaxNumber) {
+			return fault.Invalidf(field, "The `%s` field must be a number from -%d to %d.", field, MaxNumber, MaxNumber)
+		}
+	case utf8.RuneCountInString(v.Text) > MaxValue:
+		return fault.Invalidf(field, "The `%s` field has %d characters; the limit is %d.", field,
+			utf8.RuneCountInString(v.Text), MaxValue)
+	case strings.ContainsRune(v.Text, 0) || !utf8.ValidString(v.Text):
+		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without NUL characters.", field)
+	}
+	return nil
+}
+
+// checkDeclared applies the rules of the variables of a template.
+func checkDeclared(all []Declared) error {
+	if len(all) > MaxVariables {
+		return fault.Invalidf("variables", "The `variables` field has %d variables; the limit is %d.", len(all), MaxVariables)
+	}
+	at := map[string]int{}
+	for i, d := range all {
+		field := fmt.Sprintf("variables[%d]", i)
+		if err := d.check(field); err != nil {
+			return err
+		}
+		if before, ok := at[d.Key]; ok {
+			return fault.Invalidf(field+".key", "The key %s is declared twice (`variables[%d]` and `%s`).", d.Key, before, field)
+		}
+		at[d.Key] = i
+	}
+	return nil
+}
+
+func (d *Declared) check(field string) error {
+	switch {
+	case d.Key == "":
+		return fault.MissingField(field + ".key")
+	case len(d.Key) > MaxKey || strings.ContainsFunc(d.Key, notKeyRune):
+		return fault.Invalidf(field+".key", "The key of a variable must have 1 to %d characters, each an ASCII letter, a "+
+			"digit or an underscore (`%s.key`).", MaxKey, field)
+	case isReserved(d.Key):
+		return fault.Invalidf(field+".key", "The key %s is reserved (`%s.key`). Choose another name; reserved are %s.", d.Key,
+			field, strings.Join(reserved, ", "))
+	case d.Type == "":
+		return fault.MissingField(field + ".type")
+	case d.Type != string(String) && d.Type != string(Number):
+		return fault.Invalidf(field+".type", "The type of a variable must be `string` or `number` (`%s.type`).", field)
+	case d.Fallback != Value{}:
+		return d.Fallback.check(field+".fallback_value", Type(d.Type))
+	}
+	return nil
+}
+
+func notKeyRune(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_')
+}
+
+// declare returns the variables that a version declares now, given those of the version before: a key that was
+// declared keeps its id.
+func declare(before []Variable, all []Declared, now time.Time) []Variable {
+	list := make([]Variable, len(all))
+	for i, d := range all {
+		v := Variable{ID: id.New(), Key: d.Key, Type: Type(d.Type), Fallback: d.Fallback, CreatedAt: now, UpdatedAt: now}
+		for _, b := range before {
+			if b.Key != d.Key {
+				continue
+			}
+			v.ID, v.CreatedAt = b.ID, b.CreatedAt
+			if b.Type == v.Type && b.Fallback == v.Fallback {
+				v.UpdatedAt = b.UpdatedAt
+			}
+		}
+		list[i] = v
+	}
+	return list
+}
+
+// sameVariables reports whether two lists declare the same in the same order.
+func sameVariables(a, b []Variable) bool {
+	return slices.EqualFunc(a, b, func(a, b Variable) bool {
+		return a.Key == b.Key && a.Type == b.Type && a.Fallback == b.Fallback
+	})
+}
+
+// fill returns what to put in the place of each declared variable: the given value or else the fallback. Further
+// values are ignored. Errors name template.variables, or what prefix says instead of it.
+func fill(declared []Variable, given map[string]Value, prefix string) (render.Values, error) {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if isReserved(key) {
+			return nil, fault.Invalidf(prefix+"."+key, "The variable %s is reserved and cannot be given (`%s.%s`).", key, prefix,
+				key)
+		}
+	}
+	values := make(render.Values, len(declared))
+	for _, d := range declared {
+		field := prefix + "." + d.Key
+		v, ok := given[d.Key]
+		if !ok {
+			if d.Fallback == (Value{}) {
+				return nil, fault.Invalidf(field, "The variable %s is not given and has no fallback: give it in `%s`.", d.Key,
+					field)
+			}
+			v = d.Fallback
+		} else if err := v.check(field, d.Type); err != nil {
+			return nil, err
+		}
+		values[d.Key] = v.Text
+	}
+	return values, nil
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -55,7 +56,7 @@ type emailChecksWire struct {
 // checkEmail checks a draft, of which nothing is sent or stored, or a sent email.
 func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailChecksWire, error) {
 	if in.EmailID == "" {
-		p, err := a.Services.Emails.PreviewDraft(in.draft().send())
+		p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, in.draft().send())
 		if err != nil {
 			return emailChecksWire{}, err
 		}
@@ -72,6 +73,28 @@ func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailCh
 		return emailChecksWire{}, err
 	}
 	return a.checkSent(ctx, c, strings.ToLower(in.EmailID))
+}
+
+// checkTemplateIn says how a template is filled for its checks.
+type checkTemplateIn struct {
+	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
+	Version   string                             `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+	From      string                             `json:"from,omitzero" doc:"The sender, if it is another than the template's."`
+}
+
+// checkTemplate checks an email that would be sent with a template.
+func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (emailChecksWire, error) {
+	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), in.Version, valuesOf(in.Variables))
+	if err != nil {
+		return emailChecksWire{}, err
+	}
+	draft := emails.Send{From: cmp.Or(in.From, r.From), Subject: r.Subject, HTML: &r.HTML, Text: &r.Text,
+		ReplyTo: r.ReplyTo}
+	p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, draft)
+	if err != nil {
+		return emailChecksWire{}, err
+	}
+	return a.check(ctx, c, p, "")
 }
 
 func (a *API) getEmailChecks(ctx context.Context, c *Call, _ none) (emailChecksWire, error) {

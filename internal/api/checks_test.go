@@ -57,7 +57,7 @@ func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 }
 
 // checked are the levels of an answer, by check.
-func (f *office) checked(t *testing.T, request string) map[string]string {
+func (f *fixture) checked(t *testing.T, request string) map[string]string {
 	t.Helper()
 	w := f.do(t, request)
 	var answer emailChecksWire
@@ -91,11 +91,11 @@ func wantLevels(t *testing.T, what string, got map[string]string, pairs ...strin
 func TestChecksOfADomain(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{DNS: resolve.Fake{
+		f := newFixture(t, d, Options{DNS: resolve.Fake{
 			TXTRecords: map[string][]string{"_dmarc.example.org": {"v=DMARC1; p=reject; aspf=s"},
 				"send.example.org": {"v=spf1 a:x.example.org ~all"}},
 			AddrRecords: map[string][]netip.Addr{"x.example.org": {netip.MustParseAddr("192.0.2.1")}}}})
-		domain := f.verified(t, "example.org")
+		domain := f.verified("example.org")
 		draft := func(from, key string) string {
 			return "POST /emails/checks\nAuthorization: " + key + "\n\n" + `{"from":"` + from +
 				`","subject":"s","html":"<a href=\"https://bank.com/\">https://bank.com/</a>"}`
@@ -121,9 +121,9 @@ func TestChecksOfADomain(t *testing.T) {
 
 		wantLevels(t, "another domain", f.checked(t, draft("a@unknown.org", "full")), "sender", "problem", "dkim", "problem",
 			"spf", "info", "dmarc", "warning")
-		_, f.keys["one domain"] = f.key(t, teams.NewKey{Name: "one domain", Permission: teams.SendingAccess,
+		_, f.keys["one domain"] = f.Key(f.Acme.TeamID, teams.NewKey{Name: "one domain", Permission: teams.SendingAccess,
 			DomainID: domain.ID})
-		f.verified(t, "second.org")
+		f.verified("second.org")
 		wantLevels(t, "a domain of another key", f.checked(t, draft("a@second.org", "one domain")), "sender", "problem",
 			"dkim", "problem", "spf", "info")
 		wantLevels(t, "the same domain", f.checked(t, draft("a@second.org", "full")), "sender", "pass")
@@ -134,8 +134,8 @@ func TestChecksOfADomain(t *testing.T) {
 func TestChecksOfADomainThatIsGoing(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newOffice(t, d, Options{DNS: resolve.Fake{Fail: []string{"_dmarc.example.org"}}})
-		domain := f.verified(t, "example.org")
+		f := newFixture(t, d, Options{DNS: resolve.Fake{Fail: []string{"_dmarc.example.org"}}})
+		domain := f.verified("example.org")
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE domains SET checks = REPLACE(checks, 'verified', 'temporary_failure')
 				WHERE id = $1`, domain.ID)
@@ -153,8 +153,8 @@ func TestChecksOfADomainThatIsGoing(t *testing.T) {
 func TestChecksEndWithTheirClient(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 10)
-	f := newOffice(t, dbtest.SQLite(t), Options{DNS: muteDNS{asked: asked}})
-	f.verified(t, "example.org")
+	f := newFixture(t, dbtest.SQLite(t), Options{DNS: muteDNS{asked: asked}})
+	f.verified("example.org")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-asked

@@ -63,6 +63,8 @@ func (a *API) operations() []op {
 			endpoint(a.duplicateTemplate)},
 		{post, "/templates/{template}/render", teams.TemplatesRead, 200, "Templates",
 			"Fill a template with values without sending", nil, endpoint(a.renderTemplate)},
+		{post, "/templates/{template}/checks", teams.TemplatesRead, 200, "Templates", "Check an email with a template", nil,
+			endpoint(a.checkTemplate)},
 		{get, "/templates/{template}/versions", teams.TemplatesRead, 200, "Templates", "List the versions of a template",
 			paging, endpoint(a.listTemplateVersions)},
 		{get, "/templates/{template}/versions/{version}", teams.TemplatesRead, 200, "Templates",

@@ -28,15 +28,15 @@ func TestTrackedMessages(t *testing.T) {
 			return ""
 		}})
 		n := one(mx.Addr)
-		h := newHouse(t, d, n.config(3), n.dns).run()
-		if _, err := h.domains.AddVerified(t.Context(), h.by.TeamID, domains.NewDomain{Name: "tracked.dev",
+		f := newFixture(t, d, n.config(3), n.dns).run()
+		if _, err := f.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "tracked.dev",
 			TLS: domains.Opportunistic, TrackingSubdomain: "links", OpenTracking: true, ClickTracking: true}); err != nil {
 			t.Fatal(err)
 		}
 		html := `<p><a href="https://shop.example/">shop</a></p>`
-		x := h.accept(emails.Send{From: "hello@tracked.dev", To: []string{address(0), address(1), address(2)},
+		x := f.Send(emails.Send{From: "hello@tracked.dev", To: []string{address(0), address(1), address(2)},
 			Subject: "Hello", HTML: &html})
-		got := h.wait(x, events.EmailDelayed, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered)
+		got := f.wait(x, events.EmailDelayed, events.EmailDelivered, events.EmailDelivered, events.EmailDelivered)
 		slices.Sort(got)
 		want := []string{"delivered " + address(0), "delivered " + address(1), "delivered " + address(2),
 			"delivery_delayed " + address(1), "sent"}
@@ -52,7 +52,7 @@ func TestTrackedMessages(t *testing.T) {
 				continue
 			}
 			to = append(to, m.To[0])
-			tracked, err := h.emails.ReadTracked(string(found[1]))
+			tracked, err := f.Emails.ReadTracked(string(found[1]))
 			if err != nil || tracked.EmailID != x || address(tracked.Position) != m.To[0] {
 				t.Errorf("the message to %s has the token of %+v, %v", m.To[0], tracked, err)
 			}

@@ -8,8 +8,10 @@ import (
 
 // draft applies the rules of an email after what it takes from its template was filled in.
 func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool) (*draft, error) {
-	if err := s.byTemplate(ctx, teamID, &in); err != nil {
-		return nil, err
+	if len(in.To) > 0 { // otherwise check reports that, and no look-up is needed
+		if err := s.byTemplate(ctx, teamID, &in); err != nil {
+			return nil, err
+		}
 	}
 	return s.check(in, s.d.Now(), batch)
 }
@@ -18,8 +20,7 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 // addresses for replies where the caller gives none. It does nothing if the email has no template, or if check will
 // report an error for which no look-up is needed.
 func (s *Service) byTemplate(ctx context.Context, teamID string, in *Send) error {
-	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil ||
-		len(in.To) == 0 {
+	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil
 	}
 	t, err := s.templates.Published(ctx, teamID, in.TemplateID)

@@ -25,13 +25,21 @@ type Preview struct {
 // PreviewDraft returns an email that has not been sent. It applies the rules of Send, except that recipients and the
 // subject may be missing, that files given by their address are not fetched, and that the sender's domain is not
 // looked up. Nothing is stored.
-func (s *Service) PreviewDraft(in Send) (Preview, error) {
+func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
+	if err := s.byTemplate(ctx, teamID, &in); err != nil {
+		return Preview{}, err
+	}
 	d := &draft{Send: in}
 	if err := d.checkDraft(s); err != nil {
 		return Preview{}, err
 	}
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	p.setBodies(d.HTML, d.Text, true)
+	if d.template != nil {
+		p.HTML, p.Text = d.template.Content.Parts(d.values)
+	} else {
+		p.setBodies(d.HTML, d.Text, true)
+	}
+	p.addTopic(s, in.TopicID)
 	for _, a := range d.Attachments {
 		if a.ContentID != "" {
 			p.ContentIDs = append(p.ContentIDs, a.ContentID)
@@ -97,7 +105,15 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	}
 	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
 	p.setBodies(e.HTML, e.Text, !e.isRaw)
+	p.addTopic(s, e.TopicID)
 	return p, nil
+}
+
+// addTopic adds what the message of an email with a topic says of how to leave it.
+func (p *Preview) addTopic(s *Service, topicID string) {
+	if topicID != "" && s.c.PublicURL != "" {
+		p.Headers, p.Bulk = listing{url: s.c.PublicURL + "/unsubscribe/", id: topicID}.add(p.Headers), true
+	}
 }
 
 // setBodies sets the parts. makeText has the text made from the HTML if none was given.

@@ -46,7 +46,7 @@ func TestPreview(t *testing.T) {
 		} {
 			e := fullEmail()
 			change(&e)
-			draft, err := n.Emails.PreviewDraft(e)
+			draft, err := n.Emails.PreviewDraft(t.Context(), n.Acme.TeamID, e)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -68,7 +68,7 @@ func TestPreview(t *testing.T) {
 func TestPreviewStoresNothing(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
-		if _, err := n.Emails.PreviewDraft(fullEmail()); err != nil {
+		if _, err := n.Emails.PreviewDraft(t.Context(), n.Acme.TeamID, fullEmail()); err != nil {
 			t.Fatal(err)
 		}
 		for _, table := range []string{"emails", "email_bodies", "email_attachments", "email_events", "jobs"} {
@@ -100,7 +100,7 @@ func TestPreviewOfWrongDrafts(t *testing.T) {
 	} {
 		e := fullEmail()
 		change(&e)
-		_, err := n.Emails.PreviewDraft(e)
+		_, err := n.Emails.PreviewDraft(t.Context(), n.Acme.TeamID, e)
 		_, sent := n.Emails.Send(t.Context(), n.Acme, e, emails.Idempotency{})
 		f, ok := errors.AsType[*fault.Error](err)
 		if !ok || f.Field != strings.TrimSpace(field) || sent == nil || sent.Error() != err.Error() {
@@ -109,7 +109,7 @@ func TestPreviewOfWrongDrafts(t *testing.T) {
 	}
 	e := fullEmail()
 	e.To, e.Subject = nil, ""
-	if p, err := n.Emails.PreviewDraft(e); err != nil || p.Subject != "" {
+	if p, err := n.Emails.PreviewDraft(t.Context(), n.Acme.TeamID, e); err != nil || p.Subject != "" {
 		t.Errorf("without recipients and subject: %+v, %v", p, err)
 	}
 }

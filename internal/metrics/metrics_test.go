@@ -182,7 +182,7 @@ func byMachine(e *events.Event) bool {
 	return false
 }
 
-func (w *world) people(e *events.Event) int {
+func (w *fixture) people(e *events.Event) int {
 	if e.Type != events.EmailOpened && e.Type != events.EmailClicked || byMachine(e) {
 		return 0
 	}

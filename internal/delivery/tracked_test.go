@@ -52,7 +52,7 @@ func TestTrackedMessages(t *testing.T) {
 				continue
 			}
 			to = append(to, m.To[0])
-			tracked, err := f.Emails.ReadTracked(string(found[1]))
+			tracked, err := f.Emails.ReadTracked(string(found[1]), "links.tracked.dev")
 			if err != nil || tracked.EmailID != x || address(tracked.Position) != m.To[0] {
 				t.Errorf("the message to %s has the token of %+v, %v", m.To[0], tracked, err)
 			}

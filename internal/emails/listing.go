@@ -47,7 +47,7 @@ func (s *Service) listing(o *Outgoing) (l listing) {
 const maxListID = 255
 
 // fields are the fields that are added: what the sender gave itself stays. The post field says what the link of the
-// other does, so it is added only together with it.
+// other does, so it is added only together with that; our link also does what a sender's own post field says.
 func (l listing) fields(has func(name string) bool) (all []message.Field) {
 	if l.url == "" {
 		return nil
@@ -55,9 +55,11 @@ func (l listing) fields(has func(name string) bool) (all []message.Field) {
 	if l.id != "" && !has("List-Id") {
 		all = append(all, message.Field{Name: "List-Id", Value: "<" + l.id + ">"})
 	}
-	if !has("List-Unsubscribe") && !has("List-Unsubscribe-Post") {
-		all = append(all, message.Field{Name: "List-Unsubscribe", Value: "<" + l.url + ">"},
-			message.Field{Name: "List-Unsubscribe-Post", Value: "List-Unsubscribe=One-Click"})
+	if !has("List-Unsubscribe") {
+		all = append(all, message.Field{Name: "List-Unsubscribe", Value: "<" + l.url + ">"})
+		if !has("List-Unsubscribe-Post") {
+			all = append(all, message.Field{Name: "List-Unsubscribe-Post", Value: "List-Unsubscribe=One-Click"})
+		}
 	}
 	return all
 }

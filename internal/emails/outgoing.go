@@ -338,7 +338,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t != nil {
+	if t != nil && l.url != "" {
 		t.own = append(t.own, l.url)
 	}
 	m.HTML, m.Text = o.parts(e.shared.values, l, t)

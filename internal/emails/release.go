@@ -102,10 +102,11 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 			return err
 		}
 		also(tx)
-		all := slices.Concat(failed, s.dispatch(ctx, tx, e, memory, to, blocked))
+		var all []events.Event
 		if e.LastEvent == Scheduled {
 			all = append(all, queuedNow(e))
 		}
+		all = append(append(all, failed...), s.dispatch(ctx, tx, e, memory, to, blocked)...)
 		return s.recorder.Record(ctx, tx, all...)
 	})
 }

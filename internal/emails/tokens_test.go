@@ -17,6 +17,8 @@ import (
 
 const anEmail = "0190f6a1-0000-7000-8000-00000000000a"
 
+const aHost = "links.acme.example"
+
 // tokenService can only make and read tokens.
 func tokenService(t testing.TB, master byte) *Service {
 	t.Helper()
@@ -32,7 +34,7 @@ func tokenService(t testing.TB, master byte) *Service {
 // token makes one token.
 func (s *Service) token(t testing.TB, of Tracked) string {
 	t.Helper()
-	k, ok := newTokens(s.keys, of.EmailID, of.Position)
+	k, ok := newTokens(s.keys, aHost, of.EmailID, of.Position)
 	if !ok {
 		t.Fatalf("there are no tokens of email %q", of.EmailID)
 	}
@@ -56,19 +58,25 @@ func TestTokens(t *testing.T) {
 		if len(token) > trackMax {
 			t.Errorf("the token has %d characters", len(token))
 		}
-		if got, err := s.ReadTracked(token); err != nil || got != want {
+		if got, err := s.ReadTracked(token, aHost); err != nil || got != want {
 			t.Errorf("read %+v, %v; want %+v", got, err, want)
 		}
-		if got, err := tokenService(t, 2).ReadTracked(token); fault.KindOf(err) != fault.NotFound || got != (Tracked{}) {
+		if got, err := tokenService(t, 2).ReadTracked(token, aHost); fault.KindOf(err) != fault.NotFound || got != (Tracked{}) {
 			t.Errorf("with another key it is %+v, %v", got, err)
 		}
 	}
-	k, _ := newTokens(s.keys, anEmail, 0)
+	for _, other := range []string{"", "links.other.example", "acme.example", aHost + "\x00"} {
+		if got, err := s.ReadTracked(s.token(t, Tracked{anEmail, 0, "https://a.example/"}), other); got != (Tracked{}) ||
+			fault.KindOf(err) != fault.NotFound {
+			t.Errorf("at the host %q it is %+v, %v", other, got, err)
+		}
+	}
+	k, _ := newTokens(s.keys, aHost, anEmail, 0)
 	defer k.release()
 	if dst, ok := k.append([]byte("before"), make([]byte, trackMax)); ok || string(dst) != "before" {
 		t.Errorf("a URL of %d octets has a token of %d", trackMax, len(dst))
 	}
-	if _, ok := newTokens(s.keys, "e", 0); ok {
+	if _, ok := newTokens(s.keys, aHost, "e", 0); ok {
 		t.Error("an email without a UUID has tokens")
 	}
 }
@@ -79,7 +87,7 @@ func TestTokenAltered(t *testing.T) {
 	token := s.token(t, Tracked{anEmail, 3, "https://shop.example/?a=1"})
 	refused := func(altered string) {
 		t.Helper()
-		if got, err := s.ReadTracked(altered); fault.KindOf(err) != fault.NotFound || got != (Tracked{}) {
+		if got, err := s.ReadTracked(altered, aHost); fault.KindOf(err) != fault.NotFound || got != (Tracked{}) {
 			t.Errorf("%q is read as %+v, %v", altered, got, err)
 		}
 	}
@@ -118,7 +126,7 @@ func FuzzReadTracked(f *testing.F) {
 	f.Add(s.token(f, Tracked{anEmail, 3, "https://shop.example/?a=1"}), "https://a.example/", 0, 1)
 	f.Add("", "", -1, 0)
 	f.Fuzz(func(t *testing.T, token, url string, position, flip int) {
-		if got, err := s.ReadTracked(token); err == nil {
+		if got, err := s.ReadTracked(token, aHost); err == nil {
 			if again := s.token(t, got); again != token {
 				t.Errorf("%q is read as %+v, whose token is %q", token, got, again)
 			}
@@ -127,11 +135,11 @@ func FuzzReadTracked(f *testing.F) {
 			return
 		}
 		made := []byte(s.token(t, Tracked{anEmail, position, url}))
-		if got, err := s.ReadTracked(string(made)); err != nil || got != (Tracked{anEmail, position, url}) {
+		if got, err := s.ReadTracked(string(made), aHost); err != nil || got != (Tracked{anEmail, position, url}) {
 			t.Errorf("the token of %d and %q is read as %+v, %v", position, url, got, err)
 		}
 		made[uint(flip)/8%uint(len(made))] ^= 1 << (uint(flip) % 8)
-		if got, err := s.ReadTracked(string(made)); fault.KindOf(err) != fault.NotFound {
+		if got, err := s.ReadTracked(string(made), aHost); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("an altered token is read as %+v, %v", got, err)
 		}
 	})
@@ -169,7 +177,7 @@ func letter(links int) (*content.Compiled, render.Values) {
 
 // fillTracked makes the HTML of one recipient.
 func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
-	k, _ := newTokens(s.keys, anEmail, 0)
+	k, _ := newTokens(s.keys, aHost, anEmail, 0)
 	defer k.release()
 	t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 		prefix: "https://links.acme.example", tokens: k, own: []string{"https://acme.example/u"}}
@@ -212,7 +220,7 @@ func BenchmarkFillOwn(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		k, _ := newTokens(s.keys, anEmail, 0)
+		k, _ := newTokens(s.keys, aHost, anEmail, 0)
 		t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 			prefix: "https://links.acme.example", tokens: k}
 		t.html(render.LiteralHTML(text))

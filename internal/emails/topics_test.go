@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -296,6 +298,10 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 		if !slices.Equal(got, []string{"in topic_deleted", "later topic_opted_out"}) {
 			t.Errorf("%q", got)
 		}
+		timeline, err := w.Emails.Timeline(t.Context(), w.Acme.TeamID, of)
+		if err != nil || len(timeline) == 0 || timeline[len(timeline)-1].Type != "failed" {
+			t.Errorf("the timeline ends with something else: %+v, %v", timeline, err)
+		}
 		if all := w.deliveries(some); len(all) != 1 || all[0].To[0] != "in@x.example" {
 			t.Errorf("%+v", all)
 		}
@@ -420,15 +426,15 @@ func TestSendersFieldsStay(t *testing.T) {
 		for _, c := range []struct {
 			name           string
 			e              emails.Send
-			leave, listID  []string
+			leave, listID  []string // of leave, how each begins
 			post, textSays string
 		}{
 			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},
 			{"without a topic", plain, nil, nil, "", "{{{UNSUBSCRIBE_URL}}}"},
-			{"half of it", post, nil, []string{"<" + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
+			{"half of it", post, []string{"<https://postrider.test/unsubscribe/"}, []string{"<" + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
 		} {
 			for _, text := range w.composed(w.Send(c.e)) {
-				if got := field(text, "List-Unsubscribe"); !slices.Equal(got, c.leave) {
+				if got := field(text, "List-Unsubscribe"); !slices.EqualFunc(got, c.leave, strings.HasPrefix) {
 					t.Errorf("%s: List-Unsubscribe %q", c.name, got)
 				}
 				if got := strings.Join(field(text, "List-Unsubscribe-Post"), " "); got != c.post {
@@ -556,7 +562,7 @@ func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
 	eachTopical(t, func(t *testing.T, w *topical) {
 		ctx := t.Context()
 		tracking(w.Node, true, true)
-		const body = `<a href="https://shop.example/">shop</a> <a href="{{{UNSUBSCRIBE_URL}}}">leave</a>`
+		const body = `<a href="https://shop.example/">shop</a> <a href="{{{UNSUBSCRIBE_URL}}}?lang=de#x">leave</a>`
 		const from = "news@" + trackedDomain
 		check := func(name, emailID string, want int) {
 			t.Helper()
@@ -598,4 +604,43 @@ func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
 		})
 		check("a shared body", entered[0].ID, 1)
 	})
+}
+
+// Two transactions each settle one of the last two recipients, and neither sees what the other does: the email is
+// settled all the same.
+func TestLastRecipientsAtTheSameTime(t *testing.T) {
+	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
+	emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
+	left := func(tx *db.Tx, to string) error {
+		return n.Recorder.Record(t.Context(), tx, events.Event{TeamID: n.Acme.TeamID, EmailID: emailID,
+			Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: "topic_opted_out", Unmailed: true}})
+	}
+	var second sync.WaitGroup
+	ended := make(chan error, 1)
+	n.Update(func(tx *db.Tx) error {
+		if err := left(tx, "a@one.example"); err != nil {
+			return err
+		}
+		var one int
+		if err := tx.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil { // sends what is queued
+			return err
+		}
+		second.Go(func() {
+			ended <- n.DB.Update(t.Context(), func(tx *db.Tx) error { return left(tx, "b@one.example") })
+		})
+		for waits := 0; waits == 0 && len(ended) == 0; { // until the second waits for this one, or is over
+			if err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+				AND datname = current_database()`).Scan(&waits); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	second.Wait()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if e, err := n.Emails.Get(t.Context(), n.Acme.TeamID, emailID); err != nil || e.LastEvent != emails.Failed {
+		t.Errorf("the email is %s, %v", e.LastEvent, err)
+	}
 }

@@ -1,11 +1,13 @@
 package emails
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
@@ -35,7 +37,9 @@ const (
 	trackMax = 8192
 )
 
-// A token is a version, the position plus one as a varint, the id's 16 octets, the URL, and a MAC of all that. The URL
+// A token is a version, the position plus one as a varint, the id's 16 octets, the URL, and a MAC of all that and of the
+// host of the link. The host is not part of the token: a link at the host of another team would lead people, and
+// filters that trust that name, to wherever its sender likes. The URL
 // is part of the token, so that a link leads to its target also while the database is away and after the email was
 // deleted; the MAC makes sure that it leads only where a sender wanted it to.
 
@@ -43,36 +47,41 @@ const (
 type tokens struct {
 	tag  keyring.Tagger
 	data []byte
+	from int // where the token begins in data, after the host
 	head int // octets of data that are the same in all tokens
 }
 
-// newTokens reports false if there is no such email: the id is not a UUID. What it returns is to be released.
-func newTokens(keys *keyring.Keyring, emailID string, position int) (tokens, bool) {
+// newTokens returns the tokens of links at a host, which is a name without a port in lower case. It reports false if
+// there is no such email: the id is not a UUID. What it returns is to be released.
+func newTokens(keys *keyring.Keyring, host, emailID string, position int) (tokens, bool) {
 	u, err := uuid.Parse(emailID)
 	if err != nil {
 		return tokens{}, false
 	}
-	data := append(make([]byte, 0, 512), trackVersion)
+	data := append(append(make([]byte, 0, 512), host...), 0)
+	from := len(data)
+	data = append(data, trackVersion)
 	data = binary.AppendUvarint(data, uint64(position+1))
 	data = append(data, u[:]...)
-	return tokens{tag: keys.Tagger(trackPurpose), data: data, head: len(data)}, true
+	return tokens{tag: keys.Tagger(trackPurpose), data: data, from: from, head: len(data)}, true
 }
 
 func (k *tokens) release() { k.tag.Release() }
 
 // append appends the token of a URL to dst. It reports false, and appends nothing, if the token would be too long.
 func (k *tokens) append(dst, url []byte) ([]byte, bool) {
-	if base64.RawURLEncoding.EncodedLen(k.head+len(url)+trackMAC) > trackMax {
+	if base64.RawURLEncoding.EncodedLen(k.head-k.from+len(url)+trackMAC) > trackMax {
 		return dst, false
 	}
 	k.data = append(k.data[:k.head], url...)
 	k.data = k.tag.Append(k.data, k.data, trackMAC)
-	return base64.RawURLEncoding.AppendEncode(dst, k.data), true
+	return base64.RawURLEncoding.AppendEncode(dst, k.data[k.from:]), true
 }
 
-// ReadTracked returns what a token carries. A token that was not made here or was altered is a NotFound fault. It reads
+// ReadTracked returns what a token carries, of a link at a host: a name without a port in lower case. A token that was
+// not made here, was altered or is of a link at another host is a NotFound fault. It reads
 // nothing from the database: the email may have been deleted since.
-func (s *Service) ReadTracked(token string) (Tracked, error) {
+func (s *Service) ReadTracked(token, host string) (Tracked, error) {
 	none := fault.NotFoundf("There is nothing at this address.")
 	if len(token) > trackMax {
 		return Tracked{}, none
@@ -83,7 +92,8 @@ func (s *Service) ReadTracked(token string) (Tracked, error) {
 		return Tracked{}, none
 	}
 	data, mac := data[:len(data)-trackMAC], data[len(data)-trackMAC:]
-	if data[0] != trackVersion || !hmac.Equal(mac, s.keys.Tag(trackPurpose, data, trackMAC)) {
+	signed := append(append(append(make([]byte, 0, len(host)+1+len(data)), host...), 0), data...)
+	if data[0] != trackVersion || !hmac.Equal(mac, s.keys.Tag(trackPurpose, signed, trackMAC)) {
 		return Tracked{}, none
 	}
 	position, n := binary.Uvarint(data[1:])
@@ -138,6 +148,15 @@ func memoryOfTracking(texts int64) int64 {
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)
 }
 
+// HostOf returns the name of the host of a URL, in lower case and without its port.
+func HostOf(prefix string) string {
+	u, err := url.Parse(prefix)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
+}
+
 // tracker rewrites the HTML of one message.
 type tracker struct {
 	domains.Tracking
@@ -161,14 +180,15 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 			return nil, err
 		}
 	}
-	k, ok := newTokens(s.keys, o.ID, position)
+	prefix := s.c.TrackingURL
+	if prefix == "" {
+		prefix = "https://" + on.Host
+	}
+	k, ok := newTokens(s.keys, HostOf(prefix), o.ID, position)
 	if !ok {
 		return nil, nil
 	}
-	t := &tracker{Tracking: on, prefix: s.c.TrackingURL, tokens: k, own: unsubscribeURLs(header)}
-	if t.prefix == "" {
-		t.prefix = "https://" + on.Host
-	}
+	t := &tracker{Tracking: on, prefix: prefix, tokens: k, own: unsubscribeURLs(header)}
 	return t, nil
 }
 
@@ -197,7 +217,8 @@ func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
 
 func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 	for _, url := range t.own {
-		if string(target) == url {
+		// With a query or a fragment it is the same page.
+		if rest, ok := bytes.CutPrefix(target, []byte(url)); ok && (len(rest) == 0 || strings.IndexByte("?&#", rest[0]) >= 0) {
 			return dst, false
 		}
 	}

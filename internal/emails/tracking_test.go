@@ -121,7 +121,7 @@ var trackedURL = regexp.MustCompile(`"https://links\.news\.acme\.example/([co])/
 func readTracked(t *testing.T, n *testnode.Node, html string) (all []string) {
 	t.Helper()
 	for _, found := range trackedURL.FindAllStringSubmatch(html, -1) {
-		got, err := n.Emails.ReadTracked(found[2])
+		got, err := n.Emails.ReadTracked(found[2], "links."+trackedDomain)
 		if err != nil {
 			t.Errorf("the token %q: %v", found[2], err)
 		}

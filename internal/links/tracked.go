@@ -2,6 +2,7 @@ package links
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -11,8 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/tracking"
 )
 
-// Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}, at any host. It uses no
-// database and waits for none: where a link leads is part of its token, and a hit is recorded after it was answered.
+// Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}, at the host for which each
+// was made. It uses no database and waits for none: where a link leads is part of its token, and a hit is recorded after
+// it was answered.
 //
 // It redirects only to what a token says that was made here, so it is no open redirect.
 type Tracked struct {
@@ -53,7 +55,7 @@ func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !click {
 		token = strings.TrimPrefix(r.URL.Path, openPath)
 	}
-	to, err := t.emails.ReadTracked(token)
+	to, err := t.emails.ReadTracked(token, host(r))
 	target, ok := location(to.URL)
 	if err != nil || click && !ok || !click && to.URL != "" {
 		http.Error(w, "There is nothing at this address.", http.StatusNotFound)
@@ -94,6 +96,15 @@ func location(target string) (string, bool) {
 		}
 	}
 	return string(escaped), true
+}
+
+// host returns the name of the host that was asked, in lower case and without a port.
+func host(r *http.Request) string {
+	name := strings.ToLower(r.Host)
+	if bare, _, err := net.SplitHostPort(name); err == nil {
+		name = bare
+	}
+	return strings.Trim(strings.TrimSuffix(name, "."), "[]")
 }
 
 // client returns the address of the client, the zero Addr if it is not known.

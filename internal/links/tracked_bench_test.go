@@ -70,6 +70,7 @@ func benchmarkHits(b *testing.B, n *testnode.Node) {
 						return
 					}
 					r.Header.Set("User-Agent", browser)
+					r.Host = linksHost
 					answer, err := client.Do(r)
 					if err != nil {
 						b.Error(err)

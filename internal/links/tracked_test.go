@@ -33,12 +33,16 @@ const (
 	shopLink = "https://shop.example/a?b=1&c=%20d#e"
 )
 
+// linksHost is the host of the links.
+const linksHost = "links.acme.example"
+
 // token is the token of a tracked link for a purpose, as the package emails makes it for the purpose "track".
 func token(keys *keyring.Keyring, purpose string, t emails.Tracked) string {
 	u := uuid.MustParse(t.EmailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
 	data = append(data, t.URL...)
-	return base64.RawURLEncoding.EncodeToString(append(data, keys.Tag(purpose, data, 16)...))
+	signed := append([]byte(linksHost+"\x00"), data...)
+	return base64.RawURLEncoding.EncodeToString(append(data, keys.Tag(purpose, signed, 16)...))
 }
 
 func click(n *testnode.Node, emailID, url string) string {
@@ -254,6 +258,7 @@ func TestTrackedByHTTP(t *testing.T) {
 		}
 		r.Header.Set("User-Agent", browser)
 		r.Header.Set("Sec-Purpose", purpose)
+		r.Host = linksHost + ":443"
 		answer, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -275,6 +280,25 @@ func TestTrackedByHTTP(t *testing.T) {
 	}
 }
 
+// A link works at its own host only, in any spelling: at another team's host it would be an open redirect.
+func TestTrackedHosts(t *testing.T) {
+	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
+	emailID := tr.sent()
+	for host, want := range map[string]int{linksHost: 302, "LINKS.acme.example:8443": 302, linksHost + ".": 302,
+		"links.other.example": 404, "acme.example": 404, "x" + linksHost: 404, "": 404, "[::1]:80": 404} {
+		for path, want := range map[string]int{click(tr.Node, emailID, shopLink): want,
+			open(tr.Node, emailID): map[int]int{302: 200, 404: 404}[want]} {
+			r := httptest.NewRequest("HEAD", path, nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			tr.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%.3s at %q: %d, want %d", path, host, w.Code, want)
+			}
+		}
+	}
+}
+
 // Whatever is asked for, the answer leads only to what was signed.
 func FuzzTracked(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
@@ -291,7 +315,7 @@ func FuzzTracked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
 			"/c/" + token(keys, "track", emails.Tracked{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
-			r := httptest.NewRequest("HEAD", "/", nil) // HEAD, which keeps no hits in memory
+			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD, which keeps no hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)
@@ -302,7 +326,7 @@ func FuzzTracked(f *testing.F) {
 			if to == "" {
 				continue
 			}
-			signed, err := service.ReadTracked(strings.TrimPrefix(path, "/c/"))
+			signed, err := service.ReadTracked(strings.TrimPrefix(path, "/c/"), linksHost)
 			lower := strings.ToLower(to)
 			if err != nil || !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") ||
 				strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' }) ||

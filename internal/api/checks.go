@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
 )
 
 // checkEmailIn is a draft, with the fields of sendEmailIn, or the id of a sent email.
@@ -84,11 +84,12 @@ type checkTemplateIn struct {
 
 // checkTemplate checks an email that would be sent with a template.
 func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (emailChecksWire, error) {
-	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), in.Version, valuesOf(in.Variables))
+	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
+		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From})
 	if err != nil {
 		return emailChecksWire{}, err
 	}
-	draft := emails.Send{From: cmp.Or(in.From, r.From), Subject: r.Subject, HTML: &r.HTML, Text: &r.Text,
+	draft := emails.Send{From: r.From, Subject: r.Subject, HTML: &r.HTML, Text: &r.Text,
 		ReplyTo: r.ReplyTo}
 	p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, draft)
 	if err != nil {

@@ -300,7 +300,8 @@ type renderTemplateOut struct {
 }
 
 func (a *API) renderTemplate(ctx context.Context, c *Call, in renderTemplateIn) (renderTemplateOut, error) {
-	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), in.Version, valuesOf(in.Variables))
+	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
+		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables)})
 	return renderTemplateOut{"rendered_template", orNull(r.Subject), orNull(r.From), r.ReplyTo, r.HTML, r.Text}, err
 }
 

@@ -232,7 +232,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
 	n.contacts = contacts.New(n.db, recorder, keys)
-	n.templates = templates.New(n.db, n.contents)
+	n.templates = templates.New(n.db, n.contents, int64(c.AttachmentMax))
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL,
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,

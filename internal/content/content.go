@@ -24,9 +24,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
+)
+
+// Limits of the lines of one email once they are filled, in octets.
+const (
+	MaxSubject = 998
+	MaxMailbox = 320 + 2*MaxSubject // an address with its display name
 )
 
 // Content is what many emails share. Each of its texts is a template (see package render).
@@ -94,6 +101,27 @@ func Compile(c *Content) *Compiled {
 		}
 	}
 	return k
+}
+
+// CheckLines returns an Invalid fault if the sender, the subject or an address for replies of one email would be longer
+// than it may be. Nothing is filled for it, so what would take much memory is refused before it does.
+func (c *Compiled) CheckLines(v render.Values) error {
+	if c.from.Len(v) > MaxMailbox {
+		return tooLong("from")
+	}
+	if n := c.subject.Len(v); n > MaxSubject {
+		return fault.Invalidf("subject", "The `subject` field has %d octets; the limit is %d.", n, MaxSubject)
+	}
+	for i := range c.replyTo {
+		if c.replyTo[i].Len(v) > MaxMailbox {
+			return tooLong("reply_to")
+		}
+	}
+	return nil
+}
+
+func tooLong(field string) error {
+	return fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
 }
 
 // From is the sender's mailbox of one email.

@@ -32,6 +32,9 @@ func (s *Service) byTemplate(ctx context.Context, teamID string, in *Send) error
 		return err
 	}
 	in.template, in.values = t, t.Content.Used(all)
+	if err := t.Content.CheckLines(in.values); err != nil {
+		return err
+	}
 	if in.From == "" {
 		in.From = t.Content.From(in.values)
 	}

@@ -42,6 +42,7 @@ package emails
 import (
 	"time"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
@@ -90,7 +91,7 @@ const (
 	MaxTagLength   = 256                 // characters of a tag's name and of its value
 	MaxAttachments = 100                 // each may become a file in the store, or a download
 	MaxHeaders     = 100                 // custom header fields
-	MaxSubject     = 998                 // octets
+	MaxSubject     = content.MaxSubject  // octets
 	MaxAhead       = 30 * 24 * time.Hour // of scheduled_at
 	maxPast        = time.Minute         // a scheduled_at at most this long ago means now
 	maxContentID   = 127                 // characters

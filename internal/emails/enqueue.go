@@ -178,6 +178,9 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, err
 			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)
 		}
 	}
+	if err := c.CheckLines(values); err != nil {
+		return nil, err
+	}
 	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
 		From: c.From(values), To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values),
 		Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued,

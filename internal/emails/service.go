@@ -88,7 +88,7 @@ func New(c Config, p Parts) *Service {
 		p.Contacts = contacts.New(p.DB, p.Recorder, p.Keys)
 	}
 	if p.Templates == nil {
-		p.Templates = templates.New(p.DB, p.Contents)
+		p.Templates = templates.New(p.DB, p.Contents, c.MaxSize)
 	}
 	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents, contacts: p.Contacts,

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/schedule"
@@ -130,7 +131,7 @@ func testDomain(field, domain string) error {
 }
 
 func parseAddress(field, text string, parse func(string) (message.Address, error)) (message.Address, error) {
-	if len(text) > maxName+2*MaxSubject {
+	if len(text) > content.MaxMailbox {
 		return message.Address{}, fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
 	}
 	a, err := parse(text)

@@ -38,7 +38,7 @@ func state(t *testing.T, d *db.DB) (all string) {
 func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
-		s := templates.New(d, content.New(d))
+		s := templates.New(d, content.New(d), 1<<20)
 		if _, err := s.Create(ctx, "team", order()); err != nil {
 			t.Fatal(err)
 		}
@@ -61,14 +61,15 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 			{"Restore", func() error { _, err := s.Restore(ctx, "team", "order", "1"); return err }},
 			{"Publish", func() error { _, err := s.Publish(ctx, "team", "order"); return err }},
 			{"Published", func() error {
-				_, err := templates.New(d, content.New(d)).Published(ctx, "team", "order")
+				_, err := templates.New(d, content.New(d), 1<<20).Published(ctx, "team", "order")
 				return err
 			}},
 			{"Versions", func() error { _, _, _, err := s.Versions(ctx, "team", "order", page.Page{}); return err }},
 			{"Version", func() error { _, _, err := s.Version(ctx, "team", "order", "1"); return err }},
 			{"Compare", func() error { _, err := s.Compare(ctx, "team", "order", "1", "2"); return err }},
 			{"Render", func() error {
-				_, err := s.Render(ctx, "team", "order", "", map[string]templates.Value{"ITEM": templates.TextValue("x")})
+				_, err := s.Render(ctx, "team", "order", templates.Filling{
+					Variables: map[string]templates.Value{"ITEM": templates.TextValue("x")}})
 				return err
 			}},
 			{"Duplicate", func() error { _, err := s.Duplicate(ctx, "team", "order"); return err }},

@@ -218,15 +218,15 @@ func TestRender(t *testing.T) {
 		o.create(t, n)
 		tea := map[string]templates.Value{"ITEM": templates.TextValue("<tea>\r\nBcc: x@y.example"),
 			"OTHER": templates.TextValue("ignored"), "contact.plan": templates.TextValue("ignored")}
-		_, err := o.Render(ctx, o.team, "order", "", tea)
+		_, err := o.Render(ctx, o.team, "order", templates.Filling{Variables: tea})
 		wantFault(t, "a draft", err, fault.Invalid, "has not been published")
-		r, err := o.Render(ctx, o.team, "order", "draft", tea)
+		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: tea})
 		if err == nil {
 			t.Errorf("a sender that cannot be parsed is rendered: %+v", r)
 		}
 		tea["ITEM"] = templates.TextValue("Tea & <i>")
-		r, err = o.Render(ctx, o.team, "order", "draft", map[string]templates.Value{"ITEM": templates.TextValue("Tea"),
-			"PRICE": templates.NumberValue(1e3)})
+		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: map[string]templates.Value{
+			"ITEM": templates.TextValue("Tea"), "PRICE": templates.NumberValue(1e3)}})
 		if err != nil || r.From != "Tea <a@acme.example>" || r.Subject != "Your Tea" || r.HTML != "<p>Tea for 1000</p>" ||
 			r.Text != "Tea for 1000" || r.ReplyTo[0] != "r+1000@acme.example" {
 			t.Errorf("rendered %+v, %v", r, err)
@@ -241,7 +241,7 @@ func TestRender(t *testing.T) {
 				given["ITEM"] = templates.TextValue("Tea")
 				want = strings.ReplaceAll(want, " & <i>", "")
 			}
-			r, err := o.Render(ctx, o.team, "order", version, given)
+			r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: version, Variables: given})
 			if err != nil || r.HTML != want {
 				t.Errorf("version %q: %+v, %v", version, r, err)
 			}
@@ -258,12 +258,12 @@ func TestRender(t *testing.T) {
 			"UTF-8":                                      {"ITEM": templates.TextValue("\xff")},
 			"from -9007199254740991":                     {"ITEM": templates.TextValue("x"), "PRICE": templates.NumberValue(1e16)},
 		} {
-			_, err := o.Render(ctx, o.team, "order", "draft", given)
+			_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
 			wantFault(t, says, err, fault.Invalid, says)
 		}
-		_, err = o.Render(ctx, o.team, "order", "9", tea)
+		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "9", Variables: tea})
 		wantFault(t, "a version that is not there", err, fault.NotFound, "Template version not found")
-		_, err = o.Render(ctx, o.team, "order", "newest", tea)
+		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "newest", Variables: tea})
 		wantFault(t, "a version that is none", err, fault.BadID, "`version`")
 	})
 }

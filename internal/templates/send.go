@@ -10,7 +10,6 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
-	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
 )
@@ -148,16 +147,23 @@ type Rendered struct {
 	Text    string // as it is sent: made from the HTML if the template has none
 }
 
-// Render fills a version of a template with values, and applies the rules that apply to an email that is sent with it.
-// version is published or empty for the published version, draft for the newest, or the id or number of a version.
-func (s *Service) Render(ctx context.Context, teamID, idOrAlias, version string, given map[string]Value) (Rendered,
-	error) {
+// Filling says what of a template is filled, and how.
+type Filling struct {
+	Version   string // published or empty for the published version, draft for the newest, or the id or number of one
+	Variables map[string]Value
+	From      string // the sender of an email that has its own, which takes the place of the template's
+}
+
+// Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
+// that. An error names a member of variables, or the field that is wrong once it is filled. What would be larger than an
+// email may be, or than MaxRendered, is refused before it is made.
+func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
 		return Rendered{}, err
 	}
 	switch {
-	case version == "" || version == "published":
+	case how.Version == "" || how.Version == "published":
 		if !t.Published() {
 			return Rendered{}, fault.Invalidf("version",
 				"The template has not been published. Publish it first, or render the version `draft`.")
@@ -168,28 +174,38 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias, version string,
 		if err == nil {
 			err = s.read(ctx, &v)
 		}
-	case version == "draft":
+	case how.Version == "draft":
 		err = s.read(ctx, &v)
 	default:
-		v, err = s.version(ctx, &t, version)
+		v, err = s.version(ctx, &t, how.Version)
 	}
 	if err != nil {
 		return Rendered{}, err
 	}
-	values, err := fill(v.Variables, given, "variables")
+	values, err := fill(v.Variables, how.Variables, "variables")
 	if err != nil {
 		return Rendered{}, err
 	}
-	return v.Text.render(values)
+	if how.From != "" {
+		v.Text.From = ""
+	}
+	r, err := s.fill(content.Compile(v.Text.content(teamID)), values)
+	if how.From != "" {
+		r.From = how.From
+	}
+	return r, err
 }
 
-// render fills a text and checks what depends on the values.
-func (t *Text) render(values render.Values) (r Rendered, err error) {
-	line := func(text string) string {
-		compiled := render.Compile(text)
-		return compiled.Line(values)
+// fill fills a content and checks what depends on the values.
+func (s *Service) fill(c *content.Compiled, values render.Values) (r Rendered, err error) {
+	if err := c.CheckLines(values); err != nil {
+		return r, err
 	}
-	r.From, r.Subject = line(t.From), line(t.Subject)
+	if size := c.Size(values); size > s.maxRendered {
+		return r, fault.Invalidf("html", "The `html` and `text` fields would have %d bytes in all once they are filled; the "+
+			"limit is %d.", size, s.maxRendered)
+	}
+	r.From, r.Subject, r.ReplyTo = c.From(values), c.Subject(values), c.ReplyTo(values)
 	if r.From != "" {
 		if err := parseMailbox("from", r.From, message.ParseFrom); err != nil {
 			return r, err
@@ -198,19 +214,11 @@ func (t *Text) render(values render.Values) (r Rendered, err error) {
 	if err := checkSubject(r.Subject); err != nil {
 		return r, err
 	}
-	for _, text := range t.ReplyTo {
-		r.ReplyTo = append(r.ReplyTo, line(text))
-		if err := parseMailbox("reply_to", r.ReplyTo[len(r.ReplyTo)-1], message.ParseAddress); err != nil {
+	for _, text := range r.ReplyTo {
+		if err := parseMailbox("reply_to", text, message.ParseAddress); err != nil {
 			return r, err
 		}
 	}
-	html := render.Compile(t.HTML)
-	r.HTML = html.Fill(values)
-	if t.Plain == nil {
-		r.Text = htmltext.FromHTML(r.HTML)
-	} else {
-		plain := render.Compile(*t.Plain)
-		r.Text = plain.Fill(values)
-	}
+	r.HTML, r.Text = c.Parts(values)
 	return r, nil
 }

@@ -24,11 +24,14 @@ type Service struct {
 	d        *db.DB
 	contents *content.Service
 	cache    cache
+
+	maxRendered int64 // octets
 }
 
-// New returns a service that stores the contents of versions in contents.
-func New(d *db.DB, contents *content.Service) *Service {
-	s := &Service{d: d, contents: contents}
+// New returns a service that stores the contents of versions in contents. maxEmail is the size of the largest email, in
+// octets.
+func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
+	s := &Service{d: d, contents: contents, maxRendered: min(maxEmail, MaxRendered)}
 	s.cache.clear()
 	d.OnHint(hintTopic, s.cache.forget)
 	return s

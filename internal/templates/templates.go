@@ -40,8 +40,9 @@ const (
 	MaxKey          = 50   // characters of a variable's key
 	MaxValue        = 2000 // characters of a text
 	MaxNumber       = 1<<53 - 1
+	MaxRendered     = 10 << 20 // octets of the HTML and the text together that Render makes
 
-	maxSubject = 998  // octets
+	maxSubject = content.MaxSubject
 	maxMailbox = 2000 // octets of an address with its display name
 )
 

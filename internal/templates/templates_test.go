@@ -160,7 +160,7 @@ func TestLifeOfATemplate(t *testing.T) {
 			},
 			"versions": func() error { _, _, _, err := o.Versions(t.Context(), o.team, made.ID, page.Page{}); return err },
 			"render": func() error {
-				_, err := o.Render(t.Context(), o.team, made.ID, "draft", nil)
+				_, err := o.Render(t.Context(), o.team, made.ID, templates.Filling{Version: "draft"})
 				return err
 			},
 		} {
@@ -329,7 +329,7 @@ func TestPublishedByAnother(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
 		o.publish(t, "order")
-		other := templates.New(o.node.DB, o.node.Contents) // hears the hints of the same database
+		other := templates.New(o.node.DB, o.node.Contents, 1<<20) // hears the hints of the same database
 		if _, err := other.Published(t.Context(), o.team, "order"); err != nil {
 			t.Fatal(err)
 		}

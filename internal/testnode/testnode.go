@@ -122,7 +122,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
 	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
-	n.Templates = templates.New(d, n.Contents)
+	n.Templates = templates.New(d, n.Contents, o.MaxSize)
 	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,

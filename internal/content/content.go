@@ -20,6 +20,7 @@
 package content
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -54,8 +55,7 @@ type Content struct {
 
 // Compiled is a content that is ready to be filled. It never changes and is safe for concurrent use.
 type Compiled struct {
-	ID     string
-	TeamID string
+	Ref
 
 	from, subject render.Template
 	replyTo       []render.Template
@@ -67,12 +67,18 @@ type Compiled struct {
 	names         map[string]bool   // of placeholders
 	placeholders  int
 	size          int64 // octets of the templates
-	used          usedAt
+}
+
+// Ref refers to a content, of which it holds no text.
+type Ref struct {
+	ID     string
+	TeamID string
+	used   *usedAt
 }
 
 // Compile prepares a content to be filled.
 func Compile(c *Content) *Compiled {
-	k := &Compiled{ID: c.ID, TeamID: c.TeamID, from: render.Compile(c.From), subject: render.Compile(c.Subject),
+	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(usedAt)}, from: render.Compile(c.From), subject: render.Compile(c.Subject),
 		headers: c.Headers}
 	for _, text := range c.ReplyTo {
 		k.replyTo = append(k.replyTo, render.Compile(text))
@@ -106,12 +112,27 @@ func Compile(c *Content) *Compiled {
 // CheckLines returns an Invalid fault if the sender, the subject or an address for replies of one email would be longer
 // than it may be. Nothing is filled for it, so what would take much memory is refused before it does.
 func (c *Compiled) CheckLines(v render.Values) error {
+	return cmp.Or(c.CheckFrom(v), c.CheckSubject(v), c.CheckReplyTo(v))
+}
+
+// CheckFrom is CheckLines of the sender alone.
+func (c *Compiled) CheckFrom(v render.Values) error {
 	if c.from.Len(v) > MaxMailbox {
 		return tooLong("from")
 	}
+	return nil
+}
+
+// CheckSubject is CheckLines of the subject alone.
+func (c *Compiled) CheckSubject(v render.Values) error {
 	if n := c.subject.Len(v); n > MaxSubject {
 		return fault.Invalidf("subject", "The `subject` field has %d octets; the limit is %d.", n, MaxSubject)
 	}
+	return nil
+}
+
+// CheckReplyTo is CheckLines of the addresses for replies alone.
+func (c *Compiled) CheckReplyTo(v render.Values) error {
 	for i := range c.replyTo {
 		if c.replyTo[i].Len(v) > MaxMailbox {
 			return tooLong("reply_to")
@@ -210,6 +231,11 @@ func (c *Compiled) Size(v render.Values) (n int64) {
 		n += int64(t.Len(v))
 	}
 	return max(n, c.size)
+}
+
+// Empty reports whether nothing is left of the HTML and the text of one email.
+func (c *Compiled) Empty(v render.Values) bool {
+	return !slices.ContainsFunc(c.bodies(), func(t *render.Template) bool { return t.Len(v) > 0 })
 }
 
 // Placeholders is the number of placeholders. Each takes some memory of its own.

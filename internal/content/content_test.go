@@ -35,7 +35,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	}
 	swept := make(chan error, 1)
 	err = d.Update(ctx, func(tx *db.Tx) error {
-		s.Use(ctx, tx, k) // as Enqueue does
+		s.Use(ctx, tx, k.Ref) // as Enqueue does
 		if _, err := tx.Exec(ctx, `SELECT 1`); err != nil {
 			return err
 		}

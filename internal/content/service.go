@@ -114,7 +114,7 @@ type usedAt struct{ at atomic.Int64 }
 // Use records in the caller's transaction that an email with the content is inserted, so that the content is not
 // deleted. It writes at most once an hour for each content; when it writes and the content is gone, the transaction
 // fails with a NotFound fault.
-func (s *Service) Use(ctx context.Context, tx *db.Tx, c *Compiled) {
+func (s *Service) Use(ctx context.Context, tx *db.Tx, c Ref) {
 	now := tx.Now().UnixMicro()
 	if now-c.used.at.Load() < usedEvery.Microseconds() {
 		return

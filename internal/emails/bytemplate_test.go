@@ -349,6 +349,9 @@ func TestTemplateRules(t *testing.T) {
 				fault.Invalid, "`subject`"},
 			{"no HTML is left", func(e *emails.Send) {
 				e.TemplateID, e.Variables["ITEM"] = "all", templates.TextValue("")
+			}, fault.Missing, "`html`"},
+			{"a subject of its own for one that would be too long", func(e *emails.Send) {
+				e.Variables["ITEM"], e.Subject = text(500), "s"
 			}, 0, ""},
 			{"the longest subject", func(e *emails.Send) { e.Variables["ITEM"] = text(490) }, 0, ""},
 			{"no line of a header begins in a value", func(e *emails.Send) {

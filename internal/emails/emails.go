@@ -138,8 +138,8 @@ type Send struct {
 	HasTemplate bool
 	Variables   map[string]templates.Value // of the template
 
-	template *templates.Sendable // set by byTemplate
-	values   render.Values       // of the template's placeholders
+	template *pinned       // set by byTemplate
+	values   render.Values // of the template's placeholders
 
 	// Broken is the error of a rule that was already found broken while the request was decoded. The email is refused with
 	// it.

@@ -118,7 +118,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 	if err != nil {
 		return nil, err
 	}
-	s.contents.Use(ctx, tx, m.content)
+	s.contents.Use(ctx, tx, m.content.Ref)
 	var all []events.Event
 	for i, one := range to {
 		if entered[i].Err != nil {

@@ -26,7 +26,8 @@ type Preview struct {
 // subject may be missing, that files given by their address are not fetched, and that the sender's domain is not
 // looked up. Nothing is stored.
 func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
-	if err := s.byTemplate(ctx, teamID, &in); err != nil {
+	c, err := s.byTemplate(ctx, teamID, &in)
+	if err != nil {
 		return Preview{}, err
 	}
 	d := &draft{Send: in}
@@ -34,8 +35,8 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 		return Preview{}, err
 	}
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	if d.template != nil {
-		p.HTML, p.Text = d.template.Content.Parts(d.values)
+	if c != nil {
+		p.HTML, p.Text = c.Parts(d.values)
 	} else {
 		p.setBodies(d.HTML, d.Text, true)
 	}

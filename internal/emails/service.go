@@ -297,7 +297,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 		TopicID: d.TopicID, LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
 	e.bulk = isBulk(d.Headers) || e.TopicID != ""
 	if d.template != nil {
-		e.TemplateID, e.shared = d.template.TemplateID, shared{d.template.Content.ID, d.values}
+		e.TemplateID, e.shared = d.template.templateID, shared{d.template.content.ID, d.values}
 	}
 	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
 	if !d.at.IsZero() {

@@ -84,6 +84,9 @@ func (d *draft) checkPresent() error {
 		return fault.MissingField("to")
 	case d.Subject == "":
 		return fault.MissingField("subject")
+	case d.HasTemplate && d.template.empty:
+		return fault.New(fault.Missing, "html", "Missing `html` or `text` field: nothing is left of the template's once "+
+			"its variables are filled in.")
 	case !d.HasTemplate && (d.HTML == nil || *d.HTML == "") && (d.Text == nil || *d.Text == ""):
 		return fault.New(fault.Missing, "html", "Missing `html` or `text` field.")
 	}
@@ -257,7 +260,7 @@ func notPrintable(s string) bool {
 // hasHTML reports whether the email has an HTML part.
 func (d *draft) hasHTML() bool {
 	if d.template != nil {
-		return d.template.Content.HasHTML()
+		return d.template.hasHTML
 	}
 	return d.HTML != nil && *d.HTML != ""
 }
@@ -265,7 +268,7 @@ func (d *draft) hasHTML() bool {
 // texts is the size of the HTML and the text, in octets.
 func (d *draft) texts() (n int64) {
 	if d.template != nil {
-		return d.template.Content.Size(d.values)
+		return d.template.size
 	}
 	for _, t := range []*string{d.HTML, d.Text} {
 		if t != nil {

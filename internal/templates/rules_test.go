@@ -261,6 +261,15 @@ func TestRender(t *testing.T) {
 			_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
 			wantFault(t, says, err, fault.Invalid, says)
 		}
+		o.create(t, templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("{{{A}}}"), Variables: []templates.Declared{
+			{Key: "A", Type: "string", Fallback: templates.TextValue("")}}})
+		_, err = o.Render(ctx, o.team, "bare", templates.Filling{Version: "draft"})
+		wantFault(t, "nothing to read", err, fault.Missing, "`html`")
+		tea["ITEM"] = templates.TextValue("<x>,")
+		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "1", Variables: tea, From: "own@acme.example"})
+		if err != nil || r.From != "own@acme.example" {
+			t.Errorf("with a sender of its own: %+v, %v", r, err)
+		}
 		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "9", Variables: tea})
 		wantFault(t, "a version that is not there", err, fault.NotFound, "Template version not found")
 		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "newest", Variables: tea})

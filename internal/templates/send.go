@@ -205,6 +205,10 @@ func (s *Service) fill(c *content.Compiled, values render.Values) (r Rendered, e
 		return r, fault.Invalidf("html", "The `html` and `text` fields would have %d bytes in all once they are filled; the "+
 			"limit is %d.", size, s.maxRendered)
 	}
+	if c.Empty(values) {
+		return r, fault.New(fault.Missing, "html", "Nothing is left of the `html` and `text` fields once the variables are "+
+			"filled in.")
+	}
 	r.From, r.Subject, r.ReplyTo = c.From(values), c.Subject(values), c.ReplyTo(values)
 	if r.From != "" {
 		if err := parseMailbox("from", r.From, message.ParseFrom); err != nil {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"reflect"
 	"strings"
 
 	"github.com/postrider/postrider/internal/checks"
@@ -63,7 +64,7 @@ func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailCh
 		return a.check(ctx, c, p, "")
 	}
 	switch {
-	case in.From != "" || in.HTML != nil || in.Text != nil || in.Template != nil:
+	case !reflect.ValueOf(*in.draft()).IsZero():
 		return emailChecksWire{}, fault.Invalidf("email_id", "The `email_id` field cannot be used together with a draft.")
 	case !id.Valid(in.EmailID):
 		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
@@ -85,7 +86,7 @@ type checkTemplateIn struct {
 // checkTemplate checks an email that would be sent with a template.
 func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (emailChecksWire, error) {
 	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
-		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From})
+		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From, UnsubscribeURL: a.Services.Emails.ExampleUnsubscribeURL()})
 	if err != nil {
 		return emailChecksWire{}, err
 	}

@@ -181,3 +181,27 @@ func (w muteDNS) TXT(ctx context.Context, _ string) ([]string, error) {
 	<-ctx.Done()
 	return nil, resolve.ErrTemporary
 }
+
+// A request checks either a sent email or a draft, and a template with another sender has no need of its own.
+func TestChecksOfEitherAndWithASender(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f.verified("example.org")
+	for name, value := range map[string]string{"to": `"a@example.org"`, "subject": `"s"`, "tags": `[{"name":"a","value":"b"}]`,
+		"topic_id": `"x"`, "reply_to": `"a@example.org"`, "headers": `{"X-A":"b"}`, "scheduled_at": `"in 1 hour"`} {
+		w := f.do(t, "POST /emails/checks\nAuthorization: full\n\n"+
+			`{"email_id":"0199aaaa-0000-7000-8000-000000000000","`+name+`":`+value+`}`)
+		if w.Code != 422 || !strings.Contains(w.Body.String(), "`email_id`") {
+			t.Errorf("with %s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	if w := f.do(t, "POST /templates\nAuthorization: full\n\n"+`{"name":"x","alias":"x","from":"{{{A}}} <a@example.org>",
+		"subject":"s","html":"<p>{{{A}}} {{{UNSUBSCRIBE_URL}}}</p>","variables":[{"key":"A","type":"string"}]}`); w.Code != 201 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	request := "POST /templates/x/checks\nAuthorization: full\n\n" + `{"version":"draft","variables":{"A":"<,"}`
+	if w := f.do(t, request+`}`); w.Code != 422 || !strings.Contains(w.Body.String(), "`from`") {
+		t.Errorf("with the template's sender: %d %s", w.Code, w.Body)
+	}
+	wantLevels(t, "with another sender", f.checked(t, request+`,"from":"b@example.org"}`), "sender", "pass")
+}

@@ -34,13 +34,17 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 	if err := d.checkDraft(s); err != nil {
 		return Preview{}, err
 	}
-	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	if c != nil {
-		p.HTML, p.Text = c.Parts(d.values)
-	} else {
-		p.setBodies(d.HTML, d.Text, true)
+	if err := (topics{}).check(ctx, s, teamID, d.TopicID); err != nil {
+		return Preview{}, err
 	}
-	p.addTopic(s, in.TopicID)
+	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
+	l := s.exampleListing(d.TopicID)
+	if c != nil {
+		p.HTML, p.Text = c.Parts(l.values(d.values))
+	} else {
+		p.setBodies(d.HTML, d.Text, l, true)
+	}
+	p.addTopic(l)
 	for _, a := range d.Attachments {
 		if a.ContentID != "" {
 			p.ContentIDs = append(p.ContentIDs, a.ContentID)
@@ -105,27 +109,57 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 		}
 	}
 	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
-	p.setBodies(e.HTML, e.Text, !e.isRaw)
-	p.addTopic(s, e.TopicID)
+	l := s.exampleListing(e.TopicID)
+	shared, err := s.content(ctx, teamID, &e.shared)
+	switch {
+	case err != nil:
+		return p, err
+	case shared != nil:
+		p.HTML, p.Text = shared.Parts(l.values(e.shared.values))
+	default:
+		p.setBodies(e.HTML, e.Text, l, !e.isRaw)
+	}
+	p.addTopic(l)
 	return p, nil
 }
 
+// ExampleUnsubscribeURL is an address that leads nowhere and stands for the links to the unsubscribe page, which are
+// made for each recipient. It is empty if there is no public URL.
+func (s *Service) ExampleUnsubscribeURL() string {
+	if s.c.PublicURL == "" {
+		return ""
+	}
+	return s.c.PublicURL + "/unsubscribe/example"
+}
+
+// exampleListing is what a message about a topic says, with an address that leads nowhere.
+func (s *Service) exampleListing(topicID string) listing {
+	if topicID == "" || s.c.PublicURL == "" {
+		return listing{}
+	}
+	return listing{s.ExampleUnsubscribeURL(), topicID}
+}
+
 // addTopic adds what the message of an email with a topic says of how to leave it.
-func (p *Preview) addTopic(s *Service, topicID string) {
-	if topicID != "" && s.c.PublicURL != "" {
-		p.Headers, p.Bulk = listing{url: s.c.PublicURL + "/unsubscribe/", id: topicID}.add(p.Headers), true
+func (p *Preview) addTopic(l listing) {
+	if l.url != "" {
+		p.Headers, p.Bulk = l.add(p.Headers), true
 	}
 }
 
-// setBodies sets the parts. makeText has the text made from the HTML if none was given.
-func (p *Preview) setBodies(html, text *string, makeText bool) {
+// setBodies sets the parts. In a message that we compose the links to leave are filled in, and the text is made from the
+// HTML if none was given.
+func (p *Preview) setBodies(html, text *string, l listing, composed bool) {
+	if !composed {
+		l = listing{}
+	}
 	if html != nil {
-		p.HTML = *html
+		p.HTML = l.fill(*html)
 	}
 	switch {
 	case text != nil:
-		p.Text = *text
-	case makeText:
+		p.Text = l.fill(*text)
+	case composed:
 		p.Text = htmltext.FromHTML(p.HTML)
 	}
 }

@@ -8,14 +8,17 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -185,6 +188,57 @@ func TestPreviewWithoutAStatement(t *testing.T) {
 		}, nil)
 		if failed < 3 {
 			t.Errorf("%d statements failed", failed)
+		}
+	})
+}
+
+// A preview has an example where each recipient has a link to leave the topic; the email itself shows the placeholder.
+func TestPreviewOfATopic(t *testing.T) {
+	t.Parallel()
+	eachStencil(t, func(t *testing.T, s *stencil) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		topic, err := s.Contacts.CreateTopic(ctx, team, contacts.NewTopic{Name: "n", Default: contacts.OptIn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const html = `<a href="{{{UNSUBSCRIBE_URL}}}">leave</a>`
+		s.published(templates.NewTemplate{Name: "t", Alias: "leave", From: "a@acme.example", Subject: "s", HTML: new(html)})
+		example := s.Emails.ExampleUnsubscribeURL()
+		own := testnode.Hello("ann@one.example")
+		own.HTML, own.Text, own.TopicID = new(html), nil, topic.ID
+		by := tea()
+		by.TemplateID, by.Variables, by.TopicID = "leave", nil, topic.ID
+		for what, in := range map[string]emails.Send{"a body of its own": own, "a template": by} {
+			sentID := s.Send(in)
+			draft, err := s.Emails.PreviewDraft(ctx, team, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent, err := s.Emails.PreviewSent(ctx, team, sentID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(draft, sent); diff != "" {
+				t.Errorf("%s: draft -, sent +: %s", what, diff)
+			}
+			if draft.HTML != `<a href="`+example+`">leave</a>` || !strings.Contains(draft.Text, example) || !draft.Bulk {
+				t.Errorf("%s: %+v", what, draft)
+			}
+			if e := s.get(sentID); !strings.Contains(*e.HTML, "UNSUBSCRIBE_URL}}}") {
+				t.Errorf("%s: the email shows %s", what, *e.HTML)
+			}
+		}
+		for what, id := range map[string]string{"unknown": id.New(), "no id": "news"} {
+			in := own
+			in.TopicID = id
+			_, want := s.Emails.Send(ctx, s.Acme, in, emails.Idempotency{})
+			if _, err := s.Emails.PreviewDraft(ctx, team, in); want == nil || err == nil || err.Error() != want.Error() {
+				t.Errorf("a topic that is %s: %v; sent: %v", what, err, want)
+			}
+		}
+		r, err := s.Templates.Render(ctx, team, "leave", templates.Filling{UnsubscribeURL: example})
+		if err != nil || r.HTML != `<a href="`+example+`">leave</a>` {
+			t.Errorf("rendered %+v, %v", r, err)
 		}
 	})
 }

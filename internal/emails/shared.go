@@ -37,13 +37,19 @@ func (s *shared) decode(text string) error {
 	return json.Unmarshal([]byte(text), &s.values)
 }
 
-// fill sets the bodies of an email from its shared content. They stay empty if that was deleted.
+// fill sets the bodies of an email from its shared content. They stay empty if that was deleted. The placeholder for
+// the link with which each recipient leaves the topic of the email stays.
 func (s *Service) fill(ctx context.Context, e *Email) error {
 	c, err := s.content(ctx, e.TeamID, &e.shared)
 	if c == nil || err != nil {
 		return err
 	}
-	e.HTML, e.Text = c.HTML(e.shared.values), c.Text(e.shared.values)
+	values := e.shared.values
+	if e.TopicID != "" {
+		// Each recipient has another link, so there stands what stands in an email with a body of its own.
+		values = listing{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
+	}
+	e.HTML, e.Text = c.HTML(values), c.Text(values)
 	return nil
 }
 

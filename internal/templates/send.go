@@ -152,6 +152,8 @@ type Filling struct {
 	Version   string // published or empty for the published version, draft for the newest, or the id or number of one
 	Variables map[string]Value
 	From      string // the sender of an email that has its own, which takes the place of the template's
+
+	UnsubscribeURL string // empty for none, as in an email without a topic
 }
 
 // Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
@@ -185,6 +187,9 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Fill
 	values, err := fill(v.Variables, how.Variables, "variables")
 	if err != nil {
 		return Rendered{}, err
+	}
+	if how.UnsubscribeURL != "" {
+		values[render.UnsubscribeURL] = how.UnsubscribeURL
 	}
 	if how.From != "" {
 		v.Text.From = ""

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	hintTopic = "templates"
-	cacheFor  = time.Second // the longest that another node's change goes unnoticed if its hint is lost
-	cacheMax  = 10_000      // names of templates
+	hintTopic   = "templates"
+	cacheFor    = time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheCount  = 10_000      // names of templates
+	cacheOctets = 16 << 20
 )
 
 // Sendable is the published version of a template, ready to be filled.
@@ -83,12 +84,14 @@ func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, teamID) })
 }
 
-// cache has what was published, by team and then by id or alias.
+// cache has what was published, by team and then by id or alias. What has expired is dropped once a second.
 type cache struct {
 	mu      sync.Mutex
 	teams   map[string]map[string]remembered
 	n       int
-	changes uint64 // how often something was forgotten
+	octets  int
+	swept   time.Time // when what had expired was dropped last
+	changes uint64    // how often something was forgotten
 }
 
 type remembered struct {
@@ -96,7 +99,7 @@ type remembered struct {
 	until time.Time
 }
 
-func (c *cache) clear() { c.teams, c.n = map[string]map[string]remembered{}, 0 }
+func (c *cache) clear() { c.teams, c.n, c.octets = map[string]map[string]remembered{}, 0, 0 }
 
 // get returns what is cached, and what put must be given if nothing is.
 func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
@@ -109,33 +112,72 @@ func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) 
 
 // put caches what was read, unless something was changed since get was called: it may have been read before that.
 func (c *cache) put(teamID, name string, p published, changes uint64) {
-	until := time.Now().Add(cacheFor)
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changes != changes {
 		return
 	}
-	if c.n >= cacheMax {
-		c.clear()
+	if now.Sub(c.swept) >= cacheFor {
+		c.sweep(now)
 	}
+	c.drop(teamID, name)
+	if c.n++; c.n > cacheCount || c.octets+p.weight() > cacheOctets {
+		c.clear()
+		c.n = 1
+	}
+	c.octets += p.weight()
 	of := c.teams[teamID]
 	if of == nil {
 		of = map[string]remembered{}
 		c.teams[teamID] = of
 	}
-	if _, had := of[name]; !had {
-		c.n++
+	of[name] = remembered{p, now.Add(cacheFor)}
+}
+
+// sweep drops what has expired.
+func (c *cache) sweep(now time.Time) {
+	c.swept = now
+	for teamID, of := range c.teams {
+		for name, r := range of {
+			if !now.Before(r.until) {
+				c.drop(teamID, name)
+			}
+		}
 	}
-	of[name] = remembered{p, until}
+}
+
+func (c *cache) drop(teamID, name string) {
+	of := c.teams[teamID]
+	r, ok := of[name]
+	if !ok {
+		return
+	}
+	c.n--
+	c.octets -= r.weight()
+	delete(of, name)
+	if len(of) == 0 {
+		delete(c.teams, teamID)
+	}
 }
 
 // forget drops what is cached of a team.
 func (c *cache) forget(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.n -= len(c.teams[teamID])
-	delete(c.teams, teamID)
+	for name := range c.teams[teamID] {
+		c.drop(teamID, name)
+	}
 	c.changes++
+}
+
+// weight estimates the memory that it takes in the cache, in octets. It is at most some 500 KB.
+func (p *published) weight() int {
+	n := 512
+	for i := range p.variables {
+		n += 256 + len(p.variables[i].Key) + len(p.variables[i].Fallback.Text)
+	}
+	return n
 }
 
 // Rendered is what an email with a template would say.

@@ -1,0 +1,60 @@
+package templates
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The cache has at most its number of names and of octets, and nothing that has expired.
+func TestCacheIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c cache
+		c.clear()
+		held := func() (n, octets int) {
+			for _, of := range c.teams {
+				for _, r := range of {
+					n, octets = n+1, octets+r.weight()
+				}
+			}
+			return n, octets
+		}
+		want := func(what string) {
+			t.Helper()
+			n, octets := held()
+			if n != c.n || octets != c.octets {
+				t.Fatalf("%s: it has %d names and %d octets, and counts %d and %d", what, n, octets, c.n, c.octets)
+			}
+			if n > cacheCount || octets > cacheOctets {
+				t.Fatalf("%s: it has %d names and %d octets", what, n, octets)
+			}
+		}
+		large := published{variables: make([]Variable, MaxVariables)}
+		for i := range large.variables {
+			large.variables[i].Fallback = TextValue(strings.Repeat("\U0001f600", MaxValue))
+		}
+		for i := range 100 {
+			c.put(fmt.Sprint("team ", i%7), fmt.Sprint(i), large, 0)
+			want("large ones")
+		}
+		if _, _, ok := c.get("team 1", "99"); !ok {
+			t.Error("the last is not cached")
+		}
+		for i := range cacheCount + 10 {
+			c.put("team", fmt.Sprint(i), published{}, 0)
+		}
+		want("many")
+		c.put("team", "twice", published{}, 0)
+		c.put("team", "twice", large, 0)
+		want("another value")
+		c.forget("team")
+		want("a forgotten team")
+		time.Sleep(cacheFor)
+		c.put("other", "x", published{}, 1)
+		if want("expired ones"); c.n != 1 || len(c.teams) != 1 {
+			t.Errorf("%d names of %d teams are left", c.n, len(c.teams))
+		}
+	})
+}

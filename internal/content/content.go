@@ -4,9 +4,9 @@
 // # Invariants
 //
 // The texts of a content never change once it is added, so every node caches its compiled form by its id. It belongs to
-// a team and is found only together with the team's id. It is kept as long as an email refers to it:
+// a team and is found only together with the team's id. It is kept as long as an email refers to it, and mostly longer:
 // [Service.RemoveUnused] deletes only contents that are not marked as kept and that were last used before the team's
-// oldest email that still refers to any content was accepted.
+// oldest email that still refers to any content was accepted. [Service.Delete] is for a content that no email ever had.
 //
 // # When it fails
 //

@@ -123,7 +123,13 @@ func (s *Service) Use(ctx context.Context, tx *db.Tx, c Ref) {
 	tx.AfterCommit(func() { c.used.at.Store(now) })
 }
 
-// Release clears Kept: the content may be deleted after its last email. It is no error if there is none.
+// Delete deletes a content that no email was ever sent with. It is no error if there is none.
+func (s *Service) Delete(ctx context.Context, tx *db.Tx, teamID, contentID string) {
+	remove(ctx, tx, teamID, contentID)
+}
+
+// Release clears Kept: the content is deleted by RemoveUnused once it is older than all emails of the team that have any
+// content. It is no error if there is none.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	release(ctx, tx, teamID, contentID)
 }

@@ -84,6 +84,10 @@ func release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	tx.Queue(ctx, `UPDATE contents SET kept = $3 WHERE id = $1 AND team_id = $2`, contentID, teamID, false)
 }
 
+func remove(ctx context.Context, tx *db.Tx, teamID, contentID string) {
+	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID)
+}
+
 func removeUnused(ctx context.Context, tx *db.Tx, teamID string, before time.Time) (int64, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 AND used_at < $2
 		AND NOT kept ORDER BY used_at LIMIT $3) AND used_at < $2 AND NOT kept`, teamID, before.UnixMicro(), removeMax)

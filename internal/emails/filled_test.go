@@ -112,6 +112,30 @@ func TestTooLongToEnqueue(t *testing.T) {
 	})
 }
 
+// The text of a template that was deleted and never published is not kept: no email has it.
+func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
+	eachStencil(t, func(t *testing.T, s *stencil) {
+		ctx := t.Context()
+		s.Send(tea()) // an older email with the content of another template
+		made, err := s.Templates.Create(ctx, s.Acme.TeamID, templates.NewTemplate{Name: "x", HTML: new("<p>secret</p>")})
+		if err == nil {
+			_, err = s.Templates.Delete(ctx, s.Acme.TeamID, made.ID)
+		}
+		if err == nil {
+			err = s.Templates.Sweep(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.count(`SELECT COUNT(*) FROM contents WHERE html LIKE '%secret%'`); n != 0 {
+			t.Errorf("%d are left", n)
+		}
+		if n := s.count(`SELECT COUNT(*) FROM contents`); n != 1 {
+			t.Errorf("%d contents are left in all", n)
+		}
+	})
+}
+
 // octets is how many octets were allocated meanwhile.
 func octets(do func()) uint64 {
 	var before, after runtime.MemStats

@@ -342,8 +342,8 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 	return v, err
 }
 
-// Sweep deletes the versions of deleted templates and releases their contents, which are then deleted after the last
-// email that has them. It is called periodically.
+// Sweep deletes the versions of deleted templates. The contents of those that were published are released, and deleted
+// after the last email that has them; no email has the others, which are deleted at once. It is called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := ""; ; {
 		some, err := deletedTemplates(ctx, s.d.Reader, after)
@@ -364,16 +364,22 @@ func (s *Service) Sweep(ctx context.Context) error {
 // clear deletes some versions of a deleted template, and the template once it has none. It returns how many versions it
 // deleted.
 func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
-	ids, contents, err := someVersions(ctx, tx.Reader, t)
+	all, err := someVersions(ctx, tx.Reader, t)
 	if err != nil {
 		return 0, err
 	}
-	if len(ids) == 0 {
+	if len(all) == 0 {
 		deleteTemplate(ctx, tx, t)
 		return 0, nil
 	}
-	for _, contentID := range contents {
-		s.contents.Release(ctx, tx, t.TeamID, contentID)
+	ids := make([]string, len(all))
+	for i, v := range all {
+		ids[i] = v.ID
+		if v.PublishedAt.IsZero() {
+			s.contents.Delete(ctx, tx, t.TeamID, v.contentID)
+		} else {
+			s.contents.Release(ctx, tx, t.TeamID, v.contentID)
+		}
 	}
 	deleteVersions(ctx, tx, t.TeamID, ids)
 	return int64(len(ids)), nil

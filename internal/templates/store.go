@@ -275,20 +275,20 @@ func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Templat
 	return all, nil
 }
 
-// someVersions returns some versions of a template with their contents.
-func someVersions(ctx context.Context, r db.Reader, t *Template) (ids, contents []string, err error) {
-	rows, err := r.Query(ctx, `SELECT id, content_id FROM template_versions WHERE team_id = $1 AND template_id = $2
-		ORDER BY id LIMIT $3`, t.TeamID, t.ID, clearVersions)
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var versionID, contentID string
-		err = r.Scan(&versionID, &contentID)
-		ids, contents = append(ids, versionID), append(contents, contentID)
-		return none, err
+// someVersions returns some versions of a template, with their contents.
+func someVersions(ctx context.Context, r db.Reader, t *Template) ([]Version, error) {
+	rows, err := r.Query(ctx, `SELECT id, content_id, published_at FROM template_versions
+		WHERE team_id = $1 AND template_id = $2 ORDER BY id LIMIT $3`, t.TeamID, t.ID, clearVersions)
+	all, err := db.Collect(rows, err, func(r db.Row) (v Version, err error) {
+		var published int64
+		err = r.Scan(&v.ID, &v.contentID, &published)
+		v.PublishedAt = db.Time(published)
+		return v, err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the versions of template %s: %w", t.ID, err)
+		return nil, fmt.Errorf("read the versions of template %s: %w", t.ID, err)
 	}
-	return ids, contents, nil
+	return all, nil
 }
 
 func deleteVersions(ctx context.Context, tx *db.Tx, teamID string, ids []string) {

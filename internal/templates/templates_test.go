@@ -447,12 +447,16 @@ func TestDuplicate(t *testing.T) {
 	})
 }
 
-// The versions of a deleted template go in steps, whatever interrupts them, and their contents are released.
+// The versions of a deleted template go in steps, whatever interrupts them. Their contents are released if emails may have
+// them, and deleted if not.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
 		for i := range 45 {
 			o.update(t, "order", templates.Change{Subject: new(fmt.Sprint(i))})
+			if i == 7 || i == 30 {
+				o.publish(t, "order")
+			}
 		}
 		kept := order()
 		kept.Alias = "kept"
@@ -468,7 +472,7 @@ func TestSweep(t *testing.T) {
 		}
 		for query, want := range map[string]int{`SELECT COUNT(*) FROM templates`: 1,
 			`SELECT COUNT(*) FROM template_versions`: 1, `SELECT COUNT(*) FROM contents WHERE kept`: 1,
-			`SELECT COUNT(*) FROM contents`: 47} {
+			`SELECT COUNT(*) FROM contents`: 3} {
 			if n := o.count(t, query); n != want {
 				t.Errorf("%s: %d, want %d", query, n, want)
 			}

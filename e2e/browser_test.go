@@ -20,8 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// browser starts a headless Chromium that lives until the test ends.
-func browser(t *testing.T) context.Context {
+// chromium starts a headless Chromium that lives until the test ends.
+func chromium(t *testing.T) context.Context {
 	t.Helper()
 	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.WSURLReadTimeout(2*time.Minute))
 	if os.Getuid() == 0 {
@@ -112,7 +112,7 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	if err := os.WriteFile(page, []byte(m.HTML()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tab := browser(t)
+	tab := chromium(t)
 	if err := chromedp.Do(tab, chromedp.Steps(
 		chromedp.Navigate((&url.URL{Scheme: "file", Path: page}).String()),
 		chromedp.Poll[chromedp.Void](`document.images.length == 1 && document.images[0].naturalWidth == 1`),

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/templates"
 )
 
@@ -118,18 +119,25 @@ type createTemplateIn struct {
 }
 
 type updateTemplateIn struct {
-	Name      *string                        `json:"name,omitzero" maxLength:"255"`
-	Alias     opt[string]                    `json:"alias,omitzero" doc:"Null removes it."`
-	From      opt[string]                    `json:"from,omitzero" doc:"Null removes it."`
-	Subject   opt[string]                    `json:"subject,omitzero" doc:"Null removes it."`
-	ReplyTo   opt[texts[maxRecipients]]      `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
-	HTML      *string                        `json:"html,omitzero"`
-	Text      opt[string]                    `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	Variables *many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"All variables. A key that was declared keeps its id."`
+	Name      opt[string]                        `json:"name,omitzero" maxLength:"255"`
+	Alias     opt[string]                        `json:"alias,omitzero" doc:"Null removes it."`
+	From      opt[string]                        `json:"from,omitzero" doc:"Null removes it."`
+	Subject   opt[string]                        `json:"subject,omitzero" doc:"Null removes it."`
+	ReplyTo   opt[texts[maxRecipients]]          `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	HTML      opt[string]                        `json:"html,omitzero"`
+	Text      opt[string]                        `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	Variables opt[many[variableIn, maxDeclared]] `json:"variables,omitzero" doc:"All variables. A key that was declared keeps its id."`
 }
 
-// change translates a change. An empty string where one makes no sense counts as absent, because clients send it.
-func (in *updateTemplateIn) change() (c templates.Change) {
+// change translates a change. An empty string where one makes no sense counts as absent: the Go client always sends the
+// name and the HTML.
+func (in *updateTemplateIn) change() (c templates.Change, err error) {
+	for name, null := range map[string]bool{"name": in.Name.given && in.Name.value == nil,
+		"html": in.HTML.given && in.HTML.value == nil, "variables": in.Variables.given && in.Variables.value == nil} {
+		if null {
+			return c, fault.Invalidf(name, "The `%s` field must not be null. Leave it out to keep what is there.", name)
+		}
+	}
 	given := func(o opt[string]) *string {
 		switch {
 		case !o.given || o.value != nil && *o.value == "":
@@ -140,12 +148,7 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 		return o.value
 	}
 	c.Alias, c.From, c.Subject = given(in.Alias), given(in.From), given(in.Subject)
-	if in.Name != nil && *in.Name != "" {
-		c.Name = in.Name
-	}
-	if in.HTML != nil && *in.HTML != "" {
-		c.HTML = in.HTML
-	}
+	c.Name, c.HTML = given(in.Name), given(in.HTML)
 	if in.Text.given {
 		c.Text = &in.Text.value
 	}
@@ -155,10 +158,10 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	case r.given && *r.value != nil: // nil is an empty string
 		c.ReplyTo = (*[]string)(r.value)
 	}
-	if in.Variables != nil {
-		c.Variables = new(declared(*in.Variables))
+	if in.Variables.given {
+		c.Variables = new(declared(*in.Variables.value))
 	}
-	return c
+	return c, nil
 }
 
 // TemplateItem is a template in a list. It is exported because Huma overlooks the fields of embedded types that are
@@ -266,7 +269,11 @@ func (a *API) getTemplate(ctx context.Context, c *Call, _ none) (templateWire, e
 }
 
 func (a *API) updateTemplate(ctx context.Context, c *Call, in updateTemplateIn) (ref, error) {
-	t, err := a.Services.Templates.Update(ctx, c.TeamID, c.Param("template"), in.change())
+	change, err := in.change()
+	if err != nil {
+		return ref{}, err
+	}
+	t, err := a.Services.Templates.Update(ctx, c.TeamID, c.Param("template"), change)
 	return ref{"template", t.ID}, err
 }
 

@@ -64,7 +64,7 @@ type Compiled struct {
 	html          *render.HTML      // nil when not given
 	text          *render.Template  // nil when not given
 	made          string            // the text part made from HTML that has no placeholders
-	names         map[string]bool   // of placeholders
+	names         map[string]bool   // of placeholders; true if all that have it have a fallback
 	placeholders  int
 	size          int64 // octets of the templates
 }
@@ -103,7 +103,12 @@ func Compile(c *Content) *Compiled {
 	for _, t := range k.templates() {
 		k.placeholders += t.Placeholders()
 		for _, name := range t.Names() {
-			k.names[name] = true
+			if _, found := k.names[name]; !found {
+				k.names[name] = true
+			}
+		}
+		for _, name := range t.Required() {
+			k.names[name] = false
 		}
 	}
 	return k
@@ -249,12 +254,21 @@ func (c *Compiled) SameHeaders() bool {
 // Names are the names of all placeholders, each once, sorted.
 func (c *Compiled) Names() []string { return slices.Sorted(maps.Keys(c.names)) }
 
+func (c *Compiled) has(name string) bool {
+	_, ok := c.names[name]
+	return ok
+}
+
+// Optional reports whether the content has placeholders of a name, and all of them have a fallback, so that no value is
+// needed.
+func (c *Compiled) Optional(name string) bool { return c.names[name] }
+
 // Used returns those values whose names occur in the content. If all do, it returns v itself.
 func (c *Compiled) Used(v render.Values) render.Values {
 	for name := range v {
-		if !c.names[name] {
+		if !c.has(name) {
 			used := maps.Clone(v)
-			maps.DeleteFunc(used, func(name, _ string) bool { return !c.names[name] })
+			maps.DeleteFunc(used, func(name, _ string) bool { return !c.has(name) })
 			return used
 		}
 	}

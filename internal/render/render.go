@@ -52,6 +52,7 @@ type Template struct {
 type slot struct {
 	start, end     int
 	name, fallback string
+	optional       bool // it has a fallback, which may be empty
 	escape         bool
 }
 
@@ -112,7 +113,7 @@ func (t *Template) pairs(from, to int) {
 
 // parse parses the text between the braces.
 func parse(text string) (s slot, ok bool) {
-	s.name, s.fallback, _ = strings.Cut(text, "|")
+	s.name, s.fallback, s.optional = strings.Cut(text, "|")
 	if len(s.fallback) > MaxFallback {
 		return s, false
 	}
@@ -146,6 +147,16 @@ func (t *Template) Names() (names []string) {
 	for _, s := range t.slots {
 		if !seen[s.name] {
 			seen[s.name] = true
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
+// Required are the names of the placeholders without a fallback, in the order of the text. Some may be there twice.
+func (t *Template) Required() (names []string) {
+	for _, s := range t.slots {
+		if !s.optional {
 			names = append(names, s.name)
 		}
 	}

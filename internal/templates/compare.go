@@ -39,7 +39,9 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	names := [2]string{fmt.Sprintf("version %d", c.A.Number), fmt.Sprintf("version %d", c.B.Number)}
 	c.HTMLDiff = unified(names, c.A.HTML, c.B.HTML)
 	c.TextDiff = unified(names, c.A.Shown(), c.B.Shown())
-	c.HTML, c.Text = c.HTMLDiff != "", c.TextDiff != ""
+	c.HTML = c.HTMLDiff != ""
+	// A text that is made from the HTML and one that was given may be alike now, and are not after the next change.
+	c.Text = c.TextDiff != "" || !sameText(c.A.Plain, c.B.Plain)
 	return c, nil
 }
 

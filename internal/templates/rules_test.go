@@ -94,6 +94,10 @@ func TestRules(t *testing.T) {
 				"is reserved"},
 			{"POSTRIDER_UNSUBSCRIBE_URL", one(templates.Declared{Key: "POSTRIDER_UNSUBSCRIBE_URL", Type: "string"}),
 				fault.Invalid, "is reserved"},
+			{"POSTRIDER_EMAIL", one(templates.Declared{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
+			{"RESEND_LAST_NAME", one(templates.Declared{Key: "RESEND_LAST_NAME", Type: "string"}), fault.Invalid,
+				"is reserved"},
+			{"RESEND_this", one(templates.Declared{Key: "RESEND_this", Type: "string"}), 0, ""},
 			{"contact", one(templates.Declared{Key: "contact", Type: "string"}), fault.Invalid, "is reserved"},
 			{"this", one(templates.Declared{Key: "this", Type: "string"}), fault.Invalid, "is reserved"},
 			{"email", one(templates.Declared{Key: "email", Type: "string"}), 0, ""},
@@ -274,6 +278,34 @@ func TestRender(t *testing.T) {
 		wantFault(t, "a version that is not there", err, fault.NotFound, "Template version not found")
 		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "newest", Variables: tea})
 		wantFault(t, "a version that is none", err, fault.BadID, "`version`")
+	})
+}
+
+// A key without a value and without a fallback may be left out where each of its placeholders has one.
+func TestFallbacksOfPlaceholders(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		for html, want := range map[string]string{"{{{A|you}}} {{{A|}}}{{{B}}}": "you B", "{{{A|you}}} {{{A}}}{{{B}}}": "",
+			"{{{B}}}": ""} {
+			o.create(t, templates.NewTemplate{Name: "x", Alias: "x", HTML: &html, Variables: []templates.Declared{
+				{Key: "A", Type: "string"}, {Key: "B", Type: "string", Fallback: templates.TextValue("B")}}})
+			o.publish(t, "x")
+			r, err := o.Render(t.Context(), o.team, "x", templates.Filling{})
+			if want == "" {
+				wantFault(t, html, err, fault.Invalid, "`variables.A`")
+			} else if err != nil || r.HTML != want {
+				t.Errorf("%s: %q, %v", html, r.HTML, err)
+			}
+			p, err := o.Published(t.Context(), o.team, "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := p.Values(nil); (err == nil) != (want != "") || err == nil && p.Content.HTML(v) == nil {
+				t.Errorf("sending %s: %v, %v", html, v, err)
+			}
+			if _, err := o.Delete(t.Context(), o.team, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 }
 

@@ -31,9 +31,10 @@ type Sendable struct {
 }
 
 // Values returns what to put in the place of each variable that the version declares: the given value, or else the
-// fallback. Further values are ignored. An error names the member of template.variables at fault.
+// fallback. A variable has neither if all its placeholders have fallbacks of their own. Further values are ignored. An
+// error names the member of template.variables at fault.
 func (s *Sendable) Values(given map[string]Value) (render.Values, error) {
-	return fill(s.variables, given, "template.variables")
+	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
 // Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a
@@ -226,17 +227,18 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Fill
 	if err != nil {
 		return Rendered{}, err
 	}
-	values, err := fill(v.Variables, how.Variables, "variables")
+	if how.From != "" {
+		v.Text.From = ""
+	}
+	c := content.Compile(v.Text.content(teamID))
+	values, err := valuesFor(c, v.Variables, how.Variables, "variables")
 	if err != nil {
 		return Rendered{}, err
 	}
 	if how.UnsubscribeURL != "" {
 		values[render.UnsubscribeURL] = how.UnsubscribeURL
 	}
-	if how.From != "" {
-		v.Text.From = ""
-	}
-	r, err := s.fill(content.Compile(v.Text.content(teamID)), values)
+	r, err := s.fill(c, values)
 	if how.From != "" {
 		r.From = how.From
 	}

@@ -172,6 +172,9 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change
 			return Template{}, err
 		}
 	}
+	if c.HTML != nil && *c.HTML == "" {
+		return Template{}, fault.MissingField("html")
+	}
 	if c.Variables != nil {
 		if err := checkDeclared(*c.Variables); err != nil {
 			return Template{}, err
@@ -330,7 +333,7 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 		v, err = getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
 	} else {
 		number, bad := strconv.ParseInt(version, 10, 64)
-		if bad != nil {
+		if bad != nil || strconv.FormatInt(number, 10) != version || number < 0 {
 			return v, fault.New(fault.BadID, "version",
 				"The `version` must be the id of a version, a valid UUID, or its number.")
 		}

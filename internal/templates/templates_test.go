@@ -384,13 +384,18 @@ func TestRestoreAndCompare(t *testing.T) {
 		if _, v := o.get(t, "order"); v.Number != 3 {
 			t.Errorf("restoring what is there made version %d", v.Number)
 		}
-		for _, unknown := range []string{"4", "0", "-1", id.New()} {
+		for _, unknown := range []string{"4", "0", id.New()} {
 			_, err := o.Restore(ctx, o.team, "order", unknown)
 			wantFault(t, "restore "+unknown, err, fault.NotFound, "Template version not found")
 		}
-		for _, bad := range []string{"", "x", "1.5", "99999999999999999999", "draft"} {
+		for _, bad := range []string{"", "x", "1.5", "+1", "-1", "-0", "01", "00", "99999999999999999999", "draft"} {
 			_, _, err := o.Version(ctx, o.team, "order", bad)
 			wantFault(t, "version "+bad, err, fault.BadID, "`version`")
+		}
+		v3, _ := o.Compare(ctx, o.team, "order", "3", "3")
+		o.update(t, "order", templates.Change{Text: new(new(v3.A.Shown()))})
+		if c, err := o.Compare(ctx, o.team, "order", "3", "4"); err != nil || !c.Text || c.TextDiff != "" || c.HTML {
+			t.Errorf("a text that is no longer made from the HTML: %+v, %v", c, err)
 		}
 		// A version of another template is none of this one.
 		o.create(t, templates.NewTemplate{Name: "Other", Alias: "other", HTML: new("<p>")})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/render"
@@ -61,10 +62,17 @@ type Declared struct {
 }
 
 // reserved are the keys that no variable may have: they are filled otherwise, or by contact data.
-var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "RESEND_UNSUBSCRIBE_URL",
-	"POSTRIDER_UNSUBSCRIBE_URL", "contact", "this"}
+// Those in capitals are reserved also with POSTRIDER_ or RESEND_ before them.
+var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
-func isReserved(key string) bool { return slices.Contains(reserved, key) }
+func isReserved(key string) bool {
+	for _, prefix := range []string{"POSTRIDER_", "RESEND_"} {
+		if rest, ok := strings.CutPrefix(key, prefix); ok && rest == strings.ToUpper(rest) {
+			return slices.Contains(reserved, rest)
+		}
+	}
+	return slices.Contains(reserved, key)
+}
 
 // check applies the rules of a value for a variable of type t.
 func (v Value) check(field string, t Type) error {
@@ -113,7 +121,8 @@ func (d *Declared) check(field string) error {
 		return fault.Invalidf(field+".key", "The key of a variable must have 1 to %d characters, each an ASCII letter, a "+
 			"digit or an underscore (`%s.key`).", MaxKey, field)
 	case isReserved(d.Key):
-		return fault.Invalidf(field+".key", "The key %s is reserved (`%s.key`). Choose another name; reserved are %s.", d.Key,
+		return fault.Invalidf(field+".key", "The key %s is reserved (`%s.key`). Choose another name; reserved are %s, "+
+			"and those in capitals with POSTRIDER_ or RESEND_ before them.", d.Key,
 			field, strings.Join(reserved, ", "))
 	case d.Type == "":
 		return fault.MissingField(field + ".type")
@@ -156,9 +165,10 @@ func sameVariables(a, b []Variable) bool {
 	})
 }
 
-// fill returns what to put in the place of each declared variable: the given value or else the fallback. Further
-// values are ignored. Errors name template.variables, or what prefix says instead of it.
-func fill(declared []Variable, given map[string]Value, prefix string) (render.Values, error) {
+// valuesFor returns what to put in the place of each declared variable of a content: the given value or else the
+// fallback, or nothing if all its placeholders have fallbacks of their own. Further values are ignored. Errors name
+// template.variables, or what prefix says instead of it.
+func valuesFor(c *content.Compiled, declared []Variable, given map[string]Value, prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if isReserved(key) {
 			return nil, fault.Invalidf(prefix+"."+key, "The variable %s is reserved and cannot be given (`%s.%s`).", key, prefix,
@@ -170,7 +180,9 @@ func fill(declared []Variable, given map[string]Value, prefix string) (render.Va
 		field := prefix + "." + d.Key
 		v, ok := given[d.Key]
 		if !ok {
-			if d.Fallback == (Value{}) {
+			if d.Fallback == (Value{}) && c.Optional(d.Key) {
+				continue
+			} else if d.Fallback == (Value{}) {
 				return nil, fault.Invalidf(field, "The variable %s is not given and has no fallback: give it in `%s`.", d.Key,
 					field)
 			}

@@ -300,6 +300,9 @@ func (d *driver) templates() {
 	d.do("POST", "/templates/x/duplicate", "")
 	d.pages("/templates")
 	d.do("DELETE", "/templates/"+id, "")
+	if err := d.node.templates.Sweep(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 const received = "Message-ID: <1@sender.example>\r\nSubject: x\r\nContent-Type: multipart/mixed; " +

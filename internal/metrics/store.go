@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
 )
 
 // state is how far a team's events are counted. Version 0 means that none are.
@@ -63,16 +64,16 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 
 // dirtySlots returns the slots before until whose counters late events have made wrong, in order: their own slots,
 // and those of later opens and clicks of the same email, which may no longer be the first. If ids is not nil, only
-// these late entries are considered.
+// these late entries are considered. Each email's events are read once, however many of its entries are late.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, ids []string) ([]int64, error) {
 	args, which := []any{teamID, until, slot.Microseconds()}, ""
 	if ids != nil {
 		args, which = append(args, ids), " AND l.id = ANY($4)"
 	}
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2`+which+`
-		UNION SELECT e.created_at / $3 FROM email_counts_late l JOIN email_events e ON e.email_id = l.email_id
-		WHERE l.team_id = $1 AND e.type IN ('opened', 'clicked') AND e.created_at > l.at AND e.created_at <
-		$2`+which+` ORDER BY 1`, args...)
+		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
+		WHERE l.team_id = $1`+which+` GROUP BY l.email_id) late JOIN email_events e ON e.email_id = late.email_id
+		WHERE e.type IN ('opened', 'clicked') AND e.created_at > late.since AND e.created_at < $2 ORDER BY 1`, args...)
 	return db.Collect(rows, err, func(r db.Row) (x int64, err error) {
 		err = r.Scan(&x)
 		return x, err
@@ -123,21 +124,26 @@ func column(wanted bool, expression, none string) string {
 
 // recipientsOf is the number of recipients that an event e counts; see the package comment. The look-ups by email do
 // not name the team, because SQLite would then read all events of the team instead of using the email's key.
-const recipientsOf = `CASE
+var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed')
-			WHEN e.type IN ('opened', 'clicked') AND EXISTS (SELECT 1 FROM email_events f WHERE ` + earlier + `) THEN 0
+			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
-
-// earlier is the condition that an event f is of the same type as e, of the same recipient, and came before it.
-const earlier = `f.email_id = e.email_id AND f.type = e.type AND f.recipient = e.recipient
-				AND (f.created_at < e.created_at OR f.created_at = e.created_at AND f.id < e.id)`
 
 // peopleOf is the number of recipients that an event e counts if what machines did is left out.
-const peopleOf = `CASE
+var peopleOf = `CASE
 			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
-			WHEN EXISTS (SELECT 1 FROM email_events f WHERE ` + earlier + ` AND f.detail = '') THEN 0
+			WHEN ` + earlier("") + ` THEN 0
 			ELSE 1 END`
+
+// earlier is the condition that an open or a click e has one before it, of the same type, of the same recipient and of
+// the given detail. It is asked for each of them, and one link can be followed any number of times, so it must look at
+// one row only: each part of it goes by the index email_events_hits, whose own condition it repeats.
+func earlier(detail string) string {
+	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ('opened', 'clicked') AND f.email_id = e.email_id
+				AND f.type = e.type AND f.recipient = e.recipient AND f.detail = '` + detail + `'
+				AND (f.created_at, f.id) < (e.created_at, e.id))`
+}
 
 // counted is the condition for events that are counted.
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`

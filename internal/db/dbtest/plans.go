@@ -15,6 +15,10 @@ import (
 // kind of job or of an endpoint.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked"}
 
+// repeated are columns of email_events that all events share which one recipient of one email can make without end, by
+// following a link again and again.
+var repeated = []string{"email_id", "type", "recipient", "detail"}
+
 // Allowed names statements that may read without bound.
 type Allowed struct {
 	Text   string // part of the statement, with single spaces
@@ -24,8 +28,9 @@ type Allowed struct {
 
 // CheckPlans fails the test for each traced statement whose run time grows with the number of rows, unless it is
 // allowed: one that goes through a whole table or index, or through all rows that only share a weak column, and that
-// no LIMIT ends on the way. It also fails for each entry of allowed that matches no traced statement. On PostgreSQL
-// it fills the tables first and looks at the generic plans, which are those for any arguments.
+// no LIMIT ends on the way; and one with a subquery that, for each event of an email, reads the others that the same
+// recipient can make without end. It also fails for each entry of allowed that matches no traced statement. On
+// PostgreSQL it fills the tables first and looks at the generic plans, which are those for any arguments.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}
@@ -79,17 +84,33 @@ func (tr *Trace) longReads(t *testing.T, s db.Statement, tables map[string][][2]
 
 var (
 	sqliteStep = regexp.MustCompile(`^(SCAN|SEARCH) (\w+)(?: .*\((.*)\))?`)
-	compared   = regexp.MustCompile(`(\w+)(?:\)::\w+)? ?(=|<>|<=|>=|<|>)`)
+	compared   = regexp.MustCompile(`(\w+)(?:\)(?:::\w+)?)? ?(=|<>|<=|>=|<|>)`)
 )
 
 func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string][][2]string) (long []string) {
 	plan := tr.Plan(t, s)
 	bounded := strings.Contains(s.SQL, "LIMIT") && !strings.Contains(plan, "TEMP B-TREE FOR ORDER BY")
 	lowest := regexp.MustCompile(`\b(MIN|MAX)\(`).MatchString(s.SQL) && !strings.Contains(s.SQL, "GROUP BY")
+	within := -1 // how far a subquery for each row is indented
 	for line := range strings.Lines(plan) {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
 		line = strings.TrimSpace(line)
+		if indent <= within {
+			within = -1
+		}
+		if within < 0 && strings.HasPrefix(line, "CORRELATED") {
+			within = indent
+		}
 		m := sqliteStep.FindStringSubmatch(line)
-		if m == nil || tables[tableOf(s.SQL, m[2], tables)] == nil || bounded {
+		if m == nil {
+			continue
+		}
+		table := tableOf(s.SQL, m[2], tables)
+		if within >= 0 && table == "email_events" && !narrow(m[3], repeated...) && ofEvents(s.SQL, m[2]+".", s.SQL, tables) {
+			long = append(long, line+" for each event")
+			continue
+		}
+		if tables[table] == nil || bounded {
 			continue
 		}
 		if !narrow(m[3]) && !(lowest && m[1] == "SEARCH") {
@@ -112,10 +133,18 @@ func tableOf(text, name string, tables map[string][][2]string) string {
 	return ""
 }
 
-// narrow reports whether a condition of an index has a column that few rows share, or a range.
-func narrow(condition string) bool {
+// ofEvents reports whether a condition on what a subquery reads asks for the email of an event outside of it. Prefix is
+// the name by which the condition calls what is read, with a dot if it has one.
+func ofEvents(condition, prefix, text string, tables map[string][][2]string) bool {
+	m := regexp.MustCompile(`\b` + regexp.QuoteMeta(prefix) + `email_id = (\w+)\.`).FindStringSubmatch(condition)
+	return m != nil && tableOf(text, m[1], tables) == "email_events"
+}
+
+// narrow reports whether a condition of an index has a column that few rows share, or a range. Columns in also are
+// taken for such that many rows share.
+func narrow(condition string, also ...string) bool {
 	for _, m := range compared.FindAllStringSubmatch(condition, -1) {
-		if m[2] != "=" || !slices.Contains(weak, m[1]) {
+		if m[2] != "=" || !slices.Contains(weak, m[1]) && !slices.Contains(also, m[1]) {
 			return true
 		}
 	}
@@ -126,6 +155,7 @@ type pgPlan struct {
 	Type  string   `json:"Node Type"`
 	Table string   `json:"Relation Name"`
 	Cond  string   `json:"Index Cond"`
+	Of    string   `json:"Parent Relationship"`
 	Plans []pgPlan `json:"Plans"`
 }
 
@@ -134,21 +164,24 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 	if err := json.Unmarshal([]byte(tr.generic(t, "EXPLAIN (FORMAT JSON) ", s)), &all); err != nil || len(all) != 1 {
 		t.Fatalf("the plan of %s: %v", s.SQL, err)
 	}
-	var walk func(p pgPlan, bounded bool)
-	walk = func(p pgPlan, bounded bool) {
+	var walk func(p pgPlan, bounded, each bool)
+	walk = func(p pgPlan, bounded, each bool) {
+		each = each || p.Of == "SubPlan"
 		switch {
 		case p.Type == "Limit":
 			bounded = true
 		case strings.Contains(p.Type, "Sort") || p.Type == "Aggregate" || p.Type == "Hash":
 			bounded = false // it reads all its input before it returns a row
+		case each && p.Table == "email_events" && !narrow(p.Cond, repeated...) && ofEvents(p.Cond, "", s.SQL, tables):
+			long = append(long, fmt.Sprintf("%s of %s for each event, %s", p.Type, p.Table, p.Cond))
 		case tables[p.Table] != nil && strings.Contains(p.Type, "Scan") && !bounded && !narrow(p.Cond):
 			long = append(long, fmt.Sprintf("%s of %s, %s", p.Type, p.Table, p.Cond))
 		}
 		for _, below := range p.Plans {
-			walk(below, bounded)
+			walk(below, bounded, each)
 		}
 	}
-	walk(all[0].Plan, false)
+	walk(all[0].Plan, false, false)
 	return long
 }
 

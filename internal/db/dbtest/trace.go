@@ -161,14 +161,17 @@ func (tr *Trace) explained(t testing.TB, explain string, s db.Statement) string 
 }
 
 func (tr *Trace) explain(ctx context.Context, tx *db.Tx, b *strings.Builder, explain string, s db.Statement) error {
+	depth := map[int64]int{}
 	rows, err := tx.Query(ctx, explain+s.SQL, s.Args...)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var line string
 		if tr.d.Engine() == "postgres" {
 			err = r.Scan(&line)
 		} else {
-			var a, b, c int64
-			err = r.Scan(&a, &b, &c, &line)
+			var step, parent, unused int64
+			err = r.Scan(&step, &parent, &unused, &line)
+			depth[step] = depth[parent] + 1
+			line = strings.Repeat("  ", depth[parent]) + line
 		}
 		fmt.Fprintln(b, line)
 		return none, err

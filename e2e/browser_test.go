@@ -113,17 +113,25 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	tab := chromium(t)
-	if err := chromedp.Do(tab, chromedp.Steps(
-		chromedp.Navigate((&url.URL{Scheme: "file", Path: page}).String()),
-		chromedp.Poll[chromedp.Void](`document.images.length == 1 && document.images[0].naturalWidth == 1`),
-		chromedp.Click(chromedp.ID("go")),
-		chromedp.WaitVisible(chromedp.ID("arrived")))); err != nil {
+	if err := chromedp.Do(tab, chromedp.Navigate((&url.URL{Scheme: "file", Path: page}).String())); err != nil {
 		t.Fatal(err)
 	}
-	at, err := chromedp.Run(tab, chromedp.Location())
-	if err != nil {
+	eventually(t, 30*time.Second, "the pixel is loaded", func() bool {
+		loaded, err := chromedp.Run(tab, chromedp.Evaluate[bool](
+			`document.images.length == 1 && document.images[0].naturalWidth == 1`))
+		return err == nil && loaded
+	})
+	if err := chromedp.Do(tab, chromedp.Click(chromedp.ID("go"))); err != nil {
 		t.Fatal(err)
 	}
+	var at string
+	eventually(t, 30*time.Second, "the target is shown", func() bool {
+		title, err := chromedp.Run(tab, chromedp.Title()) // fails while the page is replaced
+		if err == nil {
+			at, err = chromedp.Run(tab, chromedp.Location())
+		}
+		return err == nil && title == "Offer"
+	})
 	if got := <-visited; got != "/offer?a=1&b=2" || at != target.URL+got {
 		t.Errorf("the click led to %s, and to %s", at, got)
 	}

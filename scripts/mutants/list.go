@@ -35,7 +35,8 @@ var swaps = map[string]map[string]string{
 
 // apart are packages without a part in carrying mail, and whose tests cannot run mutants: they build programs of
 // their own.
-var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal/mail/smtpsink", "internal/mail/smtptest"}
+var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal/mail/smtpsink",
+	"internal/mail/smtptest"}
 
 // mutant is a file of the program with one small change.
 type mutant struct {

@@ -25,17 +25,22 @@ func eventToItem(e events.Entry) eventItem {
 	return w
 }
 
-// listEvents lists the whole timeline: it is bounded, so it has no pages.
+// listEvents lists the timeline, oldest first. Without a limit it is whole, unless there are very many opens and
+// clicks.
 func (a *API) listEvents(ctx context.Context, c *Call, _ none) (list[eventItem], error) {
 	id, err := c.ID("email_id")
+	if err != nil {
+		return list[eventItem]{}, err
+	}
+	p, err := c.Page(0)
 	if err != nil {
 		return list[eventItem]{}, err
 	}
 	if _, err := a.Services.Emails.Get(ctx, c.TeamID, id); err != nil {
 		return list[eventItem]{}, err
 	}
-	all, err := a.Services.Emails.Timeline(ctx, c.TeamID, id)
-	return listOf(all, false, eventToItem), err
+	all, more, err := a.Services.Emails.Timeline(ctx, c.TeamID, id, p)
+	return listOf(all, more, eventToItem), err
 }
 
 type attemptItem struct {

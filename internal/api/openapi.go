@@ -29,11 +29,10 @@ func parameters(name string) *huma.Param {
 		p.Description = "How many items, 1 to 100."
 		p.Schema = &huma.Schema{Type: "integer", Minimum: new(1.0), Maximum: new(100.0)}
 	case "after":
-		p.Description, p.Schema.Format = "Id of the item after which to go on, towards older ones. Not together with before.",
-			"uuid"
+		p.Description, p.Schema.Format = "Id of the item after which the list goes on. Not together with before.", "uuid"
 	case "before":
-		p.Description, p.Schema.Format = "Id of the item before which to go on, towards newer ones. Not together with "+
-			"after. An email that is "+
+		p.Description, p.Schema.Format = "Id of the item up to which the list goes, without it. Not together with after. "+
+			"Lists begin with the newest item, if nothing else is said. An email that is "+
 			"accepted later has a greater id, so asking again with the newest one finds what is new. With PostgreSQL, emails "+
 			"accepted at the "+
 			"same moment may appear in another order: go back by a minute to be certain to see each.", "uuid"

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/smtptest"
+	"github.com/postrider/postrider/internal/page"
 )
 
 // The job of an email that is gone ends, and nothing is sent.
@@ -56,7 +57,7 @@ func TestDeliverWithoutContent(t *testing.T) {
 		if err != nil || e.LastEvent != emails.Failed {
 			t.Errorf("the email is %s, %v", e.LastEvent, err)
 		}
-		timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, emailID)
+		timeline, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, emailID, page.Page{})
 		if err != nil || !strings.Contains(timeline[len(timeline)-1].Data, "content_missing") {
 			t.Errorf("its timeline is %+v, %v", timeline, err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -94,7 +95,7 @@ func TestEmailsFromBeforeActors(t *testing.T) {
 		if state := f.state(kept); state != emails.Queued {
 			t.Errorf("the email of a key is %s", state)
 		}
-		timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, orphan)
+		timeline, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, orphan, page.Page{})
 		state := f.state(orphan)
 		if err != nil || state != emails.Failed || !strings.Contains(timeline[len(timeline)-1].Data, "invalid_api_key") {
 			t.Errorf("the email of a deleted key is %s: %+v, %v", state, timeline, err)

@@ -88,7 +88,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"Get":         func() error { _, err := f.Emails.Get(ctx, team, id); return err },
 			"List":        func() error { _, _, err := f.Emails.List(ctx, team, page.Page{}); return err },
 			"Recipients":  func() error { _, err := f.Emails.Recipients(ctx, team, id); return err },
-			"Timeline":    func() error { _, err := f.Emails.Timeline(ctx, team, id); return err },
+			"Timeline":    func() error { _, _, err := f.Emails.Timeline(ctx, team, id, page.Page{}); return err },
 			"Attempts":    func() error { _, err := f.Emails.Attempts(ctx, team, id); return err },
 			"Attachments": func() error { _, _, err := f.Emails.Attachments(ctx, team, id, page.Page{}); return err },
 			"Attachment":  func() error { _, err := f.Emails.Attachment(ctx, team, id, files[0].ID); return err },

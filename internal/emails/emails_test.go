@@ -134,7 +134,7 @@ func TestStatesAdvanceByRank(t *testing.T) {
 				t.Errorf("after %s: %s, want %s", step.typ, got, step.want)
 			}
 		}
-		timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id)
+		timeline, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id, page.Page{})
 		if err != nil || len(timeline) != 10 || timeline[0].Type != "queued" {
 			t.Errorf("timeline of %d, %v: %+v", len(timeline), err, timeline)
 		}
@@ -286,7 +286,7 @@ func TestReleaseChecksAgain(t *testing.T) {
 				id := f.Send(s)
 				c.spoil(t, f)
 				f.release(t, func() bool { return f.state(id) != emails.Scheduled })
-				timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id)
+				timeline, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id, page.Page{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -640,7 +640,7 @@ func TestIDIsOfTheTransaction(t *testing.T) {
 		if at, ok := id.Time(e.ID); !ok || !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
 			t.Errorf("the id is of %v, the email of %v", at, e.CreatedAt)
 		}
-		events, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, e.ID)
+		events, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, e.ID, page.Page{})
 		if err != nil || len(events) != 1 || events[0].ID <= e.ID {
 			t.Errorf("the email %s has the events %v, %v", e.ID, events, err)
 		}

@@ -120,7 +120,8 @@ func TestEnqueue(t *testing.T) {
 				t.Errorf("%d jobs for %s, want %d", jobs, lane, n)
 			}
 		}
-		if events, err := f.Emails.Timeline(ctx, team, ann.ID); err != nil || len(events) != 1 || events[0].Type != "queued" {
+		if events, _, err := f.Emails.Timeline(ctx, team, ann.ID, page.Page{}); err != nil || len(events) != 1 ||
+			events[0].Type != "queued" {
 			t.Errorf("its timeline is %+v, %v", events, err)
 		}
 		if size, err := f.Emails.Size(ctx, ann.ID); err != nil || size < int64(len(*ann.HTML)) {

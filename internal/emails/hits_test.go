@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -97,7 +98,7 @@ func TestErasedHits(t *testing.T) {
 		if _, err := n.Emails.EraseAddress(t.Context(), a, erasure.Scope{All: true}); err != nil {
 			t.Fatal(err)
 		}
-		timeline, err := n.Emails.Timeline(t.Context(), n.Acme.TeamID, emailID)
+		timeline, _, err := n.Emails.Timeline(t.Context(), n.Acme.TeamID, emailID, page.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/page"
 )
 
 // A scheduled email is of the domain that it was accepted for, and not of one that the team added by that name later.
@@ -29,7 +30,7 @@ func TestReleaseRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.release(t, func() bool { return f.state(id) != emails.Scheduled })
-			timeline, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id)
+			timeline, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id, page.Page{})
 			if err != nil || f.state(id) != emails.Failed || !strings.Contains(timeline[len(timeline)-1].Data, reason) {
 				t.Errorf("it is %s, and not failed by %s: %+v, %v", f.state(id), reason, timeline, err)
 			}

@@ -305,7 +305,7 @@ func TestRemoveTimelines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			timeline, err := f.Emails.Timeline(ctx, team, emailID)
+			timeline, _, err := f.Emails.Timeline(ctx, team, emailID, page.Page{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -404,9 +404,9 @@ func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Rec
 	return listRecipients(ctx, s.d.Reader, teamID, emailID)
 }
 
-// Timeline returns what happened to an email, in order.
-func (s *Service) Timeline(ctx context.Context, teamID, emailID string) ([]events.Entry, error) {
-	return events.Timeline(ctx, s.d.Reader, teamID, emailID)
+// Timeline returns a page of what happened to an email, oldest first, and whether there is more; see [events.Timeline].
+func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.Page) ([]events.Entry, bool, error) {
+	return events.Timeline(ctx, s.d.Reader, teamID, emailID, p)
 }
 
 // Attempts returns the tries to deliver an email with their conversations, oldest first.

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/page"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -45,7 +46,7 @@ func TestTimeline(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			got, err := events.Timeline(t.Context(), d.Reader, "team", emailID)
+			got, _, err := events.Timeline(t.Context(), d.Reader, "team", emailID, page.Page{})
 			if err != nil || len(got) != n || len(l.heard) != 2*n {
 				t.Fatalf("%d of %d events stand there, %d were heard, %v", len(got), n, len(l.heard), err)
 			}
@@ -56,7 +57,8 @@ func TestTimeline(t *testing.T) {
 					t.Errorf("event %d is %+v, and %+v was heard", i, e, told)
 				}
 			}
-			if other, err := events.Timeline(t.Context(), d.Reader, "other", emailID); err != nil || len(other) != 0 {
+			other, _, err := events.Timeline(t.Context(), d.Reader, "other", emailID, page.Page{})
+			if err != nil || len(other) != 0 {
 				t.Errorf("another team sees %d events, %v", len(other), err)
 			}
 		}
@@ -93,7 +95,7 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := events.Timeline(t.Context(), d.Reader, "team", "e"); err == nil {
+	if all, _, err := events.Timeline(t.Context(), d.Reader, "team", "e", page.Page{}); err == nil {
 		t.Errorf("the timeline is %+v", all)
 	}
 }
@@ -123,7 +125,7 @@ func TestWhatIsRecorded(t *testing.T) {
 			if err := record(c.event); err != nil {
 				t.Fatal(err)
 			}
-			got, err := events.Timeline(t.Context(), d.Reader, "team", c.timeline)
+			got, _, err := events.Timeline(t.Context(), d.Reader, "team", c.timeline, page.Page{})
 			if err != nil || len(got) != 1 || got[0].ID != c.event.ID || !got[0].At.Equal(at) ||
 				!strings.Contains(got[0].Data, c.data) ||
 				c.data == "" && got[0].Data != "" {
@@ -150,7 +152,7 @@ func TestListenerFails(t *testing.T) {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered})
 		})
-		got, readErr := events.Timeline(t.Context(), d.Reader, "team", "e")
+		got, _, readErr := events.Timeline(t.Context(), d.Reader, "team", "e", page.Page{})
 		if !errors.Is(err, first.err) || readErr != nil || len(got) != 0 || len(last.heard) != 0 {
 			t.Errorf("%v; %d events are there, %d were heard, %v", err, len(got), len(last.heard), readErr)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/page"
 )
 
 // rowsMax is how many events one statement inserts: each number of rows is another statement to prepare.
@@ -64,17 +65,21 @@ type Entry struct {
 	At        time.Time
 }
 
-// timelineMax limits the events that Timeline returns; there can be many opens and clicks.
+// timelineMax limits the events that Timeline returns when no limit is asked for; there can be many opens and clicks.
 const timelineMax = 1000
 
-// Timeline returns the first 1,000 events of an email, in the order in which they were recorded.
-func Timeline(ctx context.Context, r db.Reader, teamID, emailID string) ([]Entry, error) {
-	rows, err := r.Query(ctx, `SELECT id, type, recipient, data, created_at FROM email_events
-		WHERE email_id = $1 AND team_id = $2 ORDER BY id LIMIT $3`, emailID, teamID, timelineMax)
-	return db.Collect(rows, err, func(r db.Row) (e Entry, err error) {
-		var at int64
-		err = r.Scan(&e.ID, &e.Type, &e.Recipient, &e.Data, &at)
-		e.At = db.Time(at)
-		return e, err
-	})
+// Timeline returns a page of the events of an email, in the order in which they were recorded, and whether there are
+// more. Without a limit it has at most 1,000.
+func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Entry, bool, error) {
+	if p.Limit <= 0 {
+		p.Limit = timelineMax
+	}
+	return page.Query(ctx, r, page.Select{Text: `SELECT id, type, recipient, data, created_at FROM email_events
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}, OldestFirst: true}, p,
+		func(r db.Row) (e Entry, err error) {
+			var at int64
+			err = r.Scan(&e.ID, &e.Type, &e.Recipient, &e.Data, &at)
+			e.At = db.Time(at)
+			return e, err
+		})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/links"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/tracking"
 )
@@ -81,7 +82,7 @@ func (tr *tracker) happened(emailID string) (all []string) {
 	if err := tr.hits.Flush(ctx); err != nil {
 		tr.T.Fatal(err)
 	}
-	timeline, err := tr.Emails.Timeline(ctx, tr.Acme.TeamID, emailID)
+	timeline, _, err := tr.Emails.Timeline(ctx, tr.Acme.TeamID, emailID, page.Page{})
 	if err != nil {
 		tr.T.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestTrackedByHTTP(t *testing.T) {
 	if got := tr.happened(emailID); !slices.Equal(got, []string{want, want}) {
 		t.Errorf("%q", got)
 	}
-	timeline, err := tr.Emails.Timeline(t.Context(), tr.Acme.TeamID, emailID)
+	timeline, _, err := tr.Emails.Timeline(t.Context(), tr.Acme.TeamID, emailID, page.Page{})
 	if err != nil || !strings.Contains(timeline[len(timeline)-1].Data, `"machineReason":"prefetch"`) ||
 		strings.Contains(timeline[len(timeline)-2].Data, "machine") {
 		t.Errorf("%+v, %v", timeline, err)

@@ -3,7 +3,8 @@
 // # Invariants
 //
 // Ids are made in the order of time, so a cursor is just an id, and stays valid when rows before it are inserted or
-// deleted, even when its own row is deleted. Lists run from newest to oldest.
+// deleted, even when its own row is deleted. Lists run from newest to oldest, or the other way round if the query says
+// so.
 //
 // A caller that repeatedly asks for what is before the newest row that it knows gets all new rows, provided that ids
 // are made where rows are committed (see package id): on SQLite in the order of commits, on PostgreSQL out of order
@@ -19,6 +20,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -40,26 +42,28 @@ type Select struct {
 	Text string
 	ID   string
 	Args []any
+
+	OldestFirst bool // the list runs from oldest to newest
 }
 
 // all is the limit of a list that has none, so that no list takes unbounded memory.
 const all = 100_000
 
-// Query returns a page, newest first, and whether there are more rows beyond it: older ones, or newer ones if
-// p.Before is set.
+// Query returns a page, in the order of the list, and whether there are more rows beyond it: those that follow, or if
+// p.Before is set, those that come before.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
 	limit := p.Limit
 	if limit <= 0 {
 		limit = all
 	}
-	text, args, order := s.Text, slices.Clone(s.Args), "DESC"
-	switch {
-	case p.After != "":
-		args = append(args, p.After)
-		text += fmt.Sprintf(" AND %s < $%d", s.ID, len(args))
-	case p.Before != "":
-		args, order = append(args, p.Before), "ASC"
-		text += fmt.Sprintf(" AND %s > $%d", s.ID, len(args))
+	text, args := s.Text, slices.Clone(s.Args)
+	order, beyond := "DESC", "<"
+	if s.OldestFirst != (p.Before != "") { // a page before a cursor is read backwards
+		order, beyond = "ASC", ">"
+	}
+	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
+		args = append(args, cursor)
+		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
 	}
 	args = append(args, limit+1)
 	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
@@ -81,7 +85,7 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 // chunk is how many rows All reads in one query.
 const chunk = 500
 
-// All iterates over a whole list, newest first, and reads it in chunks: at most one chunk is in memory, and no
+// All iterates over a whole list, in its order, and reads it in chunks: at most one chunk is in memory, and no
 // connection or transaction is held while the caller works. Rows that are inserted after it has begun are left out.
 // id returns the id of an item. An error ends the iteration.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),

@@ -43,6 +43,38 @@ func query(ctx context.Context, d *db.DB, p page.Page) (string, bool, error) {
 	return strings.Join(ids, " "), more, err
 }
 
+// A list that begins with the oldest is the same the other way round.
+func TestQueryOldestFirst(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		for _, c := range []struct {
+			page page.Page
+			want string
+			more bool
+		}{
+			{page.Page{}, "a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", false},
+			{page.Page{Limit: 3}, "a0 a1 a2", true},
+			{page.Page{Limit: 10}, "a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", false},
+			{page.Page{Limit: 3, After: "a2"}, "a3 a4 a5", true},
+			{page.Page{Limit: 3, After: "a6"}, "a7 a8 a9", false},
+			{page.Page{Limit: 3, After: "a9"}, "", false},
+			{page.Page{Limit: 3, Before: "a5"}, "a2 a3 a4", true},
+			{page.Page{Limit: 3, Before: "a3"}, "a0 a1 a2", false},
+			{page.Page{Limit: 2, After: "a55"}, "a6 a7", true},
+		} {
+			s := page.Select{Text: `SELECT id FROM shelf WHERE team = $1`, ID: "id", Args: []any{"one"}, OldestFirst: true}
+			ids, more, err := page.Query(t.Context(), d.Reader, s, c.page, func(r db.Row) (id string, err error) {
+				err = r.Scan(&id)
+				return id, err
+			})
+			if got := strings.Join(ids, " "); err != nil || got != c.want || more != c.more {
+				t.Errorf("%+v: got %q, more %v, error %v; want %q, %v", c.page, got, more, err, c.want, c.more)
+			}
+		}
+	})
+}
+
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dkim"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/receiving"
 )
 
@@ -93,7 +94,7 @@ func TestBounces(t *testing.T) {
 		if n := len(f.list(t, f.Acme.TeamID)); n != 0 {
 			t.Errorf("%d reports are received emails", n)
 		}
-		line, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id)
+		line, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, id, page.Page{})
 		if err != nil || !strings.Contains(line[len(line)-1].Data, `"subType":"MailboxFull"`) ||
 			!strings.Contains(line[len(line)-1].Data, "552 5.2.2 mailbox full") {
 			t.Errorf("%+v, %v", line, err)

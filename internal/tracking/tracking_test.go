@@ -18,6 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/tracking"
 )
@@ -80,7 +81,7 @@ type hit struct {
 // hits returns what the timeline of an email has of opens and clicks.
 func (c *counted) hits(emailID string) (all []hit) {
 	c.T.Helper()
-	timeline, err := c.Emails.Timeline(context.WithoutCancel(c.T.Context()), c.Acme.TeamID, emailID)
+	timeline, _, err := c.Emails.Timeline(context.WithoutCancel(c.T.Context()), c.Acme.TeamID, emailID, page.Page{})
 	if err != nil {
 		c.T.Fatal(err)
 	}

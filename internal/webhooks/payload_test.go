@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/webhooks"
 )
@@ -148,7 +149,8 @@ func TestNothingToTell(t *testing.T) {
 	if all := f.messages(t, e); len(all) != 0 {
 		t.Errorf("told %+v", all)
 	}
-	timeline, err := f.Emails.Timeline(context.Background(), f.Acme.TeamID, "0199d0a1-b2c3-7def-8123-456789abcdef")
+	timeline, _, err := f.Emails.Timeline(context.Background(), f.Acme.TeamID, "0199d0a1-b2c3-7def-8123-456789abcdef",
+		page.Page{})
 	if err != nil || len(timeline) != 1 {
 		t.Errorf("timeline %+v, %v", timeline, err)
 	}

@@ -63,15 +63,20 @@ func attemptToItem(t emails.Attempt) attemptItem {
 		dbTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, dbTime(t.NextAt)}
 }
 
-// listAttempts lists all delivery attempts: the retry schedule bounds them, so they have no pages.
+// listAttempts lists the tries to deliver, oldest first. Without a limit it has all of them, unless the email has very
+// many recipients that are hard to reach.
 func (a *API) listAttempts(ctx context.Context, c *Call, _ none) (list[attemptItem], error) {
 	id, err := c.ID("email_id")
+	if err != nil {
+		return list[attemptItem]{}, err
+	}
+	p, err := c.Page(0)
 	if err != nil {
 		return list[attemptItem]{}, err
 	}
 	if _, err := a.Services.Emails.Get(ctx, c.TeamID, id); err != nil {
 		return list[attemptItem]{}, err
 	}
-	all, err := a.Services.Emails.Attempts(ctx, c.TeamID, id)
-	return listOf(all, false, attemptToItem), err
+	all, more, err := a.Services.Emails.Attempts(ctx, c.TeamID, id, p)
+	return listOf(all, more, attemptToItem), err
 }

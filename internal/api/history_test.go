@@ -2,64 +2,122 @@ package api
 
 import (
 	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 )
 
-// shownEvent is an event as clients see it.
-type shownEvent struct{ ID, Type string }
+// entry is an event or an attempt as clients see it.
+type entry struct{ ID, Type, Reply string }
+
+// entries returns a page of a list, with a query that begins with a question mark.
+func (f *fixture) entries(t *testing.T, path, query string) (got list[entry]) {
+	t.Helper()
+	answer := f.do(t, "GET "+path+query)
+	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || answer.Code != 200 {
+		t.Fatalf("%s: %d, %v", query, answer.Code, err)
+	}
+	return got
+}
+
+// inPages reads a list of n entries that begins with the oldest, of which at most so many come unless a limit is given.
+func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) {
+	t.Helper()
+	first := f.entries(t, path, "")
+	if len(first.Data) != most || !first.HasMore {
+		t.Fatalf("at first %d entries, more: %v", len(first.Data), first.HasMore)
+	}
+	rest := f.entries(t, path, "?after="+first.Data[most-1].ID)
+	if len(rest.Data) != n-most || rest.HasMore {
+		t.Fatalf("then %d entries, more: %v", len(rest.Data), rest.HasMore)
+	}
+	all = append(first.Data, rest.Data...)
+	for _, c := range []struct {
+		query    string
+		from, to int
+		more     bool
+	}{
+		{"?limit=2", 0, 2, true},
+		{"?limit=2&after=" + all[0].ID, 1, 3, true},
+		{"?limit=2&after=" + all[n-3].ID, n - 2, n, false},
+		{"?limit=2&after=" + all[n-1].ID, n, n, false},
+		{"?limit=2&before=" + all[3].ID, 1, 3, true},
+		{"?limit=2&before=" + all[2].ID, 0, 2, false},
+	} {
+		got := f.entries(t, path, c.query)
+		same := len(got.Data) == c.to-c.from && got.HasMore == c.more
+		for i := range got.Data {
+			same = same && got.Data[i] == all[c.from+i]
+		}
+		if !same {
+			t.Errorf("%s: %+v, want the entries %d to %d", c.query, got, c.from, c.to)
+		}
+	}
+	for _, query := range []string{"?limit=0", "?limit=101", "?after=x",
+		"?after=" + all[0].ID + "&before=" + all[0].ID} {
+		if answer := f.do(t, "GET "+path+query); answer.Code != 422 {
+			t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
+		}
+	}
+	return all
+}
+
+// sent is an email that was just accepted.
+func (f *fixture) sent(t *testing.T) string {
+	t.Helper()
+	var sent ref
+	answer := f.do(t, "POST /emails\n\n"+`{"from":"a@example.org","to":"a@example.net","subject":"s","text":"t"}`)
+	if err := json.Unmarshal(answer.Body.Bytes(), &sent); err != nil {
+		t.Fatal(err)
+	}
+	return sent.ID
+}
 
 // The events of an email are all found by paging, however many opens there are, and the list says when there are more.
 func TestEventsInPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
 		f.verified("example.org")
-		var sent ref
-		if err := json.Unmarshal(f.do(t, "POST /emails\n\n"+
-			`{"from":"a@example.org","to":"a@example.net","subject":"s","text":"t"}`).Body.Bytes(), &sent); err != nil {
-			t.Fatal(err)
-		}
+		emailID := f.sent(t)
 		const opens = 1200
 		all := make([]events.Event, opens+1)
 		for i := range all {
-			all[i] = events.Event{TeamID: f.Acme.TeamID, EmailID: sent.ID, Type: events.EmailOpened,
+			all[i] = events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.EmailOpened,
 				Recipient: "a@example.net", Data: &events.Open{}}
 		}
 		all[opens].Type, all[opens].Data = events.EmailComplained, &events.Complaint{}
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { return f.Recorder.Record(t.Context(), tx, all...) }); err != nil {
-			t.Fatal(err)
+		f.Happen(all...)
+		got := f.inPages(t, "/emails/"+emailID+"/events", opens+2, 1000)
+		if first, last := got[0].Type, got[opens+1].Type; first != "queued" || last != "complained" {
+			t.Errorf("the first event is %s, the last %s", first, last)
 		}
-		path := "GET /emails/" + sent.ID + "/events"
-		get := func(query string) (got list[shownEvent]) {
-			t.Helper()
-			answer := f.do(t, path+query)
-			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || answer.Code != 200 {
-				t.Fatalf("%s: %d, %v", query, answer.Code, err)
+	})
+}
+
+// All tries to deliver an email are found by paging, in the order in which they were made.
+func TestAttemptsInPages(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		f.verified("example.org")
+		emailID := f.sent(t)
+		const tries = 600
+		f.Update(func(tx *db.Tx) error {
+			for i := range tries {
+				err := emails.RecordAttempt(t.Context(), tx, emails.Attempt{TeamID: f.Acme.TeamID, EmailID: emailID,
+					Destination: "example.net", Outcome: emails.Unsure, Reply: strconv.Itoa(i), StartedAt: tx.Now()})
+				if err != nil {
+					return err
+				}
 			}
-			return got
-		}
-		first := get("")
-		if len(first.Data) != 1000 || !first.HasMore || first.Data[0].Type != "queued" {
-			t.Fatalf("at first %d events, more: %v", len(first.Data), first.HasMore)
-		}
-		last := get("?after=" + first.Data[999].ID)
-		if n := len(last.Data); n != opens+2-1000 || last.HasMore || last.Data[n-1].Type != "complained" {
-			t.Errorf("then %d events, more: %v", n, last.HasMore)
-		}
-		few := get("?limit=2&after=" + first.Data[0].ID)
-		if len(few.Data) != 2 || !few.HasMore || few.Data[0].ID != first.Data[1].ID || few.Data[1].ID != first.Data[2].ID {
-			t.Errorf("two after the first: %+v", few)
-		}
-		back := get("?limit=2&before=" + first.Data[3].ID)
-		if len(back.Data) != 2 || !back.HasMore || back.Data[0].ID != first.Data[1].ID || back.Data[1].ID != first.Data[2].ID {
-			t.Errorf("two before the fourth: %+v", back)
-		}
-		for _, query := range []string{"?limit=0", "?limit=101", "?after=x", "?after=" + sent.ID + "&before=" + sent.ID} {
-			if answer := f.do(t, path+query); answer.Code != 422 {
-				t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
+			return nil
+		})
+		for i, e := range f.inPages(t, "/emails/"+emailID+"/attempts", tries, 500) {
+			if e.Reply != strconv.Itoa(i) {
+				t.Errorf("entry %d is try %s", i, e.Reply)
 			}
 		}
 	})

@@ -45,7 +45,7 @@ func (a *API) operations() []op {
 		{get, "/emails/{email_id}/events", teams.EmailsRead, 200, "Emails", "List what happened to an email, oldest first",
 			paging, endpoint(a.listEvents)},
 		{get, "/emails/{email_id}/attempts", teams.EmailsRead, 200, "Emails",
-			"List the tries to deliver an email, with the SMTP conversations", nil, endpoint(a.listAttempts)},
+			"List the tries to deliver an email, with the SMTP conversations, oldest first", paging, endpoint(a.listAttempts)},
 		{get, "/emails/{email_id}/checks", teams.EmailsRead, 200, "Emails", "Check a sent email", nil,
 			endpoint(a.getEmailChecks)},
 

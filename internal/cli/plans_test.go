@@ -234,10 +234,11 @@ func (d *driver) everything(otherKey string) {
 		t.Error(err)
 	}
 	d.pages("/emails")
-	for _, what := range []string{"", "/attachments", "/attempts", "/checks"} {
+	for _, what := range []string{"", "/attachments", "/checks"} {
 		d.do("GET", "/emails/"+email+what, "")
 	}
 	d.pages("/emails/" + email + "/events")
+	d.pages("/emails/" + email + "/attempts")
 	d.do("POST", "/emails/checks", `{"from":"a@acme.example","subject":"s","html":"<p>t</p>"}`)
 	d.do("GET", "/emails/"+email+"/attachments/"+d.do("GET", "/emails/"+email+"/attachments", ""), "")
 	d.follow(email)

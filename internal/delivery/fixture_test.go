@@ -21,6 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -228,7 +229,7 @@ func (f *fixture) bounce(emailID string) *events.Bounce {
 
 func (f *fixture) attempts(emailID string) []emails.Attempt {
 	f.T.Helper()
-	all, err := f.Emails.Attempts(context.WithoutCancel(f.T.Context()), f.Acme.TeamID, emailID)
+	all, _, err := f.Emails.Attempts(context.WithoutCancel(f.T.Context()), f.Acme.TeamID, emailID, page.Page{})
 	if err != nil {
 		f.T.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"List":        func() error { _, _, err := f.Emails.List(ctx, team, page.Page{}); return err },
 			"Recipients":  func() error { _, err := f.Emails.Recipients(ctx, team, id); return err },
 			"Timeline":    func() error { _, _, err := f.Emails.Timeline(ctx, team, id, page.Page{}); return err },
-			"Attempts":    func() error { _, err := f.Emails.Attempts(ctx, team, id); return err },
+			"Attempts":    func() error { _, _, err := f.Emails.Attempts(ctx, team, id, page.Page{}); return err },
 			"Attachments": func() error { _, _, err := f.Emails.Attachments(ctx, team, id, page.Page{}); return err },
 			"Attachment":  func() error { _, err := f.Emails.Attachment(ctx, team, id, files[0].ID); return err },
 			"Download": func() error {

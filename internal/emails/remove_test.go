@@ -225,7 +225,7 @@ func TestRemoveBodies(t *testing.T) {
 			if files, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); err != nil || len(files) > 0 {
 				t.Errorf("email %s has %d attachments, %v", emailID, len(files), err)
 			}
-			if attempts, err := f.Emails.Attempts(ctx, team, emailID); err != nil || len(attempts) == 0 {
+			if attempts, _, err := f.Emails.Attempts(ctx, team, emailID, page.Page{}); err != nil || len(attempts) == 0 {
 				t.Errorf("email %s has %d attempts, %v", emailID, len(attempts), err)
 			}
 			if _, err := f.Emails.Share(ctx, team, emailID, ""); err != nil {
@@ -301,7 +301,7 @@ func TestRemoveTimelines(t *testing.T) {
 			(72 * time.Hour).Microseconds())
 		f.change(`UPDATE email_counts_until SET until = until + $1`, (72 * time.Hour).Microseconds())
 		of := func(emailID string) string {
-			attempts, err := f.Emails.Attempts(ctx, team, emailID)
+			attempts, _, err := f.Emails.Attempts(ctx, team, emailID, page.Page{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -409,9 +409,10 @@ func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.P
 	return events.Timeline(ctx, s.d.Reader, teamID, emailID, p)
 }
 
-// Attempts returns the tries to deliver an email with their conversations, oldest first.
-func (s *Service) Attempts(ctx context.Context, teamID, emailID string) ([]Attempt, error) {
-	return listAttempts(ctx, s.d.Reader, teamID, emailID)
+// Attempts returns a page of the tries to deliver an email with their conversations, oldest first, and whether there
+// are more. Without a limit it has at most 500.
+func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
+	return listAttempts(ctx, s.d.Reader, teamID, emailID, p)
 }
 
 // Reschedule changes the time of a scheduled email.

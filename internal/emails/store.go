@@ -412,25 +412,29 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	return nil
 }
 
-// attemptsMax bounds how many attempts of one email are read. Each job of an email makes some tens at most.
+// attemptsMax bounds how many attempts of one email are read at once if no limit is asked for. Each job of an email
+// makes some tens at most, but an email to many recipients has many jobs.
 const attemptsMax = 500
 
-func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attempt, error) {
-	rows, err := r.Query(ctx, `SELECT id, team_id, email_id, destination, recipients, host, tls, outcome, reply,
-		conversation,
-		started_at, duration, next_at FROM email_attempts WHERE email_id = $1 AND team_id = $2 ORDER BY id LIMIT $3`,
-		emailID, teamID, attemptsMax)
-	return db.Collect(rows, err, func(r db.Row) (a Attempt, err error) {
-		var to string
-		var started, duration, next int64
-		if err := r.Scan(&a.ID, &a.TeamID, &a.EmailID, &a.Destination, &to, &a.Host, &a.TLS, &a.Outcome, &a.Reply,
-			&a.Conversation, &started, &duration, &next); err != nil {
-			return a, err
-		}
-		a.StartedAt, a.Duration, a.NextAt = db.Time(started), microseconds(duration), db.Time(next)
-		a.Recipients, err = db.DecodeList[string](to)
+func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
+	if p.Limit <= 0 {
+		p.Limit = attemptsMax
+	}
+	return page.Query(ctx, r, page.Select{Text: `SELECT id, team_id, email_id, destination, recipients, host, tls,
+		outcome, reply, conversation, started_at, duration, next_at FROM email_attempts
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}, OldestFirst: true}, p, scanAttempt)
+}
+
+func scanAttempt(r db.Row) (a Attempt, err error) {
+	var to string
+	var started, duration, next int64
+	if err := r.Scan(&a.ID, &a.TeamID, &a.EmailID, &a.Destination, &to, &a.Host, &a.TLS, &a.Outcome, &a.Reply,
+		&a.Conversation, &started, &duration, &next); err != nil {
 		return a, err
-	})
+	}
+	a.StartedAt, a.Duration, a.NextAt = db.Time(started), microseconds(duration), db.Time(next)
+	a.Recipients, err = db.DecodeList[string](to)
+	return a, err
 }
 
 // Unsure is the outcome of an attempt in which the host did not say whether it accepted the message.

@@ -37,7 +37,7 @@ func TestAttemptIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := f.Emails.Attempts(t.Context(), f.Acme.TeamID, emailID)
+		all, _, err := f.Emails.Attempts(t.Context(), f.Acme.TeamID, emailID, page.Page{})
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -523,11 +523,8 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	}{
 		{"email_recipients.updated_at",
 			[]func() error{func() error { _, err := f.Emails.Recipients(ctx, team, emailID); return err }}},
-		{"email_attempts.started_at", []func() error{func() error {
-			_, err := f.Emails.Attempts(ctx, team,
-				emailID)
-			return err
-		}}},
+		{"email_attempts.started_at", []func() error{
+			func() error { _, _, err := f.Emails.Attempts(ctx, team, emailID, page.Page{}); return err }}},
 		{"email_attachments.size", []func() error{
 			func() error { _, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); return err },
 			func() error { _, err := f.Emails.Attachment(ctx, team, emailID, "f"); return err },

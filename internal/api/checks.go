@@ -80,13 +80,14 @@ func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailCh
 type checkTemplateIn struct {
 	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
 	Version   string                             `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
-	From      string                             `json:"from,omitzero" doc:"The sender, if it is another than the template's."`
+	From      string                             `json:"from,omitzero" doc:"The sender, if not the template's."`
 }
 
 // checkTemplate checks an email that would be sent with a template.
 func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (emailChecksWire, error) {
-	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
-		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From, UnsubscribeURL: a.Services.Emails.ExampleUnsubscribeURL()})
+	filling := templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From,
+		UnsubscribeURL: a.Services.Emails.ExampleUnsubscribeURL()}
+	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), filling)
 	if err != nil {
 		return emailChecksWire{}, err
 	}
@@ -150,8 +151,8 @@ func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s checks
 	case err != nil:
 		return s, err
 	case c.DomainID != "" && c.DomainID != d.ID:
-		return checks.Sender{Refused: "This API key is not authorized to send from " + name + ". Use a key without a domain " +
-			"restriction, or one of that domain."}, nil
+		return checks.Sender{Refused: "This API key is not authorized to send from " + name + ". " +
+			"Use a key without a domain restriction, or one of that domain."}, nil
 	}
 	s.SignedBy = d.Name
 	s.Tracking = checks.Tracking{Host: d.TrackingHost(), Clicks: d.TrackingHost() != "" && d.ClickTracking}

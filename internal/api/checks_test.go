@@ -187,17 +187,19 @@ func TestChecksOfEitherAndWithASender(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	f.verified("example.org")
-	for name, value := range map[string]string{"to": `"a@example.org"`, "subject": `"s"`, "tags": `[{"name":"a","value":"b"}]`,
-		"topic_id": `"x"`, "reply_to": `"a@example.org"`, "headers": `{"X-A":"b"}`, "scheduled_at": `"in 1 hour"`} {
+	for name, value := range map[string]string{"to": `"a@example.org"`, "subject": `"s"`, "topic_id": `"x"`,
+		"tags": `[{"name":"a","value":"b"}]`, "reply_to": `"a@example.org"`, "headers": `{"X-A":"b"}`,
+		"scheduled_at": `"in 1 hour"`} {
 		w := f.do(t, "POST /emails/checks\nAuthorization: full\n\n"+
 			`{"email_id":"0199aaaa-0000-7000-8000-000000000000","`+name+`":`+value+`}`)
 		if w.Code != 422 || !strings.Contains(w.Body.String(), "`email_id`") {
 			t.Errorf("with %s: %d %s", name, w.Code, w.Body)
 		}
 	}
-	if w := f.do(t, "POST /templates\nAuthorization: full\n\n"+`{"name":"x","alias":"x","from":"{{{A}}} <a@example.org>",
-		"subject":"s","html":"<p>{{{A}}} {{{UNSUBSCRIBE_URL}}}</p>","variables":[{"key":"A","type":"string"}]}`); w.Code != 201 {
-		t.Fatalf("%d %s", w.Code, w.Body)
+	made := f.do(t, "POST /templates\nAuthorization: full\n\n"+`{"name":"x","alias":"x","from":"{{{A}}} <a@example.org>",
+		"subject":"s","html":"<p>{{{A}}} {{{UNSUBSCRIBE_URL}}}</p>","variables":[{"key":"A","type":"string"}]}`)
+	if made.Code != 201 {
+		t.Fatalf("%d %s", made.Code, made.Body)
 	}
 	request := "POST /templates/x/checks\nAuthorization: full\n\n" + `{"version":"draft","variables":{"A":"<,"}`
 	if w := f.do(t, request+`}`); w.Code != 422 || !strings.Contains(w.Body.String(), "`from`") {

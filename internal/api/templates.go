@@ -113,9 +113,9 @@ type createTemplateIn struct {
 	From      string                        `json:"from,omitzero" doc:"The sender of emails that give none."`
 	Subject   string                        `json:"subject,omitzero" doc:"The subject of emails that give none; placeholders are filled." maxLength:"998"`
 	ReplyTo   texts[maxRecipients]          `json:"reply_to,omitzero"`
-	HTML      *string                       `json:"html" doc:"Placeholders such as {{{KEY}}} are replaced by the values of variables."`
+	HTML      *string                       `json:"html" doc:"Placeholders such as {{{KEY}}} are filled with values."`
 	Text      *string                       `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Variables many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"What emails may or must give a value for; at most 50."`
+	Variables many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"What emails may or must give; at most 50."`
 }
 
 type updateTemplateIn struct {
@@ -126,7 +126,7 @@ type updateTemplateIn struct {
 	ReplyTo   opt[texts[maxRecipients]]          `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
 	HTML      opt[string]                        `json:"html,omitzero"`
 	Text      opt[string]                        `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	Variables opt[many[variableIn, maxDeclared]] `json:"variables,omitzero" doc:"All variables. A key that was declared keeps its id."`
+	Variables opt[many[variableIn, maxDeclared]] `json:"variables,omitzero" doc:"All variables; a known key keeps its id."`
 }
 
 // change translates a change. An empty string where one makes no sense counts as absent: the Go client always sends the
@@ -219,7 +219,7 @@ type templateWire struct {
 	TemplateItem
 	TemplateText
 	CurrentVersionID       string `json:"current_version_id" doc:"The newest version, which is shown."`
-	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"The newest version is not the one that emails are sent with."`
+	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"The newest version is not published."`
 }
 
 // TemplateVersionItem is a version of a template in a list. It is exported because Huma overlooks the fields of
@@ -247,7 +247,8 @@ type templateVersionWire struct {
 
 func (a *API) createTemplate(ctx context.Context, c *Call, in createTemplateIn) (ref, error) {
 	t, err := a.Services.Templates.Create(ctx, c.TeamID, templates.NewTemplate{Name: in.Name, Alias: in.Alias,
-		From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, HTML: in.HTML, Text: in.Text, Variables: declared(in.Variables)})
+		From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, HTML: in.HTML, Text: in.Text,
+		Variables: declared(in.Variables)})
 	return ref{"template", t.ID}, err
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// A change with null where there must be a value is refused and has no effect. Empty strings that the Go client sends for
-// what it leaves as it is change nothing.
+// A change with null where there must be a value is refused and has no effect. Empty strings that the Go client sends
+// for what it leaves as it is change nothing.
 func TestChangesOfATemplateWithNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -33,7 +33,8 @@ func TestChangesOfATemplateWithNothing(t *testing.T) {
 	if code, body := patch(`{"name":"","html":"","from":"","alias":"","subject":"new"}`); code != 200 {
 		t.Errorf("empty strings: %d %s", code, body)
 	}
-	for _, part := range []string{`"name":"Order"`, `"alias":"x"`, `"from":"a@example.org"`, `"subject":"new"`, `{{{A}}}`} {
+	for _, part := range []string{`"name":"Order"`, `"alias":"x"`, `"from":"a@example.org"`, `"subject":"new"`,
+		`{{{A}}}`} {
 		if text := shown(); !strings.Contains(text, part) {
 			t.Errorf("%s is gone: %s", part, text)
 		}

@@ -39,8 +39,8 @@ func good() Input {
 }
 
 var allChecks = []string{"sender", "dkim", "spf", "dmarc", "alignment", "unsubscribe", "no_reply", "subject",
-	"text_part", "html_size", "html_tags", "link_text", "link_hosts", "link_http", "link_shortener", "link_target", "image_alt",
-	"image_hosts", "image_inline"}
+	"text_part", "html_size", "html_tags", "link_text", "link_hosts", "link_http", "link_shortener", "link_target",
+	"image_alt", "image_hosts", "image_inline"}
 
 // check runs all checks, and returns the results by their ids.
 func check(t testing.TB, in Input) map[string]Result {

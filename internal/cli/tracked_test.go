@@ -59,7 +59,8 @@ func trackedToken(keys *keyring.Keyring, emailID string, position int, target st
 	u := uuid.MustParse(emailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(position+1)), u[:]...)
 	data = append(data, target...)
-	return base64.RawURLEncoding.EncodeToString(append(data, keys.Tag("track", append([]byte("127.0.0.1\x00"), data...), 16)...))
+	tag := keys.Tag("track", append([]byte("127.0.0.1\x00"), data...), 16)
+	return base64.RawURLEncoding.EncodeToString(append(data, tag...))
 }
 
 // track opens an email and follows a link of it, and waits until both are in its timeline.

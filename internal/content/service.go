@@ -128,8 +128,8 @@ func (s *Service) Delete(ctx context.Context, tx *db.Tx, teamID, contentID strin
 	remove(ctx, tx, teamID, contentID)
 }
 
-// Release clears Kept: the content is deleted by RemoveUnused once it is older than all emails of the team that have any
-// content. It is no error if there is none.
+// Release clears Kept: the content is deleted by RemoveUnused once it is older than all emails of the team that have
+// any content. It is no error if there is none.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	release(ctx, tx, teamID, contentID)
 }

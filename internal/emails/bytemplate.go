@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// pinned is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it holds
-// what is needed of the content, and not its text.
+// pinned is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it
+// holds what is needed of the content, and not its text.
 type pinned struct {
 	templateID string
 	content    content.Ref

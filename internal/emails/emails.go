@@ -3,8 +3,8 @@
 // # Invariants
 //
 // An email is accepted in one transaction that writes the email, its bodies and recipients, its first event, its
-// idempotency record, and its jobs: one for each destination domain, or one for each recipient if it is tracked or has a
-// topic, or one that enters those later, when the email is scheduled or an attachment must be fetched first. An email
+// idempotency record, and its jobs: one for each destination domain, or one for each recipient if it is tracked or has
+// a topic, or one that enters those later, when the email is scheduled or an attachment must be fetched first. An email
 // that shares its content with others ([Service.Enqueue]) has no body of its own. When Send returns without an error,
 // all of that is on disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or
 // canceled, and until then there is a job for it.
@@ -15,10 +15,10 @@
 //	  < bounced, failed, suppressed < canceled < complained
 //
 // Each state has a rank, as listed, and a state is replaced only by one of a higher rank, so events may arrive in any
-// order and more than once; most emails skip most states. The states scheduled, sent and canceled are of the whole email
-// only. Otherwise the state of an email is the highest-ranked state of its recipients, except that it becomes suppressed
-// only when all its recipients are, and opened or clicked also by what cannot be attributed to one of them. A recipient
-// becomes opened or clicked only after the email was delivered to it.
+// order and more than once; most emails skip most states. The states scheduled, sent and canceled are of the whole
+// email only. Otherwise the state of an email is the highest-ranked state of its recipients, except that it becomes
+// suppressed only when all its recipients are, and opened or clicked also by what cannot be attributed to one of them.
+// A recipient becomes opened or clicked only after the email was delivered to it.
 //
 // # When it fails
 //

@@ -15,7 +15,8 @@ import (
 // unsubscribePlaceholder is the placeholder in a text that is no template: with three braces or two, and with a
 // fallback that is never needed.
 var unsubscribePlaceholder = regexp.MustCompile(
-	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` + `|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
+	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
+		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
 // listing is what a message says to its one recipient of how to leave the topic of its email. It is the zero listing,
 // which says nothing, for an email without a topic and for a message to several.

@@ -147,8 +147,8 @@ func (p *Preview) addTopic(l listing) {
 	}
 }
 
-// setBodies sets the parts. In a message that we compose the links to leave are filled in, and the text is made from the
-// HTML if none was given.
+// setBodies sets the parts. In a message that we compose the links to leave are filled in, and the text is made from
+// the HTML if none was given.
 func (p *Preview) setBodies(html, text *string, l listing, composed bool) {
 	if !composed {
 		l = listing{}

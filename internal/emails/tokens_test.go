@@ -61,7 +61,8 @@ func TestTokens(t *testing.T) {
 		if got, err := s.ReadTracked(token, aHost); err != nil || got != want {
 			t.Errorf("read %+v, %v; want %+v", got, err, want)
 		}
-		if got, err := tokenService(t, 2).ReadTracked(token, aHost); fault.KindOf(err) != fault.NotFound || got != (Tracked{}) {
+		got, err := tokenService(t, 2).ReadTracked(token, aHost)
+		if fault.KindOf(err) != fault.NotFound || got != (Tracked{}) {
 			t.Errorf("with another key it is %+v, %v", got, err)
 		}
 	}

@@ -431,7 +431,8 @@ func TestSendersFieldsStay(t *testing.T) {
 		}{
 			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},
 			{"without a topic", plain, nil, nil, "", "{{{UNSUBSCRIBE_URL}}}"},
-			{"half of it", post, []string{"<https://postrider.test/unsubscribe/"}, []string{"<" + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
+			{"half of it", post, []string{"<https://postrider.test/unsubscribe/"},
+				[]string{"<" + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
 		} {
 			for _, text := range w.composed(w.Send(c.e)) {
 				if got := field(text, "List-Unsubscribe"); !slices.EqualFunc(got, c.leave, strings.HasPrefix) {

@@ -37,11 +37,11 @@ const (
 	trackMax = 8192
 )
 
-// A token is a version, the position plus one as a varint, the id's 16 octets, the URL, and a MAC of all that and of the
-// host of the link. The host is not part of the token: a link at the host of another team would lead people, and
-// filters that trust that name, to wherever its sender likes. The URL
-// is part of the token, so that a link leads to its target also while the database is away and after the email was
-// deleted; the MAC makes sure that it leads only where a sender wanted it to.
+// A token is a version, the position plus one as a varint, the id's 16 octets, the URL, and a MAC of all that and of
+// the host of the link. The host is not part of the token: a link at the host of another team would lead people, and
+// filters that trust that name, to wherever its sender likes. The URL is part of the token, so that a link leads to its
+// target also while the database is away and after the email was deleted; the MAC makes sure that it leads only where a
+// sender wanted it to.
 
 // tokens makes the tokens of one message. Its scratch memory is used again for each.
 type tokens struct {
@@ -217,8 +217,9 @@ func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
 
 func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 	for _, url := range t.own {
+		rest, ok := bytes.CutPrefix(target, []byte(url))
 		// With a query or a fragment it is the same page.
-		if rest, ok := bytes.CutPrefix(target, []byte(url)); ok && (len(rest) == 0 || strings.IndexByte("?&#", rest[0]) >= 0) {
+		if ok && (len(rest) == 0 || strings.IndexByte("?&#", rest[0]) >= 0) {
 			return dst, false
 		}
 	}

@@ -33,8 +33,8 @@ const (
 
 // tracking adds a domain of Acme that tracks what is asked for.
 func tracking(n *testnode.Node, opens, clicks bool) domains.Domain {
-	return n.Verified(n.Acme.TeamID, domains.NewDomain{Name: trackedDomain, TrackingSubdomain: "links", OpenTracking: opens,
-		ClickTracking: clicks})
+	return n.Verified(n.Acme.TeamID, domains.NewDomain{Name: trackedDomain, TrackingSubdomain: "links",
+		OpenTracking: opens, ClickTracking: clicks})
 }
 
 func trackedEmail(to ...string) emails.Send {
@@ -264,7 +264,8 @@ func TestTrackedAtItsTime(t *testing.T) {
 		if jobs := deliveries(t, n, emailID); len(jobs) != 0 {
 			t.Fatalf("before its time, the jobs are %+v", jobs)
 		}
-		if err := n.Emails.Reschedule(t.Context(), n.Acme.TeamID, emailID, time.Now().UTC().Format(time.RFC3339)); err != nil {
+		now := time.Now().UTC().Format(time.RFC3339)
+		if err := n.Emails.Reschedule(t.Context(), n.Acme.TeamID, emailID, now); err != nil {
 			t.Fatal(err)
 		}
 		n.Run(n.Emails.Kinds()...)
@@ -282,7 +283,8 @@ func TestTrackedContent(t *testing.T) {
 		tracking(n, true, true)
 		html := `<p>{{{escape NAME}}} <a href="https://shop.example/{{{CODE}}}?a=1&amp;b=2">shop</a>
 			<a href="{{{UNSUBSCRIBE_URL}}}">leave</a></p>`
-		c := content.Content{TeamID: n.Acme.TeamID, From: "news@" + trackedDomain, Subject: "News for {{{NAME}}}", HTML: &html}
+		c := content.Content{TeamID: n.Acme.TeamID, From: "news@" + trackedDomain, Subject: "News for {{{NAME}}}",
+			HTML: &html}
 		n.Update(func(tx *db.Tx) error { return n.Contents.Add(t.Context(), tx, &c) })
 		m, err := n.Emails.Mailing(t.Context(), n.Acme, c.ID, true)
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}, at the host for which each
-// was made. It uses no database and waits for none: where a link leads is part of its token, and a hit is recorded after
-// it was answered.
+// was made. It uses no database and waits for none: where a link leads is part of its token, and a hit is recorded
+// after it was answered.
 //
 // It redirects only to what a token says that was made here, so it is no open redirect.
 type Tracked struct {

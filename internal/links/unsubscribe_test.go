@@ -514,8 +514,9 @@ func TestPrivateTopics(t *testing.T) {
 			t.Errorf("it has %q", got)
 		}
 		// The team takes somebody out: the way back is not theirs.
-		if err := p.Contacts.Subscribe(t.Context(), p.team, at.ID, []contacts.Choice{
-			{TopicID: secret.ID, Subscription: contacts.OptOut}, {TopicID: staff.ID, Subscription: contacts.OptOut}}); err != nil {
+		out := []contacts.Choice{{TopicID: secret.ID, Subscription: contacts.OptOut},
+			{TopicID: staff.ID, Subscription: contacts.OptOut}}
+		if err := p.Contacts.Subscribe(t.Context(), p.team, at.ID, out); err != nil {
 			t.Fatal(err)
 		}
 		offers("+Public")

@@ -2,8 +2,8 @@ package links
 
 import "golang.org/x/text/language"
 
-// unsubscribeTexts are the texts of the pages of unsubscribe links in one language. %s stands for what its comment says.
-// To add a language, add it to unsubscribeLanguages.
+// unsubscribeTexts are the texts of the pages of unsubscribe links in one language. %s stands for what its comment
+// says. To add a language, add it to unsubscribeLanguages.
 type unsubscribeTexts struct {
 	Heading   string // the team
 	For       string // the address

@@ -21,8 +21,8 @@
 //
 // Each event counts once, except queued, scheduled and canceled, which are not counted. In addition recipients are
 // counted: for sent events those that the email is sent to, and for opens and clicks those that open or click the email
-// for the first time. So periods add up: the unique opens of a week are the sum of those of its days. Opens and clicks by
-// machines count like others, under a detail of their own. Recipients are counted once more without them (people),
+// for the first time. So periods add up: the unique opens of a week are the sum of those of its days. Opens and clicks
+// by machines count like others, under a detail of their own. Recipients are counted once more without them (people),
 // because a recipient may open what a machine opened before.
 //
 // # Invariants

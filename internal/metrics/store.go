@@ -198,7 +198,8 @@ func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
 		events, recipients, people)
 		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*),
-		CAST(SUM(%s) AS BIGINT), CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
+		CAST(SUM(%s) AS BIGINT), CAST(SUM(%s) AS BIGINT) FROM email_events e
+		WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
 		GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
 		ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
 		events = email_counts_kept.events + excluded.events,
@@ -231,9 +232,11 @@ func deleteCounters(ctx context.Context, tx *db.Tx, teamID string, slot int64) {
 func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	for _, x := range all {
 		tx.Queue(ctx, `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients,
-			people) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail)
-			DO UPDATE SET events = email_counts.events + excluded.events, recipients = email_counts.recipients +
-			excluded.recipients, people = email_counts.people + excluded.people`,
+			people) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+			ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
+			events = email_counts.events + excluded.events,
+			recipients = email_counts.recipients + excluded.recipients,
+			people = email_counts.people + excluded.people`,
 			teamID, x.slot, x.domain, x.broadcast, x.typ, x.detail, x.events, x.recipients, x.people)
 	}
 }

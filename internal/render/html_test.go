@@ -226,8 +226,8 @@ func tree(t testing.TB, text string) string {
 	return b.String()
 }
 
-// sameTree fails unless tracking changes no more of what a browser makes of HTML than the hrefs, and unless the pixel is
-// one more tag.
+// sameTree fails unless tracking changes no more of what a browser makes of HTML than the hrefs, and unless the pixel
+// is one more tag.
 func sameTree(t testing.TB, text string, h *render.HTML) {
 	t.Helper()
 	links := h.Track(nil, func(dst, target []byte) ([]byte, bool) { return append(dst, tracked+"x"...), true }, nil)
@@ -262,7 +262,8 @@ func FuzzTrack(f *testing.F) {
 	for _, text := range []string{`<a href="https://a.example/">a</a>`, `<p><a href='http://a.example/?a&amp;b'>`,
 		`<svg><title><!-- </title><a href="https://a.example/"> -->`, `<svg><![CDATA[ > <a href="https://a.example/"> ]]>`,
 		`<table><a href=http://a.example/><tr></body>`, `<select><a href="http://a.example/"></select></html>`,
-		`<math><style><a href="http://a.example"></style><a href="http://b.example">`, "<a\x00 href=\"http://a.example\x00\">",
+		`<math><style><a href="http://a.example"></style><a href="http://b.example">`,
+		"<a\x00 href=\"http://a.example\x00\">",
 		`<a href="http://a.example"`, `<!--><a href="http://a.example">-->`, `<!--a--!><a href="http://a.example">`,
 		`<script><!--<script></script><a href="http://a.example">--></script>`, `</`, `<a =href="http://a.example">`,
 		`<template><a href="http://a.example/"></template>`, `<noscript><p title="</noscript><a href=http://a.example/>">`} {
@@ -274,13 +275,14 @@ func FuzzTrack(f *testing.F) {
 }
 
 // pieces are what makes parsers of HTML disagree.
-var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp;'", "http://c.example/", "<a ", ">", "/>", " ",
-	"</a>", "<svg>", "</svg>", "<math>", "</math>", "<title>", "</title>", "<style>", "</style>", "<script>", "</script>",
-	"<!--", "-->", "--!>", "<![CDATA[", "]]>", "<!", "<?", "</", "<", "'", `"`, "=", "&", "x", "<p>", "</p>", "<table>", "<tr>",
-	"</table>", "<select>", "</select>", "<textarea>", "</textarea>", "<noscript>", "</noscript>", "<desc>", "<foreignObject>",
-	"</foreignObject>", "<template>", "</template>", "<body>", "</body>", "</html>", "<head>", "</head>", "<frameset>",
-	"<iframe>", "</iframe>", "<plaintext>", "<xmp>", "</xmp>", "<mi>", "<annotation-xml encoding=text/html>", "\x00", "\n",
-	"data-postrider-no-track ", "href ", "<br>", "<img>", "<b>", "</b>", "<noembed>", "<noframes>", "<option>", "</tr>"}
+var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp;'", "http://c.example/", "<a ", ">",
+	"/>", " ", "</a>", "<svg>", "</svg>", "<math>", "</math>", "<title>", "</title>", "<style>", "</style>", "<script>",
+	"</script>", "<!--", "-->", "--!>", "<![CDATA[", "]]>", "<!", "<?", "</", "<", "'", `"`, "=", "&", "x", "<p>", "</p>",
+	"<table>", "<tr>", "</table>", "<select>", "</select>", "<textarea>", "</textarea>", "<noscript>", "</noscript>",
+	"<desc>", "<foreignObject>", "</foreignObject>", "<template>", "</template>", "<body>", "</body>", "</html>",
+	"<head>", "</head>", "<frameset>", "<iframe>", "</iframe>", "<plaintext>", "<xmp>", "</xmp>", "<mi>",
+	"<annotation-xml encoding=text/html>", "\x00", "\n", "data-postrider-no-track ", "href ",
+	"<br>", "<img>", "<b>", "</b>", "<noembed>", "<noframes>", "<option>", "</tr>"}
 
 // FuzzTrackPieces is FuzzTrack with pieces of HTML in any order.
 func FuzzTrackPieces(f *testing.F) {
@@ -347,9 +349,10 @@ func FuzzTargets(f *testing.F) {
 // What is nearly HTML takes time and memory in proportion to its length. The work is counted in octets: for a square
 // they would be gigabytes.
 func TestHostileHTML(t *testing.T) {
-	for _, part := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00", "<svg><title>",
-		"<script>", "<a href='http://a.example/'>", "&", "<a href=http://a.example/&amp;>", "<![CDATA[", "{{{", "}}}", "{{",
-		"}}", "<a {{{A}}} href={{{B}}}>", "<p a=b c=d e=f>", "<x a b c d e f g h i j k l m n o p q r s t u v w x y z>"} {
+	for _, part := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00",
+		"<svg><title>", "<script>", "<a href='http://a.example/'>", "&", "<a href=http://a.example/&amp;>", "<![CDATA[",
+		"{{{", "}}}", "{{", "}}", "<a {{{A}}} href={{{B}}}>", "<p a=b c=d e=f>",
+		"<x a b c d e f g h i j k l m n o p q r s t u v w x y z>"} {
 		text := strings.Repeat(part, 100_000/len(part))
 		h := render.CompileHTML(text)
 		got, _ := track(h, nil)

@@ -253,14 +253,15 @@ func TestRender(t *testing.T) {
 				t.Errorf("a version without text has %q", r.Text)
 			}
 		}
+		x := templates.TextValue("x")
 		for says, given := range map[string]map[string]templates.Value{
 			"`variables.ITEM`":                           {},
-			"`variables.PRICE` field must be a number":   {"ITEM": templates.TextValue("x"), "PRICE": templates.TextValue("1")},
+			"`variables.PRICE` field must be a number":   {"ITEM": x, "PRICE": templates.TextValue("1")},
 			"`variables.ITEM` field must be a string":    {"ITEM": templates.NumberValue(1)},
 			"`variables.ITEM` field has 2001 characters": {"ITEM": templates.TextValue(strings.Repeat("é", 2001))},
-			"`variables.EMAIL`":                          {"ITEM": templates.TextValue("x"), "EMAIL": templates.TextValue("x")},
+			"`variables.EMAIL`":                          {"ITEM": x, "EMAIL": x},
 			"UTF-8":                                      {"ITEM": templates.TextValue("\xff")},
-			"from -9007199254740991":                     {"ITEM": templates.TextValue("x"), "PRICE": templates.NumberValue(1e16)},
+			"from -9007199254740991":                     {"ITEM": x, "PRICE": templates.NumberValue(1e16)},
 		} {
 			_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
 			wantFault(t, says, err, fault.Invalid, says)

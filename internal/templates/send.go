@@ -200,8 +200,8 @@ type Filling struct {
 }
 
 // Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
-// that. An error names a member of variables, or the field that is wrong once it is filled. What would be larger than an
-// email may be, or than MaxRendered, is refused before it is made.
+// that. An error names a member of variables, or the field that is wrong once it is filled. What would be larger than
+// an email may be, or than MaxRendered, is refused before it is made.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {

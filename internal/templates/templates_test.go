@@ -452,8 +452,8 @@ func TestDuplicate(t *testing.T) {
 	})
 }
 
-// The versions of a deleted template go in steps, whatever interrupts them. Their contents are released if emails may have
-// them, and deleted if not.
+// The versions of a deleted template go in steps, whatever interrupts them. Their contents are released if emails may
+// have them, and deleted if not.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())

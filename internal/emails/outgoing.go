@@ -196,6 +196,19 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 	if skipped, err = s.siftTopic(ctx, o); err != nil {
 		return nil, err
 	}
+	keys, err := o.keys()
+	if err != nil {
+		return nil, err
+	}
+	blocked, err := s.suppressions.Among(ctx, s.d.Reader, o.TeamID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
+	}
+	return append(skipped, removeAddresses(o, keys, blocked, skip)...), nil
+}
+
+// keys returns the keys of the addresses in o.To, in order; see [message.Address.Key].
+func (o *Outgoing) keys() ([]string, error) {
 	to, err := addresses(o.To)
 	if err != nil {
 		return nil, err
@@ -204,26 +217,30 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 	for i, a := range to {
 		keys[i] = a.Key()
 	}
-	blocked, err := s.suppressions.Among(ctx, s.d.Reader, o.TeamID, keys)
-	if err != nil {
-		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
-	}
-	if len(blocked) == 0 {
-		return skipped, nil
+	return keys, nil
+}
+
+// removeAddresses removes the addresses from o.To for which there are reasons, and returns the event of each. keys are
+// those of all addresses, by which reasons are found.
+func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
+	event func(e *Email, to string, why R) events.Event) (removed []events.Event) {
+	if len(reasons) == 0 {
+		return nil
 	}
 	var left []string
 	for i, key := range keys {
-		if b, ok := blocked[key]; ok {
-			e := skip(&o.row.Email, o.To[i], b)
-			e.Email = o.Brief
-			skipped = append(skipped, e)
-		} else {
+		why, ok := reasons[key]
+		if !ok {
 			left = append(left, o.To[i])
+			continue
 		}
+		e := event(&o.row.Email, o.To[i], why)
+		e.Email = o.Brief
+		removed = append(removed, e)
 	}
 	o.To = left
 	o.UTF8 = o.needsUTF8()
-	return skipped, nil
+	return removed
 }
 
 // memoryFor estimates the memory in octets that composing an email takes: texts are held once more in encoded form, and

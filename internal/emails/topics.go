@@ -101,34 +101,15 @@ func (s *Service) siftTopic(ctx context.Context, o *Outgoing) (failed []events.E
 	if o.row.TopicID == "" || len(o.To) == 0 {
 		return nil, nil
 	}
-	to, err := addresses(o.To)
+	keys, err := o.keys()
 	if err != nil {
 		return nil, err
-	}
-	keys := make([]string, len(to))
-	for i, a := range to {
-		keys[i] = a.Key()
 	}
 	refused, err := s.refusalsLater(ctx, o.TeamID, o.row.TopicID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up the topic of email %s: %w", o.ID, err)
 	}
-	if len(refused) == 0 {
-		return nil, nil
-	}
-	var left []string
-	for i, key := range keys {
-		if why, ok := refused[key]; ok {
-			e := refusedEvent(&o.row.Email, o.To[i], why)
-			e.Email = o.Brief
-			failed = append(failed, e)
-		} else {
-			left = append(left, o.To[i])
-		}
-	}
-	o.To = left
-	o.UTF8 = o.needsUTF8()
-	return failed, nil
+	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
 // unmailed reports whether an event says that its recipient must not be mailed, which is no failure of the email: the

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
 )
@@ -154,26 +155,10 @@ func TestUnsubscribeURLs(t *testing.T) {
 	}
 }
 
-// letter is a content with 50 variables, 60 KB and links, and values for it.
-func letter(links int) (*content.Compiled, render.Values) {
-	var b strings.Builder
-	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")
-	values := render.Values{}
-	for i := range 50 {
-		name := fmt.Sprintf("VARIABLE_%d", i)
-		values[name] = fmt.Sprintf("the value of number %d", i)
-		fmt.Fprintf(&b, "<tr><td style=\"padding:4px\">Dear {{{%s|customer}}}, thank you.</td></tr>\n", name)
-	}
-	for i := range links {
-		fmt.Fprintf(&b, `<tr><td><a href="https://shop.example/articles/%d?for={{{VARIABLE_%d}}}&amp;b=2">%d</a></td></tr>`,
-			i, i%50, i)
-	}
-	for b.Len() < 60_000 {
-		b.WriteString(`<tr><td style="padding:4px;font-family:sans-serif">More of what there is to say.</td></tr>` + "\n")
-	}
-	b.WriteString("</table></body></html>")
-	text, html := "", b.String()
-	return content.Compile(&content.Content{HTML: &html, Text: &text}), values
+// compiled is a content with 50 variables and links, and values for it; see [mailtest.Template].
+func compiled(links int) (*content.Compiled, render.Values) {
+	html, values := mailtest.Template(links)
+	return content.Compile(&content.Content{HTML: &html, Text: new("")}), values
 }
 
 // fillTracked makes the HTML of one recipient.
@@ -190,7 +175,7 @@ func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
 func TestTrackedLinksAllocateNothing(t *testing.T) {
 	s := tokenService(t, 1)
 	took := func(links int) float64 {
-		c, values := letter(links)
+		c, values := compiled(links)
 		if n := strings.Count(fillTracked(s, c, values), "https://links.acme.example/c/"); n != links {
 			t.Fatalf("%d of %d links are tracked", n, links)
 		}
@@ -205,7 +190,7 @@ func TestTrackedLinksAllocateNothing(t *testing.T) {
 // BenchmarkFill fills a template of 60 KB with 50 variables and 40 tracked links for one recipient.
 func BenchmarkFill(b *testing.B) {
 	s := tokenService(b, 1)
-	c, values := letter(40)
+	c, values := compiled(40)
 	b.SetBytes(int64(len(fillTracked(s, c, values))))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -216,7 +201,7 @@ func BenchmarkFill(b *testing.B) {
 // BenchmarkFillOwn finds and rewrites the links of an email with a body of its own of 60 KB, for one recipient.
 func BenchmarkFillOwn(b *testing.B) {
 	s := tokenService(b, 1)
-	c, values := letter(40)
+	c, values := compiled(40)
 	text := *c.HTML(values)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()

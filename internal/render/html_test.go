@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/render"
 )
 
@@ -365,34 +366,11 @@ func TestHostileHTML(t *testing.T) {
 	}
 }
 
-// newsletter has 50 variables, 60 KB and links.
-func newsletter(links int) (*render.HTML, render.Values) {
-	var b strings.Builder
-	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")
-	values := render.Values{}
-	for i := range 50 {
-		name := fmt.Sprintf("VARIABLE_%d", i)
-		values[name] = fmt.Sprintf("the value of number %d", i)
-		fmt.Fprintf(&b, "<tr><td style=\"padding:4px\">Dear {{{%s|customer}}}, thank you.</td></tr>\n", name)
-	}
-	for i := range links {
-		fmt.Fprintf(&b, `<tr><td><a href="https://shop.example/articles/%d?utm_source=mail&amp;utm_id=%d">%d</a></td></tr>`,
-			i, i, i)
-		if i%4 == 0 {
-			fmt.Fprintf(&b, `<a href="https://shop.example/u/{{{VARIABLE_%d}}}?a=1&amp;b=2">you</a>`, i)
-		}
-	}
-	for b.Len() < 60_000 {
-		b.WriteString(`<tr><td style="padding:4px;font-family:sans-serif">More of what there is to say.</td></tr>` + "\n")
-	}
-	b.WriteString("</table></body></html>")
-	return render.CompileHTML(b.String()), values
-}
-
 // Filling takes the same few allocations for any number of links.
 func TestTrackAllocations(t *testing.T) {
 	took := func(links int) float64 {
-		h, values := newsletter(links)
+		text, values := mailtest.Template(links)
+		h := render.CompileHTML(text)
 		return testing.AllocsPerRun(20, func() {
 			h.Track(values, func(dst, target []byte) ([]byte, bool) { return append(append(dst, tracked...), target...), true },
 				func(dst []byte) []byte { return append(dst, pixel...) })
@@ -404,8 +382,7 @@ func TestTrackAllocations(t *testing.T) {
 }
 
 func BenchmarkCompileHTML(b *testing.B) {
-	h, _ := newsletter(40)
-	text := h.Source()
+	text, _ := mailtest.Template(40)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {

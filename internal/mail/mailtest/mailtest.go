@@ -64,6 +64,32 @@ func Newsletter(n int) string {
 	return b.String()
 }
 
+// Template is 60 KB of HTML with 50 placeholders, for which it returns values, and with links, of which every second has
+// a placeholder in its target.
+func Template(links int) (html string, values map[string]string) {
+	var b strings.Builder
+	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")
+	const placeholders = 50
+	values = map[string]string{}
+	for i := range placeholders {
+		name := fmt.Sprintf("VARIABLE_%d", i)
+		values[name] = fmt.Sprintf("the value of number %d", i)
+		fmt.Fprintf(&b, "<tr><td style=\"padding:4px\">Dear {{{%s|customer}}}, thank you.</td></tr>\n", name)
+	}
+	for i := range links {
+		query := fmt.Sprintf("utm_source=mail&amp;utm_id=%d", i)
+		if i%2 == 0 {
+			query = fmt.Sprintf("for={{{VARIABLE_%d}}}&amp;b=2", i%placeholders)
+		}
+		fmt.Fprintf(&b, `<tr><td><a href="https://shop.example/articles/%d?%s">%d</a></td></tr>`, i, query, i)
+	}
+	for b.Len() < 60_000 {
+		b.WriteString(`<tr><td style="padding:4px;font-family:sans-serif">More of what there is to say.</td></tr>` + "\n")
+	}
+	b.WriteString("</table></body></html>")
+	return b.String(), values
+}
+
 // Golden compares what read makes of each message that a pattern finds, of which there are so many at least, with the
 // .want beside its .eml. With POSTRIDER_UPDATE=1 in the environment it writes that instead.
 func Golden(t *testing.T, pattern string, least int, read func(t *testing.T, raw []byte) string) {

@@ -148,8 +148,8 @@ func memoryOfTracking(texts int64) int64 {
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)
 }
 
-// HostOf returns the name of the host of a URL, in lower case and without its port.
-func HostOf(prefix string) string {
+// hostOf returns the name of the host of a URL, in lower case and without its port.
+func hostOf(prefix string) string {
 	u, err := url.Parse(prefix)
 	if err != nil {
 		return ""
@@ -184,7 +184,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	if prefix == "" {
 		prefix = "https://" + on.Host
 	}
-	k, ok := newTokens(s.keys, HostOf(prefix), o.ID, position)
+	k, ok := newTokens(s.keys, hostOf(prefix), o.ID, position)
 	if !ok {
 		return nil, nil
 	}

@@ -16,15 +16,15 @@ const (
 	MaxTarget = 6000 // octets
 )
 
-// NoTrack is the attribute of <a> by which an author says that a link is left as it is.
-const NoTrack = "data-postrider-no-track"
+// noTrack is the attribute of <a> by which an author says that a link is left as it is.
+const noTrack = "data-postrider-no-track"
 
 // HTML is compiled HTML with the places of its links, and of a tracking pixel. It is found out once, from the text
 // before it is filled, so that no value can make a link out of what is none. Links are the hrefs of <a> that lead to
 // absolute http and https URLs once they are filled and their character references are resolved. These are not:
 //
 //   - other targets: mailto:, tel:, anchors, relative URLs;
-//   - tags with the attribute [NoTrack], and hrefs with the address of the unsubscribe page;
+//   - tags with the attribute data-postrider-no-track, and hrefs with the address of the unsubscribe page;
 //   - what is in comments (conditional ones, too) and in elements of source text such as script, style and textarea;
 //   - what follows source text or a CDATA section in SVG or MathML that could be read in several ways.
 type HTML struct {
@@ -255,7 +255,7 @@ func tagName(tag string) string {
 }
 
 // hrefOf returns where in a start tag the value of its href is. It reports false if there is none, or if the tag has
-// the attribute NoTrack. Of several hrefs the first counts (HTML standard, section 13.2.5.33).
+// the attribute noTrack. Of several hrefs the first counts (HTML standard, section 13.2.5.33).
 func hrefOf(tag string) (start, end int, ok bool) {
 	i := len("<") + len(tagName(tag[len("<"):]))
 	for {
@@ -263,7 +263,7 @@ func hrefOf(tag string) (start, end int, ok bool) {
 		switch {
 		case next == i:
 			return start, end, ok && start < end
-		case strings.EqualFold(name, NoTrack):
+		case strings.EqualFold(name, noTrack):
 			return 0, 0, false
 		case strings.EqualFold(name, "href") && !ok:
 			start, end, ok = from, to, true

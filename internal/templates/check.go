@@ -31,7 +31,7 @@ func checkAlias(alias string) error {
 		return nil
 	case !isAlias(alias):
 		return fault.Invalidf("alias", "The `alias` field must have 1 to %d characters, each an ASCII letter, a digit, an "+
-			"underscore or a dash.", MaxAlias)
+			"underscore or a dash.", maxAlias)
 	case id.Valid(alias):
 		return fault.Invalidf("alias", "The `alias` field must not look like an id.")
 	}
@@ -39,7 +39,7 @@ func checkAlias(alias string) error {
 }
 
 func isAlias(text string) bool {
-	return len(text) > 0 && len(text) <= MaxAlias &&
+	return len(text) > 0 && len(text) <= maxAlias &&
 		!strings.ContainsFunc(text, func(r rune) bool { return notKeyRune(r) && r != '-' })
 }
 
@@ -52,9 +52,9 @@ func (t *Text) check() error {
 	if err := checkSubject(t.Subject); err != nil {
 		return err
 	}
-	if len(t.ReplyTo) > MaxReplyTo {
+	if len(t.ReplyTo) > maxReplyTo {
 		return fault.Invalidf("reply_to", "The `reply_to` field has %d addresses; the limit is %d.", len(t.ReplyTo),
-			MaxReplyTo)
+			maxReplyTo)
 	}
 	for _, address := range t.ReplyTo {
 		if address == "" {

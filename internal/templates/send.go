@@ -24,7 +24,6 @@ const (
 // Sendable is the published version of a template, ready to be filled.
 type Sendable struct {
 	TemplateID string
-	VersionID  string
 	Content    *content.Compiled
 
 	variables []Variable
@@ -51,7 +50,7 @@ func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Sen
 	if err != nil {
 		return nil, err
 	}
-	return &Sendable{p.templateID, p.versionID, c, p.variables}, nil
+	return &Sendable{p.templateID, c, p.variables}, nil
 }
 
 func (s *Service) published(ctx context.Context, teamID, idOrAlias string) (published, error) {
@@ -201,7 +200,7 @@ type Filling struct {
 
 // Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
 // that. An error names a member of variables, or the field that is wrong once it is filled. What would be larger than
-// an email may be, or than MaxRendered, is refused before it is made.
+// an email may be, or than 10 MB, is refused before it is made.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {

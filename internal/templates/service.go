@@ -31,7 +31,7 @@ type Service struct {
 // New returns a service that stores the contents of versions in contents. maxEmail is the size of the largest email, in
 // octets.
 func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
-	s := &Service{d: d, contents: contents, maxRendered: min(maxEmail, MaxRendered)}
+	s := &Service{d: d, contents: contents, maxRendered: min(maxEmail, maxRendered)}
 	s.cache.clear()
 	d.OnHint(hintTopic, s.cache.forget)
 	return s

@@ -32,18 +32,18 @@ import (
 // Limits of a template.
 const (
 	MaxName         = 255     // characters
-	MaxAlias        = 100     // characters
-	MaxReplyTo      = 50      // addresses
 	MaxSize         = 4 << 20 // octets of the HTML and the text together
 	MaxPlaceholders = 10_000
 	MaxVariables    = 50
-	MaxKey          = 50   // characters of a variable's key
 	MaxValue        = 2000 // characters of a text
 	MaxNumber       = 1<<53 - 1
-	MaxRendered     = 10 << 20 // octets of the HTML and the text together that Render makes
 
-	maxSubject = content.MaxSubject
-	maxMailbox = 2000 // octets of an address with its display name
+	maxAlias    = 100 // characters
+	maxReplyTo  = 50  // addresses
+	maxKey      = 50  // characters of a variable's key
+	maxSubject  = content.MaxSubject
+	maxMailbox  = 2000     // octets of an address with its display name
+	maxRendered = 10 << 20 // octets of the HTML and the text together that Render makes
 )
 
 // Template is a template without what it says, which is in its versions.

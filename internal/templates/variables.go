@@ -117,9 +117,9 @@ func (d *Declared) check(field string) error {
 	switch {
 	case d.Key == "":
 		return fault.MissingField(field + ".key")
-	case len(d.Key) > MaxKey || strings.ContainsFunc(d.Key, notKeyRune):
+	case len(d.Key) > maxKey || strings.ContainsFunc(d.Key, notKeyRune):
 		return fault.Invalidf(field+".key", "The key of a variable must have 1 to %d characters, each an ASCII letter, a "+
-			"digit or an underscore (`%s.key`).", MaxKey, field)
+			"digit or an underscore (`%s.key`).", maxKey, field)
 	case isReserved(d.Key):
 		return fault.Invalidf(field+".key", "The key %s is reserved (`%s.key`). Choose another name; reserved are %s, "+
 			"and those in capitals with POSTRIDER_ or RESEND_ before them.", d.Key,

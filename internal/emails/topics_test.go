@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -298,7 +299,7 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 		if !slices.Equal(got, []string{"in topic_deleted", "later topic_opted_out"}) {
 			t.Errorf("%q", got)
 		}
-		timeline, err := w.Emails.Timeline(t.Context(), w.Acme.TeamID, of)
+		timeline, _, err := w.Emails.Timeline(t.Context(), w.Acme.TeamID, of, page.Page{})
 		if err != nil || len(timeline) == 0 || timeline[len(timeline)-1].Type != "failed" {
 			t.Errorf("the timeline ends with something else: %+v, %v", timeline, err)
 		}

@@ -33,8 +33,9 @@
 //
 // # When it fails
 //
-// Each step of Roll writes in one transaction, fenced by a version: Roll may stop at any point and may run twice at the
-// same time. While it does not run, results stay right and queries become slower. Errors of the database are returned.
+// Each step of Roll writes in one transaction, fenced by a version, and late entries are deleted after the counters of
+// all their slots are right: Roll may stop at any point and may run twice at the same time. While it does not run,
+// results stay right and queries become slower. Errors of the database are returned.
 //
 // # What it does not do
 //

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
 )
 
 const (
-	rollStep = time.Hour // time span of events that are counted in one step
-	lateStep = 200       // late events that are handled in one step
+	rollStep    = time.Hour // time span of events that are counted in one step
+	recountStep = 50        // slots that one transaction counts again
+	lateStep    = 1000      // late entries that one transaction deletes
+	lateMax     = 100_000   // late entries whose ids are in memory; beyond it slots are counted again once for as many
 )
 
 // counterGroups are the groups of the counters.
@@ -70,29 +73,43 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	if len(rows) > rowsMax {
 		return false, fmt.Errorf("two minutes have more than %d different counters", rowsMax)
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		ok, err := setState(ctx, tx, teamID, at, until)
-		if err == nil && ok {
-			addCounters(ctx, tx, teamID, rows)
-		}
-		return err
-	})
+	_, err = s.change(ctx, teamID, &at, until, func(tx *db.Tx) { addCounters(ctx, tx, teamID, rows) })
 	return true, err
 }
 
-// correct counts the slots of some late events again, and reports whether there may be more.
+// correct counts the slots again whose counters late events have made wrong, each of them once, however many events
+// were late. It reports whether there may be more.
 func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64) (more bool, err error) {
-	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateStep)
+	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateMax)
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
-	// A late entry is committed with its event, so what is counted from here on includes the events of these.
-	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until, ids)
+	// A late entry is committed with its event, so what is read from here on includes the events of these.
+	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until)
 	if err != nil {
 		return false, err
 	}
+	for some := range slices.Chunk(dirty, recountStep) {
+		if ok, err := s.recount(ctx, teamID, &at, some); err != nil || !ok {
+			return false, err
+		}
+	}
+	// The entries go last: while they are there, a stop loses nothing, and queries do not use the counters of their
+	// slots. If another node has changed the state, slots of theirs may have been counted that were not when they were
+	// looked for, so they stay for the next time.
+	for some := range slices.Chunk(ids, lateStep) {
+		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
+		if ok, err := s.change(ctx, teamID, &at, at.until, deletes); err != nil || !ok {
+			return false, err
+		}
+	}
+	return len(ids) == lateMax, nil
+}
+
+// recount replaces the counters of some slots; see change.
+func (s *Service) recount(ctx context.Context, teamID string, at *state, slots []int64) (ok bool, err error) {
 	var rows []row
-	for _, d := range dirty {
+	for _, d := range slots {
 		part := span{d * slot.Microseconds(), min((d+1)*slot.Microseconds(), at.until)}
 		more, err := countEvents(ctx, s.d.Reader, teamID, part, counterGroups, filters{}, rowsMax)
 		if err != nil {
@@ -100,16 +117,26 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 		}
 		rows = append(rows, more...)
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		if ok, err := setState(ctx, tx, teamID, at, at.until); err != nil || !ok {
-			return err
-		}
-		for _, d := range dirty {
+	return s.change(ctx, teamID, at, at.until, func(tx *db.Tx) {
+		for _, d := range slots {
 			deleteCounters(ctx, tx, teamID, d)
 		}
 		addCounters(ctx, tx, teamID, rows)
-		deleteLate(ctx, tx, teamID, ids)
-		return nil
 	})
-	return len(ids) == lateStep, err
+}
+
+// change replaces the state by the next one, with events counted before until, and calls f in that transaction. It
+// returns false, and changes nothing, when the state has changed since it was read.
+func (s *Service) change(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
+	err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if ok, err = setState(ctx, tx, teamID, *at, until); err == nil && ok {
+			f(tx)
+		}
+		return err
+	})
+	if err == nil && ok {
+		*at = state{until, at.version + 1}
+	}
+	return ok, err
 }

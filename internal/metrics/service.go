@@ -83,7 +83,7 @@ func (s *Service) combine(ctx context.Context, teamID string, all span, g groups
 }
 
 func (s *Service) read(ctx context.Context, teamID string, all span, at state, g groups, f filters) ([]row, error) {
-	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until, nil)
+	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until)
 	if err != nil {
 		return nil, err
 	}

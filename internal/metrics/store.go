@@ -63,17 +63,14 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 }
 
 // dirtySlots returns the slots before until whose counters late events have made wrong, in order: their own slots,
-// and those of later opens and clicks of the same email, which may no longer be the first. If ids is not nil, only
-// these late entries are considered. Each email's events are read once, however many of its entries are late.
-func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64, ids []string) ([]int64, error) {
-	args, which := []any{teamID, until, slot.Microseconds()}, ""
-	if ids != nil {
-		args, which = append(args, ids), " AND l.id = ANY($4)"
-	}
-	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2`+which+`
+// and those of later opens and clicks of the same email, which may no longer be the first. Each email's events are read
+// once, however many of its entries are late.
+func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
+	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
-		WHERE l.team_id = $1`+which+` GROUP BY l.email_id) late JOIN email_events e ON e.email_id = late.email_id
-		WHERE e.type IN ('opened', 'clicked') AND e.created_at > late.since AND e.created_at < $2 ORDER BY 1`, args...)
+		WHERE l.team_id = $1 GROUP BY l.email_id) late JOIN email_events e ON e.email_id = late.email_id
+		WHERE e.type IN ('opened', 'clicked') AND e.created_at > late.since AND e.created_at < $2 ORDER BY 1`,
+		teamID, until, slot.Microseconds())
 	return db.Collect(rows, err, func(r db.Row) (x int64, err error) {
 		err = r.Scan(&x)
 		return x, err

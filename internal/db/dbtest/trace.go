@@ -23,6 +23,9 @@ type Trace struct {
 	// broke.
 	left   int
 	broken string
+
+	before string // for Before
+	act    func()
 }
 
 // EachTraced is Each with a trace of the statements.
@@ -56,8 +59,23 @@ func (tr *Trace) Of(d *db.DB) { tr.d = d }
 // Tell records a statement. It is the database's Trace.
 func (tr *Trace) Tell(s db.Statement) {
 	tr.mu.Lock()
-	defer tr.mu.Unlock()
 	tr.st = append(tr.st, s)
+	var act func()
+	if tr.act != nil && strings.Contains(s.SQL, tr.before) {
+		act, tr.act = tr.act, nil
+	}
+	tr.mu.Unlock()
+	if act != nil {
+		act()
+	}
+}
+
+// Before has act called once, before the next statement that contains a text. The statement must be of no transaction
+// on SQLite, if act writes.
+func (tr *Trace) Before(text string, act func()) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.before, tr.act = text, act
 }
 
 // Break reports whether a statement must fail. It is the database's Break.

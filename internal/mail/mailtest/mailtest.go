@@ -64,8 +64,8 @@ func Newsletter(n int) string {
 	return b.String()
 }
 
-// Template is 60 KB of HTML with 50 placeholders, for which it returns values, and with links, of which every second has
-// a placeholder in its target.
+// Template is 60 KB of HTML with 50 placeholders, for which it returns values, and with links, of which every second
+// has a placeholder in its target.
 func Template(links int) (html string, values map[string]string) {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")

@@ -233,8 +233,8 @@ func (e *Event) TimelineID() string {
 	return e.EmailID
 }
 
-// detail is the part of an event's data by which it is counted or filtered.
-func (e *Event) detail() string {
+// Detail is the part of an event's data by which it is counted or filtered.
+func (e *Event) Detail() string {
 	machine := false
 	switch d := e.Data.(type) {
 	case *Bounce:

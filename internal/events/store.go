@@ -45,9 +45,8 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 		n := len(args)
 		fmt.Fprintf(&text, "($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8, n+9,
 			n+10)
-		args = append(args, e.ID, e.TeamID, timeline, e.DomainID, e.BroadcastID, strings.TrimPrefix(string(e.Type), "email."),
-			e.detail(),
-			e.Recipient, data, e.At.UnixMicro())
+		args = append(args, e.ID, e.TeamID, timeline, e.DomainID, e.BroadcastID,
+			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro())
 		if len(args) == 10*rowsMax {
 			flush()
 		}

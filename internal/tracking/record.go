@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
@@ -44,13 +45,36 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error
 			w.eventID = id.At(tx.Now())
 		}
 		all = append(all, s.event(tx.Now(), w, e))
-		all[len(all)-1].Email = of.brief(e.TeamID, w.EmailID)
+	}
+	if all, err = limited(ctx, tx.Reader, emailIDs, all); err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].Email = of.brief(all[i].TeamID, all[i].EmailID)
 	}
 	// Listeners remember what they read of a team, and events of one email keep their order.
 	slices.SortStableFunc(all, func(a, b events.Event) int {
 		return cmp.Or(cmp.Compare(a.TeamID, b.TeamID), cmp.Compare(a.EmailID, b.EmailID))
 	})
 	return s.recorder.Record(ctx, tx, all...)
+}
+
+// limited returns the events of a batch that are recorded, in order: at most recordedMax of a kind, with those that are
+// stored. Nodes that record at the same time may exceed that by a batch each.
+func limited(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
+	var recipients []string
+	for i := range all {
+		recipients = append(recipients, all[i].Recipient)
+	}
+	n, err := stored(ctx, r, emailIDs, unique(recipients))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(e events.Event) bool {
+		k := kind{e.EmailID, e.Recipient, strings.TrimPrefix(string(e.Type), "email."), e.Detail()}
+		n[k]++
+		return n[k] > recordedMax
+	}), nil
 }
 
 func unique[T cmp.Ordered](all []T) []T {

@@ -26,6 +26,10 @@ const (
 	logEvery   = time.Minute // between log lines about dropped hits
 	agentMax   = 512         // octets of a user agent that are kept
 	linkMax    = 8192        // octets of a link, more than a token can hold
+
+	// recordedMax is how many opens, or clicks, of one recipient of an email are recorded, those by machines apart: who
+	// has a link can follow it without end, and each event is a row and webhooks.
+	recordedMax = 1000
 )
 
 // Service records hits.

@@ -352,8 +352,8 @@ func TestStop(t *testing.T) {
 		go func() { ended <- c.Service.Run(ctx) }()
 		c.Hit(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
 		testnode.Until(t, "the first hit is recorded", func() bool { return len(c.hits(emailID)) == 1 })
-		for range 1200 {
-			c.Hit(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+		for i := range 1200 { // opens and clicks in turn
+			c.Hit(tracking.Hit{EmailID: emailID, URL: []string{"", target}[i%2], Addr: home, UserAgent: firefox})
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -361,7 +361,7 @@ func TestStop(t *testing.T) {
 		}
 		var n int
 		err := c.DB.QueryRow(context.Background(), `SELECT COUNT(*) FROM email_events WHERE email_id = $1
-			AND type = 'opened'`, emailID).Scan(&n)
+			AND type IN ('opened', 'clicked')`, emailID).Scan(&n)
 		if err != nil || n != 1201 {
 			t.Errorf("%d of 1201 hits are recorded, %v", n, err)
 		}
@@ -380,8 +380,8 @@ func TestStatementsOfHits(t *testing.T) {
 			}
 			trace.Take()
 			c.flush()
-			// Two reads, two states, and the events by eight.
-			if asked := len(trace.Take()); asked > 4+n/8 {
+			// Three reads, two states, and the events by eight.
+			if asked := len(trace.Take()); asked > 5+n/8 {
 				t.Errorf("%d hits take %d statements", n, asked)
 			}
 		}

@@ -343,7 +343,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "templates", Every: time.Hour, Run: n.templates.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
-		n.runner.Cron(jobs.Cron{Name: "topics", Every: time.Hour, Run: n.contacts.SweepTopics})
+		n.runner.Cron(jobs.Cron{Name: "contacts", Every: time.Hour, Run: n.contacts.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "retention", Every: 15 * time.Minute, Run: n.retention(n.db.Now).Run})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})

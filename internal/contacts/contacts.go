@@ -52,12 +52,15 @@ const (
 	Private Visibility = "private" // those who are opted in to it, or left it there
 )
 
-// Limits of contacts and topics (API reference section 16).
+// Limits of contacts, properties, segments and topics (API reference sections 12 to 16).
 const (
-	MaxTopics      = 200 // of a team; the page of a link shows them all
-	maxTopicName   = 50  // characters
-	maxDescription = 200 // characters
-	maxName        = 255 // characters of a contact's first or last name
+	MaxTopics      = 200  // of a team; the page of a link shows them all
+	MaxProperties  = 200  // of a team
+	MaxSegments    = 1000 // of a team
+	maxProperty    = 50   // characters of a property's name
+	maxTopicName   = 50   // characters
+	maxDescription = 200  // characters
+	maxName        = 255  // characters of a contact's first or last name, or of a segment's
 )
 
 // Contact is an address that a team writes to.
@@ -74,9 +77,12 @@ type Contact struct {
 	source string // the email by whose link Unsubscribed was changed last; "" if it was changed otherwise
 }
 
-// event returns what the events of a contact carry.
-func (c *Contact) event() *events.Contact {
-	return &events.Contact{ID: c.ID, SegmentIDs: []string{}, Email: c.Address, FirstName: c.FirstName,
+// event returns what the events of a contact carry that is in some segments.
+func (c *Contact) event(segmentIDs []string) *events.Contact {
+	if segmentIDs == nil {
+		segmentIDs = []string{}
+	}
+	return &events.Contact{ID: c.ID, SegmentIDs: segmentIDs, Email: c.Address, FirstName: c.FirstName,
 		LastName: c.LastName, Unsubscribed: c.Unsubscribed, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt}
 }
 

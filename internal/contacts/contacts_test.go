@@ -450,7 +450,7 @@ func TestSubscribe(t *testing.T) {
 }
 
 // The rows of a deleted topic go, and those of others stay.
-func TestSweepTopics(t *testing.T) {
+func TestSweep(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -464,7 +464,7 @@ func TestSweepTopics(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := w.Contacts.SweepTopics(ctx); err != nil {
+			if err := w.Contacts.Sweep(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}

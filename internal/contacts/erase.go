@@ -16,8 +16,7 @@ const (
 )
 
 // EraseAddress deletes the contacts with an address. A contact that is unsubscribed, or opted out of a topic, would be
-// mailed again if that were forgotten: of it only the names are deleted and what it is opted in to, unless refusals is
-// set. It records no event, because its webhook messages would contain the address again.
+// mailed again if that were forgotten: of it that alone is left and the address, unless refusals is set. It records no event, because its webhook messages would contain the address again.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope, refusals bool) (
 	found erasure.Report, err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
@@ -26,14 +25,14 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 			return found, fmt.Errorf("look for contacts with an address: %w", err)
 		}
 		for _, c := range all {
-			kind, erase := erasedContacts, deleteContact
+			kind, erase := erasedContacts, deleteContacts
 			if c.refuses && !refusals {
 				kind, erase = leftRefusals, deleteNames
 			}
 			if found.Add(kind, 1); scope.DryRun {
 				continue
 			}
-			err := d.Update(ctx, func(tx *db.Tx) error { erase(ctx, tx, c.teamID, c.id); return nil })
+			err := d.Update(ctx, func(tx *db.Tx) error { erase(ctx, tx, c.teamID, []string{c.id}); return nil })
 			if err != nil {
 				return found, fmt.Errorf("erase a contact: %w", err)
 			}

@@ -173,7 +173,7 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 		if c.Unsubscribed == nil && c.Topics == nil {
 			return nil
 		}
-		_, err = s.write(ctx, tx, &at, found, c, l.EmailID)
+		_, err = s.write(ctx, tx, &at, found, resolved{Change: c}, l.EmailID)
 		return err
 	})
 	return before, after, err

@@ -3,6 +3,7 @@ package contacts
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,9 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
 )
 
-// Service implements the operations on contacts and topics.
+// Service implements the operations on contacts, properties, segments and topics.
 type Service struct {
 	d        *db.DB
 	recorder *events.Recorder
@@ -29,10 +31,13 @@ func New(d *db.DB, recorder *events.Recorder, keys *keyring.Keyring) *Service {
 
 // Change is what to write of a contact. What is nil stays as it is.
 type Change struct {
+	Address      *string // for Update only
 	FirstName    *string
 	LastName     *string
 	Unsubscribed *bool
-	Topics       []Choice
+	Properties   map[string]Value // by name; none removes the contact's value. Others stay as they are
+	Segments     []string         // to be added to; it stays in others
+	Topics       []Choice         // others stay as they are
 }
 
 // Choice is a subscription to a topic.
@@ -52,72 +57,167 @@ func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) 
 		return at, false, err
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := known(ctx, tx.Reader, teamID, c.Topics); err != nil {
+		to, err := resolve(ctx, tx.Reader, teamID, c)
+		if err != nil {
 			return err
 		}
 		var found bool
 		if at, found, err = lockContact(ctx, tx, teamID, key); err != nil {
 			return err
 		}
-		created, err = s.write(ctx, tx, &at, found, c, "")
+		created, err = s.write(ctx, tx, &at, found, to, "")
 		return err
 	})
 	return at, created, err
 }
 
+// Update changes a contact, which is named by its id or its address. A new address that another contact of the team has
+// is an Invalid fault.
+func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Change) (at Contact, err error) {
+	if err := c.check(); err != nil {
+		return at, err
+	}
+	var address string
+	if c.Address != nil {
+		if address, err = normal(*c.Address); err != nil {
+			return at, err
+		}
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		to, err := resolve(ctx, tx.Reader, teamID, c)
+		if err != nil {
+			return err
+		}
+		if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
+			return err
+		}
+		to.address = address
+		_, err = s.write(ctx, tx, &at, true, to, "")
+		return err
+	})
+	if s.d.Violates(err, "contacts_address") {
+		err = fault.Invalidf("email", "The `email` field is the address of another contact. Change or delete that one.").
+			Because(err)
+	}
+	return at, err
+}
+
+// Delete deletes a contact, which is named by its id or its address, with all that is noted of it.
+func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
+			return err
+		}
+		segments, err := segmentIDsOf(ctx, tx.Reader, teamID, at.ID)
+		if err != nil {
+			return err
+		}
+		deleteContacts(ctx, tx, teamID, []string{at.ID})
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactDeleted,
+			Data: at.event(segments)})
+	})
+	return at, err
+}
+
 // Get returns a contact by its id or its address.
 func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact, error) {
-	if id.Valid(idOrAddress) {
-		return contactByID(ctx, s.d.Reader, teamID, strings.ToLower(idOrAddress))
-	}
-	key, err := normal(idOrAddress)
+	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
 		return Contact{}, err
 	}
-	return contactByAddress(ctx, s.d.Reader, teamID, key)
+	if contactID != "" {
+		return contactByID(ctx, s.d.Reader, teamID, contactID)
+	}
+	return contactByAddress(ctx, s.d.Reader, teamID, address)
 }
 
-// Subscriptions returns all topics of a team, oldest first, with what holds for one of its contacts.
-func (s *Service) Subscriptions(ctx context.Context, teamID, contactID string) ([]Subscribed, error) {
-	if _, err := contactByID(ctx, s.d.Reader, teamID, contactID); err != nil {
+// GetWithin returns a contact of a segment by its id or its address. One that is not in the segment is a NotFound fault.
+func (s *Service) GetWithin(ctx context.Context, teamID, segmentID, idOrAddress string) (Contact, error) {
+	contactID, address, err := parseName(idOrAddress)
+	if err != nil {
+		return Contact{}, err
+	}
+	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
+	if err != nil {
+		return Contact{}, err
+	}
+	if contactID != "" {
+		of.where("c.id = $?", contactID)
+	} else {
+		of.where("c.address = $?", address)
+	}
+	return contactAmong(ctx, s.d.Reader, of)
+}
+
+// List returns a page of a team's contacts, newest first: those of a segment, or all when segmentID is "". A segment
+// that the team does not have is a NotFound fault.
+func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
+	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
+	if err != nil {
+		return nil, false, err
+	}
+	return listContacts(ctx, s.d.Reader, of, p)
+}
+
+// Subscriptions returns all topics of a team, oldest first, with what holds for one of its contacts, which is named by
+// its id or its address.
+func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string) ([]Subscribed, error) {
+	of, err := s.Get(ctx, teamID, idOrAddress)
+	if err != nil {
 		return nil, err
 	}
-	return subscriptions(ctx, s.d.Reader, teamID, contactID)
+	return subscriptions(ctx, s.d.Reader, teamID, of.ID)
+}
+
+// ListSubscriptions returns a page of a team's topics, newest first, with what holds for a contact.
+func (s *Service) ListSubscriptions(ctx context.Context, teamID, idOrAddress string, p page.Page) (
+	[]Subscribed, bool, error) {
+	of, err := s.Get(ctx, teamID, idOrAddress)
+	if err != nil {
+		return nil, false, err
+	}
+	return listSubscriptions(ctx, s.d.Reader, teamID, of.ID, p)
 }
 
 // Subscribe writes what a contact is subscribed to. Topics that are not named stay as they are.
-func (s *Service) Subscribe(ctx context.Context, teamID, contactID string, topics []Choice) error {
-	c := Change{Topics: topics}
-	if err := c.check(); err != nil {
-		return err
-	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
-		if err := known(ctx, tx.Reader, teamID, topics); err != nil {
-			return err
-		}
-		of, err := contactByID(ctx, tx.Reader, teamID, contactID)
-		if err != nil {
-			return err
-		}
-		at, found, err := lockContact(ctx, tx, teamID, of.Address)
-		if err == nil && !found {
-			err = noContact()
-		}
-		if err != nil {
-			return err
-		}
-		_, err = s.write(ctx, tx, &at, true, c, "")
-		return err
-	})
+func (s *Service) Subscribe(ctx context.Context, teamID, idOrAddress string, topics []Choice) error {
+	_, err := s.Update(ctx, teamID, idOrAddress, Change{Topics: topics})
+	return err
 }
 
-// write writes what c changes in a contact, which found says is there and locked, and records the event. source is the
-// email by whose link it was chosen.
-func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, c Change, source string) (created bool,
-	err error) {
+// resolved is a change whose names were looked up.
+type resolved struct {
+	Change
+	address string // in the form in which it is stored; "" if it stays as it is
+	values  []valued
+}
+
+// valued is a property with the value that a contact is to have.
+type valued struct {
+	Property
+	value Value
+}
+
+// resolve looks up what a change names. What the team does not have is an Invalid fault.
+func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to resolved, err error) {
+	to.Change = c
+	if err := known(ctx, r, teamID, c.Topics); err != nil {
+		return to, err
+	}
+	if to.Segments, err = addable(ctx, r, teamID, c.Segments); err != nil {
+		return to, err
+	}
+	to.values, err = valuedBy(ctx, r, teamID, c.Properties)
+	return to, err
+}
+
+// write writes what a change does to a contact, which found says is there and locked, and records the event. source is
+// the email by whose link it was chosen.
+func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, to resolved, source string) (
+	created bool, err error) {
 	if !found {
 		at.ID, at.CreatedAt, at.UpdatedAt = id.At(tx.Now()), tx.Now(), tx.Now()
-		at.apply(c, source)
+		at.apply(to, source)
 		if created, err = insertContact(ctx, tx, at); err != nil {
 			return false, err
 		}
@@ -129,19 +229,14 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 			*at = again
 		}
 	}
-	var chosen []Subscribed
-	if !created && len(c.Topics) > 0 {
-		if chosen, err = subscriptions(ctx, tx.Reader, at.TeamID, at.ID); err != nil {
+	had := &relations{}
+	if !created {
+		if had, err = relationsOf(ctx, tx.Reader, at, to); err != nil {
 			return false, err
 		}
 	}
-	changed := at.apply(c, source)
-	for _, t := range c.Topics {
-		same := func(k Subscribed) bool { return k.ID == t.TopicID && k.chosen == t.Subscription }
-		if slices.ContainsFunc(chosen, same) {
-			continue
-		}
-		setSubscription(ctx, tx, at, t, source)
+	changed := at.apply(to, source)
+	if had.add(ctx, tx, at, to, source) {
 		changed = true
 	}
 	kind := events.ContactCreated
@@ -152,11 +247,64 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 		kind, at.UpdatedAt = events.ContactUpdated, tx.Now()
 		updateContact(ctx, tx, at)
 	}
-	return created, s.recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: at.event()})
+	return created, s.recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: at.event(had.segments)})
+}
+
+// relations is what a contact has besides its own row, as far as a change concerns it.
+type relations struct {
+	topics   []Subscribed
+	values   map[string]Value
+	segments []string // all of its memberships, in their order
+}
+
+func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*relations, error) {
+	had := &relations{}
+	var err error
+	if len(to.Topics) > 0 {
+		if had.topics, err = subscriptions(ctx, r, of.TeamID, of.ID); err != nil {
+			return nil, err
+		}
+	}
+	if len(to.values) > 0 {
+		values, err := valuesOf(ctx, r, of.TeamID, []string{of.ID}, slices.Sorted(maps.Keys(to.Properties)))
+		if err != nil {
+			return nil, err
+		}
+		had.values = values[of.ID]
+	}
+	had.segments, err = segmentIDsOf(ctx, r, of.TeamID, of.ID)
+	return had, err
+}
+
+// add writes what the contact does not have yet, and reports whether there was anything. It adds the segments to h.
+func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
+	for _, t := range to.Topics {
+		same := func(k Subscribed) bool { return k.ID == t.TopicID && k.chosen == t.Subscription }
+		if !slices.ContainsFunc(h.topics, same) {
+			setSubscription(ctx, tx, of, t, source)
+			changed = true
+		}
+	}
+	for _, v := range to.values {
+		if h.values[v.Name] != v.value {
+			setValue(ctx, tx, of, v)
+			changed = true
+		}
+	}
+	for _, segmentID := range to.Segments {
+		if !slices.Contains(h.segments, segmentID) {
+			addMember(ctx, tx, of, segmentID)
+			h.segments, changed = append(h.segments, segmentID), true
+		}
+	}
+	return changed
 }
 
 // apply changes the fields of a contact, and reports whether any changed.
-func (c *Contact) apply(to Change, source string) (changed bool) {
+func (c *Contact) apply(to resolved, source string) (changed bool) {
+	if to.address != "" && c.Address != to.address {
+		c.Address, changed = to.address, true
+	}
 	for _, f := range []struct {
 		dst *string
 		to  *string
@@ -187,6 +335,34 @@ func (c *Change) check() error {
 		}
 	}
 	return nil
+}
+
+// parseName returns the id or the address, in the form in which it is stored, that a contact is named by.
+func parseName(idOrAddress string) (contactID, address string, err error) {
+	switch {
+	case id.Valid(idOrAddress):
+		return strings.ToLower(idOrAddress), "", nil
+	case !strings.Contains(idOrAddress, "@"):
+		return "", "", fault.New(fault.BadID, "contact", "The contact must be named by a valid UUID or an email address.")
+	}
+	address, err = normal(idOrAddress)
+	return "", address, err
+}
+
+// lockNamed is lockContact for a contact that must exist and is named by its id or its address.
+func lockNamed(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Contact, error) {
+	contactID, address, err := parseName(idOrAddress)
+	if err != nil {
+		return Contact{}, err
+	}
+	if contactID != "" {
+		return lockByID(ctx, tx, teamID, contactID)
+	}
+	at, found, err := lockContact(ctx, tx, teamID, address)
+	if err == nil && !found {
+		err = noContact()
+	}
+	return at, err
 }
 
 func checkSubscription(field string, s Subscription) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
 )
 
@@ -68,10 +67,26 @@ func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, e
 	return n > 0, nil
 }
 
+// lockByID is lockContact for a contact that must exist.
+func lockByID(ctx context.Context, tx *db.Tx, teamID, contactID string) (Contact, error) {
+	return oneContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
+		RETURNING `+contactColumns, contactID, teamID))
+}
+
+// updateContact makes the transaction fail with a violation of contacts_address if another contact has the address.
 func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
-	tx.Queue(ctx, `UPDATE contacts SET first_name = $3, last_name = $4, unsubscribed = $5, source_id = $6, updated_at = $7
-		WHERE id = $1 AND team_id = $2`, c.ID, c.TeamID, c.FirstName, c.LastName, c.Unsubscribed, c.source,
-		c.UpdatedAt.UnixMicro())
+	tx.Queue(ctx, `UPDATE contacts SET address = $3, first_name = $4, last_name = $5, unsubscribed = $6, source_id = $7,
+		updated_at = $8 WHERE id = $1 AND team_id = $2`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
+		c.source, c.UpdatedAt.UnixMicro())
+}
+
+func contactAmong(ctx context.Context, r db.Reader, of source) (Contact, error) {
+	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+of.from, of.args...))
+}
+
+func listContacts(ctx context.Context, r db.Reader, of source, p page.Page) ([]Contact, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + contactColumnsOfC + ` FROM ` + of.from, ID: of.key,
+		Args: of.args}, p, scanContact)
 }
 
 func setSubscription(ctx context.Context, tx *db.Tx, of *Contact, c Choice, source string) {
@@ -107,7 +122,7 @@ func scanTopic(r db.Row) (Topic, error) {
 func oneTopic(r db.Row) (Topic, error) {
 	t, err := scanTopic(r)
 	if errors.Is(err, db.ErrNoRows) {
-		return t, fault.NotFoundf("Topic not found")
+		return t, noTopic()
 	}
 	if err != nil {
 		return t, fmt.Errorf("read topic: %w", err)
@@ -157,29 +172,30 @@ func updateTopic(ctx context.Context, tx *db.Tx, t *Topic) {
 		t.TeamID, t.Name, t.Description, string(t.Visibility))
 }
 
-func markTopicDeleted(ctx context.Context, tx *db.Tx, teamID, topicID string) error {
-	n, err := tx.Exec(ctx, `UPDATE topics SET deleted_at = $3 WHERE id = $1 AND team_id = $2 AND deleted_at = 0`, topicID,
-		teamID, tx.Now().UnixMicro())
-	if err == nil && n == 0 {
-		return fault.NotFoundf("Topic not found")
+const selectSubscribed = `SELECT ` + topicColumns + `, COALESCE(s.subscription, ''), COALESCE(s.source_id, '')
+	FROM topics t LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = $2 AND s.topic_id = t.id
+	WHERE t.team_id = $1 AND t.deleted_at = 0`
+
+func scanSubscribed(r db.Row) (s Subscribed, err error) {
+	var t topicRow
+	err = r.Scan(t.dest(&s.chosen, &s.source)...)
+	s.Topic, s.Subscription = t.topic(), s.chosen
+	if s.chosen == "" {
+		s.Subscription = s.Default
 	}
-	return err
+	return s, err
 }
 
 // subscriptions returns a team's topics, oldest first, with what holds for a contact. contactID may be that of none.
 func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) ([]Subscribed, error) {
-	rows, err := r.Query(ctx, `SELECT `+topicColumns+`, COALESCE(s.subscription, ''), COALESCE(s.source_id, '')
-		FROM topics t LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = $2 AND s.topic_id = t.id
-		WHERE t.team_id = $1 AND t.deleted_at = 0 ORDER BY t.id LIMIT $3`, teamID, contactID, MaxTopics)
-	return db.Collect(rows, err, func(r db.Row) (s Subscribed, err error) {
-		var t topicRow
-		err = r.Scan(t.dest(&s.chosen, &s.source)...)
-		s.Topic, s.Subscription = t.topic(), s.chosen
-		if s.chosen == "" {
-			s.Subscription = s.Default
-		}
-		return s, err
-	})
+	rows, err := r.Query(ctx, selectSubscribed+` ORDER BY t.id LIMIT $3`, teamID, contactID, MaxTopics)
+	return db.Collect(rows, err, scanSubscribed)
+}
+
+func listSubscriptions(ctx context.Context, r db.Reader, teamID, contactID string, p page.Page) (
+	[]Subscribed, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: selectSubscribed, ID: "t.id", Args: []any{teamID, contactID}}, p,
+		scanSubscribed)
 }
 
 const selectRefused = `SELECT t.default_subscription, COALESCE(c.address, ''), COALESCE(c.unsubscribed, FALSE),

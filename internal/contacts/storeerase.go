@@ -9,38 +9,34 @@ import (
 
 const eraseRows = 500 // deleted in one transaction
 
-// EraseTeam deletes the contacts and topics of a team.
+// EraseTeam deletes the contacts of a team, and its topics, segments and properties.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+		rows, err := tx.Query(ctx, `SELECT id FROM contacts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
+		ids, err := db.Collect(rows, err, scanText)
+		if err == nil && len(ids) > 0 {
+			deleteContacts(ctx, tx, teamID, ids)
+		}
+		return int64(len(ids)), err
+	})
 	for _, text := range []string{
 		`DELETE FROM contact_topics WHERE team_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
 			(SELECT contact_id FROM contact_topics WHERE team_id = $1 ORDER BY contact_id LIMIT $2) x)`,
-		`DELETE FROM contacts WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
-			(SELECT id FROM contacts WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
 		`DELETE FROM topics WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
 			(SELECT id FROM topics WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
+		`DELETE FROM segments WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
+			(SELECT id FROM segments WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
+		`DELETE FROM contact_properties WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
+			(SELECT id FROM contact_properties WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
 	} {
-		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseRows) })
-		if err != nil {
-			return fmt.Errorf("erase the contacts of team %s: %w", teamID, err)
+		if err == nil {
+			err = s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseRows) })
 		}
 	}
+	if err != nil {
+		return fmt.Errorf("erase the contacts of team %s: %w", teamID, err)
+	}
 	return nil
-}
-
-// deletedTopics returns some topics of any team that are deleted and have rows.
-func deletedTopics(ctx context.Context, r db.Reader, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM topics WHERE deleted_at <> 0 ORDER BY id LIMIT $1`, limit)
-	return db.Collect(rows, err, scanText)
-}
-
-// deleteSomeOfTopic deletes some of what was chosen of a topic.
-func deleteSomeOfTopic(ctx context.Context, tx *db.Tx, topicID string) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM contact_topics WHERE topic_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
-		(SELECT contact_id FROM contact_topics WHERE topic_id = $1 ORDER BY contact_id LIMIT $2) x)`, topicID, eraseRows)
-}
-
-func removeTopic(ctx context.Context, tx *db.Tx, topicID string) {
-	tx.Queue(ctx, `DELETE FROM topics WHERE id = $1 AND deleted_at <> 0`, topicID)
 }
 
 // named is a contact with an address that is to be erased.
@@ -60,14 +56,23 @@ func contactsNamed(ctx context.Context, r db.Reader, teamIDs []string, address s
 	})
 }
 
-func deleteContact(ctx context.Context, tx *db.Tx, teamID, contactID string) {
-	tx.Queue(ctx, `DELETE FROM contact_topics WHERE team_id = $1 AND contact_id = $2`, teamID, contactID)
-	tx.Queue(ctx, `DELETE FROM contacts WHERE id = $1 AND team_id = $2`, contactID, teamID)
+// notes are the tables of what is noted of a contact and is no refusal.
+var notes = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
+
+// deleteContacts deletes contacts and all that is noted of them.
+func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
+	for _, table := range append([]string{"contact_topics"}, notes...) {
+		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)
+	}
+	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 }
 
 // deleteNames deletes what is known of a contact, except what it does not want.
-func deleteNames(ctx context.Context, tx *db.Tx, teamID, contactID string) {
-	tx.Queue(ctx, `DELETE FROM contact_topics WHERE team_id = $1 AND contact_id = $2 AND subscription <> 'opt_out'`,
-		teamID, contactID)
-	tx.Queue(ctx, `UPDATE contacts SET first_name = '', last_name = '' WHERE id = $1 AND team_id = $2`, contactID, teamID)
+func deleteNames(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
+	for _, table := range notes {
+		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)
+	}
+	tx.Queue(ctx, `DELETE FROM contact_topics WHERE contact_id = ANY($1) AND team_id = $2 AND subscription <> 'opt_out'`,
+		ids, teamID)
+	tx.Queue(ctx, `UPDATE contacts SET first_name = '', last_name = '' WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 }

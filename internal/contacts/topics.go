@@ -110,33 +110,10 @@ func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c Top
 	return t, err
 }
 
-// DeleteTopic deletes a topic, at once for everybody who asks. What was chosen of it is deleted by SweepTopics. Emails
-// keep its id; those that are still to be sent fail, because who left the topic is forgotten with it.
+// DeleteTopic deletes a topic, at once for everybody who asks. What was chosen of it is deleted by Sweep. Emails keep
+// its id; those that are still to be sent fail, because who left the topic is forgotten with it.
 func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
-		return markTopicDeleted(ctx, tx, teamID, strings.ToLower(topicID))
-	})
-}
-
-// sweepTopics is how many deleted topics one call of SweepTopics removes.
-const sweepTopics = 1000
-
-// SweepTopics removes the rows of deleted topics. It is called periodically.
-func (s *Service) SweepTopics(ctx context.Context) error {
-	gone, err := deletedTopics(ctx, s.d.Reader, sweepTopics)
-	if err != nil {
-		return fmt.Errorf("look for deleted topics: %w", err)
-	}
-	for _, topicID := range gone {
-		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteSomeOfTopic(ctx, tx, topicID) })
-		if err == nil {
-			err = s.d.Update(ctx, func(tx *db.Tx) error { removeTopic(ctx, tx, topicID); return nil })
-		}
-		if err != nil {
-			return fmt.Errorf("remove the deleted topic %s: %w", topicID, err)
-		}
-	}
-	return nil
+	return s.d.Update(ctx, func(tx *db.Tx) error { return mark(ctx, tx, topics, teamID, strings.ToLower(topicID)) })
 }
 
 // Refused returns which of some addresses, in lower case, may not be mailed about a topic, and why. It is called for
@@ -176,3 +153,5 @@ func refusal(byDefault, chosen Subscription, unsubscribed bool) Refusal {
 	}
 	return ""
 }
+
+func noTopic() error { return fault.NotFoundf("Topic not found") }

@@ -1,0 +1,124 @@
+package contacts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// Audience is the contacts that a segment has, or all contacts of a team. Who is unsubscribed is one of them too.
+type Audience struct {
+	SegmentID  string    // "" is all contacts
+	Before     time.Time // contacts and memberships that were created after this do not belong; zero is no limit
+	Properties []string  // the names of those whose values Walk reads
+}
+
+// Member is a contact of an audience.
+type Member struct {
+	Contact
+	Properties map[string]Value // by name; those that the contact has a value of, without fallbacks
+}
+
+// Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids, and limit at
+// most: fewer only at the end. It costs what it returns, and for the segment of a filter what the filter passes over.
+// A segment that the team does not have is a NotFound fault.
+func (s *Service) Walk(ctx context.Context, r db.Reader, teamID string, a Audience, after string, limit int) (
+	[]Member, error) {
+	of, err := s.audience(ctx, r, teamID, a)
+	if err != nil {
+		return nil, err
+	}
+	all, err := walkAudience(ctx, r, of, after, limit)
+	if err != nil || len(all) == 0 || len(a.Properties) == 0 {
+		return all, err
+	}
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
+	}
+	values, err := valuesOf(ctx, r, teamID, ids, a.Properties)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Properties = values[all[i].ID]
+	}
+	return all, nil
+}
+
+// CountAudience returns how many contacts an audience has. It reads all of them, by an index.
+func (s *Service) CountAudience(ctx context.Context, r db.Reader, teamID string, a Audience) (int, error) {
+	of, err := s.audience(ctx, r, teamID, a)
+	if err != nil {
+		return 0, err
+	}
+	return countAudience(ctx, r, of)
+}
+
+// audience returns where the contacts of an audience are found.
+func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Audience) (of source, err error) {
+	if a.SegmentID == "" {
+		of = allContacts(teamID)
+	} else {
+		segment, err := segmentByID(ctx, r, teamID, a.SegmentID)
+		if err != nil {
+			return of, err
+		}
+		if of, err = s.contactsOf(ctx, r, segment); err != nil {
+			return of, err
+		}
+	}
+	if !a.Before.IsZero() {
+		of.until(a.Before)
+	}
+	return of, nil
+}
+
+// contactsOf returns where the contacts of a segment are found.
+func (s *Service) contactsOf(_ context.Context, _ db.Reader, of Segment) (source, error) {
+	if of.Filter != "" {
+		return source{}, fmt.Errorf("segment %s has a filter, which cannot be read yet", of.ID)
+	}
+	return membersOf(of.TeamID, of.ID), nil
+}
+
+// RefusedMembers returns which members of an audience may not be mailed, and why, by their ids. Without a topicID it is
+// those who are unsubscribed. A topic that the team does not have is an Invalid fault for the field topic_id.
+func (s *Service) RefusedMembers(ctx context.Context, r db.Reader, teamID, topicID string, members []Member) (
+	map[string]Refusal, error) {
+	refused := map[string]Refusal{}
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.ID
+		if m.Unsubscribed {
+			refused[m.ID] = Unsubscribed
+		}
+	}
+	if topicID == "" {
+		return refused, nil
+	}
+	byDefault, chosen, err := chosenAmong(ctx, r, teamID, strings.ToLower(topicID), ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if why := refusal(byDefault, chosen[m.ID], m.Unsubscribed); why != "" {
+			refused[m.ID] = why
+		}
+	}
+	return refused, nil
+}
+
+// Values returns what a contact has of its team's properties, by their names, without fallbacks.
+func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID string) (map[string]Value, error) {
+	values, err := valuesOf(ctx, r, teamID, []string{contactID}, nil)
+	return values[contactID], err
+}
+
+// checkFilter checks the filter of a new segment.
+func (s *Service) checkFilter(_ context.Context, _ string, text string) (string, error) {
+	return text, nil
+}

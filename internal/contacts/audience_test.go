@@ -1,0 +1,191 @@
+package contacts_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+func (w *world) segment(name string) contacts.Segment {
+	w.t.Helper()
+	g, err := w.Contacts.CreateSegment(w.t.Context(), w.team, contacts.NewSegment{Name: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+func (w *world) property(name string, t contacts.Type) contacts.Property {
+	w.t.Helper()
+	p, err := w.Contacts.CreateProperty(w.t.Context(), w.team, contacts.NewProperty{Name: name, Type: t})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// walk returns the addresses of an audience, read in pages of a size, up to the @, each with its values.
+func (w *world) walk(a contacts.Audience, size int) (all []string) {
+	w.t.Helper()
+	after := ""
+	for {
+		found, err := w.Contacts.Walk(w.t.Context(), w.DB.Reader, w.team, a, after, size)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, m := range found {
+			if m.ID <= after {
+				w.t.Errorf("%s comes after %s", m.ID, after)
+			}
+			after = m.ID
+			name, _, _ := strings.Cut(m.Address, "@")
+			for _, property := range a.Properties {
+				if v, ok := m.Properties[property]; ok {
+					name += " " + property + "=" + v.Text
+				}
+			}
+			all = append(all, name)
+		}
+		if len(found) < size {
+			return all
+		}
+	}
+}
+
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.property("plan", contacts.String)
+		w.property("seats", contacts.Number)
+		vip, empty := w.segment("vip"), w.segment("empty")
+		var before time.Time
+		for i := range 7 {
+			c := contacts.Change{Properties: map[string]contacts.Value{"seats": contacts.NumberValue(float64(i) + 0.5)}}
+			if i%2 == 0 {
+				c.Segments = []string{strings.ToUpper(vip.ID)}
+				c.Properties["plan"] = contacts.TextValue("pro")
+			}
+			before = w.upsert(fmt.Sprintf("%d@x.example", i), c).CreatedAt
+		}
+		if _, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, "0@x.example", contacts.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		w.upsert("late@x.example", contacts.Change{Segments: []string{vip.ID}})
+		w.upsert("1@x.example", contacts.Change{Segments: []string{vip.ID}})
+		for name, c := range map[string]struct {
+			a    contacts.Audience
+			want []string
+		}{
+			"all":        {contacts.Audience{}, []string{"0", "1", "2", "3", "4", "5", "6", "late"}},
+			"all before": {contacts.Audience{Before: before}, []string{"0", "1", "2", "3", "4", "5", "6"}},
+			"a segment":  {contacts.Audience{SegmentID: vip.ID}, []string{"0", "1", "2", "4", "6", "late"}},
+			"a segment before": {contacts.Audience{SegmentID: strings.ToUpper(vip.ID), Before: before,
+				Properties: []string{"seats", "plan", "unknown", "'; DROP TABLE contacts"}},
+				[]string{"0 seats=0.5 plan=pro", "2 seats=2.5 plan=pro", "4 seats=4.5 plan=pro", "6 seats=6.5 plan=pro"}},
+			"an empty segment": {contacts.Audience{SegmentID: empty.ID}, nil},
+		} {
+			for _, size := range []int{1, 2, 3, 100} {
+				if diff := cmp.Diff(c.want, w.walk(c.a, size)); diff != "" {
+					t.Errorf("%s by %d: %s", name, size, diff)
+				}
+			}
+			if n, err := w.Contacts.CountAudience(ctx, w.DB.Reader, w.team, c.a); n != len(c.want) || err != nil {
+				t.Errorf("%s: %d contacts, %v", name, n, err)
+			}
+		}
+		for _, segmentID := range []string{id.New(), "x", "\x00"} {
+			_, err := w.Contacts.Walk(ctx, w.DB.Reader, w.team, contacts.Audience{SegmentID: segmentID}, "", 1)
+			if fault.KindOf(err) != fault.NotFound {
+				t.Errorf("segment %q: %v", segmentID, err)
+			}
+		}
+		if _, err := w.Contacts.Walk(ctx, w.DB.Reader, w.Other.TeamID, contacts.Audience{SegmentID: vip.ID}, "",
+			1); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("another team's segment: %v", err)
+		}
+	})
+}
+
+func TestRefusedMembers(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for _, s := range []contacts.Subscription{contacts.OptIn, contacts.OptOut} {
+			topic := w.topic(contacts.NewTopic{Name: string(s), Default: s})
+			choose := func(s contacts.Subscription) contacts.Change {
+				return contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: s}}}
+			}
+			w.upsert("none@x.example", contacts.Change{})
+			w.upsert("in@x.example", choose(contacts.OptIn))
+			w.upsert("out@x.example", choose(contacts.OptOut))
+			w.upsert("left@x.example", contacts.Change{Unsubscribed: new(true)})
+			members, err := w.Contacts.Walk(ctx, w.DB.Reader, w.team, contacts.Audience{}, "", 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := func(topicID string) map[string]contacts.Refusal {
+				t.Helper()
+				refused, err := w.Contacts.RefusedMembers(ctx, w.DB.Reader, w.team, topicID, members)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := map[string]contacts.Refusal{}
+				for _, m := range members {
+					if why := refused[m.ID]; why != "" {
+						found[m.Address] = why
+					}
+				}
+				return found
+			}
+			want := map[string]contacts.Refusal{"left@x.example": contacts.Unsubscribed}
+			if diff := cmp.Diff(want, named("")); diff != "" {
+				t.Error(diff)
+			}
+			want["out@x.example"] = contacts.OptedOut
+			if s == contacts.OptOut {
+				want["none@x.example"] = contacts.NotOptedIn
+			}
+			if diff := cmp.Diff(want, named(strings.ToUpper(topic.ID))); diff != "" {
+				t.Errorf("default %s: %s", s, diff)
+			}
+			if _, err := w.Contacts.RefusedMembers(ctx, w.DB.Reader, w.Other.TeamID, topic.ID,
+				members); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("another team's topic: %v", err)
+			}
+		}
+	})
+}
+
+// What is mailed is counted for contacts of the team alone.
+func TestMailed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		a, b := w.upsert("a@x.example", contacts.Change{}), w.upsert("b@x.example", contacts.Change{})
+		strange, _, err := w.Contacts.Upsert(t.Context(), w.Other.TeamID, "a@x.example", contacts.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ids := range [][]string{{b.ID, a.ID, strange.ID, id.New()}, {a.ID}, nil} {
+			w.Update(func(tx *db.Tx) error { w.Contacts.Mailed(t.Context(), tx, w.team, slices.Clone(ids)); return nil })
+		}
+		for contactID, want := range map[string]int{a.ID: 2, b.ID: 1, strange.ID: 0} {
+			if n := w.Count(`SELECT COALESCE(SUM(mailed), 0) FROM contact_engagement WHERE contact_id = $1
+				AND mailed_at > 0 AND opened_at = 0`, contactID); n != want {
+				t.Errorf("%d emails are counted for %s, want %d", n, contactID, want)
+			}
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM contact_engagement`); n != 2 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}

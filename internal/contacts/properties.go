@@ -1,0 +1,175 @@
+package contacts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// Property is what a team notes of its contacts besides their names.
+type Property struct {
+	ID        string
+	TeamID    string
+	Name      string // the key by which contacts and placeholders refer to it
+	Type      Type   // String or Number; it never changes
+	Fallback  Value  // of contacts without a value; none if there is no fallback
+	CreatedAt time.Time
+}
+
+// reserved are the names, in lower case, that placeholders already have for something else.
+var reserved = []string{"email", "first_name", "last_name", "unsubscribed", "unsubscribe_url",
+	"postrider_unsubscribe_url", "resend_unsubscribe_url", "contact", "this"}
+
+// NewProperty is a property to create.
+type NewProperty struct {
+	Name     string
+	Type     Type
+	Fallback Value
+}
+
+// CreateProperty creates a property. A name that the team has already is an Invalid fault.
+func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProperty) (Property, error) {
+	p := Property{TeamID: teamID, Name: n.Name, Type: n.Type, Fallback: n.Fallback}
+	if err := p.check(); err != nil {
+		return p, err
+	}
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		// Two that create the last one at once must not both see room for it.
+		if err := tx.Serialize(ctx, "properties of "+teamID); err != nil {
+			return err
+		}
+		count, err := countProperties(ctx, tx.Reader, teamID)
+		if err != nil {
+			return fmt.Errorf("count properties: %w", err)
+		}
+		if count >= MaxProperties {
+			return fault.Invalidf("", "A team has at most %d properties of contacts. Delete one that is not needed.",
+				MaxProperties)
+		}
+		p.ID, p.CreatedAt = id.At(tx.Now()), tx.Now()
+		insertProperty(ctx, tx, &p)
+		return nil
+	})
+	if s.d.Violates(err, "contact_properties_name") {
+		err = fault.Invalidf("key", "The `key` field is %s, which is a property already.", p.Name).Because(err)
+	}
+	return p, err
+}
+
+func (p *Property) check() error {
+	switch {
+	case p.Name == "":
+		return fault.MissingField("key")
+	case !isName(p.Name):
+		return fault.Invalidf("key", "The `key` field must have at most %d characters, each an ASCII letter, a digit or an "+
+			"underscore.", maxProperty)
+	case slices.Contains(reserved, strings.ToLower(p.Name)):
+		return fault.Invalidf("key", "The `key` field is %s, which is reserved. Choose another.", p.Name)
+	case p.Type == "":
+		return fault.MissingField("type")
+	case p.Type != String && p.Type != Number:
+		return fault.Invalidf("type", "The `type` field must be `string` or `number`.")
+	}
+	return p.checkFallback()
+}
+
+func (p *Property) checkFallback() error {
+	if p.Fallback == (Value{}) {
+		return nil
+	}
+	return p.Fallback.check("fallback_value", p.Type)
+}
+
+// isName reports whether a text can be the name of a property.
+func isName(text string) bool {
+	return text != "" && len(text) <= maxProperty && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
+	})
+}
+
+// Property returns a property.
+func (s *Service) Property(ctx context.Context, teamID, propertyID string) (Property, error) {
+	return propertyByID(ctx, s.d.Reader, teamID, strings.ToLower(propertyID))
+}
+
+// Properties returns a page of a team's properties, newest first.
+func (s *Service) Properties(ctx context.Context, teamID string, p page.Page) ([]Property, bool, error) {
+	return listProperties(ctx, s.d.Reader, teamID, p)
+}
+
+// PropertiesNamed returns the properties of a team that have one of some names, or all when names is nil.
+func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
+	return propertiesNamed(ctx, r, teamID, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isName(n) }))
+}
+
+// UpdateProperty changes the fallback of a property, or removes it.
+func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback Value) (p Property, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if p, err = propertyByID(ctx, tx.Reader, teamID, strings.ToLower(propertyID)); err != nil {
+			return err
+		}
+		p.Fallback = fallback
+		if err := p.checkFallback(); err != nil {
+			return err
+		}
+		return updateProperty(ctx, tx, &p)
+	})
+	return p, err
+}
+
+// DeleteProperty deletes a property, at once for everybody who asks. The values of contacts are deleted by Sweep.
+func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error { return mark(ctx, tx, properties, teamID, strings.ToLower(propertyID)) })
+}
+
+func noProperty() error { return fault.NotFoundf("Contact property not found") }
+
+// valuedBy looks up the properties of values, and checks these. A name that is no property of the team is an Invalid
+// fault.
+func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string]Value) ([]valued, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	if len(values) > MaxProperties {
+		return nil, fault.Invalidf("properties", "The `properties` field names %d properties; a team has at most %d.",
+			len(values), MaxProperties)
+	}
+	names := slices.Sorted(maps.Keys(values))
+	for _, name := range names {
+		if !isName(name) {
+			return nil, noSuchProperty(name)
+		}
+	}
+	have, err := propertiesNamed(ctx, r, teamID, names)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]valued, 0, len(names))
+	for _, name := range names {
+		i := slices.IndexFunc(have, func(p Property) bool { return p.Name == name })
+		if i < 0 {
+			return nil, noSuchProperty(name)
+		}
+		v := valued{have[i], values[name]}
+		if v.value != (Value{}) {
+			if err := v.value.check("properties."+name, v.Type); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+func noSuchProperty(name string) error {
+	return fault.Invalidf("properties", "The `properties` field names %.50q, which is no property of this team. Create it "+
+		"first.", name)
+}

@@ -1,0 +1,150 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// contactColumnsOfC are contactColumns in a query that names the table c.
+var contactColumnsOfC = "c." + strings.ReplaceAll(contactColumns, ", ", ", c.")
+
+// source is where contacts are found: the part of a query from FROM on, in which they are c, and its arguments.
+type source struct {
+	from string
+	key  string // the column of their ids by which the query goes through an index
+	args []any
+
+	created []string // the columns of times by which a contact became one of them
+}
+
+// allContacts are the contacts of a team.
+func allContacts(teamID string) source {
+	return source{from: `contacts c WHERE c.team_id = $1`, key: "c.id", args: []any{teamID},
+		created: []string{"c.created_at"}}
+}
+
+// membersOf are the contacts that were added to a segment. The order of the join is fixed, because only the index of
+// the memberships gives the contacts in their order.
+func membersOf(teamID, segmentID string) source {
+	return source{from: `contact_segments m CROSS JOIN contacts c WHERE m.segment_id = $2 AND m.team_id = $1
+		AND c.id = m.contact_id AND c.team_id = m.team_id`, key: "m.contact_id", args: []any{teamID, segmentID},
+		created: []string{"c.created_at", "m.created_at"}}
+}
+
+// where adds a condition on an argument, which it writes as $?.
+func (s *source) where(condition string, arg any) {
+	s.args = append(s.args[:len(s.args):len(s.args)], arg)
+	s.from += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(s.args)))
+}
+
+// until leaves out what was created after a time.
+func (s *source) until(at time.Time) {
+	for _, column := range s.created {
+		s.where(column+" <= $?", at.UnixMicro())
+	}
+}
+
+func walkAudience(ctx context.Context, r db.Reader, of source, after string, limit int) ([]Member, error) {
+	if after != "" {
+		of.where(of.key+" > $?", after)
+	}
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s LIMIT $%d`, contactColumnsOfC, of.from, of.key,
+		len(of.args)+1), append(of.args[:len(of.args):len(of.args)], limit)...)
+	all, err := db.Collect(rows, err, func(r db.Row) (m Member, err error) {
+		m.Contact, err = scanContact(r)
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read contacts of an audience: %w", err)
+	}
+	return all, nil
+}
+
+func countAudience(ctx context.Context, r db.Reader, of source) (n int, err error) {
+	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM `+of.from, of.args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the contacts of an audience: %w", err)
+	}
+	return n, nil
+}
+
+// valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and
+// name.
+func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string) (
+	map[string]map[string]Value, error) {
+	byID := map[string]string{}
+	var ids []string
+	properties, err := propertiesNamed(ctx, r, teamID, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range properties {
+		byID[p.ID] = p.Name
+		ids = append(ids, p.ID)
+	}
+	values := map[string]map[string]Value{}
+	if len(ids) == 0 {
+		return values, nil
+	}
+	keep := func(contactID, propertyID string, v Value) {
+		if values[contactID] == nil {
+			values[contactID] = map[string]Value{}
+		}
+		values[contactID][byID[propertyID]] = v
+	}
+	rows, err := r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_texts v
+		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, contactIDs, ids, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID, propertyID, text string
+		err = r.Scan(&contactID, &propertyID, &text)
+		keep(contactID, propertyID, TextValue(text))
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read texts of contacts: %w", err)
+	}
+	rows, err = r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_numbers v
+		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, contactIDs, ids, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID, propertyID string
+		var n float64
+		err = r.Scan(&contactID, &propertyID, &n)
+		keep(contactID, propertyID, NumberValue(n))
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read numbers of contacts: %w", err)
+	}
+	return values, nil
+}
+
+// chosenAmong returns the default of a topic, and what contacts have chosen of it, by their ids.
+func chosenAmong(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
+	byDefault Subscription, chosen map[string]Subscription, err error) {
+	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
+		AND t.deleted_at = 0`, topicID, teamID).Scan(&byDefault)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil, NoTopic()
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("read a topic's default: %w", err)
+	}
+	rows, err := r.Query(ctx, `SELECT s.contact_id, s.subscription FROM contact_topics s WHERE s.team_id = $1
+		AND s.contact_id = ANY($2) AND s.topic_id = $3`, teamID, contactIDs, topicID)
+	chosen = map[string]Subscription{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID string
+		var s Subscription
+		err = r.Scan(&contactID, &s)
+		chosen[contactID] = s
+		return none, err
+	})
+	if err != nil {
+		return "", nil, fmt.Errorf("read what contacts chose of a topic: %w", err)
+	}
+	return byDefault, chosen, nil
+}

@@ -7,9 +7,9 @@
 // scan never meets NULL. Uniqueness is decided by a named unique index and reported by [DB.UniqueViolation]; no code
 // selects first and inserts then.
 //
-// A list is one parameter, a []string or []int64, so that a statement has one text for lists of all lengths. The SQL
-// must use it in exactly one of these forms, because SQLite is given a text of its own for them; the list of the
-// second must not be nil:
+// A list is one parameter, a []string, []int64 or []float64, so that a statement has one text for lists of all lengths.
+// The SQL must use it in exactly one of these forms, because SQLite is given a text of its own for them; the list of
+// the second must not be nil:
 //
 //	x = ANY($n)
 //	x <> ALL($n)

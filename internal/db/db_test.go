@@ -425,6 +425,9 @@ func TestLists(t *testing.T) {
 			{`name <> ALL($2)`, []string{}, "01234"},
 			{`n = ANY($2)`, []int64{-1, 1, 3}, "13"},
 			{`n <> ALL($2)`, []int64{1, 1 << 62}, "0234"},
+			{`CAST(n AS DOUBLE PRECISION) = ANY($2)`, []float64{2}, "2"},
+			{`CAST(n AS DOUBLE PRECISION) = ANY($2)`, []float64{-1, 1, 3, 2.5, 1e300}, "13"},
+			{`CAST(n AS DOUBLE PRECISION) / 10 = ANY($2)`, []float64{0.1, 0.30000000000000004}, "1"},
 			{`id IN (SELECT UNNEST(CAST($2 AS TEXT[])))`, []string{"0", "2", "x"}, "02"},
 		} {
 			text := `SELECT id FROM things WHERE ok = $1 AND ` + c.where + ` ORDER BY id`

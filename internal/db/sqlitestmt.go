@@ -137,6 +137,11 @@ func haveOnes(args []any) bool {
 				return false
 			}
 			ones = true
+		case []float64:
+			if len(list) != 1 {
+				return false
+			}
+			ones = true
 		}
 	}
 	return ones
@@ -165,6 +170,14 @@ func (c *cachedStmt) bind(args []any) ([]any, error) {
 				continue
 			}
 			bound[i], err = jsonList(list, func(b []byte, n int64) ([]byte, error) { return strconv.AppendInt(b, n, 10), nil })
+		case []float64:
+			if c.ones {
+				bound[i] = list[0]
+				continue
+			}
+			bound[i], err = jsonList(list, func(b []byte, n float64) ([]byte, error) {
+				return strconv.AppendFloat(b, n, 'g', -1, 64), nil
+			})
 		default:
 			bound[i] = a
 		}

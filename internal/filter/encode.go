@@ -1,0 +1,56 @@
+package filter
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// node is a rule as it is written in JSON.
+type node struct {
+	Type     Kind           `json:"type"`
+	Rules    []*Rule        `json:"rules,omitzero"`
+	Rule     *Rule          `json:"rule,omitzero"`
+	Field    string         `json:"field,omitzero"`
+	Operator Operator       `json:"operator,omitzero"`
+	Value    jsontext.Value `json:"value,omitzero"`
+}
+
+// MarshalJSON returns the text of the rule, from which Parse makes the same rule.
+func (r *Rule) MarshalJSON() ([]byte, error) {
+	n := node{Type: r.Kind, Field: r.Field, Operator: r.Operator}
+	switch r.Kind {
+	case Not:
+		n.Rule = r.Rules[0]
+	case Leaf:
+		if r.Value.kind != absent {
+			var err error
+			if n.Value, err = json.Marshal(r.Value.plain()); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		n.Rules = r.Rules
+	}
+	return json.Marshal(n)
+}
+
+// plain returns the value of a rule as package json encodes it.
+func (v Value) plain() any {
+	switch v.kind {
+	case Text:
+		return v.text
+	case Number:
+		return v.number
+	case Bool:
+		return v.number != 0
+	case List:
+		all := []any{}
+		for _, item := range v.list {
+			all = append(all, item.plain())
+		}
+		return all
+	case Reference:
+		return map[string]string{"var": v.text}
+	}
+	return nil
+}

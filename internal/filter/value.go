@@ -1,0 +1,169 @@
+package filter
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ValueKind is what kind of value a [Value] is.
+type ValueKind uint8
+
+const (
+	None      ValueKind = iota // no value; null in JSON
+	Text                       // text that is not empty, except as it is written in a rule
+	Number                     // a finite number
+	Bool                       // true or false
+	Time                       // an instant, to the microsecond
+	Other                      // there is a value, which is like nothing that a rule can name: an object of a payload
+	List                       // in a rule: texts, numbers, true and false; of a contact: the texts that it has all of
+	Reference                  // in a rule: the name of another field
+	absent                     // in a rule: no value was written
+)
+
+// Value is what a field holds, or what a rule compares it with. The zero Value is none.
+type Value struct {
+	kind   ValueKind
+	text   string
+	number float64
+	micros int64
+	list   []Value
+}
+
+// TextValue returns a text. The empty text is no value.
+func TextValue(text string) Value {
+	if text == "" {
+		return Value{}
+	}
+	return Value{kind: Text, text: text}
+}
+
+// NumberValue returns a number. NaN is no value.
+func NumberValue(n float64) Value {
+	if math.IsNaN(n) {
+		return Value{}
+	}
+	return Value{kind: Number, number: n}
+}
+
+// BoolValue returns true or false.
+func BoolValue(b bool) Value {
+	v := Value{kind: Bool}
+	if b {
+		v.number = 1
+	}
+	return v
+}
+
+// TimeValue returns an instant; what is shorter than a microsecond is cut off. The zero time is no value.
+func TimeValue(t time.Time) Value {
+	if t.IsZero() {
+		return Value{}
+	}
+	return Value{kind: Time, micros: micros(t)}
+}
+
+// ListValue returns the set of some texts, for a field of type Set.
+func ListValue(texts []string) Value {
+	v := Value{kind: List}
+	for _, t := range texts {
+		v.list = append(v.list, TextValue(t))
+	}
+	return v
+}
+
+// OtherValue returns a value that exists and equals nothing.
+func OtherValue() Value { return Value{kind: Other} }
+
+// Kind returns what kind of value v is.
+func (v Value) Kind() ValueKind { return v.kind }
+
+// Texts returns the texts of a list, and the text of a text.
+func (v Value) Texts() []string {
+	switch v.kind {
+	case Text:
+		return []string{v.text}
+	case List:
+		var all []string
+		for _, item := range v.list {
+			all = append(all, item.Texts()...)
+		}
+		return all
+	}
+	return nil
+}
+
+// none reports whether there is no value to compare with.
+func (v Value) none() bool { return v.kind == None || v.kind == Text && v.text == "" }
+
+// asNumber returns the number that a value is, or that its text is written as.
+func (v Value) asNumber() (float64, bool) {
+	switch v.kind {
+	case Number:
+		return v.number, true
+	case Text:
+		return numeral(v.text)
+	}
+	return 0, false
+}
+
+// asTime returns the first instant of what a value means, and that of what follows it: a date is a whole day in UTC,
+// and any other time is a microsecond.
+func (v Value) asTime() (from, after int64, ok bool) {
+	switch v.kind {
+	case Time:
+		return v.micros, v.micros + 1, true
+	case Text:
+		if t, err := time.Parse(time.DateOnly, v.text); err == nil {
+			return micros(t), micros(t.AddDate(0, 0, 1)), true
+		}
+		if t, err := time.Parse(time.RFC3339, v.text); err == nil {
+			return micros(t), micros(t) + 1, true
+		}
+	}
+	return 0, 0, false
+}
+
+// equal reports whether two values are the same. A text that is a numeral equals that number; texts are never compared
+// as numbers with each other.
+func (v Value) equal(to Value) bool {
+	switch {
+	case v.kind == to.kind:
+		return v.kind == Text && v.text == to.text || v.kind == Number && v.number == to.number ||
+			v.kind == Bool && v.number == to.number || v.kind == Time && v.micros == to.micros
+	case v.kind == Number || to.kind == Number:
+		a, ok := v.asNumber()
+		b, also := to.asNumber()
+		return ok && also && a == b
+	}
+	return false
+}
+
+// micros returns a time in microseconds since 1970, rounded down.
+func micros(t time.Time) int64 {
+	return t.Unix()*1e6 + int64(t.Nanosecond()/1000)
+}
+
+// numeral reads a text as a number: digits, after an optional minus and before an optional point with digits, in at
+// most 16 characters, so that both engines read exactly the same number. [numeralSQL] is the same in SQL.
+func numeral(text string) (float64, bool) {
+	if len(text) > maxNumeral {
+		return 0, false
+	}
+	whole, fraction, point := strings.Cut(strings.TrimPrefix(text, "-"), ".")
+	if !digits(whole) || point && !digits(fraction) {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil
+}
+
+func digits(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return text != ""
+}

@@ -1,0 +1,158 @@
+package contacts
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/filter"
+)
+
+// Beginnings of the names of fields that each team has its own of.
+const (
+	propertyField = "contact.properties."
+	topicField    = "contact.topics."
+	segmentsField = "contact.segments"
+)
+
+// FilterSchema returns the fields that rules about contacts may name, and of properties, topics and segments those that
+// the rule names, as far as the team has them.
+func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule) (filter.Schema,
+	error) {
+	schema := filter.Schema{Fields: map[string]filter.Field{}, Unknown: unknownField}
+	for name, f := range fixedFields {
+		schema.Fields[name] = f
+	}
+	names := reads(rule)
+	properties, err := propertyFields(ctx, r, teamID, names.properties)
+	if err != nil {
+		return schema, err
+	}
+	for _, name := range names.properties {
+		if f, ok := properties[name]; ok {
+			schema.Fields[propertyField+name] = f
+		}
+	}
+	topics, err := topicFields(ctx, r, teamID, lower(names.topics))
+	if err != nil {
+		return schema, err
+	}
+	for _, id := range names.topics {
+		if f, ok := topics[strings.ToLower(id)]; ok {
+			schema.Fields[topicField+id] = f
+		}
+	}
+	segments, err := filterableSegments(ctx, r, teamID, names.segments)
+	if err != nil {
+		return schema, err
+	}
+	schema.Fields[segmentsField] = segmentsFilter(segments)
+	return schema, nil
+}
+
+// segmentsFilter is the field of the segments that a contact was added to. segments has whether each has a filter.
+func segmentsFilter(segments map[string]bool) filter.Field {
+	return filter.Field{Type: filter.SetField, Lower: true, Column: membership, Allow: func(id string) string {
+		filtered, ok := segments[id]
+		switch {
+		case !ok:
+			return "must be the id of a segment of this team."
+		case filtered:
+			return "names a segment that has a filter itself. Use the rules of that filter instead."
+		}
+		return ""
+	}}
+}
+
+// unknownField says what to do about a field that is not there.
+func unknownField(name string) string {
+	switch {
+	case strings.HasPrefix(name, propertyField):
+		return "The team has no such contact property. Create it first."
+	case strings.HasPrefix(name, topicField):
+		return "The team has no topic with this id. Create it first."
+	case name == "contact.topics":
+		return "Name the topic by its id, as in `contact.topics.TOPIC_ID`."
+	case name == "contact.properties" || !strings.Contains(name, "."):
+		return "Name the property, as in `contact.properties.plan`, or a field such as `contact.email`."
+	}
+	return "There are `contact.email`, `contact.first_name`, `contact.last_name`, `contact.unsubscribed`, " +
+		"`contact.created_at`, `contact.properties.KEY`, `contact.topics.TOPIC_ID`, `contact.segments`, and in " +
+		"`contact.engagement` `mailed`, `opened`, `clicked`, `mailed_at`, `opened_at` and `clicked_at`."
+}
+
+// names are what rows a rule reads.
+type names struct {
+	properties []string
+	topics     []string // as written
+	segments   []string // in lower case
+	engagement bool
+}
+
+func reads(rule *filter.Rule) (n names) {
+	for _, name := range rule.Fields() {
+		if key, ok := strings.CutPrefix(name, propertyField); ok {
+			n.properties = append(n.properties, key)
+		} else if id, ok := strings.CutPrefix(name, topicField); ok {
+			n.topics = append(n.topics, id)
+		} else if strings.HasPrefix(name, engagementField) {
+			n.engagement = true
+		}
+	}
+	rule.Leaves(func(leaf *filter.Rule) {
+		if leaf.Field == segmentsField {
+			n.segments = append(n.segments, lower(leaf.Value.Texts())...)
+		}
+	})
+	return n
+}
+
+func lower(texts []string) []string {
+	all := make([]string, len(texts))
+	for i, t := range texts {
+		all[i] = strings.ToLower(t)
+	}
+	return all
+}
+
+// where returns the SQL condition that a rule is of the contacts c, with its arguments appended to args.
+func where(rule *filter.Rule, schema filter.Schema, now time.Time, args []any) (text string, all []any, err error) {
+	return rule.Where(schema, now, args)
+}
+
+// FilterValues reads what the fields hold that a rule names, for one contact. What it returns is for
+// [filter.Rule.Match] with the schema, and has values for names that begin with "contact." only.
+func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, rule *filter.Rule,
+) (func(name string) filter.Value, error) {
+	values := map[string]filter.Value{
+		"contact.email":        filter.TextValue(c.Address),
+		"contact.first_name":   filter.TextValue(c.FirstName),
+		"contact.last_name":    filter.TextValue(c.LastName),
+		"contact.unsubscribed": filter.BoolValue(c.Unsubscribed),
+		"contact.created_at":   filter.TimeValue(c.CreatedAt),
+	}
+	n := reads(rule)
+	byKey, err := rowValues(ctx, r, c, schema, n)
+	if err != nil {
+		return nil, err
+	}
+	for name, f := range schema.Fields {
+		if v, ok := byKey[f.Column.KeyValue]; ok && f.Column.KeyValue != "" {
+			values[name] = v
+		}
+	}
+	if len(n.segments) > 0 {
+		ids, err := memberOf(ctx, r, c, n.segments)
+		if err != nil {
+			return nil, err
+		}
+		values[segmentsField] = filter.ListValue(ids)
+	}
+	if n.engagement {
+		if err := engagementValues(ctx, r, c, values); err != nil {
+			return nil, err
+		}
+	}
+	return func(name string) filter.Value { return values[name] }, nil
+}

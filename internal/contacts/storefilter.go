@@ -1,0 +1,190 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/filter"
+)
+
+const engagementField = "contact.engagement."
+
+// membership, in a field, is the segments of a contact. A property, a topic or a segment belongs to one team, so the
+// conditions on the rows of contacts need not name the team: their indexes do not have it.
+var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
+
+// fixedFields are the fields that contacts of all teams have.
+var fixedFields = map[string]filter.Field{
+	"contact.email":        {Type: filter.TextField, Lower: true, Column: filter.Column{Value: "c.address"}},
+	"contact.first_name":   {Type: filter.TextField, Column: filter.Column{Value: "c.first_name"}},
+	"contact.last_name":    {Type: filter.TextField, Column: filter.Column{Value: "c.last_name"}},
+	"contact.unsubscribed": {Type: filter.BoolField, Column: filter.Column{Value: "c.unsubscribed"}},
+	"contact.created_at":   {Type: filter.TimeField, Column: filter.Column{Value: "c.created_at"}},
+
+	engagementField + "mailed":     engagementCount("mailed"),
+	engagementField + "opened":     engagementCount("opened"),
+	engagementField + "clicked":    engagementCount("clicked"),
+	engagementField + "mailed_at":  engagementTime("mailed_at"),
+	engagementField + "opened_at":  engagementTime("opened_at"),
+	engagementField + "clicked_at": engagementTime("clicked_at"),
+}
+
+func engagementCount(column string) filter.Field {
+	// Without the cast PostgreSQL takes only whole numbers as parameters.
+	return filter.Field{Type: filter.NumberField, Default: filter.NumberValue(0),
+		Column: filter.Column{Table: "contact_engagement", Value: "CAST(v." + column + " AS DOUBLE PRECISION)"}}
+}
+
+func engagementTime(column string) filter.Field {
+	return filter.Field{Type: filter.TimeField, Column: filter.Column{Table: "contact_engagement", Value: "v." + column}}
+}
+
+// propertyFields returns the properties among some names.
+func propertyFields(ctx context.Context, r db.Reader, teamID string, names []string) (map[string]filter.Field, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	rows, err := r.Query(ctx, `SELECT id, name, type FROM contact_properties WHERE team_id = $1 AND name = ANY($2)
+		AND deleted_at = 0`, teamID, names)
+	fields := map[string]filter.Field{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id, name, kind string
+		err = r.Scan(&id, &name, &kind)
+		f := filter.Field{Type: filter.TextField, Column: filter.Column{Table: "contact_texts", Value: "v.value",
+			Key: "property_id", KeyValue: id}}
+		if kind == "number" {
+			f.Type, f.Column.Table = filter.NumberField, "contact_numbers"
+		}
+		fields[name] = f
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up the properties of a filter: %w", err)
+	}
+	return fields, nil
+}
+
+// topicFields returns the topics among some ids.
+func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]filter.Field, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := r.Query(ctx, `SELECT id, default_subscription FROM topics WHERE id = ANY($1) AND team_id = $2
+		AND deleted_at = 0`, ids, teamID)
+	fields := map[string]filter.Field{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id, byDefault string
+		err = r.Scan(&id, &byDefault)
+		fields[id] = filter.Field{Type: filter.ChoiceField, Default: filter.TextValue(byDefault), Allow: subscriptionOnly,
+			Column: filter.Column{Table: "contact_topics", Value: "v.subscription", Key: "topic_id", KeyValue: id}}
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up the topics of a filter: %w", err)
+	}
+	return fields, nil
+}
+
+// filterableSegments returns the segments among some ids, and whether each has a filter.
+func filterableSegments(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]bool, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := r.Query(ctx, `SELECT id, filter <> '' FROM segments WHERE id = ANY($1) AND team_id = $2
+		AND deleted_at = 0`, ids, teamID)
+	segments := map[string]bool{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id string
+		var filtered bool
+		err = r.Scan(&id, &filtered)
+		segments[id] = filtered
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up the segments of a filter: %w", err)
+	}
+	return segments, nil
+}
+
+// rowValues returns the values that a contact has of properties and topics in a schema, by the ids of these.
+func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, n names) (map[string]filter.Value,
+	error) {
+	ids := map[string][]string{}
+	for _, name := range n.properties {
+		at := schema.Fields[propertyField+name].Column
+		ids[at.Table] = append(ids[at.Table], at.KeyValue)
+	}
+	for _, name := range n.topics {
+		at := schema.Fields[topicField+name].Column
+		ids[at.Table] = append(ids[at.Table], at.KeyValue)
+	}
+	values := map[string]filter.Value{}
+	for _, from := range []struct{ table, text string }{
+		{"contact_texts", `SELECT property_id, value, 0.0 FROM contact_texts
+			WHERE contact_id = $1 AND property_id = ANY($2) AND team_id = $3`},
+		{"contact_numbers", `SELECT property_id, '', value FROM contact_numbers
+			WHERE contact_id = $1 AND property_id = ANY($2) AND team_id = $3`},
+		{"contact_topics", `SELECT topic_id, subscription, 0.0 FROM contact_topics
+			WHERE contact_id = $1 AND topic_id = ANY($2) AND team_id = $3`},
+	} {
+		if len(ids[from.table]) == 0 {
+			continue
+		}
+		rows, err := r.Query(ctx, from.text, c.ID, ids[from.table], c.TeamID)
+		_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+			var id, text string
+			var number float64
+			err = r.Scan(&id, &text, &number)
+			if values[id] = filter.TextValue(text); from.table == "contact_numbers" {
+				values[id] = filter.NumberValue(number)
+			}
+			return none, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read values of a contact: %w", err)
+		}
+	}
+	return values, nil
+}
+
+// memberOf returns which of some segments a contact was added to.
+func memberOf(ctx context.Context, r db.Reader, c *Contact, ids []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT segment_id FROM contact_segments WHERE contact_id = $1 AND segment_id = ANY($2)
+		AND team_id = $3`, c.ID, ids, c.TeamID)
+	found, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return nil, fmt.Errorf("read the segments of a contact: %w", err)
+	}
+	return found, nil
+}
+
+// engagementValues adds how a contact answers what it is sent.
+func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
+	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
+	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
+		WHERE contact_id = $1 AND team_id = $2`, c.ID, c.TeamID).Scan(&mailed, &opened, &clicked, &mailedAt, &openedAt,
+		&clickedAt)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the engagement of a contact: %w", err)
+	}
+	for name, n := range map[string]int64{"mailed": mailed, "opened": opened, "clicked": clicked} {
+		values[engagementField+name] = filter.NumberValue(float64(n))
+	}
+	for name, at := range map[string]int64{"mailed_at": mailedAt, "opened_at": openedAt, "clicked_at": clickedAt} {
+		values[engagementField+name] = filter.TimeValue(db.Time(at))
+	}
+	return nil
+}
+
+// subscriptionOnly is the rule for what a topic may be compared with.
+func subscriptionOnly(text string) string {
+	if text == string(OptIn) || text == string(OptOut) {
+		return ""
+	}
+	return "must be `opt_in` or `opt_out`."
+}

@@ -121,6 +121,11 @@ func where(rule *filter.Rule, schema filter.Schema, now time.Time, args []any) (
 	return rule.Where(schema, now, args)
 }
 
+// count returns the query for how many contacts of a team a rule chooses.
+func count(rule *filter.Rule, schema filter.Schema, now time.Time, teamID string) (text string, args []any, err error) {
+	return rule.Count(schema, now, "FROM contacts c WHERE c.team_id =", teamID)
+}
+
 // FilterValues reads what the fields hold that a rule names, for one contact. What it returns is for
 // [filter.Rule.Match] with the schema, and has values for names that begin with "contact." only.
 func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, rule *filter.Rule,

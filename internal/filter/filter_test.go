@@ -18,13 +18,14 @@ import (
 // team is a schema with a field of each type.
 var team = Schema{
 	Fields: map[string]Field{
-		"contact.email":                {Type: TextField, Lower: true, Column: Column{Value: "c.address"}},
-		"contact.first_name":           {Type: TextField, Column: Column{Value: "c.first_name"}},
-		"contact.unsubscribed":         {Type: BoolField, Column: Column{Value: "c.unsubscribed"}},
-		"contact.created_at":           {Type: TimeField, Column: Column{Value: "c.created_at"}},
-		"contact.properties.plan":      {Type: TextField, Column: property("contact_texts")},
-		"contact.properties.age":       {Type: NumberField, Column: property("contact_numbers")},
-		"contact.topics.news":          {Type: ChoiceField, Default: TextValue("opt_in"), Allow: optInOrOut, Column: topic},
+		"contact.email":           {Type: TextField, Lower: true, Column: Column{Value: "c.address"}},
+		"contact.first_name":      {Type: TextField, Column: Column{Value: "c.first_name"}},
+		"contact.unsubscribed":    {Type: BoolField, Column: Column{Value: "c.unsubscribed"}},
+		"contact.created_at":      {Type: TimeField, Column: Column{Value: "c.created_at"}},
+		"contact.properties.plan": {Type: TextField, Column: property("contact_texts")},
+		"contact.properties.age":  {Type: NumberField, Column: property("contact_numbers")},
+		"contact.topics.news": {Type: ChoiceField, Default: TextValue("opt_in"), Allow: optInOrOut,
+			Column: topic},
 		"contact.segments":             {Type: SetField, Allow: knownSegment, Column: segments},
 		"contact.engagement.opened":    {Type: NumberField, Default: NumberValue(0), Column: engagement("opened")},
 		"contact.engagement.opened_at": {Type: TimeField, Column: engagement("opened_at")},
@@ -111,7 +112,8 @@ func TestParseRefusesWithThePlace(t *testing.T) {
 		{`{"type": "or", "rules": [` + eq + `], "rule": 1}`, "filter", `"rule"`},
 		{`{"type": "not", "rules": []}`, "filter", "`rule`"},
 		{`{"type": "not"}`, "filter.rule", "Missing"},
-		{`{"type": "not", "rule": {"type": "and", "rules": [` + eq + `, {"type": "rule"}]}}`, "filter.rule.rules[1].field",
+		{`{"type": "not", "rule": {"type": "and", "rules": [` + eq + `, {"type": "rule"}]}}`,
+			"filter.rule.rules[1].field",
 			"Missing"},
 		{`{"type": "rule", "field": "", "operator": "eq", "value": 1}`, "filter.field", "name of a field"},
 		{`{"type": "rule", "field": "contact.email", "value": 1}`, "filter.operator", "Missing"},
@@ -270,15 +272,18 @@ func TestMatch(t *testing.T) {
 		{plan, "is_empty", ``, []holds{{text("pro"), false}, {text(""), true}, {none, true}}},
 		{plan, "in", `["pro", "free"]`, []holds{{text("free"), true}, {text("team"), false}, {none, false}}},
 		{plan, "not_in", `["pro", "free"]`, []holds{{text("free"), false}, {text("team"), true}, {none, true}}},
-		{plan, "contains", `"r%"`, []holds{{text("50 r%!"), true}, {text("R%"), false}, {text("rat"), false}, {none, false}}},
+		{plan, "contains", `"r%"`, []holds{{text("50 r%!"), true}, {text("R%"), false}, {text("rat"), false}, {none,
+			false}}},
 		{plan, "starts_with", `"_É"`, []holds{{text("_Ecole"), false}, {text("_É"), true}, {text("aÉ"), false},
 			{none, false}}},
-		{plan, "ends_with", `"é"`, []holds{{text("café"), true}, {text("é"), true}, {text("cafe"), false}, {none, false}}},
+		{plan, "ends_with", `"é"`, []holds{{text("café"), true}, {text("é"), true}, {text("cafe"), false}, {none,
+			false}}},
 		{plan, "gt", `9`, []holds{{text("10"), true}, {text("9"), false}, {text("-10"), false}, {text("9.5"), true},
 			{text("10 "), false}, {text("1e9"), false}, {text("٣٣"), false}, {text(".5"), false},
 			{text("99999999999999999"), false},
 			{none, false}}},
-		{plan, "lte", `"-2.5"`, []holds{{text("-2.50"), true}, {text("-2"), false}, {text("--3"), false}, {text("-"), false},
+		{plan, "lte", `"-2.5"`, []holds{{text("-2.50"), true}, {text("-2"), false}, {text("--3"), false}, {text("-"),
+			false},
 			{none, false}}},
 		{age, "eq", `18`, []holds{{number(18), true}, {number(18.5), false}, {none, false}}},
 		{age, "eq", `"18.0"`, []holds{{number(18), true}, {none, false}}},
@@ -291,18 +296,23 @@ func TestMatch(t *testing.T) {
 		{"contact.unsubscribed", "neq", `true`, []holds{{BoolValue(true), false}, {BoolValue(false), true}}},
 		{"contact.email", "ends_with", `"@Example.com"`, []holds{{text("a@example.com"), true},
 			{text("a@example.net"), false}}},
-		{created, "before", `"2026-03-01"`, []holds{{at("2026-02-28T23:59:59Z"), true}, {at("2026-03-01T00:00:00Z"), false},
+		{created, "before", `"2026-03-01"`, []holds{{at("2026-02-28T23:59:59Z"), true}, {at("2026-03-01T00:00:00Z"),
+			false},
 			{none, false}}},
-		{created, "after", `"2026-03-01"`, []holds{{at("2026-03-01T23:59:59Z"), false}, {at("2026-03-02T00:00:00Z"), true},
+		{created, "after", `"2026-03-01"`, []holds{{at("2026-03-01T23:59:59Z"), false}, {at("2026-03-02T00:00:00Z"),
+			true},
 			{none, false}}},
 		{created, "after", `"2026-03-01T10:00:00+02:00"`, []holds{{at("2026-03-01T08:00:00Z"), false},
 			{at("2026-03-01T08:00:00.000001Z"), true}}},
-		{created, "within_last", `"30 days"`, []holds{{at("2026-03-01T12:00:00Z"), true}, {at("2026-03-01T11:59:59Z"), false},
+		{created, "within_last", `"30 days"`, []holds{{at("2026-03-01T12:00:00Z"), true}, {at("2026-03-01T11:59:59Z"),
+			false},
 			{at("2026-03-31T12:00:59Z"), true}, {at("2026-03-31T12:01:00Z"), false}, {none, false}}},
 		{created, "not_within_last", `"30 days"`, []holds{{at("2026-03-01T12:00:00Z"), false},
 			{at("2026-03-01T11:59:59Z"), true}, {none, true}}},
-		{"contact.topics.news", "eq", `"opt_in"`, []holds{{text("opt_in"), true}, {text("opt_out"), false}, {none, true}}},
-		{"contact.topics.news", "neq", `"opt_in"`, []holds{{text("opt_in"), false}, {text("opt_out"), true}, {none, false}}},
+		{"contact.topics.news", "eq", `"opt_in"`, []holds{{text("opt_in"), true}, {text("opt_out"), false}, {none,
+			true}}},
+		{"contact.topics.news", "neq", `"opt_in"`, []holds{{text("opt_in"), false}, {text("opt_out"), true}, {none,
+			false}}},
 		{"contact.segments", "eq", `"s1"`, []holds{{ListValue([]string{"s1", "s2"}), true},
 			{ListValue([]string{"s2"}), false},
 			{none, false}}},
@@ -317,7 +327,8 @@ func TestMatch(t *testing.T) {
 		{"wait_events.x.n", "exists", ``, []holds{{OtherValue(), true}, {BoolValue(false), true}, {none, false}}},
 		{"wait_events.x.n", "gt", `"5"`, []holds{{text("6"), true}, {number(6), true}, {OtherValue(), false}}},
 		{"wait_events.x.n", "contains", `"5"`, []holds{{text("15"), true}, {number(15), false}}},
-		{"wait_events.x.n", "after", `"2026-01-01"`, []holds{{text("2026-01-02T00:00:00Z"), true}, {number(2027), false}}},
+		{"wait_events.x.n", "after", `"2026-01-01"`, []holds{{text("2026-01-02T00:00:00Z"), true}, {number(2027),
+			false}}},
 	} {
 		r := mustParse(t, leafOf(c.field, c.operator, c.value))
 		if err := r.Check(automation()); err != nil {
@@ -408,7 +419,8 @@ func TestNumeralsAreReadAlike(t *testing.T) {
 // FuzzParse checks that what is read is written so that the same is read again, and that nothing of it is in the SQL.
 func FuzzParse(f *testing.F) {
 	for _, leaf := range []string{
-		leafOf("contact.email", "contains", `"'; DROP TABLE contacts; --"`), leafOf("properties.age", "in", `[1, 2.5, "3"]`),
+		leafOf("contact.email", "contains", `"'; DROP TABLE contacts; --"`), leafOf("properties.age", "in", `[1, 2.5,
+			"3"]`),
 		leafOf("contact.created_at", "within_last", `"30 days"`), leafOf("contact.unsubscribed", "eq", `true`),
 		leafOf("contact.email", "neq", `null`), leafOf("contact.topics.news", "eq", `"opt_out"`),
 		leafOf("contact.segments", "in", `["s1", "s2"]`), leafOf("event.plan", "eq", `{"var": "event.x"}`),
@@ -436,18 +448,31 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		sql, args, err := r.Where(team, noon, []any{"team"})
-		if err != nil {
-			return
-		}
-		if len(args) < 1 || strings.Count(sql, "$") < len(args)-1 {
-			t.Fatalf("%d arguments for %s", len(args)-1, sql)
-		}
-		for _, token := range tokens.FindAllString(sql, -1) {
-			if !slices.Contains(written, token) && !parameter.MatchString(token) {
-				t.Fatalf("%s has %q, which neither the package nor the schema wrote", sql, token)
+		if err == nil {
+			checkTokens(t, sql, len(args), 1)
+			if sql, args, err = r.Count(team, noon, "FROM contacts c WHERE c.team_id =", "team"); err != nil {
+				t.Fatalf("Where gives no error and Count %v", err)
 			}
+			checkTokens(t, sql, len(args), 0)
 		}
 	})
+}
+
+// checkTokens fails if SQL has tokens that neither the package nor the schema wrote, or if there is an argument, after
+// the first ones, that it does not use.
+func checkTokens(t *testing.T, sql string, args, first int) {
+	t.Helper()
+	found := tokens.FindAllString(sql, -1)
+	for _, token := range found {
+		if !slices.Contains(written, token) && !parameter.MatchString(token) {
+			t.Fatalf("%s has %q", sql, token)
+		}
+	}
+	for n := first + 1; n <= args; n++ {
+		if !slices.Contains(found, fmt.Sprintf("$%d", n)) {
+			t.Fatalf("%s does not use argument %d", sql, n)
+		}
+	}
 }
 
 var (
@@ -458,6 +483,7 @@ var (
 // written are the tokens that conditions consist of, besides parameters.
 var written = strings.Fields(`contact_texts contact_numbers contact_topics contact_segments contact_engagement
 	v v.contact_id v.property_id v.topic_id v.segment_id v.subscription v.value v.opened v.opened_at
-	c.id c.address c.first_name c.unsubscribed c.created_at
-	EXISTS SELECT FROM WHERE AND NOT OR REPLACE SUBSTR LENGTH LTRIM RTRIM CASE WHEN THEN ELSE FALSE TRUE END CAST AS DOUBLE
-	PRECISION ANY IN ( ) , - = <> < <= > >= 0 1 2 16 '' '.' '-' '0123456789'`)
+	contacts c s s.contact_id contact_id c.team_id c.id c.address c.first_name c.unsubscribed c.created_at
+	COALESCE LIMIT COUNT DISTINCT INTERSECT UNION EXCEPT
+	SELECT FROM WHERE AND NOT OR REPLACE SUBSTR LENGTH LTRIM RTRIM CASE WHEN THEN ELSE FALSE TRUE END CAST AS DOUBLE
+	PRECISION ANY IN ( * ) , - = <> < <= > >= 0 1 2 16 '' '.' '-' '0123456789'`)

@@ -9,92 +9,105 @@ import (
 )
 
 // Where returns an SQL condition that holds for the contacts c that the rule chooses at the time now, and the arguments
-// args with those of the condition appended. Its parameters are numbered on from args. The condition looks up the rows
-// of one contact after the other, for walks in the order of contacts and for a single contact.
+// args with those of the condition appended. Its parameters are numbered on from args.
+//
+// The condition looks up the values of one contact at a time, by the keys of their tables, whatever the engine knows of
+// the tables: a query with it that goes through contacts in the order of an index takes time in proportion to the
+// contacts that it passes. To find all contacts at once, see [Rule.Count].
 func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []any, err error) {
-	w := where{schema: &s, now: now, args: args}
-	if err := w.rule(r.root(), r); err != nil {
+	w := writer{schema: &s, now: now, args: args}
+	text, err = w.where(r.root(), r)
+	if err != nil {
 		return "", nil, err
 	}
-	return w.text.String(), w.args, nil
+	return text, w.args, nil
 }
 
-// where writes a condition.
-type where struct {
+// writer writes SQL and collects its arguments.
+type writer struct {
 	schema *Schema
 	now    time.Time
-	text   strings.Builder
 	args   []any
 }
 
 // arg adds an argument and returns its parameter.
-func (w *where) arg(v any) string {
+func (w *writer) arg(v any) string {
 	w.args = append(w.args, v)
 	return fmt.Sprintf("$%d", len(w.args))
 }
 
-func (w *where) rule(place string, r *Rule) error {
+func (w *writer) where(place string, r *Rule) (string, error) {
 	if r.Kind == Leaf {
-		t, err := r.resolve(w.schema, place, w.now, nil)
+		t, err := w.resolve(place, r)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if t.Column.Value == "" {
-			place += ".field"
-			return fault.Invalidf(place, "The `%s` field is %s, which has a value only while an automation runs.", place,
-				quote(r.Field))
-		}
-		w.leaf(&t)
-		return nil
+		return w.condition(&t), nil
 	}
-	between := " AND "
-	switch r.Kind {
-	case Not:
-		w.text.WriteString("NOT ")
-	case Or:
-		between = " OR "
-	}
-	w.text.WriteString("(")
+	var parts []string
 	for i, sub := range r.Rules {
-		if i > 0 {
-			w.text.WriteString(between)
+		part, err := w.where(r.within(place, i), sub)
+		if err != nil {
+			return "", err
 		}
-		if err := w.rule(r.within(place, i), sub); err != nil {
-			return err
-		}
+		parts = append(parts, part)
 	}
-	w.text.WriteString(")")
-	return nil
+	return join(r.Kind, parts), nil
 }
 
-// leaf writes the condition of one comparison. A contact without a row is like one whose row has the default, so where
-// the default makes the comparison true, the condition is that there is no row that makes it false.
-func (w *where) leaf(t *test) {
+// join makes one condition of the conditions of a group.
+func join(kind Kind, parts []string) string {
+	switch kind {
+	case Not:
+		return "NOT " + parts[0]
+	case Or:
+		return "(" + strings.Join(parts, " OR ") + ")"
+	}
+	return "(" + strings.Join(parts, " AND ") + ")"
+}
+
+// resolve returns the test of a leaf whose field has a column.
+func (w *writer) resolve(place string, r *Rule) (test, error) {
+	t, err := r.resolve(w.schema, place, w.now, nil)
+	if err == nil && t.Column.Value == "" {
+		place += ".field"
+		err = fault.Invalidf(place, "The `%s` field is %s, which has a value only while an automation runs.", place,
+			quote(r.Field))
+	}
+	return t, err
+}
+
+// condition returns the condition of one leaf on the contact c.
+//
+// The value is looked up in a scalar subquery. SQLite makes a join of EXISTS, for which it would choose the index of
+// values if that serves a condition such as value < $3, and go through all values below $3 for each contact; and
+// PostgreSQL would read all rows of the table for a page of contacts when it expects few of them to fit.
+func (w *writer) condition(t *test) string {
+	not := ""
+	if t.negated {
+		not = "NOT "
+	}
 	c := t.Column
 	if c.Table == "" {
-		if t.negated {
-			w.text.WriteString("NOT ")
-		}
-		w.text.WriteString("(" + w.comparison(t) + ")")
-		return
+		return not + "(" + w.comparison(t) + ")"
 	}
-	byDefault := t.holds(t.Default)
-	if byDefault != t.negated {
-		w.text.WriteString("NOT ")
+	text := not + "COALESCE((SELECT "
+	if t.Type == SetField {
+		return text + "TRUE FROM " + c.Table + " v WHERE v.contact_id = c.id AND " + w.comparison(t) + " LIMIT 1), FALSE)"
 	}
-	w.text.WriteString("EXISTS (SELECT 1 FROM " + c.Table + " v WHERE v.contact_id = c.id AND ")
+	text += w.comparison(t) + " FROM " + c.Table + " v WHERE v.contact_id = c.id"
 	if c.Key != "" {
-		w.text.WriteString("v." + c.Key + " = " + w.arg(c.KeyValue) + " AND ")
+		text += " AND v." + c.Key + " = " + w.arg(c.KeyValue)
 	}
-	if byDefault {
-		w.text.WriteString("NOT ")
+	if t.holds(t.Default) {
+		return text + "), TRUE)"
 	}
-	w.text.WriteString("(" + w.comparison(t) + "))")
+	return text + "), FALSE)"
 }
 
 // comparison returns the positive comparison with the column. Only functions are used that both engines have and that
 // compare octets: LIKE ignores case on SQLite, and < goes by the collation of a PostgreSQL database.
-func (w *where) comparison(t *test) string {
+func (w *writer) comparison(t *test) string {
 	x := t.Column.Value
 	switch t.op {
 	case Exists:

@@ -60,6 +60,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fair"
@@ -84,6 +85,7 @@ type Services struct {
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
 	Templates    *templates.Service
+	Contacts     *contacts.Service
 	Logs         *requestlog.Service
 	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service

@@ -232,6 +232,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
 	n.contacts = contacts.New(n.db, recorder, keys)
+	n.contacts.Log = n.log
 	n.templates = templates.New(n.db, n.contents, int64(c.AttachmentMax))
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL,
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
@@ -240,6 +241,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
+	recorder.Listen(n.contacts)
 	counters := metrics.New(n.db)
 	recorder.Listen(counters)
 	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails,
@@ -293,7 +295,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		checked = dns
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
-		Emails: n.emails, Templates: n.templates,
+		Emails: n.emails, Templates: n.templates, Contacts: n.contacts,
 		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
@@ -465,6 +467,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	g.Go(func() error { return n.live.Run(ctx) })
 	g.Go(func() error { return n.teams.Run(ctx) })
 	g.Go(func() error { return n.domains.Run(ctx) })
+	g.Go(func() error { return n.contacts.Run(ctx) })
 	g.Go(func() error {
 		err := n.runner.Run(ctx)
 		n.delivery.Run(ctx) // ctx has ended: all idle connections are closed

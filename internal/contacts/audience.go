@@ -3,17 +3,20 @@ package contacts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/filter"
 )
 
 // Audience is the contacts that a segment has, or all contacts of a team. Who is unsubscribed is one of them too.
 type Audience struct {
-	SegmentID  string    // "" is all contacts
-	Before     time.Time // contacts and memberships that were created after this do not belong; zero is no limit
-	Properties []string  // the names of those whose values Walk reads
+	SegmentID  string       // "" is all contacts
+	Filter     *filter.Rule // leaves out those whom it does not find; nil leaves out none
+	Before     time.Time    // contacts and memberships that were created after this do not belong; zero is no limit
+	Properties []string     // the names of those whose values Walk reads
 }
 
 // Member is a contact of an audience.
@@ -74,15 +77,41 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 	if !a.Before.IsZero() {
 		of.until(a.Before)
 	}
-	return of, nil
+	if a.Filter != nil {
+		err = s.restrict(ctx, r, &of, teamID, a.Filter)
+	}
+	return of, err
 }
 
 // contactsOf returns where the contacts of a segment are found.
-func (s *Service) contactsOf(_ context.Context, _ db.Reader, of Segment) (source, error) {
-	if of.Filter != "" {
-		return source{}, fmt.Errorf("segment %s has a filter, which cannot be read yet", of.ID)
+func (s *Service) contactsOf(ctx context.Context, r db.Reader, g Segment) (source, error) {
+	if g.Filter == "" {
+		return membersOf(g.TeamID, g.ID), nil
 	}
-	return membersOf(of.TeamID, of.ID), nil
+	rule, err := filter.Parse([]byte(g.Filter))
+	if err != nil {
+		return source{}, fmt.Errorf("read the filter of segment %s: %w", g.ID, err)
+	}
+	of := allContacts(g.TeamID)
+	return of, s.restrict(ctx, r, &of, g.TeamID, rule)
+}
+
+// restrict leaves out the contacts that a rule does not find. A rule that names what the team has no more is an Invalid
+// fault.
+func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, teamID string, rule *filter.Rule) error {
+	schema, err := s.FilterSchema(ctx, r, teamID, rule)
+	if err != nil {
+		return err
+	}
+	if err := rule.Check(schema); err != nil {
+		return err
+	}
+	text, args, err := where(rule, schema, s.d.Now(), slices.Clip(of.args))
+	if err != nil {
+		return err
+	}
+	of.from, of.args = of.from+" AND ("+text+")", args
+	return nil
 }
 
 // RefusedMembers returns which members of an audience may not be mailed, and why, by their ids. Without a topicID it is
@@ -118,7 +147,22 @@ func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID str
 	return values[contactID], err
 }
 
-// checkFilter checks the filter of a new segment.
-func (s *Service) checkFilter(_ context.Context, _ string, text string) (string, error) {
-	return text, nil
+// checkFilter returns the filter of a new segment as it is stored.
+func (s *Service) checkFilter(ctx context.Context, teamID, text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	rule, err := filter.Parse([]byte(text))
+	if err != nil {
+		return "", err
+	}
+	schema, err := s.FilterSchema(ctx, s.d.Reader, teamID, rule)
+	if err != nil {
+		return "", err
+	}
+	if err := rule.Check(schema); err != nil {
+		return "", err
+	}
+	stored, err := rule.MarshalJSON()
+	return string(stored), err
 }

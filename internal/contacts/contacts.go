@@ -1,17 +1,25 @@
-// Package contacts stores whom a team writes to, what it writes about, and who wants to read what.
+// Package contacts stores whom a team writes to, what it notes of them, and who wants to read about what.
 //
 // # Words
 //
-// A contact is an address of a team, in lower case, with a name. A topic is something that a team writes about. A
-// contact is opted in to a topic or out of it; one that has chosen neither, or an address that is no contact, is what
-// the topic's default says. A contact that is unsubscribed is mailed nothing that has a topic, whatever it is opted in
-// to; email without a topic is not the concern of this package.
+// A contact is an address of a team, in lower case, with a name and values of the properties that the team declares. A
+// segment is a set of contacts: those that were added to it, or those that its filter finds; an audience is a segment,
+// or all contacts, as a broadcast goes through it. A topic is something that a team writes about. A contact is opted in
+// to a topic or out of it; one that has chosen neither, or an address that is no contact, is what the topic's default
+// says. A contact that is unsubscribed is mailed nothing that has a topic, whatever it is opted in to; email without a
+// topic is not the concern of this package. Engagement is how often a contact was mailed and what it opened and
+// followed.
 //
 // # Invariants
 //
-// An address is one contact of a team at most, which the index contacts_address decides. What changes in a contact is
-// written in one transaction together with its event, contact.created or contact.updated; what changes nothing writes
-// nothing and records no event.
+// An address is one contact of a team at most, which the index contacts_address decides. What changes in a contact, its
+// values, memberships and subscriptions included, is written in one transaction together with its event,
+// contact.created, contact.updated or contact.deleted; what changes nothing writes nothing and records no event.
+// Engagement is no change of a contact. A transaction that writes what belongs to a contact holds the contact's row, so
+// that nothing is left of one that is deleted.
+//
+// A property, a segment or a topic that is deleted does not exist from then on for anybody who asks; what refers to it
+// is deleted later, in steps. Whoever reads memberships or values asks whether the segment or property exists.
 //
 // A [Link] proves that its owner got an email: whoever has it may choose for its address, and needs nothing else. It
 // has no end and needs no row, so it also works after its email was deleted. Through a link a contact chooses among
@@ -20,14 +28,16 @@
 //
 // # When it fails
 //
-// A topic that does not exist, or that belongs to another team, is an Invalid fault where it is a field of a request,
-// and a NotFound fault where it is asked for. A link that was altered is a NotFound fault. Errors of the database are
-// returned, with nothing changed.
+// A property, segment or topic that does not exist, or that belongs to another team, is an Invalid fault where it is a
+// field of a request, and a NotFound fault where it is asked for; then nothing of the request is written. A filter that
+// names what was deleted is an Invalid fault for whoever uses it. A link that was altered is a NotFound fault. Errors
+// of the database are returned, with nothing changed.
 //
 // # What it does not do
 //
-// It sends nothing and decides nothing about emails: package emails asks [Service.Refused]. It shows no pages: package
-// links does.
+// It sends nothing and decides nothing about emails: package emails asks [Service.Refused], and whoever goes through an
+// audience [Service.RefusedMembers]. It shows no pages: package links does. It does not tell in which segments with a
+// filter a contact is.
 package contacts
 
 import (

@@ -131,7 +131,7 @@ func TestUpsertRefuses(t *testing.T) {
 			"no id":         {"a@b.example", contacts.Change{Topics: []contacts.Choice{in("a\x00")}}, "topics"},
 			"a topic twice": {"a@b.example", contacts.Change{Topics: []contacts.Choice{in(topic.ID), in(topic.ID)}}, "topics"},
 			"no such choice": {"a@b.example", contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID,
-				Subscription: "maybe"}}}, "subscription"},
+				Subscription: "maybe"}}}, "topics[0].subscription"},
 		} {
 			_, _, err := w.Contacts.Upsert(t.Context(), w.team, c.address, c.change)
 			if f, ok := err.(*fault.Error); !ok || f.Field != c.field {

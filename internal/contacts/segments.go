@@ -32,10 +32,7 @@ type NewSegment struct {
 // CreateSegment creates a segment.
 func (s *Service) CreateSegment(ctx context.Context, teamID string, n NewSegment) (Segment, error) {
 	g := Segment{TeamID: teamID, Name: n.Name}
-	if strings.TrimSpace(n.Name) == "" {
-		return g, fault.MissingField("name")
-	}
-	if err := checkText("name", n.Name, maxName); err != nil {
+	if err := checkSegmentName(n.Name); err != nil {
 		return g, err
 	}
 	var err error
@@ -69,6 +66,54 @@ func (s *Service) Segment(ctx context.Context, teamID, segmentID string) (Segmen
 // Segments returns a page of a team's segments, newest first.
 func (s *Service) Segments(ctx context.Context, teamID string, p page.Page) ([]Segment, bool, error) {
 	return listSegments(ctx, s.d.Reader, teamID, p)
+}
+
+// SegmentChange is what to change in a segment.
+type SegmentChange struct {
+	Name   *string // nil leaves it as it is
+	Filter string  // JSON; "" leaves it as it is
+}
+
+// UpdateSegment changes a segment. One to which contacts are added by hand does not take a filter: that is an Invalid
+// fault.
+func (s *Service) UpdateSegment(ctx context.Context, teamID, segmentID string, c SegmentChange) (g Segment, err error) {
+	if c.Name != nil {
+		if err := checkSegmentName(*c.Name); err != nil {
+			return g, err
+		}
+	}
+	if g, err = s.Segment(ctx, teamID, segmentID); err != nil {
+		return g, err
+	}
+	if c.Filter != "" && g.Filter == "" {
+		return g, fault.Invalidf("filter", "Contacts are added to this segment by hand. Create another with the filter.")
+	}
+	stored, err := s.checkFilter(ctx, teamID, c.Filter)
+	if err != nil {
+		return g, err
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if g, err = lockSegment(ctx, tx, teamID, segmentID); err != nil {
+			return err
+		}
+		if c.Name != nil {
+			g.Name = *c.Name
+		}
+		if stored != "" && stored != g.Filter {
+			g.Filter = stored
+			forgetCount(ctx, tx, teamID, g.ID)
+		}
+		updateSegment(ctx, tx, &g)
+		return nil
+	})
+	return g, err
+}
+
+func checkSegmentName(name string) error {
+	if strings.TrimSpace(name) == "" {
+		return fault.MissingField("name")
+	}
+	return checkText("name", name, maxName)
 }
 
 // DeleteSegment deletes a segment, at once for everybody who asks; its contacts stay. The memberships are deleted by

@@ -3,6 +3,7 @@ package contacts
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,14 +20,17 @@ import (
 
 // Service implements the operations on contacts, properties, segments and topics.
 type Service struct {
+	Log *slog.Logger // of Run; nil is the default logger
+
 	d        *db.DB
 	recorder *events.Recorder
 	keys     *keyring.Keyring
+	counting *counting
 }
 
 // New returns the service. keys sign the links; a service without them makes and reads none.
 func New(d *db.DB, recorder *events.Recorder, keys *keyring.Keyring) *Service {
-	return &Service{d, recorder, keys}
+	return &Service{d: d, recorder: recorder, keys: keys, counting: newCounting()}
 }
 
 // Change is what to write of a contact. What is nil stays as it is.
@@ -131,22 +135,27 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 	return contactByAddress(ctx, s.d.Reader, teamID, address)
 }
 
-// GetWithin returns a contact of a segment by its id or its address. One that is not in the segment is a NotFound fault.
-func (s *Service) GetWithin(ctx context.Context, teamID, segmentID, idOrAddress string) (Contact, error) {
+// Member returns a contact of a segment, or of all when segmentID is "", by its id or its address, with all values that
+// it has. One that is not in the segment is a NotFound fault.
+func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress string) (m Member, err error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
-		return Contact{}, err
+		return m, err
 	}
 	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
 	if err != nil {
-		return Contact{}, err
+		return m, err
 	}
 	if contactID != "" {
 		of.where("c.id = $?", contactID)
 	} else {
 		of.where("c.address = $?", address)
 	}
-	return contactAmong(ctx, s.d.Reader, of)
+	if m.Contact, err = contactAmong(ctx, s.d.Reader, of); err != nil {
+		return m, err
+	}
+	m.Properties, err = s.Values(ctx, s.d.Reader, teamID, m.ID)
+	return m, err
 }
 
 // List returns a page of a team's contacts, newest first: those of a segment, or all when segmentID is "". A segment
@@ -330,7 +339,7 @@ func (c *Change) check() error {
 	for i := range c.Topics {
 		t := &c.Topics[i]
 		t.TopicID = strings.ToLower(t.TopicID)
-		if err := checkSubscription("subscription", t.Subscription); err != nil {
+		if err := checkSubscription(fmt.Sprintf("topics[%d].subscription", i), t.Subscription); err != nil {
 			return err
 		}
 	}

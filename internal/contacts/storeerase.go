@@ -26,6 +26,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			(SELECT id FROM topics WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
 		`DELETE FROM segments WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
 			(SELECT id FROM segments WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
+		`DELETE FROM segment_counts WHERE team_id = $1 AND segment_id <= (SELECT MAX(segment_id) FROM
+			(SELECT segment_id FROM segment_counts WHERE team_id = $1 ORDER BY segment_id LIMIT $2) x)`,
 		`DELETE FROM contact_properties WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
 			(SELECT id FROM contact_properties WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
 	} {

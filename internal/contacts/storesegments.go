@@ -42,6 +42,21 @@ func segmentByID(ctx context.Context, r db.Reader, teamID, segmentID string) (Se
 	return g, nil
 }
 
+// lockSegment returns a segment and keeps other transactions from changing it until this one ends.
+func lockSegment(ctx context.Context, tx *db.Tx, teamID, segmentID string) (Segment, error) {
+	_, err := tx.Exec(ctx, `UPDATE segments SET name = name WHERE id = $1 AND team_id = $2`, strings.ToLower(segmentID),
+		teamID)
+	if err != nil {
+		return Segment{}, fmt.Errorf("lock a segment: %w", err)
+	}
+	return segmentByID(ctx, tx.Reader, teamID, segmentID)
+}
+
+func updateSegment(ctx context.Context, tx *db.Tx, g *Segment) {
+	tx.Queue(ctx, `UPDATE segments SET name = $3, filter = $4 WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Name,
+		g.Filter)
+}
+
 func listSegments(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Segment, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + segmentColumns + ` FROM segments g WHERE g.team_id = $1
 		AND g.deleted_at = 0`, ID: "g.id", Args: []any{teamID}}, p, scanSegment)
@@ -63,8 +78,9 @@ func segmentsAmong(ctx context.Context, r db.Reader, teamID string, ids []string
 	return all, nil
 }
 
-const fromMemberships = ` FROM contact_segments m JOIN segments g ON g.id = m.segment_id WHERE m.contact_id = $2
-	AND m.team_id = $1 AND g.team_id = m.team_id AND g.deleted_at = 0`
+// fromMemberships fixes the order of the join: a contact is in few segments, and a team may have many.
+const fromMemberships = ` FROM contact_segments m CROSS JOIN segments g WHERE m.contact_id = $2 AND m.team_id = $1
+	AND g.id = m.segment_id AND g.team_id = m.team_id AND g.deleted_at = 0`
 
 // segmentIDsOf returns the segments that a contact was added to, the first one first.
 func segmentIDsOf(ctx context.Context, r db.Reader, teamID, contactID string) ([]string, error) {

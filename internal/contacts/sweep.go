@@ -24,7 +24,8 @@ type child struct {
 var (
 	topics = kind{"topics", noTopic, []child{{"contact_topics", "topic_id", "contact_id"}}}
 
-	segments = kind{"segments", noSegment, []child{{"contact_segments", "segment_id", "contact_id"}}}
+	segments = kind{"segments", noSegment, []child{{"contact_segments", "segment_id", "contact_id"},
+		{"segment_counts", "segment_id", "counted_at"}}}
 
 	properties = kind{"contact_properties", noProperty, []child{
 		{"contact_texts", "property_id", "value, contact_id"}, {"contact_numbers", "property_id", "value, contact_id"}}}

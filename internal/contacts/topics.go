@@ -22,16 +22,16 @@ type NewTopic struct {
 // CreateTopic creates a topic.
 func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (Topic, error) {
 	t := Topic{TeamID: teamID, Name: n.Name, Description: n.Description, Default: n.Default, Visibility: n.Visibility}
-	if t.Default == "" {
-		return t, fault.MissingField("default_subscription")
-	}
-	if err := checkSubscription("default_subscription", t.Default); err != nil {
-		return t, err
-	}
 	if t.Visibility == "" {
 		t.Visibility = Private
 	}
 	if err := t.check(); err != nil {
+		return t, err
+	}
+	if t.Default == "" {
+		return t, fault.MissingField("default_subscription")
+	}
+	if err := checkSubscription("default_subscription", t.Default); err != nil {
 		return t, err
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {

@@ -130,6 +130,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)
+	n.Recorder.Listen(n.Contacts)
 	return n
 }
 

@@ -1,0 +1,411 @@
+package contacts_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// What happens to a contact is told with the segments that it is in then, the first one first.
+func TestEventsOfContacts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		first, second, gone := w.segment("first"), w.segment("second"), w.segment("gone")
+		w.property("plan", contacts.String)
+		pro := map[string]contacts.Value{"plan": contacts.TextValue("pro")}
+		at := w.upsert("a@x.example", contacts.Change{Segments: []string{second.ID, gone.ID, second.ID}, Properties: pro})
+		add := func(segmentID string) {
+			t.Helper()
+			if _, err := w.Contacts.AddToSegment(ctx, w.team, at.ID, segmentID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove := func(segmentID string) {
+			t.Helper()
+			if _, err := w.Contacts.RemoveFromSegment(ctx, w.team, at.Address, segmentID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(first.ID)
+		add(first.ID) // changes nothing
+		if err := w.Contacts.DeleteSegment(ctx, w.team, gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		w.upsert("a@x.example", contacts.Change{Properties: pro}) // changes nothing
+		w.upsert("a@x.example", contacts.Change{Properties: map[string]contacts.Value{"plan": {}}})
+		w.upsert("a@x.example", contacts.Change{Properties: map[string]contacts.Value{"plan": {}}}) // changes nothing
+		remove(second.ID)
+		remove(second.ID) // changes nothing
+		if _, err := w.Contacts.Update(ctx, w.team, at.ID, contacts.Change{Address: new("B@x.example")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Contacts.Delete(ctx, w.team, "b@x.example"); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		names := strings.NewReplacer(first.ID, "first", second.ID, "second", gone.ID, "gone")
+		var last time.Time
+		for _, e := range w.seen.Take() {
+			c := e.Data.(*events.Contact)
+			got = append(got, names.Replace(fmt.Sprint(e.Type, " ", c.Email, " ", c.SegmentIDs)))
+			if c.ID != at.ID || !c.CreatedAt.Equal(at.CreatedAt) || c.UpdatedAt.Before(last) {
+				t.Errorf("%+v", c)
+			}
+			last = c.UpdatedAt
+		}
+		want := []string{
+			"contact.created a@x.example [second gone]",
+			"contact.updated a@x.example [second gone first]",
+			"contact.updated a@x.example [second first]",
+			"contact.updated a@x.example [first]",
+			"contact.updated b@x.example [first]",
+			"contact.deleted b@x.example [first]",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// rows is how many rows there are of each table of contacts.
+func (w *world) rows() string {
+	w.t.Helper()
+	text := ""
+	for _, table := range []string{"contacts", "contact_topics", "contact_texts", "contact_numbers", "contact_segments",
+		"contact_engagement", "topics", "segments", "segment_counts", "contact_properties"} {
+		text += fmt.Sprint(w.Count(`SELECT COUNT(*) FROM `+table), " ")
+	}
+	return strings.TrimSpace(text)
+}
+
+// whole makes a contact of which there is a row in each table.
+func (w *world) whole(address string, topic contacts.Topic, g contacts.Segment, choice contacts.Subscription) string {
+	w.t.Helper()
+	at := w.upsert(address, contacts.Change{FirstName: new("First"), Segments: []string{g.ID}, Properties: map[string]contacts.Value{
+		"plan": contacts.TextValue("pro"), "seats": contacts.NumberValue(7)},
+		Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: choice}}})
+	w.Update(func(tx *db.Tx) error { w.Contacts.Mailed(w.t.Context(), tx, w.team, []string{at.ID}); return nil })
+	return at.ID
+}
+
+// Of a contact that is deleted, a property or a segment that is deleted, an address and a team that are erased, nothing
+// is left.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(when, rows string) {
+			t.Helper()
+			if got := w.rows(); got != rows {
+				t.Errorf("%s: rows %s, want %s", when, got, rows)
+			}
+		}
+		topic := w.topic(contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+		g := w.segment("all")
+		plan, seats := w.property("plan", contacts.String), w.property("seats", contacts.Number)
+		for i := range 6 {
+			w.whole(fmt.Sprintf("%d@x.example", i), topic, g, contacts.OptIn)
+		}
+		w.whole("out@x.example", topic, g, contacts.OptOut)
+		w.Update(func(tx *db.Tx) error {
+			tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at) VALUES ($1, $2, 7, 1)`, g.ID,
+				w.team)
+			return nil
+		})
+		want("at first", "7 7 7 7 7 7 1 1 1 2")
+		_, err := w.Contacts.Delete(ctx, w.team, "0@x.example")
+		must(err)
+		want("a contact deleted", "6 6 6 6 6 6 1 1 1 2")
+		erase := func(address string, refusals bool) {
+			t.Helper()
+			a, err := erasure.Parse(address)
+			must(err)
+			_, err = contacts.EraseAddress(ctx, w.DB, a, erasure.Scope{Teams: []string{w.team, w.Other.TeamID}}, refusals)
+			must(err)
+		}
+		erase("1@x.example", false)
+		want("an address erased", "5 5 5 5 5 5 1 1 1 2")
+		erase("out@x.example", false)
+		want("an address erased that refuses", "5 5 4 4 4 4 1 1 1 2")
+		must(w.Contacts.DeleteProperty(ctx, w.team, plan.ID))
+		must(w.Contacts.Sweep(ctx))
+		want("a property deleted", "5 5 0 4 4 4 1 1 1 1")
+		must(w.Contacts.DeleteProperty(ctx, w.team, seats.ID))
+		must(w.Contacts.DeleteSegment(ctx, w.team, g.ID))
+		must(w.Contacts.Sweep(ctx))
+		want("all deleted", "5 5 0 0 0 4 1 0 0 0")
+		w.property("plan", contacts.String)
+		w.property("seats", contacts.Number)
+		g = w.segment("again")
+		for i := range 3 {
+			w.whole(fmt.Sprintf("%d@y.example", i), topic, g, contacts.OptIn)
+		}
+		_, _, err = w.Contacts.Upsert(ctx, w.Other.TeamID, "other@x.example", contacts.Change{})
+		must(err)
+		must(w.Contacts.EraseTeam(ctx, w.team))
+		want("a team erased", "1 0 0 0 0 0 0 0 0 0")
+	})
+}
+
+// What many contacts have of a deleted property or segment is deleted in steps.
+func TestSweepInSteps(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		g, kept := w.segment("gone"), w.segment("kept")
+		plan, other := w.property("plan", contacts.String), w.property("other", contacts.String)
+		w.Update(func(tx *db.Tx) error {
+			for i := range 1201 {
+				contactID := id.New()
+				for _, to := range []string{g.ID, kept.ID} {
+					tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
+						VALUES ($1, $2, $3, 1)`, w.team, to, contactID)
+				}
+				for _, of := range []string{plan.ID, other.ID} {
+					tx.Queue(ctx, `INSERT INTO contact_texts (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`,
+						w.team, contactID, of, fmt.Sprint("v", i%3))
+				}
+			}
+			return nil
+		})
+		for _, err := range []error{w.Contacts.DeleteProperty(ctx, w.team, plan.ID),
+			w.Contacts.DeleteSegment(ctx, w.team, g.ID), w.Contacts.Sweep(ctx)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := w.rows(), "0 0 1201 0 1201 0 0 1 0 1"; got != want {
+			t.Errorf("rows %s, want %s", got, want)
+		}
+	})
+}
+
+// Properties and segments have limits, and another team knows nothing of them.
+func TestLimitsOfPropertiesAndSegments(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.Update(func(tx *db.Tx) error {
+			for i := range contacts.MaxProperties {
+				tx.Queue(ctx, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at,
+					deleted_at) VALUES ($1, $2, $3, 'string', '', FALSE, 1, 0)`, id.New(), w.team, fmt.Sprint("p", i))
+			}
+			for range contacts.MaxSegments {
+				tx.Queue(ctx, `INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at)
+					VALUES ($1, $2, 'same', '', 1, 0)`, id.New(), w.team)
+			}
+			return nil
+		})
+		_, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "more", Type: contacts.String})
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("one property too many: %v", err)
+		}
+		if _, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "more"}); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("one segment too many: %v", err)
+		}
+		all, more, err := w.Contacts.Segments(ctx, w.team, page.Page{})
+		if len(all) != contacts.MaxSegments || more || err != nil {
+			t.Errorf("%d segments, %v, %v", len(all), more, err)
+		}
+		if all, _, err := w.Contacts.Segments(ctx, w.Other.TeamID, page.Page{}); len(all) != 0 || err != nil {
+			t.Errorf("another team sees %v, %v", all, err)
+		}
+	})
+}
+
+// Of many who create the last property or a contact at once, each gets a right answer.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		g := w.segment("all")
+		w.property("seats", contacts.Number)
+		var wg sync.WaitGroup
+		ids := make([]string, 12)
+		taken := make([]error, 12)
+		for i := range 12 {
+			wg.Go(func() {
+				at, _, err := w.Contacts.Upsert(ctx, w.team, "new@x.example", contacts.Change{Segments: []string{g.ID},
+					Properties: map[string]contacts.Value{"seats": contacts.NumberValue(float64(i))}})
+				if err != nil {
+					t.Error(err)
+				}
+				ids[i] = at.ID
+				_, taken[i] = w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: contacts.String})
+			})
+		}
+		wg.Wait()
+		if slices.Sort(ids); ids[0] != ids[11] {
+			t.Errorf("contacts %v", ids)
+		}
+		made := 0
+		for _, err := range taken {
+			switch {
+			case err == nil:
+				made++
+			case fault.KindOf(err) != fault.Invalid:
+				t.Error(err)
+			}
+		}
+		if made != 1 {
+			t.Errorf("%d properties of one name", made)
+		}
+		if got, want := w.rows(), "1 0 0 1 1 0 0 1 0 2"; got != want {
+			t.Errorf("rows %s, want %s", got, want)
+		}
+	})
+}
+
+// Opens and clicks by people are counted for the contact of the address, and those by programs are not.
+func TestEngagement(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		at := w.upsert("a@x.example", contacts.Change{})
+		emailID := w.Send(testnode.Hello("A@x.example", "nobody@x.example"))
+		early, late := time.UnixMicro(1_700_000_000_000_000).UTC(), time.UnixMicro(1_800_000_000_000_000).UTC()
+		event := func(to string, data any, when time.Time) events.Event {
+			e := events.Event{TeamID: w.team, EmailID: emailID, Type: events.EmailOpened, Recipient: to, At: when, Data: data}
+			if _, ok := data.(*events.Click); ok {
+				e.Type = events.EmailClicked
+			}
+			return e
+		}
+		program := events.Machine{Is: true, Reason: "prefetch"}
+		w.Happen(event("A@x.example", &events.Open{}, late), event("A@x.example", &events.Open{}, early),
+			event("A@x.example", &events.Click{}, late), event("A@x.example", &events.Open{Machine: program}, late.Add(time.Hour)),
+			event("A@x.example", &events.Click{Machine: program}, late.Add(time.Hour)),
+			event("nobody@x.example", &events.Open{}, late))
+		w.Happen(event("A@x.example", &events.Click{}, early))
+		var opened, clicked, openedAt, clickedAt int64
+		err := w.DB.QueryRow(t.Context(), `SELECT opened, clicked, opened_at, clicked_at FROM contact_engagement
+			WHERE contact_id = $1 AND team_id = $2 AND mailed = 0 AND mailed_at = 0`, at.ID, w.team).
+			Scan(&opened, &clicked, &openedAt, &clickedAt)
+		if err != nil || opened != 2 || clicked != 2 || openedAt != late.UnixMicro() || clickedAt != late.UnixMicro() {
+			t.Errorf("%d opens until %d, %d clicks until %d, %v", opened, openedAt, clicked, clickedAt, err)
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM contact_engagement`); n != 1 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// A large segment is counted apart from the requests that ask; these are told the last count.
+func TestCountSegment(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.property("plan", contacts.String)
+		hand := w.segment("by hand")
+		filtered, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "by filter",
+			Filter: `{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		both := []contacts.Segment{hand, filtered}
+		n := 0
+		add := func() {
+			t.Helper()
+			w.upsert(fmt.Sprintf("%d@x.example", n), contacts.Change{Segments: []string{hand.ID},
+				Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro")}})
+			n++
+		}
+		count := func(g contacts.Segment) contacts.Count {
+			t.Helper()
+			c, err := w.Contacts.CountSegment(ctx, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		w.Contacts.SetCountAtOnce(2)
+		for range 2 {
+			for _, g := range both {
+				if c := count(g); c.Contacts != n || c.At.IsZero() {
+					t.Errorf("%s: %+v, want %d contacts", g.Name, c, n)
+				}
+			}
+			add()
+		}
+		add()
+		for _, g := range both {
+			if c := count(g); c != (contacts.Count{}) {
+				t.Errorf("%s: %+v, but nobody has counted", g.Name, c)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Contacts.Run(ctx) }()
+		for _, g := range both {
+			testnode.Until(t, "the first count of "+g.Name, func() bool { return count(g).Contacts == 3 })
+		}
+		add()
+		for _, g := range both {
+			if c := count(g); c.Contacts != 3 || c != count(g) {
+				t.Errorf("%s: %+v, want the last count", g.Name, c)
+			}
+			w.Update(func(tx *db.Tx) error {
+				_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = counted_at - 61000000 WHERE segment_id = $1`, g.ID)
+				return err
+			})
+			testnode.Until(t, "the next count of "+g.Name, func() bool { return count(g).Contacts == 4 })
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An address that is taken between two requests is told to the second one.
+func TestUpdateRefuses(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		a := w.upsert("a@x.example", contacts.Change{})
+		w.upsert("b@x.example", contacts.Change{})
+		w.happened()
+		_, err := w.Contacts.Update(t.Context(), w.team, a.ID, contacts.Change{Address: new("b@x.example"),
+			FirstName: new("x")})
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Field != "email" {
+			t.Errorf("%v", err)
+		}
+		if got, err := w.Contacts.Get(t.Context(), w.team, a.ID); err != nil || got.FirstName != "" || got.Address != a.Address {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if all := w.happened(); len(all) != 0 {
+			t.Errorf("what was refused recorded %v", all)
+		}
+		for what, err := range map[string]error{
+			"update": errorOf(w.Contacts.Update(t.Context(), w.Other.TeamID, a.ID, contacts.Change{})),
+			"delete": errorOf(w.Contacts.Delete(t.Context(), w.Other.TeamID, a.ID)),
+			"member": errorOf(w.Contacts.Member(t.Context(), w.Other.TeamID, "", a.ID)),
+		} {
+			if fault.KindOf(err) != fault.NotFound {
+				t.Errorf("another team's %s: %v", what, err)
+			}
+		}
+	})
+}

@@ -63,7 +63,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
+		Templates: n.Templates, Contacts: n.Contacts, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
 		Domains: n.Domains, Log: n.Log})

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -28,6 +29,9 @@ type (
 	maxEventTypes   struct{}
 	maxVariables    struct{}
 	maxDeclared     struct{}
+	maxProperties   struct{}
+	maxSegments     struct{}
+	maxTopics       struct{}
 )
 
 func (maxRecipients) max() int   { return emails.MaxRecipients }
@@ -37,6 +41,9 @@ func (maxSuppressions) max() int { return suppressions.MaxBatch }
 func (maxEventTypes) max() int   { return 100 }
 func (maxVariables) max() int    { return 100 }
 func (maxDeclared) max() int     { return templates.MaxVariables }
+func (maxProperties) max() int   { return contacts.MaxProperties }
+func (maxSegments) max() int     { return contacts.MaxSegments }
+func (maxTopics) max() int       { return contacts.MaxTopics }
 
 func maxOf[L limit]() int {
 	var l L
@@ -164,6 +171,9 @@ func (*named[T, L]) elements() []reflect.Type { return []reflect.Type{reflect.Ty
 // tooMany reports a list or an object that goes on after the largest number of elements.
 func tooMany(d *jsontext.Decoder, most int) error {
 	field := fieldName(d.StackPointer().Parent())
+	if field == "" {
+		return fault.Invalidf("", "The request body has more than %d items, which is the limit.", most)
+	}
 	return fault.Invalidf(field, "The `%s` field has more than %d items, which is the limit.", field, most)
 }
 

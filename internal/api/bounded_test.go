@@ -87,9 +87,13 @@ func (doc *openAPIDoc) list(l docList, n int) string {
 	if l.isMap {
 		return "{" + strings.TrimSuffix(strings.Repeat(`"ab":"",`, n), ",") + "}"
 	}
-	element := map[any]string{"string": `""`, "integer": `0`, "object": `{}`}[doc.resolve(*l.schema.Items).Type]
+	of := doc.resolve(*l.schema.Items)
+	if len(of.OneOf) > 0 {
+		of = doc.resolve(of.OneOf[0])
+	}
+	element := map[any]string{"string": `""`, "integer": `0`, "object": `{}`}[of.Type]
 	if element == "" {
-		panic(fmt.Sprintf("elements of type %v", doc.resolve(*l.schema.Items).Type))
+		panic(fmt.Sprintf("elements of type %v", of.Type))
 	}
 	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 }

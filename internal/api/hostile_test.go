@@ -111,6 +111,11 @@ var rightBodies = map[string]string{
 	"POST /webhooks":     `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
 	"POST /api-keys":     `{"name":"x"}`,
 	"POST /templates":    `{"name":"x","html":"<p>","variables":[{"key":"A","type":"string"}]}`,
+	"POST /contacts":     `{"email":"a@example.org"}`,
+	"POST /segments":     `{"name":"x"}`,
+	"POST /topics":       `{"name":"x","default_subscription":"opt_in"}`,
+
+	"POST /contact-properties": `{"key":"x","type":"string"}`,
 }
 
 // Text that a database does not take is never a failure of ours, wherever in a request it stands: in a parameter of a

@@ -19,10 +19,24 @@ import (
 // parameters' names, and those of its reference pages.
 const public = `
 DELETE /api-keys/{}
+DELETE /audiences/{}
+DELETE /contact-properties/{}
+DELETE /contacts/{}
+DELETE /contacts/{}/segments/{}
 DELETE /domains/{}
+DELETE /segments/{}
 DELETE /suppressions/{}
 DELETE /templates/{}
+DELETE /topics/{}
 GET /api-keys
+GET /audiences
+GET /audiences/{}
+GET /contact-properties
+GET /contact-properties/{}
+GET /contacts
+GET /contacts/{}
+GET /contacts/{}/segments
+GET /contacts/{}/topics
 GET /domains
 GET /domains/{}
 GET /domains/{}/claim
@@ -35,15 +49,27 @@ GET /emails/receiving/{}/attachments/{}
 GET /emails/{}
 GET /emails/{}/attachments
 GET /emails/{}/attachments/{}
+GET /segments
+GET /segments/{}
 GET /suppressions
 GET /suppressions/{}
 GET /templates
 GET /templates/{}
+GET /topics
+GET /topics/{}
 PATCH /api-keys/{}
+PATCH /contact-properties/{}
+PATCH /contacts/{}
+PATCH /contacts/{}/topics
 PATCH /domains/{}
 PATCH /emails/{}
 PATCH /templates/{}
+PATCH /topics/{}
 POST /api-keys
+POST /audiences
+POST /contact-properties
+POST /contacts
+POST /contacts/{}/segments/{}
 POST /domains
 POST /domains/claim
 POST /domains/{}/claim/verify
@@ -52,12 +78,14 @@ POST /emails
 POST /emails/batch
 POST /emails/{}/cancel
 POST /emails/{}/share
+POST /segments
 POST /suppressions
 POST /suppressions/batch/add
 POST /suppressions/batch/remove
 POST /templates
 POST /templates/{}/duplicate
 POST /templates/{}/publish
+POST /topics
 `
 
 // undocumented are operations for machines, and other names of one that is documented.

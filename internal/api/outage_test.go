@@ -56,7 +56,7 @@ func anyBody(o op) string {
 		return rightBodies["POST /emails"]
 	}
 	return `{"name":"acme.org","email":"a@example.net","emails":["a@example.net"],"scheduled_at":"in 2 hours","tls":"enforced",` +
-		`"since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
+		`"topics":[],"fallback_value":"x","since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
 func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"math"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,29 +18,18 @@ type variableValue struct{ templates.Value }
 
 // UnmarshalJSONFrom reads any value.
 func (v *variableValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	switch d.PeekKind() {
+	kind, text, n, err := readScalar(d)
+	switch kind {
 	case '"':
-		var text string
-		err := json.UnmarshalDecode(d, &text)
 		v.Value = templates.TextValue(text)
-		return err
 	case '0':
-		number, err := d.ReadToken()
-		if err != nil {
-			return err
-		}
-		n, err := number.Float()
-		if err != nil {
-			n = math.Inf(1) // beyond all bounds
-		}
 		v.Value = templates.NumberValue(n)
-		return nil
 	case 'n':
 		v.Value = templates.Value{}
 	default:
 		v.Value = templates.Value{Type: templates.Other}
 	}
-	return d.SkipValue()
+	return err
 }
 
 // MarshalJSONTo writes what UnmarshalJSONFrom reads.

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/base64"
+	"math"
 	"reflect"
 	"time"
 
@@ -241,4 +242,25 @@ func orEmpty(l []string) []string {
 		return []string{}
 	}
 	return l
+}
+
+// readScalar reads any value, and returns its kind: that of a string with its text, and of a number with the number,
+// which is infinite beyond the bounds of float64. Others are passed over.
+func readScalar(d *jsontext.Decoder) (kind jsontext.Kind, text string, n float64, err error) {
+	switch kind = d.PeekKind(); kind {
+	case '"':
+		err = json.UnmarshalDecode(d, &text)
+	case '0':
+		var number jsontext.Token
+		if number, err = d.ReadToken(); err != nil {
+			return kind, "", 0, err
+		}
+		var beyond error
+		if n, beyond = number.Float(); beyond != nil {
+			n = math.Inf(1)
+		}
+	default:
+		err = d.SkipValue()
+	}
+	return kind, text, n, err
 }

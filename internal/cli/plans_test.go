@@ -32,6 +32,10 @@ var longReads = []dbtest.Allowed{
 	{Text: "SELECT COUNT(*) FROM domains WHERE team_id = $1", Reason: "a team has few domains"},
 	{Text: "FROM topics t LEFT JOIN contact_topics", Reason: "a team has few topics, which is bounded"},
 	{Text: "SELECT COUNT(*) FROM topics WHERE team_id = $1", Reason: "a team has few topics, which is bounded"},
+	{Text: "contact_properties", Reason: "a team has few properties, which is bounded"},
+	{Text: "SELECT COUNT(*) FROM segments WHERE team_id = $1", Reason: "a team has few segments, which is bounded"},
+	{Text: "SELECT COUNT(*) FROM contacts c WHERE c.team_id = $1 AND (", Only: "sqlite",
+		Reason: "a filter looks at all contacts of a team; counts of large segments are kept"},
 	{Text: "FROM webhooks WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
 	{Text: "UPDATE webhooks SET status = 'deleted' WHERE team_id = $1",
 		Reason: "a team has few endpoints, which is bounded"},
@@ -276,6 +280,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("PATCH", "/webhooks/"+webhook, `{"status":"enabled"}`)
 	d.do("DELETE", "/webhooks/"+webhook, "")
 	d.topics()
+	d.audience()
 	stop()
 	<-watched
 	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {

@@ -25,6 +25,12 @@ const (
 	UsageRead
 	TemplatesRead // and render
 	TemplatesWrite
+	ContactsRead // and properties
+	ContactsWrite
+	SegmentsRead
+	SegmentsWrite
+	TopicsRead
+	TopicsWrite
 
 	scopeEnd // one more than the last
 )
@@ -47,6 +53,12 @@ var scopeNames = [scopeEnd]string{
 	UsageRead:         "usage:read",
 	TemplatesRead:     "templates:read",
 	TemplatesWrite:    "templates:write",
+	ContactsRead:      "contacts:read",
+	ContactsWrite:     "contacts:write",
+	SegmentsRead:      "segments:read",
+	SegmentsWrite:     "segments:write",
+	TopicsRead:        "topics:read",
+	TopicsWrite:       "topics:write",
 }
 
 // String returns the scope's name, or "" if there is no such scope.

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/resend/resend-go/v3"
+)
+
+// The official Go client does all that it can do with contacts, properties, segments, topics and audiences.
+func TestOfficialClientUsesContacts(t *testing.T) {
+	n := start(t, nil)
+	c := client(t, n)
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	plan, err := c.ContactProperties.Create(&resend.CreateContactPropertyRequest{Key: "plan", Type: "string",
+		FallbackValue: "free"})
+	must("create a property", err)
+	_, err = c.ContactProperties.Create(&resend.CreateContactPropertyRequest{Key: "seats", Type: "number"})
+	must("create a property without a fallback", err)
+	_, err = c.ContactProperties.Update(&resend.UpdateContactPropertyRequest{Id: plan.Id, FallbackValue: "none"})
+	must("update a property", err)
+	p, err := c.ContactProperties.Get(plan.Id)
+	if err != nil || p.Key != "plan" || p.Type != "string" || p.FallbackValue != "none" {
+		t.Errorf("the property is %+v, %v", p, err)
+	}
+	if all, err := c.ContactProperties.List(); err != nil || len(all.Data) != 2 || all.Data[0].Key != "seats" {
+		t.Errorf("properties %+v, %v", all, err)
+	}
+
+	segment, err := c.Segments.Create(&resend.CreateSegmentRequest{Name: "Customers"})
+	if err != nil || segment.Name != "Customers" || segment.Object != "segment" {
+		t.Fatalf("%+v, %v", segment, err)
+	}
+	topic, err := c.Topics.Create(&resend.CreateTopicRequest{Name: "News",
+		DefaultSubscription: resend.DefaultSubscriptionOptIn, Description: "Monthly."})
+	must("create a topic", err)
+	_, err = c.Topics.Update(topic.Id, &resend.UpdateTopicRequest{Name: "Product news"})
+	must("update a topic", err)
+	if got, err := c.Topics.Get(topic.Id); err != nil || got.Name != "Product news" || got.Description != "Monthly." ||
+		got.DefaultSubscription != resend.DefaultSubscriptionOptIn {
+		t.Errorf("the topic is %+v, %v", got, err)
+	}
+	if all, err := c.Topics.List(nil); err != nil || len(all.Data) != 1 {
+		t.Errorf("topics %+v, %v", all, err)
+	}
+
+	made, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "rita+1@example.org", FirstName: "Rita",
+		Properties: map[string]any{"plan": "pro", "seats": 3}})
+	if err != nil || made.Object != "contact" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	again, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "Rita+1@example.org", LastName: "Ray"})
+	if err != nil || again.Id != made.Id {
+		t.Errorf("created again, it is %+v, %v", again, err)
+	}
+	added, err := c.Contacts.Segments.Add(&resend.AddContactSegmentRequest{SegmentId: segment.Id, Email: "rita+1@example.org"})
+	if err != nil || added.Id != segment.Id {
+		t.Errorf("added %+v, %v", added, err)
+	}
+	if all, err := c.Contacts.Segments.List(&resend.ListContactSegmentsRequest{ContactId: made.Id}); err != nil ||
+		len(all.Data) != 1 || all.Data[0].Name != "Customers" {
+		t.Errorf("segments of the contact %+v, %v", all, err)
+	}
+	if got, err := c.Contacts.Topics.Update(&resend.UpdateContactTopicsRequest{Email: "rita+1@example.org",
+		Topics: []resend.TopicSubscriptionUpdate{{Id: topic.Id, Subscription: "opt_out"}}}); err != nil || got.Id != made.Id {
+		t.Errorf("changed topics %+v, %v", got, err)
+	}
+	if all, err := c.Contacts.Topics.List(made.Id); err != nil || len(all.Data) != 1 ||
+		all.Data[0].Subscription != "opt_out" || all.Data[0].Name != "Product news" {
+		t.Errorf("topics of the contact %+v, %v", all, err)
+	}
+	change := &resend.UpdateContactRequest{Email: "rita+1@example.org", FirstName: "Margarita",
+		Properties: map[string]any{"seats": nil}}
+	change.SetUnsubscribed(true)
+	if _, err := c.Contacts.Update(change); err != nil {
+		t.Errorf("update: %v", err)
+	}
+	got, err := c.Contacts.Get(&resend.GetContactOptions{Id: "rita+1@example.org"})
+	if err != nil || got.Id != made.Id || got.Email != "rita+1@example.org" || got.FirstName != "Margarita" ||
+		got.LastName != "Ray" || !got.Unsubscribed || len(got.Properties) != 1 {
+		t.Errorf("the contact is %+v, %v", got, err)
+	}
+
+	legacy, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "old@example.org", AudienceId: segment.Id})
+	must("create a contact in an audience", err)
+	if all, err := c.Contacts.List(&resend.ListContactsOptions{AudienceId: segment.Id}); err != nil || len(all.Data) != 2 ||
+		all.Data[0].Id != legacy.Id {
+		t.Errorf("contacts of the audience %+v, %v", all, err)
+	}
+	if all, err := c.Contacts.List(&resend.ListContactsOptions{}); err != nil || len(all.Data) != 2 {
+		t.Errorf("contacts %+v, %v", all, err)
+	}
+	if gone, err := c.Contacts.Remove(&resend.RemoveContactOptions{Id: "old@example.org",
+		AudienceId: segment.Id}); err != nil || !gone.Deleted || gone.Id != legacy.Id {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+	if left, err := c.Contacts.Segments.Remove(&resend.RemoveContactSegmentRequest{SegmentId: segment.Id,
+		ContactId: made.Id}); err != nil || !left.Deleted || left.Id != segment.Id {
+		t.Errorf("removed from the segment %+v, %v", left, err)
+	}
+	if gone, err := c.Contacts.Remove(&resend.RemoveContactOptions{Id: made.Id}); err != nil || gone.Id != made.Id {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+	if _, err := c.Contacts.Get(&resend.GetContactOptions{Id: made.Id}); err == nil ||
+		!strings.Contains(err.Error(), "Contact not found") {
+		t.Errorf("a contact that is gone: %v", err)
+	}
+
+	audience, err := c.Audiences.Create(&resend.CreateAudienceRequest{Name: "Registered"})
+	must("create an audience", err)
+	if got, err := c.Audiences.Get(audience.Id); err != nil || got.Name != "Registered" {
+		t.Errorf("the audience is %+v, %v", got, err)
+	}
+	if all, err := c.Segments.List(); err != nil || len(all.Data) != 2 || all.Data[0].Id != audience.Id {
+		t.Errorf("segments %+v, %v", all, err)
+	}
+	if gone, err := c.Audiences.Remove(audience.Id); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+	if gone, err := c.Segments.Remove(segment.Id); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+	if gone, err := c.Topics.Remove(topic.Id); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+	if gone, err := c.ContactProperties.Remove(plan.Id); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+}

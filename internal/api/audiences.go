@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// Audiences are the older name of segments, under which their contacts could be asked for too (API reference
+// section 13). Their ids are the same.
+
+type createAudienceIn struct {
+	Name string `json:"name" maxLength:"255" example:"Customers"`
+}
+
+type audienceWire struct {
+	Object string `json:"object"`
+	SegmentItem
+}
+
+func (a *API) createAudience(ctx context.Context, c *Call, in createAudienceIn) (segmentMade, error) {
+	g, err := a.Services.Contacts.CreateSegment(ctx, c.TeamID, contacts.NewSegment{Name: in.Name})
+	return segmentMade{"audience", g.ID, g.Name}, err
+}
+
+func (a *API) getAudience(ctx context.Context, c *Call, _ none) (audienceWire, error) {
+	audienceID, err := c.ID("audience_id")
+	if err != nil {
+		return audienceWire{}, err
+	}
+	g, err := a.Services.Contacts.Segment(ctx, c.TeamID, audienceID)
+	return audienceWire{"audience", segmentToItem(g)}, err
+}
+
+func (a *API) deleteAudience(ctx context.Context, c *Call, _ none) (gone, error) {
+	return a.goneSegment(ctx, c, "audience")
+}
+
+func (a *API) createAudienceContact(ctx context.Context, c *Call, in createContactIn) (ref, error) {
+	audienceID, err := c.ID("audience_id")
+	if err != nil {
+		return ref{}, err
+	}
+	if _, err := a.Services.Contacts.Segment(ctx, c.TeamID, audienceID); err != nil {
+		return ref{}, err // in a body the same is a mistake of the body
+	}
+	in.AudienceID = audienceID
+	return a.createContact(ctx, c, in)
+}
+
+func (a *API) listAudienceContacts(ctx context.Context, c *Call, _ none) (list[ContactItem], error) {
+	audienceID, err := c.ID("audience_id")
+	if err != nil {
+		return list[ContactItem]{}, err
+	}
+	return a.contactsIn(ctx, c, audienceID)
+}
+
+// audienceContact returns the contact of the path, which must be in the audience of the path.
+func (a *API) audienceContact(ctx context.Context, c *Call) (contacts.Member, error) {
+	audienceID, err := c.ID("audience_id")
+	if err != nil {
+		return contacts.Member{}, err
+	}
+	return a.Services.Contacts.Member(ctx, c.TeamID, audienceID, c.Param("contact"))
+}
+
+func (a *API) getAudienceContact(ctx context.Context, c *Call, _ none) (contactWire, error) {
+	m, err := a.audienceContact(ctx, c)
+	return memberToWire(m), err
+}
+
+func (a *API) updateAudienceContact(ctx context.Context, c *Call, in updateContactIn) (ref, error) {
+	m, err := a.audienceContact(ctx, c)
+	if err != nil {
+		return ref{}, err
+	}
+	at, err := a.Services.Contacts.Update(ctx, c.TeamID, m.ID, in.change(c.Param("contact")))
+	return ref{"contact", at.ID}, err
+}
+
+// deleteAudienceContact answers with the name that the contact has in the path, and in the same way when there is no
+// such contact, as clients expect (API reference section 12).
+func (a *API) deleteAudienceContact(ctx context.Context, c *Call, _ none) (contactGone, error) {
+	out := contactGone{Object: "contact", Contact: c.Param("contact"), Deleted: true}
+	if id.Valid(out.Contact) {
+		out.ID = out.Contact
+	}
+	m, err := a.audienceContact(ctx, c)
+	if err == nil {
+		out.ID = m.ID
+		_, err = a.Services.Contacts.Delete(ctx, c.TeamID, m.ID)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		err = nil
+	}
+	return out, err
+}

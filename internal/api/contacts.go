@@ -1,0 +1,334 @@
+package api
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// propertyValue is a value of a property of a contact: a string or a number, or null for none. It keeps of any other
+// value only that it is another, for the error.
+type propertyValue struct{ contacts.Value }
+
+// UnmarshalJSONFrom reads any value.
+func (v *propertyValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	kind, text, n, err := readScalar(d)
+	switch kind {
+	case '"':
+		v.Value = contacts.TextValue(text)
+	case '0':
+		v.Value = contacts.NumberValue(n)
+	case 'n':
+		v.Value = contacts.Value{}
+	default:
+		v.Value = contacts.Value{Type: contacts.Other}
+	}
+	return err
+}
+
+// MarshalJSONTo writes what UnmarshalJSONFrom reads.
+func (v propertyValue) MarshalJSONTo(e *jsontext.Encoder) error {
+	switch v.Type {
+	case contacts.String:
+		return e.WriteToken(jsontext.String(v.Text))
+	case contacts.Number:
+		return e.WriteValue(jsontext.Value(v.Text))
+	}
+	return e.WriteToken(jsontext.Null)
+}
+
+func (*propertyValue) elements() []reflect.Type { return nil }
+
+// Schema describes both types in the document.
+func (propertyValue) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeString, MaxLength: new(contacts.MaxValue)},
+		{Type: huma.TypeNumber, Minimum: new(-float64(contacts.MaxNumber)), Maximum: new(float64(contacts.MaxNumber))},
+		{Type: "null"}}}
+}
+
+// segmentRef is the id of a segment, or an object that has it.
+type segmentRef string
+
+// UnmarshalJSONFrom reads either form.
+func (s *segmentRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '{' {
+		return json.UnmarshalDecode(d, (*string)(s))
+	}
+	var object struct {
+		ID string `json:"id"`
+	}
+	err := json.UnmarshalDecode(d, &object)
+	*s = segmentRef(object.ID)
+	return err
+}
+
+func (*segmentRef) elements() []reflect.Type { return nil }
+
+// Schema describes both forms in the document.
+func (segmentRef) Schema(huma.Registry) *huma.Schema {
+	one := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
+	return &huma.Schema{OneOf: []*huma.Schema{one,
+		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": one}, Required: []string{"id"}}}}
+}
+
+type subscriptionWire struct {
+	ID           string `json:"id" doc:"Of the topic." format:"uuid"`
+	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
+}
+
+func choices(in []subscriptionWire) []contacts.Choice {
+	all := make([]contacts.Choice, len(in))
+	for i, t := range in {
+		all[i] = contacts.Choice{TopicID: t.ID, Subscription: contacts.Subscription(t.Subscription)}
+	}
+	return all
+}
+
+type createContactIn struct {
+	Email        string                              `json:"email" doc:"If there is a contact with the address, it is changed."`
+	FirstName    *string                             `json:"first_name,omitzero" maxLength:"255"`
+	LastName     *string                             `json:"last_name,omitzero" maxLength:"255"`
+	Unsubscribed *bool                               `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Properties   named[propertyValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value."`
+	Segments     many[segmentRef, maxSegments]       `json:"segments,omitzero" doc:"To which the contact is added."`
+	Topics       many[subscriptionWire, maxTopics]   `json:"topics,omitzero" doc:"What the contact is subscribed to."`
+	AudienceID   string                              `json:"audience_id,omitzero" doc:"Deprecated: a segment to which the contact is added." format:"uuid"`
+}
+
+func (in *createContactIn) change() contacts.Change {
+	c := contacts.Change{FirstName: in.FirstName, LastName: in.LastName, Unsubscribed: in.Unsubscribed,
+		Properties: propertyValues(in.Properties), Topics: choices(in.Topics)}
+	for _, s := range in.Segments {
+		c.Segments = append(c.Segments, string(s))
+	}
+	if in.AudienceID != "" {
+		c.Segments = append(c.Segments, in.AudienceID)
+	}
+	return c
+}
+
+func propertyValues(in map[string]propertyValue) map[string]contacts.Value {
+	values := make(map[string]contacts.Value, len(in))
+	for name, v := range in {
+		values[name] = v.Value
+	}
+	return values
+}
+
+type updateContactIn struct {
+	Email        string                              `json:"email,omitzero" doc:"A new address, if the contact is named by its id; otherwise it is ignored."`
+	FirstName    opt[string]                         `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
+	LastName     opt[string]                         `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
+	Unsubscribed *bool                               `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Properties   named[propertyValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
+}
+
+// orClear returns the text to write: an empty one for null, and nil if the field is absent.
+func (o *opt[T]) orClear() *T {
+	if o.given && o.value == nil {
+		return new(T)
+	}
+	return o.value
+}
+
+func (in *updateContactIn) change(name string) contacts.Change {
+	c := contacts.Change{FirstName: in.FirstName.orClear(), LastName: in.LastName.orClear(),
+		Unsubscribed: in.Unsubscribed, Properties: propertyValues(in.Properties)}
+	if in.Email != "" && id.Valid(name) {
+		c.Address = &in.Email // some clients repeat the address by which they name the contact
+	}
+	return c
+}
+
+// contactTopicsIn is a list of subscriptions, or an object that has it.
+type contactTopicsIn struct {
+	topics many[subscriptionWire, maxTopics]
+}
+
+// UnmarshalJSONFrom reads either form.
+func (in *contactTopicsIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == '[' {
+		return json.UnmarshalDecode(d, &in.topics)
+	}
+	var object struct {
+		Topics many[subscriptionWire, maxTopics] `json:"topics"`
+	}
+	err := json.UnmarshalDecode(d, &object)
+	in.topics = object.Topics
+	return err
+}
+
+func (*contactTopicsIn) elements() []reflect.Type {
+	return []reflect.Type{reflect.TypeFor[subscriptionWire]()}
+}
+
+// Schema describes both forms in the document.
+func (contactTopicsIn) Schema(r huma.Registry) *huma.Schema {
+	topics := many[subscriptionWire, maxTopics]{}.Schema(r)
+	return &huma.Schema{OneOf: []*huma.Schema{topics,
+		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"topics": topics}, Required: []string{"topics"}}}}
+}
+
+type valueWire struct {
+	Value propertyValue `json:"value"`
+	Type  string        `json:"type" enum:"string,number"`
+}
+
+type contactWire struct {
+	Object string `json:"object"`
+	ContactItem
+	Properties map[string]valueWire `json:"properties" doc:"What the contact has, by the keys of contact properties."`
+}
+
+// ContactItem is a contact in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+type ContactItem struct {
+	ID           string  `json:"id"`
+	Email        string  `json:"email"`
+	FirstName    *string `json:"first_name"`
+	LastName     *string `json:"last_name"`
+	CreatedAt    dbTime  `json:"created_at"`
+	Unsubscribed bool    `json:"unsubscribed"`
+}
+
+func contactToItem(c contacts.Contact) ContactItem {
+	return ContactItem{c.ID, c.Address, orNull(c.FirstName), orNull(c.LastName), dbTime(c.CreatedAt), c.Unsubscribed}
+}
+
+type contactGone struct {
+	Object  string `json:"object"`
+	Contact string `json:"contact"`
+	ID      string `json:"id,omitzero"`
+	Deleted bool   `json:"deleted"`
+}
+
+func (a *API) createContact(ctx context.Context, c *Call, in createContactIn) (ref, error) {
+	if in.AudienceID != "" {
+		if _, err := a.Services.Contacts.Segment(ctx, c.TeamID, in.AudienceID); fault.KindOf(err) == fault.NotFound {
+			return ref{}, fault.Invalidf("audience_id", "The `audience_id` field names no segment of this team.")
+		}
+	}
+	at, _, err := a.Services.Contacts.Upsert(ctx, c.TeamID, in.Email, in.change())
+	return ref{"contact", at.ID}, err
+}
+
+func (a *API) listContacts(ctx context.Context, c *Call, _ none) (list[ContactItem], error) {
+	segmentID := c.Query().Get("segment_id")
+	if c.Query().Has("segment_id") && !id.Valid(segmentID) {
+		return list[ContactItem]{}, fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
+	}
+	return a.contactsIn(ctx, c, segmentID)
+}
+
+// contactsIn returns a page of the contacts of a segment, or of all when segmentID is "".
+func (a *API) contactsIn(ctx context.Context, c *Call, segmentID string) (list[ContactItem], error) {
+	p, err := c.Page(0)
+	if err != nil {
+		return list[ContactItem]{}, err
+	}
+	all, more, err := a.Services.Contacts.List(ctx, c.TeamID, segmentID, p)
+	return listOf(all, more, contactToItem), err
+}
+
+func memberToWire(m contacts.Member) contactWire {
+	w := contactWire{"contact", contactToItem(m.Contact), map[string]valueWire{}}
+	for name, v := range m.Properties {
+		w.Properties[name] = valueWire{propertyValue{v}, string(v.Type)}
+	}
+	return w
+}
+
+func (a *API) getContact(ctx context.Context, c *Call, _ none) (contactWire, error) {
+	m, err := a.Services.Contacts.Member(ctx, c.TeamID, "", c.Param("contact"))
+	return memberToWire(m), err
+}
+
+func (a *API) updateContact(ctx context.Context, c *Call, in updateContactIn) (ref, error) {
+	name := c.Param("contact")
+	at, err := a.Services.Contacts.Update(ctx, c.TeamID, name, in.change(name))
+	return ref{"contact", at.ID}, err
+}
+
+func (a *API) deleteContact(ctx context.Context, c *Call, _ none) (contactGone, error) {
+	at, err := a.Services.Contacts.Delete(ctx, c.TeamID, c.Param("contact"))
+	return contactGone{"contact", at.ID, at.ID, true}, err
+}
+
+// contactSegmentWire has the fields that different clients read: id is that of the segment.
+type contactSegmentWire struct {
+	Object    string `json:"object"`
+	ID        string `json:"id" doc:"Of the segment."`
+	ContactID string `json:"contact_id"`
+	SegmentID string `json:"segment_id"`
+	Deleted   bool   `json:"deleted,omitzero"`
+}
+
+func (a *API) listContactSegments(ctx context.Context, c *Call, _ none) (list[SegmentItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[SegmentItem]{}, err
+	}
+	all, more, err := a.Services.Contacts.SegmentsOf(ctx, c.TeamID, c.Param("contact"), p)
+	return listOf(all, more, func(m contacts.Membership) SegmentItem {
+		return SegmentItem{m.ID, m.Name, dbTime(m.Since)}
+	}), err
+}
+
+func (a *API) addContactSegment(ctx context.Context, c *Call, _ none) (contactSegmentWire, error) {
+	segmentID, err := c.ID("segment_id")
+	if err != nil {
+		return contactSegmentWire{}, err
+	}
+	at, err := a.Services.Contacts.AddToSegment(ctx, c.TeamID, c.Param("contact"), segmentID)
+	return contactSegmentWire{Object: "contact_segment", ID: segmentID, ContactID: at.ID, SegmentID: segmentID}, err
+}
+
+func (a *API) removeContactSegment(ctx context.Context, c *Call, _ none) (contactSegmentWire, error) {
+	segmentID, err := c.ID("segment_id")
+	if err != nil {
+		return contactSegmentWire{}, err
+	}
+	at, err := a.Services.Contacts.RemoveFromSegment(ctx, c.TeamID, c.Param("contact"), segmentID)
+	return contactSegmentWire{"contact_segment", segmentID, at.ID, segmentID, true}, err
+}
+
+type contactTopicItem struct {
+	ID           string `json:"id"`
+	Name         string `json:"name"`
+	Description  string `json:"description"`
+	Subscription string `json:"subscription" enum:"opt_in,opt_out" doc:"What the contact chose, or the topic's default."`
+}
+
+func (a *API) listContactTopics(ctx context.Context, c *Call, _ none) (list[contactTopicItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[contactTopicItem]{}, err
+	}
+	all, more, err := a.Services.Contacts.ListSubscriptions(ctx, c.TeamID, c.Param("contact"), p)
+	return listOf(all, more, func(s contacts.Subscribed) contactTopicItem {
+		return contactTopicItem{s.ID, s.Name, s.Description, string(s.Subscription)}
+	}), err
+}
+
+type contactTopicsWire struct {
+	Object    string             `json:"object"`
+	ID        string             `json:"id"`
+	ContactID string             `json:"contact_id"`
+	Topics    []subscriptionWire `json:"topics" doc:"Those that were given."`
+}
+
+func (a *API) updateContactTopics(ctx context.Context, c *Call, in contactTopicsIn) (contactTopicsWire, error) {
+	if in.topics == nil {
+		return contactTopicsWire{}, fault.MissingField("topics")
+	}
+	at, err := a.Services.Contacts.Update(ctx, c.TeamID, c.Param("contact"), contacts.Change{Topics: choices(in.topics)})
+	return contactTopicsWire{"contact_topics", at.ID, at.ID, slices.Clone(in.topics)}, err
+}

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+type createPropertyIn struct {
+	Key           string        `json:"key" doc:"ASCII letters, digits and underscores; broadcasts refer to it as {{{KEY}}}." maxLength:"50" example:"company_name"`
+	Type          string        `json:"type" enum:"string,number"`
+	FallbackValue propertyValue `json:"fallback_value,omitzero" doc:"Stands for contacts without a value."`
+}
+
+type updatePropertyIn struct {
+	FallbackValue opt[propertyValue] `json:"fallback_value" doc:"Null removes it."`
+}
+
+type contactPropertyWire struct {
+	Object string `json:"object"`
+	ContactPropertyItem
+}
+
+// ContactPropertyItem is a property in a list. It is exported because Huma overlooks the fields of embedded types that
+// are not.
+type ContactPropertyItem struct {
+	ID            string        `json:"id"`
+	Key           string        `json:"key"`
+	Type          string        `json:"type" enum:"string,number"`
+	FallbackValue propertyValue `json:"fallback_value"`
+	CreatedAt     dbTime        `json:"created_at"`
+}
+
+func propertyToItem(p contacts.Property) ContactPropertyItem {
+	return ContactPropertyItem{p.ID, p.Name, string(p.Type), propertyValue{p.Fallback}, dbTime(p.CreatedAt)}
+}
+
+func (a *API) createProperty(ctx context.Context, c *Call, in createPropertyIn) (ref, error) {
+	p, err := a.Services.Contacts.CreateProperty(ctx, c.TeamID, contacts.NewProperty{Name: in.Key,
+		Type: contacts.Type(in.Type), Fallback: in.FallbackValue.Value})
+	return ref{"contact_property", p.ID}, err
+}
+
+func (a *API) listProperties(ctx context.Context, c *Call, _ none) (list[ContactPropertyItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[ContactPropertyItem]{}, err
+	}
+	all, more, err := a.Services.Contacts.Properties(ctx, c.TeamID, p)
+	return listOf(all, more, propertyToItem), err
+}
+
+func (a *API) getProperty(ctx context.Context, c *Call, _ none) (contactPropertyWire, error) {
+	id, err := c.ID("contact_property_id")
+	if err != nil {
+		return contactPropertyWire{}, err
+	}
+	p, err := a.Services.Contacts.Property(ctx, c.TeamID, id)
+	return contactPropertyWire{"contact_property", propertyToItem(p)}, err
+}
+
+func (a *API) updateProperty(ctx context.Context, c *Call, in updatePropertyIn) (ref, error) {
+	id, err := c.ID("contact_property_id")
+	if err != nil {
+		return ref{}, err
+	}
+	if !in.FallbackValue.given {
+		return ref{}, fault.MissingField("fallback_value")
+	}
+	var fallback contacts.Value
+	if v := in.FallbackValue.value; v != nil {
+		fallback = v.Value
+	}
+	p, err := a.Services.Contacts.UpdateProperty(ctx, c.TeamID, id, fallback)
+	return ref{"contact_property", p.ID}, err
+}
+
+func (a *API) deleteProperty(ctx context.Context, c *Call, _ none) (gone, error) {
+	id, err := c.ID("contact_property_id")
+	if err != nil {
+		return gone{}, err
+	}
+	return gone{"contact_property", id, true}, a.Services.Contacts.DeleteProperty(ctx, c.TeamID, id)
+}

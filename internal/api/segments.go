@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+type createSegmentIn struct {
+	Name   string         `json:"name" maxLength:"255" example:"Customers"`
+	Filter jsontext.Value `json:"filter,omitzero" doc:"Says who is in the segment, instead of adding contacts to it."`
+}
+
+type updateSegmentIn struct {
+	Name   string         `json:"name,omitzero" maxLength:"255"`
+	Filter jsontext.Value `json:"filter,omitzero" doc:"For a segment that has one."`
+}
+
+// filterOf returns a filter of a request as text, "" for none.
+func filterOf(in jsontext.Value) string {
+	if in.Kind() == 'n' {
+		return ""
+	}
+	return string(in)
+}
+
+type segmentMade struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+}
+
+// SegmentItem is a segment in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+type SegmentItem struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	CreatedAt dbTime `json:"created_at"`
+}
+
+func segmentToItem(g contacts.Segment) SegmentItem {
+	return SegmentItem{g.ID, g.Name, dbTime(g.CreatedAt)}
+}
+
+type segmentWire struct {
+	Object string `json:"object"`
+	SegmentItem
+	Filter    jsontext.Value `json:"filter" doc:"Null when contacts are added by hand."`
+	Contacts  *int           `json:"contacts" doc:"How many contacts it had when they were counted; null before the first count of a large segment, and when the filter names what was deleted."`
+	CountedAt dbTime         `json:"counted_at"`
+}
+
+func (a *API) createSegment(ctx context.Context, c *Call, in createSegmentIn) (segmentMade, error) {
+	g, err := a.Services.Contacts.CreateSegment(ctx, c.TeamID,
+		contacts.NewSegment{Name: in.Name, Filter: filterOf(in.Filter)})
+	return segmentMade{"segment", g.ID, g.Name}, err
+}
+
+func (a *API) listSegments(ctx context.Context, c *Call, _ none) (list[SegmentItem], error) {
+	p, err := c.Page(0)
+	if err != nil {
+		return list[SegmentItem]{}, err
+	}
+	all, more, err := a.Services.Contacts.Segments(ctx, c.TeamID, p)
+	return listOf(all, more, segmentToItem), err
+}
+
+func (a *API) getSegment(ctx context.Context, c *Call, _ none) (segmentWire, error) {
+	id, err := c.ID("segment_id")
+	if err != nil {
+		return segmentWire{}, err
+	}
+	g, err := a.Services.Contacts.Segment(ctx, c.TeamID, id)
+	if err != nil {
+		return segmentWire{}, err
+	}
+	n, err := a.Services.Contacts.CountSegment(ctx, g)
+	if fault.KindOf(err) == fault.Invalid {
+		err = nil
+	}
+	w := segmentWire{"segment", segmentToItem(g), jsontext.Value("null"), nil, dbTime(n.At)}
+	if !n.At.IsZero() {
+		w.Contacts = &n.Contacts
+	}
+	if g.Filter != "" {
+		w.Filter = jsontext.Value(g.Filter)
+	}
+	return w, err
+}
+
+func (a *API) updateSegment(ctx context.Context, c *Call, in updateSegmentIn) (ref, error) {
+	id, err := c.ID("segment_id")
+	if err != nil {
+		return ref{}, err
+	}
+	change := contacts.SegmentChange{Filter: filterOf(in.Filter)}
+	if in.Name != "" {
+		change.Name = &in.Name
+	}
+	g, err := a.Services.Contacts.UpdateSegment(ctx, c.TeamID, id, change)
+	return ref{"segment", g.ID}, err
+}
+
+func (a *API) deleteSegment(ctx context.Context, c *Call, _ none) (gone, error) {
+	return a.goneSegment(ctx, c, "segment")
+}
+
+// goneSegment deletes a segment. One that there is not is answered in the same way, as clients expect (API reference
+// section 13).
+func (a *API) goneSegment(ctx context.Context, c *Call, object string) (gone, error) {
+	id, err := c.ID(object + "_id")
+	if err != nil {
+		return gone{}, err
+	}
+	err = a.Services.Contacts.DeleteSegment(ctx, c.TeamID, id)
+	if fault.KindOf(err) == fault.NotFound {
+		err = nil
+	}
+	return gone{object, id, true}, err
+}
+
+func (a *API) listSegmentContacts(ctx context.Context, c *Call, _ none) (list[ContactItem], error) {
+	id, err := c.ID("segment_id")
+	if err != nil {
+		return list[ContactItem]{}, err
+	}
+	return a.contactsIn(ctx, c, id)
+}

@@ -123,7 +123,7 @@ func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID stri
 	const chunk = 500
 	refused := map[string]Refusal{}
 	if !id.Valid(topicID) {
-		return nil, noTopic()
+		return nil, unknownTopicID()
 	}
 	for first := true; first || len(addresses) > 0; first = false {
 		n := min(chunk, len(addresses))
@@ -135,8 +135,8 @@ func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID stri
 	return refused, nil
 }
 
-// noTopic is the error for a topic_id that is no topic of the team.
-func noTopic() error {
+// unknownTopicID is the error for a topic_id that is no topic of the team.
+func unknownTopicID() error {
 	return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team. Create the topic first.")
 }
 

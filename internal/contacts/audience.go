@@ -103,14 +103,11 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, teamID 
 	if err != nil {
 		return err
 	}
-	if err := rule.Check(schema); err != nil {
-		return err
-	}
 	text, args, err := where(rule, schema, s.d.Now(), slices.Clip(of.args))
 	if err != nil {
 		return err
 	}
-	of.from, of.args = of.from+" AND ("+text+")", args
+	of.from, of.args, of.filtered = of.from+" AND ("+text+")", args, true
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
 )
 
@@ -82,6 +83,19 @@ func TestWalk(t *testing.T) {
 		}
 		w.upsert("late@x.example", contacts.Change{Segments: []string{vip.ID}})
 		w.upsert("1@x.example", contacts.Change{Segments: []string{vip.ID}})
+		rule := func(text string) *filter.Rule {
+			r, err := filter.Parse([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		const manySeats = `{"type":"rule","field":"contact.properties.seats","operator":"gt","value":2}`
+		many, pro := rule(manySeats), rule(`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`)
+		byFilter, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "by filter", Filter: manySeats})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for name, c := range map[string]struct {
 			a    contacts.Audience
 			want []string
@@ -92,7 +106,12 @@ func TestWalk(t *testing.T) {
 			"a segment before": {contacts.Audience{SegmentID: strings.ToUpper(vip.ID), Before: before,
 				Properties: []string{"seats", "plan", "unknown", "'; DROP TABLE contacts"}},
 				[]string{"0 seats=0.5 plan=pro", "2 seats=2.5 plan=pro", "4 seats=4.5 plan=pro", "6 seats=6.5 plan=pro"}},
-			"an empty segment": {contacts.Audience{SegmentID: empty.ID}, nil},
+			"an empty segment":    {contacts.Audience{SegmentID: empty.ID}, nil},
+			"a filter":            {contacts.Audience{Filter: many}, []string{"2", "3", "4", "5", "6"}},
+			"a segment by filter": {contacts.Audience{SegmentID: byFilter.ID}, []string{"2", "3", "4", "5", "6"}},
+			"a filter of a segment": {contacts.Audience{SegmentID: vip.ID, Filter: many, Before: before,
+				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
+			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
 			for _, size := range []int{1, 2, 3, 100} {
 				if diff := cmp.Diff(c.want, w.walk(c.a, size)); diff != "" {

@@ -15,8 +15,9 @@
 // An address is one contact of a team at most, which the index contacts_address decides. What changes in a contact, its
 // values, memberships and subscriptions included, is written in one transaction together with its event,
 // contact.created, contact.updated or contact.deleted; what changes nothing writes nothing and records no event.
-// Engagement is no change of a contact. A transaction that writes what belongs to a contact holds the contact's row, so
-// that nothing is left of one that is deleted.
+// A transaction that does so holds the contact's row, so that nothing is left of one that is deleted. Engagement is no
+// change of a contact and holds no row: if a contact is deleted at that moment, a row of counts may stay that nobody
+// finds.
 //
 // A property, a segment or a topic that is deleted does not exist from then on for anybody who asks; what refers to it
 // is deleted later, in steps. Whoever reads memberships or values asks whether the segment or property exists.

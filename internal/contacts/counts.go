@@ -89,10 +89,6 @@ func (s *Service) isSmall(ctx context.Context, g Segment) (bool, error) {
 
 func (s *Service) count(ctx context.Context, g Segment) (c Count, err error) {
 	c.At = s.d.Now()
-	if g.Filter == "" {
-		c.Contacts, err = countMembers(ctx, s.d.Reader, g.ID)
-		return c, err
-	}
 	of, err := s.contactsOf(ctx, s.d.Reader, g)
 	if err != nil {
 		return Count{}, err

@@ -85,6 +85,9 @@ func contactAmong(ctx context.Context, r db.Reader, of source) (Contact, error) 
 }
 
 func listContacts(ctx context.Context, r db.Reader, of source, p page.Page) ([]Contact, bool, error) {
+	if of.segmentID != "" {
+		return listMembers(ctx, r, of, p)
+	}
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + contactColumnsOfC + ` FROM ` + of.from, ID: of.key,
 		Args: of.args}, p, scanContact)
 }

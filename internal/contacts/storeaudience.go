@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
 )
 
 // contactColumnsOfC are contactColumns in a query that names the table c.
@@ -19,7 +22,10 @@ type source struct {
 	key  string // the column of their ids by which the query goes through an index
 	args []any
 
-	created []string // the columns of times by which a contact became one of them
+	segmentID string   // to which they were added; "" if they are found otherwise
+	created   []string // the columns of times by which a contact became one of them
+	before    int64    // a limit of those; 0 is none
+	filtered  bool     // a filter leaves out some
 }
 
 // allContacts are the contacts of a team.
@@ -28,12 +34,12 @@ func allContacts(teamID string) source {
 		created: []string{"c.created_at"}}
 }
 
-// membersOf are the contacts that were added to a segment. The order of the join is fixed, because only the index of
-// the memberships gives the contacts in their order.
+// membersOf are the contacts that were added to a segment. Pages of them are read by their ids, see memberIDs: for a
+// join, PostgreSQL may go through the contacts of all teams in the order of their ids, and look for memberships.
 func membersOf(teamID, segmentID string) source {
 	return source{from: `contact_segments m CROSS JOIN contacts c WHERE m.segment_id = $2 AND m.team_id = $1
 		AND c.id = m.contact_id AND c.team_id = m.team_id`, key: "m.contact_id", args: []any{teamID, segmentID},
-		created: []string{"c.created_at", "m.created_at"}}
+		segmentID: segmentID, created: []string{"c.created_at", "m.created_at"}}
 }
 
 // where adds a condition on an argument, which it writes as $?.
@@ -42,19 +48,46 @@ func (s *source) where(condition string, arg any) {
 	s.from += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(s.args)))
 }
 
-// until leaves out what was created after a time.
+// until leaves out what was created after a time. The ids of contacts have their time, so the contacts that come later
+// are not even looked at; a minute allows for clocks.
 func (s *source) until(at time.Time) {
+	s.before = at.UnixMicro()
 	for _, column := range s.created {
-		s.where(column+" <= $?", at.UnixMicro())
+		s.where(column+" <= $?", s.before)
 	}
+	s.where(s.key+" < $?", id.First(at.Add(time.Minute)))
 }
 
 func walkAudience(ctx context.Context, r db.Reader, of source, after string, limit int) ([]Member, error) {
+	if of.segmentID == "" {
+		return someMembers(ctx, r, of, after, nil, limit)
+	}
+	var all []Member
+	for more := true; more && len(all) < limit; {
+		ids, err := memberIDs(ctx, r, of.segmentID, after, limit-len(all))
+		if err != nil || len(ids) == 0 {
+			return all, err
+		}
+		more, after = len(ids) == limit-len(all), ids[len(ids)-1]
+		some, err := someMembers(ctx, r, of, "", ids, len(ids))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// someMembers returns contacts in the order of their ids, after one of these or with some.
+func someMembers(ctx context.Context, r db.Reader, of source, after string, ids []string, limit int) ([]Member, error) {
 	if after != "" {
 		of.where(of.key+" > $?", after)
 	}
+	if ids != nil {
+		of.where(of.key+" = ANY($?)", ids)
+	}
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s LIMIT $%d`, contactColumnsOfC, of.from, of.key,
-		len(of.args)+1), append(of.args[:len(of.args):len(of.args)], limit)...)
+		len(of.args)+1), append(slices.Clip(of.args), limit)...)
 	all, err := db.Collect(rows, err, func(r db.Row) (m Member, err error) {
 		m.Contact, err = scanContact(r)
 		return m, err
@@ -65,8 +98,50 @@ func walkAudience(ctx context.Context, r db.Reader, of source, after string, lim
 	return all, nil
 }
 
+// selectMemberIDs does not name the team, which the index does not have: a segment that was looked up belongs to one.
+const selectMemberIDs = `SELECT m.contact_id FROM contact_segments m WHERE m.segment_id = $1`
+
+// memberIDs returns the ids of contacts that were added to a segment, in their order, after one of them.
+func memberIDs(ctx context.Context, r db.Reader, segmentID, after string, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, selectMemberIDs+` AND m.contact_id > $2 ORDER BY m.contact_id LIMIT $3`, segmentID, after,
+		limit)
+	ids, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return nil, fmt.Errorf("read the memberships of a segment: %w", err)
+	}
+	return ids, nil
+}
+
+// listMembers returns a page of the contacts that were added to a segment, newest first.
+func listMembers(ctx context.Context, r db.Reader, of source, p page.Page) ([]Contact, bool, error) {
+	const some = 1000
+	ids, more, err := page.Query(ctx, r, page.Select{Text: selectMemberIDs, ID: "m.contact_id",
+		Args: []any{of.segmentID}}, p, scanText)
+	if err != nil {
+		return nil, false, err
+	}
+	all := make([]Contact, 0, len(ids))
+	for chunk := range slices.Chunk(ids, some) {
+		found, err := someMembers(ctx, r, of, "", chunk, len(chunk))
+		if err != nil {
+			return nil, false, err
+		}
+		for _, m := range slices.Backward(found) {
+			all = append(all, m.Contact)
+		}
+	}
+	return all, more, nil
+}
+
 func countAudience(ctx context.Context, r db.Reader, of source) (n int, err error) {
-	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM `+of.from, of.args...).Scan(&n); err != nil {
+	text, args := `SELECT COUNT(*) FROM `+of.from, of.args
+	if of.segmentID != "" && !of.filtered { // a membership has a contact
+		text, args = `SELECT COUNT(*) FROM contact_segments m WHERE m.segment_id = $1`, []any{of.segmentID}
+		if of.before != 0 {
+			text, args = text+` AND m.created_at <= $2`, append(args, of.before)
+		}
+	}
+	if err = r.QueryRow(ctx, text, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the contacts of an audience: %w", err)
 	}
 	return n, nil

@@ -9,7 +9,7 @@ import (
 )
 
 // countUpTo returns how many contacts a segment has that are added by hand, or a team when segmentID is "", but most at
-// most.
+// most. It does not name the team of a segment, which the index does not have.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
 	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
 	if segmentID == "" {
@@ -17,15 +17,6 @@ func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most 
 	}
 	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (`+text+` LIMIT $2) x`, of, most).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count some contacts: %w", err)
-	}
-	return n, nil
-}
-
-// countMembers does not name the team, which the index does not have: a segment belongs to one.
-func countMembers(ctx context.Context, r db.Reader, segmentID string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM contact_segments WHERE segment_id = $1`, segmentID).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count the contacts of a segment: %w", err)
 	}
 	return n, nil
 }

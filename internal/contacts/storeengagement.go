@@ -2,7 +2,7 @@ package contacts
 
 import (
 	"context"
-	"time"
+	"fmt"
 
 	"github.com/postrider/postrider/internal/db"
 )
@@ -16,20 +16,32 @@ func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []str
 		mailed_at = excluded.mailed_at`, teamID, contactIDs, tx.Now().UnixMicro())
 }
 
-// countOpened counts an open of the contact with an address, if the team has one. Events come in any order.
-func countOpened(ctx context.Context, tx *db.Tx, teamID, address string, at time.Time) {
-	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
-		clicked_at) SELECT c.id, c.team_id, 0, 1, 0, 0, CAST($3 AS BIGINT), 0 FROM contacts c WHERE c.team_id = $1
-		AND c.address = $2 ON CONFLICT (contact_id) DO UPDATE SET opened = contact_engagement.opened + 1,
-		opened_at = CASE WHEN contact_engagement.opened_at > excluded.opened_at THEN contact_engagement.opened_at
-			ELSE excluded.opened_at END`, teamID, address, at.UnixMicro())
+// addressed is a contact's id and address.
+type addressed struct{ id, address string }
+
+// contactsWith returns the contacts of a team with some addresses, in the order of their ids.
+func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []string) ([]addressed, error) {
+	rows, err := r.Query(ctx, `SELECT c.id, c.address FROM contacts c WHERE c.team_id = $1 AND c.address = ANY($2)
+		ORDER BY c.id`, teamID, addresses)
+	all, err := db.Collect(rows, err, func(r db.Row) (a addressed, err error) {
+		err = r.Scan(&a.id, &a.address)
+		return a, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for contacts by their addresses: %w", err)
+	}
+	return all, nil
 }
 
-// countClicked is countOpened for a link that was followed.
-func countClicked(ctx context.Context, tx *db.Tx, teamID, address string, at time.Time) {
+// countAnswers counts what a contact did, if it is still there. Events come in any order.
+func countAnswers(ctx context.Context, tx *db.Tx, teamID, contactID string, a *answers) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
-		clicked_at) SELECT c.id, c.team_id, 0, 0, 1, 0, 0, CAST($3 AS BIGINT) FROM contacts c WHERE c.team_id = $1
-		AND c.address = $2 ON CONFLICT (contact_id) DO UPDATE SET clicked = contact_engagement.clicked + 1,
+		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), 0, CAST($5 AS BIGINT),
+		CAST($6 AS BIGINT) FROM contacts c WHERE c.id = $1 AND c.team_id = $2
+		ON CONFLICT (contact_id) DO UPDATE SET opened = contact_engagement.opened + excluded.opened,
+		clicked = contact_engagement.clicked + excluded.clicked,
+		opened_at = CASE WHEN contact_engagement.opened_at > excluded.opened_at THEN contact_engagement.opened_at
+			ELSE excluded.opened_at END,
 		clicked_at = CASE WHEN contact_engagement.clicked_at > excluded.clicked_at THEN contact_engagement.clicked_at
-			ELSE excluded.clicked_at END`, teamID, address, at.UnixMicro())
+			ELSE excluded.clicked_at END`, contactID, teamID, a.opened, a.clicked, db.Micros(a.openedAt), db.Micros(a.clickedAt))
 }

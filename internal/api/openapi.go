@@ -45,6 +45,8 @@ func parameters(name string) *huma.Param {
 		p.Description = "What the user agent has in it, in either case."
 	case "api_key_id":
 		p.Schema.Format = "uuid"
+	case "segment_id":
+		p.Description, p.Schema.Format = "Only contacts of this segment.", "uuid"
 	case "from", "to":
 		p.Description = "An ISO 8601 date or datetime; to is itself left out."
 	case "thread_id":

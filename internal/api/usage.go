@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -73,6 +74,11 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 	if out.Domains.Used, err = a.Services.Domains.Count(ctx, c.TeamID); err != nil {
 		return out, err
 	}
+	audience, err := a.Services.Contacts.Usage(ctx, c.TeamID)
+	if err != nil {
+		return out, err
+	}
+	out.Contacts.Used, out.Segments = audience.Contacts, usageOf{audience.Segments, new(contacts.MaxSegments)}
 	if limit := a.rate(&c.Actor); limit > 0 {
 		out.RateLimit.Limit = &limit
 	}

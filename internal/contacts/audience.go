@@ -52,13 +52,24 @@ func (s *Service) Walk(ctx context.Context, r db.Reader, teamID string, a Audien
 	return all, nil
 }
 
-// CountAudience returns how many contacts an audience has. It reads all of them, by an index.
+// CountAudience returns how many contacts an audience has. It reads all of them, by indexes.
 func (s *Service) CountAudience(ctx context.Context, r db.Reader, teamID string, a Audience) (int, error) {
 	of, err := s.audience(ctx, r, teamID, a)
 	if err != nil {
 		return 0, err
 	}
-	return countAudience(ctx, r, of)
+	return s.countOf(ctx, r, teamID, of)
+}
+
+func (s *Service) countOf(ctx context.Context, r db.Reader, teamID string, of source) (int, error) {
+	if of.rule == nil || of.before != 0 {
+		return countAudience(ctx, r, of)
+	}
+	text, args, err := count(of.rule, of.schema, s.d.Now(), teamID)
+	if err != nil {
+		return 0, err
+	}
+	return countBy(ctx, r, text, args)
 }
 
 // audience returns where the contacts of an audience are found.
@@ -107,7 +118,10 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, teamID 
 	if err != nil {
 		return err
 	}
-	of.from, of.args, of.filtered = of.from+" AND ("+text+")", args, true
+	if of.from, of.args = of.from+" AND ("+text+")", args; of.filtered || of.segmentID != "" {
+		rule = nil
+	}
+	of.filtered, of.rule, of.schema = true, rule, schema
 	return nil
 }
 

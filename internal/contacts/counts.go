@@ -2,6 +2,7 @@ package contacts
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -77,10 +78,34 @@ func (s *Service) CountSegment(ctx context.Context, g Segment) (Count, error) {
 	return kept, nil
 }
 
+// Usage is how much of what is limited by plans a team has.
+type Usage struct {
+	Contacts int // at the last count, and one more than are counted at once before the first
+	Segments int
+}
+
+// Usage returns how much a team has.
+func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
+	if u.Segments, err = countSegments(ctx, s.d.Reader, teamID); err != nil {
+		return u, fmt.Errorf("count segments: %w", err)
+	}
+	c, err := s.CountSegment(ctx, everybody(teamID))
+	if u.Contacts = c.Contacts; c.At.IsZero() {
+		u.Contacts = s.counting.atOnce + 1
+	}
+	return u, err
+}
+
+// everybody stands for all contacts of a team where segments are counted. Its id is the team's.
+func everybody(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
+
+// isEverybody reports whether g is not a segment but all contacts.
+func (g *Segment) isEverybody() bool { return g.ID == g.TeamID }
+
 // isSmall reports whether a segment is cheap to count.
 func (s *Service) isSmall(ctx context.Context, g Segment) (bool, error) {
 	of := g.ID
-	if g.Filter != "" {
+	if g.Filter != "" || g.isEverybody() {
 		of = ""
 	}
 	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of, s.counting.atOnce+1)
@@ -89,11 +114,13 @@ func (s *Service) isSmall(ctx context.Context, g Segment) (bool, error) {
 
 func (s *Service) count(ctx context.Context, g Segment) (c Count, err error) {
 	c.At = s.d.Now()
-	of, err := s.contactsOf(ctx, s.d.Reader, g)
-	if err != nil {
-		return Count{}, err
+	of := allContacts(g.TeamID)
+	if !g.isEverybody() {
+		if of, err = s.contactsOf(ctx, s.d.Reader, g); err != nil {
+			return Count{}, err
+		}
 	}
-	c.Contacts, err = countAudience(ctx, s.d.Reader, of)
+	c.Contacts, err = s.countOf(ctx, s.d.Reader, g.TeamID, of)
 	return c, err
 }
 

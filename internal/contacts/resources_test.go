@@ -279,6 +279,51 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
+// Contacts that are written, deleted and erased at the same time leave nothing behind.
+func TestDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		topic, g := w.topic(contacts.NewTopic{Name: "News", Default: contacts.OptIn}), w.segment("all")
+		w.property("plan", contacts.String)
+		w.property("seats", contacts.Number)
+		a, err := erasure.Parse("a@x.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := contacts.Change{Segments: []string{g.ID}, Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptIn}},
+			Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro"), "seats": contacts.NumberValue(1)}}
+		var wg sync.WaitGroup
+		for _, do := range []func() error{
+			func() error { return errorOf2(w.Contacts.Upsert(ctx, w.team, "a@x.example", all)) },
+			func() error {
+				return errorOf2(w.Contacts.Upsert(ctx, w.team, "a@x.example", contacts.Change{Topics: all.Topics}))
+			},
+			func() error { return errorOf(w.Contacts.Update(ctx, w.team, "a@x.example", all)) },
+			func() error { return errorOf(w.Contacts.Delete(ctx, w.team, "a@x.example")) },
+			func() error { return errorOf(w.Contacts.AddToSegment(ctx, w.team, "a@x.example", g.ID)) },
+			func() error {
+				return errorOf(contacts.EraseAddress(ctx, w.DB, a, erasure.Scope{Teams: []string{w.team}}, true))
+			},
+		} {
+			wg.Go(func() {
+				for range 20 {
+					if err := do(); err != nil && fault.KindOf(err) != fault.NotFound {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, table := range []string{"contact_topics", "contact_texts", "contact_numbers", "contact_segments"} {
+			if n := w.Count(`SELECT COUNT(*) FROM ` + table + ` v WHERE NOT EXISTS (SELECT 1 FROM contacts c
+				WHERE c.id = v.contact_id AND c.team_id = v.team_id)`); n != 0 {
+				t.Errorf("%d rows of %s have no contact", n, table)
+			}
+		}
+	})
+}
+
 // Opens and clicks by people are counted for the contact of the address, and those by programs are not.
 func TestEngagement(t *testing.T) {
 	t.Parallel()
@@ -372,12 +417,92 @@ func TestCountSegment(t *testing.T) {
 			})
 			testnode.Until(t, "the next count of "+g.Name, func() bool { return count(g).Contacts == 4 })
 		}
+		testnode.Until(t, "a count of all contacts", func() bool {
+			u, err := w.Contacts.Usage(ctx, w.team)
+			if err != nil || u.Segments != 2 || u.Contacts != 3 && u.Contacts != 4 {
+				t.Fatalf("%+v, %v", u, err)
+			}
+			return u.Contacts == 4
+		})
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		if n := w.Count(`SELECT COUNT(*) FROM segment_counts`); n != 3 {
+			t.Errorf("%d counts are kept", n)
+		}
 	})
 }
+
+// What belongs to another team is not there, in every place that takes an id.
+func TestOfOtherTeams(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx, strange := t.Context(), w.Other.TeamID
+		topic := w.topic(contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+		g, p := w.segment("all"), w.property("plan", contacts.String)
+		w.property("seats", contacts.Number)
+		contactID := w.whole("a@x.example", topic, g, contacts.OptIn)
+		theirs, _, err := w.Contacts.Upsert(ctx, strange, "b@x.example", contacts.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.seen.Take()
+		before := w.rows()
+		filter := func(field, value string) contacts.NewSegment {
+			return contacts.NewSegment{Name: "x", Filter: `{"type":"rule","field":"` + field + `","operator":"eq","value":"` + value +
+				`"}`}
+		}
+		of := contacts.Audience{SegmentID: g.ID}
+		for what, c := range map[string]struct {
+			err  error
+			kind fault.Kind
+		}{
+			"contact":         {errorOf(w.Contacts.Get(ctx, strange, contactID)), fault.NotFound},
+			"update":          {errorOf(w.Contacts.Update(ctx, strange, contactID, contacts.Change{})), fault.NotFound},
+			"delete":          {errorOf(w.Contacts.Delete(ctx, strange, contactID)), fault.NotFound},
+			"its segments":    {errorOf2(w.Contacts.SegmentsOf(ctx, strange, contactID, page.Page{})), fault.NotFound},
+			"its topics":      {errorOf2(w.Contacts.ListSubscriptions(ctx, strange, contactID, page.Page{})), fault.NotFound},
+			"a list":          {errorOf2(w.Contacts.List(ctx, strange, g.ID, page.Page{})), fault.NotFound},
+			"a member":        {errorOf(w.Contacts.Member(ctx, strange, g.ID, contactID)), fault.NotFound},
+			"a walk":          {errorOf(w.Contacts.Walk(ctx, w.DB.Reader, strange, of, "", 1)), fault.NotFound},
+			"a count":         {errorOf(w.Contacts.CountAudience(ctx, w.DB.Reader, strange, of)), fault.NotFound},
+			"add to it":       {errorOf(w.Contacts.AddToSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},
+			"add another":     {errorOf(w.Contacts.AddToSegment(ctx, w.team, theirs.ID, g.ID)), fault.NotFound},
+			"remove from it":  {errorOf(w.Contacts.RemoveFromSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},
+			"segment":         {errorOf(w.Contacts.Segment(ctx, strange, g.ID)), fault.NotFound},
+			"rename":          {errorOf(w.Contacts.UpdateSegment(ctx, strange, g.ID, contacts.SegmentChange{Name: new("x")})), fault.NotFound},
+			"delete it":       {w.Contacts.DeleteSegment(ctx, strange, g.ID), fault.NotFound},
+			"property":        {errorOf(w.Contacts.Property(ctx, strange, p.ID)), fault.NotFound},
+			"fallback":        {errorOf(w.Contacts.UpdateProperty(ctx, strange, p.ID, contacts.Value{})), fault.NotFound},
+			"delete property": {w.Contacts.DeleteProperty(ctx, strange, p.ID), fault.NotFound},
+			"a segment of a change": {errorOf(w.Contacts.Update(ctx, strange, theirs.ID,
+				contacts.Change{Segments: []string{g.ID}})), fault.Invalid},
+			"a property of a change": {errorOf(w.Contacts.Update(ctx, strange, theirs.ID,
+				contacts.Change{Properties: map[string]contacts.Value{"plan": contacts.TextValue("x")}})), fault.Invalid},
+			"a topic of a change": {w.Contacts.Subscribe(ctx, strange, theirs.ID,
+				[]contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}), fault.Invalid},
+			"a property of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange, filter("contact.properties.plan", "pro"))),
+				fault.Invalid},
+			"a topic of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange, filter("contact.topics."+topic.ID, "opt_in"))),
+				fault.Invalid},
+			"a segment of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange, filter("contact.segments", g.ID))),
+				fault.Invalid},
+		} {
+			if fault.KindOf(c.err) != c.kind {
+				t.Errorf("%s: %v", what, c.err)
+			}
+		}
+		if after := w.rows(); after != before {
+			t.Errorf("rows %s became %s", before, after)
+		}
+		if all := w.seen.Take(); len(all) != 0 {
+			t.Errorf("recorded %+v", all)
+		}
+	})
+}
+
+func errorOf2[T any](_ T, _ bool, err error) error { return err }
 
 // An address that is taken between two requests is told to the second one.
 func TestUpdateRefuses(t *testing.T) {

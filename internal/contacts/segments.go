@@ -184,7 +184,7 @@ func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, se
 func byHand(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	g, err := segmentByID(ctx, r, teamID, segmentID)
 	if err == nil && g.Filter != "" {
-		err = noManualMembers("segment_id", g.ID)
+		err = hasFilter("segment_id", g.ID)
 	}
 	return g, err
 }
@@ -217,13 +217,13 @@ func addable(ctx context.Context, r db.Reader, teamID string, segmentIDs []strin
 			return nil, noSuchSegment(segmentID)
 		}
 		if have[i].Filter != "" {
-			return nil, noManualMembers("segments", segmentID)
+			return nil, hasFilter("segments", segmentID)
 		}
 	}
 	return ids, nil
 }
 
-func noManualMembers(field, segmentID string) error {
+func hasFilter(field, segmentID string) error {
 	return fault.Invalidf(field, "The segment %s has a filter, which says who is in it: nobody is added or removed by "+
 		"hand. Change the contact so that the filter finds it, or use a segment without a filter.", segmentID)
 }

@@ -224,18 +224,16 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 // the email by whose link it was chosen.
 func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, to resolved, source string) (
 	created bool, err error) {
-	if !found {
+	for !found && !created {
 		at.ID, at.CreatedAt, at.UpdatedAt = id.At(tx.Now()), tx.Now(), tx.Now()
 		at.apply(to, source)
 		if created, err = insertContact(ctx, tx, at); err != nil {
 			return false, err
 		}
-		if !created { // another transaction has just done so, and has ended
-			again, _, err := lockContact(ctx, tx, at.TeamID, at.Address)
-			if err != nil {
+		if !created { // another transaction has just done so, and has ended; one more may have deleted it since
+			if *at, found, err = lockContact(ctx, tx, at.TeamID, at.Address); err != nil {
 				return false, err
 			}
-			*at = again
 		}
 	}
 	had := &relations{}

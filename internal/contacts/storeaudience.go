@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
 )
@@ -26,6 +27,10 @@ type source struct {
 	created   []string // the columns of times by which a contact became one of them
 	before    int64    // a limit of those; 0 is none
 	filtered  bool     // a filter leaves out some
+
+	// rule is the only one by which they are found among all contacts of the team; nil if they are found otherwise.
+	rule   *filter.Rule
+	schema filter.Schema // of rule
 }
 
 // allContacts are the contacts of a team.
@@ -141,6 +146,10 @@ func countAudience(ctx context.Context, r db.Reader, of source) (n int, err erro
 			text, args = text+` AND m.created_at <= $2`, append(args, of.before)
 		}
 	}
+	return countBy(ctx, r, text, args)
+}
+
+func countBy(ctx context.Context, r db.Reader, text string, args []any) (n int, err error) {
 	if err = r.QueryRow(ctx, text, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the contacts of an audience: %w", err)
 	}

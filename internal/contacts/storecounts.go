@@ -35,11 +35,14 @@ func keptCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Co
 	return c, nil
 }
 
-// keepCount keeps nothing of a segment that was deleted meanwhile.
+// keepCount keeps nothing of a segment or a team that was deleted meanwhile.
 func keepCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
+	from := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0`
+	if g.isEverybody() {
+		from = `teams g WHERE g.id = $1 AND g.id = $2`
+	}
 	tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
-		SELECT g.id, g.team_id, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM segments g WHERE g.id = $1 AND g.team_id = $2
-		AND g.deleted_at = 0 ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts,
+		SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM `+from+` ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts,
 		counted_at = excluded.counted_at`, g.ID, g.TeamID, c.Contacts, c.At.UnixMicro())
 }
 

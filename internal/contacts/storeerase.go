@@ -61,8 +61,10 @@ func contactsNamed(ctx context.Context, r db.Reader, teamIDs []string, address s
 // notes are the tables of what is noted of a contact and is no refusal.
 var notes = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
 
-// deleteContacts deletes contacts and all that is noted of them.
+// deleteContacts deletes contacts and all that is noted of them. It locks them first, so that it sees what transactions
+// have written that held them.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
+	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 	for _, table := range append([]string{"contact_topics"}, notes...) {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)
 	}

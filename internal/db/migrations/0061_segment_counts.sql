@@ -1,4 +1,4 @@
--- How many contacts large segments had when they were counted last.
+-- How many contacts large segments had when they were counted last. segment_id is the team's id for all its contacts.
 CREATE TABLE segment_counts (
 	segment_id TEXT PRIMARY KEY,
 	team_id TEXT NOT NULL,

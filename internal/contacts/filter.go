@@ -121,9 +121,18 @@ func where(rule *filter.Rule, schema filter.Schema, now time.Time, args []any) (
 	return rule.Where(schema, now, args)
 }
 
-// count returns the query for how many contacts of a team a rule chooses.
-func count(rule *filter.Rule, schema filter.Schema, now time.Time, teamID string) (text string, args []any, err error) {
-	return rule.Count(schema, now, "FROM contacts c WHERE c.team_id =", teamID)
+// countMatches returns how many contacts of a team a rule chooses.
+func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule, schema filter.Schema,
+	now time.Time) (n int, err error) {
+	query := func(text string, args []any) (n int, err error) {
+		err = r.QueryRow(ctx, text, args...).Scan(&n)
+		return n, err
+	}
+	text, args, err := rule.Count(schema, now, "contacts c WHERE c.team_id =", teamID, query)
+	if err != nil {
+		return 0, err
+	}
+	return query(text, args)
 }
 
 // FilterValues reads what the fields hold that a rule names, for one contact. What it returns is for

@@ -1,34 +1,47 @@
 package filter
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
+
+// maxAnchor is up to how many contacts of a set are looked up one after the other in the others. A look-up costs as
+// much as intersecting sets with some 15 contacts more, and more than that when the rows are not in memory.
+const maxAnchor = 20_000
+
+// maxSizes is how many sets of a group are measured.
+const maxSizes = 8
+
+// Measure returns the number that a query finds.
+type Measure func(text string, args []any) (int, error)
 
 // Count returns a query for how many contacts the rule chooses at the time now, and its arguments. The contacts are
 // those of the query with the end
 //
 //	FROM contacts c WHERE c.team_id =
 //
-// and a parameter after it that is teamID.
+// of which everyone is what follows FROM, and a parameter that is teamID. Count asks measure how large the sets are
+// that it combines; it stops at 20,000 in each.
 //
-// The values of a field are looked up for all contacts at once, by the index of values, as a set of ids, and the sets
-// are intersected, united or subtracted: each costs time in proportion to its size, so that a filter on two properties
-// does not look at contacts that have neither. What a contact has itself, such as a name, is looked up for those that
-// are left.
-func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string) (text string, args []any, err error) {
-	c := counter{writer: writer{schema: &s, now: now}, from: everyone, teamID: teamID}
+// The contacts of which a comparison is true are looked up all at once, by the index of values, as a set of ids. Of
+// sets that must all hold, the smallest is looked up in the others; when all are large they are intersected. So a count
+// takes time in proportion to the smallest set of an and group, and to the sum of the sets of an or group. What a
+// contact has itself, such as a name, is looked up for those that are left.
+func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
+	err error) {
+	c := counter{writer: writer{schema: &s, now: now}, from: everyone, teamID: teamID, measure: measure}
 	p, err := c.part(r.root(), r)
 	if err != nil {
 		return "", nil, err
 	}
 	switch p.kind {
 	case set:
-		text = "SELECT COUNT(*) FROM (" + p.text + ") s"
+		text = "SELECT COUNT(*) FROM (" + c.query(p) + ") s"
 	case rest:
-		text = "SELECT (SELECT COUNT(*) " + c.everyone() + ") - (SELECT COUNT(*) FROM (" + p.text + ") s)"
+		text = "SELECT (SELECT COUNT(*) FROM " + c.everyone() + ") - (SELECT COUNT(*) FROM (" + c.query(p) + ") s)"
 	case condition:
-		text = "SELECT COUNT(*) " + c.everyone() + " AND " + p.text
+		text = "SELECT COUNT(*) FROM " + c.everyone() + " AND " + p.text
 	}
 	return text, c.args, nil
 }
@@ -38,9 +51,10 @@ type counter struct {
 	writer
 	from, teamID string
 	team         string // the parameter that is teamID, "" while it is not needed: PostgreSQL refuses unused ones
+	measure      Measure
 }
 
-// everyone returns the end of a query for all contacts c.
+// everyone returns contacts c and the condition on them.
 func (c *counter) everyone() string {
 	if c.team == "" {
 		c.team = c.arg(c.teamID)
@@ -51,6 +65,7 @@ func (c *counter) everyone() string {
 // part is what a part of a rule chooses.
 type part struct {
 	kind     partKind
+	leaf     *test // of a set or the rest of one: instead of text, because it may be used as a condition after all
 	text     string
 	compound bool // whether text is several SELECTs
 }
@@ -58,8 +73,8 @@ type part struct {
 type partKind uint8
 
 const (
-	set       partKind = iota // text is a SELECT of the ids of contacts, each once
-	rest                      // the contacts that the SELECT does not find
+	set       partKind = iota // the ids that a SELECT finds, each once
+	rest                      // the contacts whose ids the SELECT does not find
 	condition                 // text is a condition on the contact c
 )
 
@@ -69,7 +84,14 @@ func (c *counter) part(place string, r *Rule) (part, error) {
 		if err != nil {
 			return part{}, err
 		}
-		return c.leaf(&t), nil
+		if t.Column.Table == "" || t.Column.Key == "" && t.Type != SetField { // there is no index of the values
+			return part{kind: condition, text: c.condition(&t)}, nil
+		}
+		p := part{kind: set, leaf: &t}
+		if t.holds(t.Default) != t.negated {
+			p.kind = rest
+		}
+		return p, nil
 	}
 	var parts []part
 	for i, sub := range r.Rules {
@@ -77,19 +99,19 @@ func (c *counter) part(place string, r *Rule) (part, error) {
 		if err != nil {
 			return part{}, err
 		}
+		if r.Kind != And {
+			p = p.not()
+		}
 		parts = append(parts, p)
 	}
-	switch r.Kind {
-	case Not:
-		return parts[0].not(), nil
-	case Or:
-		// One of them holds unless none of them does.
-		for i := range parts {
-			parts[i] = parts[i].not()
-		}
-		return c.all(parts).not(), nil
+	if r.Kind == Not {
+		return parts[0], nil
 	}
-	return c.all(parts), nil
+	p, err := c.all(parts)
+	if r.Kind == Or { // one of them holds unless none of them does
+		p = p.not()
+	}
+	return p, err
 }
 
 func (p part) not() part {
@@ -107,84 +129,147 @@ func (p part) not() part {
 	return p
 }
 
-func (c *counter) leaf(t *test) part {
-	at := t.Column
-	if at.Table == "" || at.Key == "" && t.Type != SetField { // there is no index of the values
-		return part{kind: condition, text: c.condition(t)}
+// all returns what all parts choose.
+func (c *counter) all(parts []part) (part, error) {
+	of := map[partKind][]part{}
+	var conditions []string
+	for _, p := range parts {
+		if p.kind == condition {
+			conditions = append(conditions, p.text)
+			continue
+		}
+		of[p.kind] = append(of[p.kind], p)
 	}
-	// A contact without a row is like one whose row has the default. Where the default makes the comparison true, the
-	// rows that make it false are looked up.
-	byDefault := t.holds(t.Default)
+	where := strings.Join(conditions, " AND ")
+	switch {
+	case len(of[set]) == 0 && where == "":
+		return c.compound(of[rest], "UNION", nil).not(), nil
+	case len(of[set]) == 0 && len(of[rest]) == 0:
+		return part{kind: condition, text: "(" + where + ")"}, nil
+	case len(of[set]) == 0:
+		chosen := part{text: "SELECT c.id AS contact_id FROM " + c.everyone() + " AND " + where}
+		return c.compound([]part{chosen}, "INTERSECT", of[rest]), nil
+	}
+	p, err := c.narrow(of[set], of[rest])
+	if err != nil {
+		return part{}, err
+	}
+	if where != "" {
+		// SQLite goes through the left side of a CROSS JOIN first.
+		p = part{text: "SELECT c.id AS contact_id FROM (" + c.query(p) + ") s CROSS JOIN " + c.everyone() +
+			" AND c.id = s.contact_id AND " + where}
+	}
+	return p, nil
+}
+
+// narrow returns the intersection of some sets without others.
+func (c *counter) narrow(sets, without []part) (part, error) {
+	if len(sets)+len(without) == 1 {
+		return sets[0], nil
+	}
+	first, err := c.smallest(sets)
+	if err != nil || first < 0 {
+		return c.compound(sets, "INTERSECT", without), err
+	}
+	anchor := c.rows(sets[first].leaf, "v.contact_id AS id")
+	sets = slices.Delete(sets, first, first+1)
+	var looked []string
+	for _, p := range sets {
+		if p.leaf != nil {
+			looked = append(looked, c.lookup(p.leaf))
+		}
+	}
+	for _, p := range without {
+		if p.leaf != nil {
+			looked = append(looked, "NOT "+c.lookup(p.leaf))
+		}
+	}
+	text := "SELECT c.id AS contact_id FROM (" + anchor + ") c"
+	if len(looked) > 0 {
+		text += " WHERE " + strings.Join(looked, " AND ")
+	}
+	isLeaf := func(p part) bool { return p.leaf != nil }
+	sets = append([]part{{text: text}}, slices.DeleteFunc(sets, isLeaf)...)
+	return c.compound(sets, "INTERSECT", slices.DeleteFunc(without, isLeaf)), nil
+}
+
+// smallest returns the index of the smallest set of those that are of one comparison, or -1 if all are large.
+func (c *counter) smallest(sets []part) (int, error) {
+	smallest, least, measured := -1, maxAnchor, 0
+	for i, p := range sets {
+		if p.leaf == nil || measured == maxSizes {
+			continue
+		}
+		measured++
+		w := counter{}
+		text := "SELECT COUNT(*) FROM (" + w.query(p) + " LIMIT " + w.arg(least) + ") s"
+		n, err := c.measure(text, w.args)
+		if err != nil {
+			return 0, err
+		}
+		if n < least {
+			smallest, least = i, n
+		}
+	}
+	return smallest, nil
+}
+
+// rows returns the SELECT of one comparison. A contact without a row is like one whose row has the default; where the
+// default makes the comparison true, these are the rows that make it false.
+func (c *counter) rows(t *test, columns string) string {
 	text := "SELECT "
 	if t.Type == SetField && len(t.operands) > 1 {
 		text += "DISTINCT "
 	}
-	text += "v.contact_id FROM " + at.Table + " v WHERE "
-	if at.Key != "" {
-		text += "v." + at.Key + " = " + c.arg(at.KeyValue) + " AND "
+	text += columns + " FROM " + t.Column.Table + " v WHERE "
+	if t.Column.Key != "" {
+		text += "v." + t.Column.Key + " = " + c.arg(t.Column.KeyValue) + " AND "
 	}
-	if byDefault {
+	if t.holds(t.Default) {
 		text += "NOT "
 	}
-	p := part{kind: set, text: text + "(" + c.comparison(t) + ")"}
-	if byDefault != t.negated {
-		return p.not()
-	}
-	return p
+	return text + "(" + c.comparison(t) + ")"
 }
 
-// all returns what all parts choose.
-func (c *counter) all(parts []part) part {
-	of := map[partKind][]part{}
-	for _, p := range parts {
-		of[p.kind] = append(of[p.kind], p)
-	}
-	var conditions []string
-	for _, p := range of[condition] {
-		conditions = append(conditions, p.text)
-	}
-	where := strings.Join(conditions, " AND ")
-	chosen := func(where string) part {
-		return part{kind: set, text: "SELECT c.id AS contact_id " + c.everyone() + " AND " + where}
-	}
-	switch {
-	case len(of[set]) > 0:
-		p := compound(of[set], "INTERSECT", of[rest])
-		if where != "" {
-			p = chosen("c.id IN (" + p.text + ") AND " + where)
-		}
-		return p
-	case where == "":
-		return compound(of[rest], "UNION", nil).not()
-	case len(of[rest]) == 0:
-		return part{kind: condition, text: "(" + where + ")"}
-	}
-	return compound([]part{chosen(where)}, "INTERSECT", of[rest])
+// lookup returns the condition that rows finds the contact c.
+func (c *counter) lookup(t *test) string {
+	positive := *t
+	positive.negated = t.holds(t.Default)
+	return c.condition(&positive)
 }
 
-// compound returns the set that an operator makes of some SELECTs, without those of others.
-func compound(parts []part, operator string, without []part) part {
+// query returns the SELECT of a set or of the rest of one.
+func (c *counter) query(p part) string {
+	if p.leaf != nil {
+		return c.rows(p.leaf, "v.contact_id")
+	}
+	return p.text
+}
+
+// compound returns the set that an operator makes of some sets, without those of others.
+func (c *counter) compound(parts []part, operator string, without []part) part {
 	if len(parts) == 1 && len(without) == 0 {
-		return part{kind: set, text: parts[0].text, compound: parts[0].compound}
+		parts[0].kind = set
+		return parts[0]
 	}
 	var text strings.Builder
 	for i, p := range parts {
 		if i > 0 {
 			text.WriteString(" " + operator + " ")
 		}
-		text.WriteString(p.operand())
+		text.WriteString(c.operand(p))
 	}
 	// INTERSECT and EXCEPT are read from the left to the right by both engines.
 	for _, p := range without {
-		text.WriteString(" EXCEPT " + p.operand())
+		text.WriteString(" EXCEPT " + c.operand(p))
 	}
-	return part{kind: set, text: text.String(), compound: true}
+	return part{text: text.String(), compound: true}
 }
 
 // operand returns a SELECT as a part of a compound one. SQLite takes no parentheses there.
-func (p part) operand() string {
+func (c *counter) operand(p part) string {
 	if p.compound {
 		return "SELECT s.contact_id FROM (" + p.text + ") s"
 	}
-	return p.text
+	return c.query(p)
 }

@@ -450,7 +450,11 @@ func FuzzParse(f *testing.F) {
 		sql, args, err := r.Where(team, noon, []any{"team"})
 		if err == nil {
 			checkTokens(t, sql, len(args), 1)
-			if sql, args, err = r.Count(team, noon, "FROM contacts c WHERE c.team_id =", "team"); err != nil {
+			measure := func(sql string, args []any) (int, error) {
+				checkTokens(t, sql, len(args), 0)
+				return len(text) * 10_000 % (2 * maxAnchor), nil
+			}
+			if sql, args, err = r.Count(team, noon, "contacts c WHERE c.team_id =", "team", measure); err != nil {
 				t.Fatalf("Where gives no error and Count %v", err)
 			}
 			checkTokens(t, sql, len(args), 0)
@@ -483,7 +487,7 @@ var (
 // written are the tokens that conditions consist of, besides parameters.
 var written = strings.Fields(`contact_texts contact_numbers contact_topics contact_segments contact_engagement
 	v v.contact_id v.property_id v.topic_id v.segment_id v.subscription v.value v.opened v.opened_at
-	contacts c s s.contact_id contact_id c.team_id c.id c.address c.first_name c.unsubscribed c.created_at
-	COALESCE LIMIT COUNT DISTINCT INTERSECT UNION EXCEPT
+	contacts c s s.contact_id contact_id id c.team_id c.id c.address c.first_name c.unsubscribed c.created_at
+	COALESCE LIMIT COUNT DISTINCT CROSS JOIN INTERSECT UNION EXCEPT
 	SELECT FROM WHERE AND NOT OR REPLACE SUBSTR LENGTH LTRIM RTRIM CASE WHEN THEN ELSE FALSE TRUE END CAST AS DOUBLE
 	PRECISION ANY IN ( * ) , - = <> < <= > >= 0 1 2 16 '' '.' '-' '0123456789'`)

@@ -65,11 +65,7 @@ func (s *Service) countOf(ctx context.Context, r db.Reader, teamID string, of so
 	if of.rule == nil || of.before != 0 {
 		return countAudience(ctx, r, of)
 	}
-	text, args, err := count(of.rule, of.schema, s.d.Now(), teamID)
-	if err != nil {
-		return 0, err
-	}
-	return countBy(ctx, r, text, args)
+	return countMatches(ctx, r, teamID, of.rule, of.schema, s.d.Now())
 }
 
 // audience returns where the contacts of an audience are found.

@@ -146,10 +146,6 @@ func countAudience(ctx context.Context, r db.Reader, of source) (n int, err erro
 			text, args = text+` AND m.created_at <= $2`, append(args, of.before)
 		}
 	}
-	return countBy(ctx, r, text, args)
-}
-
-func countBy(ctx context.Context, r db.Reader, text string, args []any) (n int, err error) {
 	if err = r.QueryRow(ctx, text, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the contacts of an audience: %w", err)
 	}

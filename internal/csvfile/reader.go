@@ -1,0 +1,244 @@
+package csvfile
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/mail/decode"
+)
+
+// Reader reads the records of a file.
+type Reader struct {
+	r     *bufio.Reader
+	form  Form
+	at    int64 // offset in the file of what is read next
+	lines int64 // that end before it
+	cr    bool  // the last octet was a CR that ended a line; an LF that follows belongs to it
+	text  []byte
+	ends  []int // of the fields in text
+	out   []string
+}
+
+// NewReader returns a reader of the records from an offset of a file on. r must begin there. lines is how many lines
+// end before it, by which lines are numbered. The offset must be form.Start or the End of a record.
+func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
+	if form.Charset != UTF8 {
+		r = newUTF16(r, form.Charset)
+	}
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), form: form, at: offset, lines: lines}
+}
+
+// Read returns the next record that is not an empty line. It returns io.EOF after the last one, and a *RecordError for
+// a record that cannot be read, with where it ends.
+func (r *Reader) Read() (Record, error) {
+	for {
+		rec := Record{Line: r.lines + 1}
+		problem, err := r.record()
+		rec.End, rec.Lines = r.at, r.lines
+		switch {
+		case problem != 0:
+			last := r.lines
+			if err != nil && !errors.Is(err, io.EOF) {
+				return rec, err
+			}
+			if errors.Is(err, io.EOF) {
+				last++ // which the end of the file ends
+			}
+			return rec, &RecordError{problem, rec.Line, last}
+		case err != nil && !errors.Is(err, io.EOF):
+			return rec, err
+		case len(r.text) == 0 && len(r.ends) == 1:
+			if err != nil {
+				return rec, err
+			}
+			continue // an empty line
+		}
+		rec.Fields = r.fields()
+		return rec, nil
+	}
+}
+
+// fields returns the fields that record has read.
+func (r *Reader) fields() []string {
+	all := string(r.text)
+	r.out = r.out[:0]
+	begin := 0
+	for _, end := range r.ends {
+		f := all[begin:end]
+		if r.form.Charset == UTF8 {
+			f = decode.MixedUTF8(f)
+		}
+		r.out = append(r.out, f)
+		begin = end
+	}
+	return r.out
+}
+
+// States of record.
+const (
+	fieldStart = iota
+	plain      // in a field without quotes
+	quoted     // within quotes
+	closing    // after a quote within quotes
+	skipLine   // after a misplaced quote, up to the end of the line
+)
+
+// record reads one record into text and ends. It returns what is wrong with it, and io.EOF if the file ended with it
+// or before it.
+func (r *Reader) record() (problem Problem, err error) {
+	r.text, r.ends = r.text[:0], r.ends[:0]
+	note := func(p Problem) {
+		if problem == 0 {
+			problem = p
+		}
+	}
+	for state := fieldStart; ; {
+		c, err := r.next()
+		if err != nil {
+			if state == quoted {
+				note(Unclosed)
+			}
+			note(r.end())
+			return problem, err
+		}
+		switch {
+		case c == '\n' && state != quoted:
+			note(r.end())
+			return problem, nil
+		case state == skipLine:
+		case state == closing && c == '"':
+			note(r.add(c))
+			state = quoted
+		case state == closing && c != r.form.Comma:
+			note(StrayQuote)
+			state = skipLine
+		case c == r.form.Comma && state != quoted:
+			note(r.end())
+			state = fieldStart
+		case c == '"' && state == fieldStart:
+			state = quoted
+		case c == '"' && state == quoted:
+			state = closing
+		default:
+			if state == fieldStart {
+				state = plain
+			}
+			note(r.add(c))
+		}
+	}
+}
+
+// next returns the next octet, and a newline for each end of a line.
+func (r *Reader) next() (byte, error) {
+	c, err := r.octet()
+	switch {
+	case err != nil:
+		return 0, err
+	case c == '\r':
+		if next, err := r.r.Peek(1); err == nil && next[0] == '\n' {
+			r.octet()
+		}
+	case c != '\n':
+		return c, nil
+	}
+	r.lines++
+	return '\n', nil
+}
+
+// octet returns the next octet in UTF-8, and counts what it is in the file.
+func (r *Reader) octet() (byte, error) {
+	c, err := r.r.ReadByte()
+	switch {
+	case err != nil:
+		return 0, err
+	case r.form.Charset == UTF8:
+		r.at++
+	case c >= 0xf0:
+		r.at += 4 // two surrogates
+	case c < utf8.RuneSelf || c >= 0xc0:
+		r.at += 2
+	}
+	return c, nil
+}
+
+func (r *Reader) add(c byte) Problem {
+	if len(r.text) == MaxRecord {
+		return TooLong
+	}
+	r.text = append(r.text, c)
+	return 0
+}
+
+// end ends a field.
+func (r *Reader) end() Problem {
+	if len(r.ends) == MaxFields {
+		return TooManyFields
+	}
+	r.ends = append(r.ends, len(r.text))
+	return 0
+}
+
+// utf16Reader turns UTF-16 into UTF-8. Each unit that is half of no pair becomes U+FFFD, so that offsets can be counted
+// in its output, which transform.Reader with the decoder of x/text does not promise.
+type utf16Reader struct {
+	r     *bufio.Reader
+	big   bool
+	ready []byte // in UTF-8
+	buf   [utf8.UTFMax]byte
+}
+
+func newUTF16(r io.Reader, cs Charset) *utf16Reader {
+	return &utf16Reader{r: bufio.NewReaderSize(r, 64<<10), big: cs == UTF16BE}
+}
+
+// Read implements io.Reader.
+func (u *utf16Reader) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(u.ready) == 0 {
+			c, err := u.char()
+			if err != nil {
+				if n > 0 {
+					return n, nil // The error comes again.
+				}
+				return 0, err
+			}
+			u.ready = u.buf[:utf8.EncodeRune(u.buf[:], c)]
+		}
+		m := copy(p[n:], u.ready)
+		u.ready = u.ready[m:]
+		n += m
+	}
+	return n, nil
+}
+
+// char returns the next character. An octet that is left at the end is none.
+func (u *utf16Reader) char() (rune, error) {
+	two, err := u.r.Peek(2)
+	if len(two) < 2 {
+		return 0, err
+	}
+	c := u.unit(two)
+	u.r.Discard(2)
+	if !utf16.IsSurrogate(c) {
+		return c, nil
+	}
+	if two, err = u.r.Peek(2); len(two) == 2 {
+		if pair := utf16.DecodeRune(c, u.unit(two)); pair != utf8.RuneError {
+			u.r.Discard(2)
+			return pair, nil
+		}
+	} else if !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return utf8.RuneError, nil
+}
+
+func (u *utf16Reader) unit(two []byte) rune {
+	if u.big {
+		return rune(two[0])<<8 | rune(two[1])
+	}
+	return rune(two[1])<<8 | rune(two[0])
+}

@@ -1,0 +1,160 @@
+package csvfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// kinds are files that are often taken for CSV, by their first octets.
+var kinds = []struct{ begin, name string }{
+	{"PK\x03\x04", "a spreadsheet or an archive (xlsx, ods or zip)"},
+	{"\xd0\xcf\x11\xe0", "a spreadsheet of Excel (xls)"},
+	{"%PDF", "a PDF"},
+	{"\x1f\x8b", "compressed (gzip)"},
+	{"\x89PNG", "an image"},
+	{"\xff\xd8\xff", "an image"},
+	{"GIF8", "an image"},
+	{"SQLite format 3", "a database"},
+}
+
+// Sniff finds out how a file is written. head is its beginning: HeadSize octets, or the whole file if it is shorter.
+// It returns the form and the first record. A file that is not text, that is empty, or whose first
+// record does not end within head is an Invalid fault of the field `file`.
+func Sniff(head []byte) (Form, Record, error) {
+	for _, k := range kinds {
+		if bytes.HasPrefix(head, []byte(k.begin)) {
+			return Form{}, Record{}, fault.Invalidf("file",
+				"The `file` is %s, not CSV. Open it, save it as CSV (UTF-8), and send that.", k.name)
+		}
+	}
+	form := Form{Charset: UTF8}
+	form.Charset, form.Start = charset(head)
+	if isBinary(head, form.Charset) {
+		return form, Record{}, fault.Invalidf("file",
+			"The `file` is not text. Save it as CSV (UTF-8) with the program that it comes from, and send that.")
+	}
+	first, err := firstLine(head, form)
+	if err != nil {
+		return form, Record{}, err
+	}
+	form.Comma = separator(first)
+	lines := int64(0)
+	if c, ok := strings.CutPrefix(first, "sep="); ok && len(c) == 1 && strings.Contains(commas, c) {
+		// Excel writes such a line, and reads it.
+		said, err := NewReader(bytes.NewReader(head[form.Start:]), form, form.Start, 0).Read()
+		if err != nil {
+			return form, Record{}, err
+		}
+		form.Comma, form.Start, lines = c[0], said.End, said.Lines
+	}
+	rec, err := header(head, form, lines)
+	return form, rec, err
+}
+
+// header reads the first record.
+func header(head []byte, form Form, lines int64) (Record, error) {
+	rec, err := NewReader(bytes.NewReader(head[form.Start:]), form, form.Start, lines).Read()
+	broken, _ := errors.AsType[*RecordError](err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return rec, fault.Invalidf("file", "The `file` is empty. Its first line must name the columns.")
+	case len(head) >= HeadSize && rec.End >= int64(len(head)):
+		return rec, fault.Invalidf("file", "The first line of the `file`, which must name the columns, does not end "+
+			"within %d octets. Is this CSV?", HeadSize)
+	case broken != nil:
+		return rec, fault.Invalidf("file", "The first line of the `file`, which must name the columns, cannot be read. %s",
+			broken.Error())
+	}
+	return rec, err
+}
+
+// charset recognises UTF-16 by its byte order mark or by the zeros of its ASCII characters.
+func charset(head []byte) (cs Charset, start int64) {
+	switch {
+	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
+		return UTF8, 3
+	case bytes.HasPrefix(head, []byte("\xff\xfe")):
+		return UTF16LE, 2
+	case bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return UTF16BE, 2
+	}
+	var zeros [2]int
+	for i, c := range head {
+		if c == 0 {
+			zeros[i%2]++
+		}
+	}
+	const most = 4 // at least a quarter of the characters are ASCII, and hardly any character has a low octet of zero
+	switch half := len(head) / 2; {
+	case zeros[1] > half/most && zeros[0] <= zeros[1]/10:
+		return UTF16LE, 0
+	case zeros[0] > half/most && zeros[1] <= zeros[0]/10:
+		return UTF16BE, 0
+	}
+	return UTF8, 0
+}
+
+// isBinary reports whether the beginning of a file has control characters that no text has.
+func isBinary(head []byte, cs Charset) bool {
+	text := head
+	if cs != UTF8 {
+		var err error
+		if text, err = io.ReadAll(newUTF16(bytes.NewReader(head), cs)); err != nil {
+			return true
+		}
+	}
+	return bytes.ContainsFunc(text, func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\r' && r != '\n' && r != '\f' && r != '\v' && r != '\x1a' && r != '\x1b'
+	})
+}
+
+// commas are what may separate fields. Of those that occur equally often the first is meant.
+const commas = ",;\t|"
+
+// firstLine returns the first record, or what head has of it, without its end.
+func firstLine(head []byte, form Form) (string, error) {
+	var r io.Reader = bytes.NewReader(head[form.Start:])
+	if form.Charset != UTF8 {
+		r = newUTF16(r, form.Charset)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimLeft(string(text), "\r\n")
+	quoted := false
+	for i := range len(line) {
+		switch c := line[i]; {
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '\n' || c == '\r'):
+			return line[:i], nil
+		}
+	}
+	return line, nil
+}
+
+// separator returns the separator that a line has most of outside of quotes.
+func separator(line string) byte {
+	var count [len(commas)]int
+	quoted := false
+	for i := range len(line) {
+		if line[i] == '"' {
+			quoted = !quoted
+		}
+		if at := strings.IndexByte(commas, line[i]); at >= 0 && !quoted {
+			count[at]++
+		}
+	}
+	best := 0
+	for i, n := range count {
+		if n > count[best] {
+			best = i
+		}
+	}
+	return commas[best]
+}

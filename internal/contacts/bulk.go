@@ -1,0 +1,433 @@
+package contacts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// Bulk is what the contacts of an import have in common.
+type Bulk struct {
+	Properties []Property // of which rows have values, in this order
+	Segments   []string   // ids; each contact is added to them
+	Topics     []Choice   // of each contact
+	Skip       bool       // contacts that exist stay as they are, also their segments and topics
+}
+
+// BulkRow is what to write of one contact. What is empty stays as it is.
+type BulkRow struct {
+	Address      string
+	FirstName    string
+	LastName     string
+	Unsubscribed *bool
+	Values       []string // by Bulk.Properties
+}
+
+// BulkCount says what became of rows.
+type BulkCount struct{ Created, Updated, Skipped int }
+
+// BulkProperty is a property that an import needs.
+type BulkProperty struct {
+	Name string
+	Type Type
+}
+
+// Check checks a row without the database and brings it into the form that WriteBulk takes.
+func (b *Bulk) Check(row *BulkRow) (err error) {
+	if row.Address, err = normal(row.Address); err != nil {
+		return err
+	}
+	if err := checkText("first_name", row.FirstName, maxName); err != nil {
+		return err
+	}
+	if err := checkText("last_name", row.LastName, maxName); err != nil {
+		return err
+	}
+	for i, p := range b.Properties {
+		text := row.Values[i]
+		if text == "" {
+			continue
+		}
+		value := TextValue(text)
+		if p.Type == Number {
+			n, ok := parseNumber(text)
+			if !ok {
+				return fault.Invalidf(p.Name, "The `%s` field must be a number, as 12 or 12.5, not %.50q.", p.Name, text)
+			}
+			value = NumberValue(n)
+		}
+		if err := value.check(p.Name, p.Type); err != nil {
+			return err
+		}
+		row.Values[i] = value.Text
+	}
+	return nil
+}
+
+// parseNumber reads a decimal number as programs write it, without separators of thousands.
+func parseNumber(text string) (float64, bool) {
+	text = strings.TrimSpace(text)
+	if strings.Trim(text, "+-.0123456789eE") != "" {
+		return 0, false // ParseFloat takes also hexadecimal numbers, underscores and names
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil
+}
+
+// PrepareBulk checks in the caller's transaction what an import refers to, and creates the properties that the team
+// does not have. Its errors are faults of the fields `segments`, `topics` and `column_map`.
+func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, properties []BulkProperty) error {
+	c := Change{Topics: b.Topics}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := known(ctx, tx.Reader, teamID, b.Topics); err != nil {
+		return err
+	}
+	var err error
+	if b.Segments, err = addable(ctx, tx.Reader, teamID, b.Segments); err != nil {
+		return err
+	}
+	b.Properties, err = ensureProperties(ctx, tx, teamID, properties)
+	return err
+}
+
+// ensureProperties returns the properties with some names, and creates those that there are not.
+func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []BulkProperty) ([]Property, error) {
+	if len(want) == 0 {
+		return nil, nil
+	}
+	names := make([]string, len(want))
+	for i, w := range want {
+		p := Property{Name: w.Name, Type: w.Type}
+		if err := p.check(); err != nil {
+			return nil, fault.Invalidf("column_map", "The `column_map` field names the property %.60q. %s", w.Name, err)
+		}
+		names[i] = w.Name
+	}
+	if err := tx.Serialize(ctx, "properties of "+teamID); err != nil { // as CreateProperty does
+		return nil, err
+	}
+	have, err := propertiesNamed(ctx, tx.Reader, teamID, names)
+	if err != nil {
+		return nil, err
+	}
+	count, err := countProperties(ctx, tx.Reader, teamID)
+	if err != nil {
+		return nil, fmt.Errorf("count properties: %w", err)
+	}
+	all := make([]Property, len(want))
+	for i, w := range want {
+		at := slices.IndexFunc(have, func(p Property) bool { return p.Name == w.Name })
+		if at >= 0 {
+			if all[i] = have[at]; all[i].Type != w.Type {
+				return nil, fault.Invalidf("column_map",
+					"The property `%s` is a %s. The `column_map` field cannot make it a %s.", w.Name, all[i].Type, w.Type)
+			}
+			continue
+		}
+		if count++; count > MaxProperties {
+			return nil, fault.Invalidf("column_map", "A team has at most %d properties of contacts. The `column_map` field "+
+				"would create more.", MaxProperties)
+		}
+		all[i] = Property{ID: id.At(tx.Now()), TeamID: teamID, Name: w.Name, Type: w.Type, CreatedAt: tx.Now()}
+		insertProperty(ctx, tx, &all[i])
+	}
+	return all, nil
+}
+
+// WriteBulk writes rows that Check accepted, and counts what became of them, in the caller's transaction. Rows of one
+// address count each: the first creates the contact, and the later ones update it, or are skipped. Where the contact
+// exists, an empty field changes nothing.
+//
+// It records no events: an import of a million rows would send a million webhooks. What a contact chose by an
+// unsubscribe link is not undone by an import of what somebody knew before: it stays unsubscribed and opted out.
+//
+// It fails with a fault when a segment, topic or property of the import was deleted.
+func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, rows []BulkRow) (n BulkCount,
+	err error) {
+	// Imports of one team that run at the same time, on several nodes, would wait for each other's contacts in any order.
+	if err := tx.Serialize(ctx, "contacts import "+teamID); err != nil {
+		return n, err
+	}
+	if err := held(ctx, tx.Reader, teamID, b); err != nil {
+		return n, err
+	}
+	w := &bulkWriter{b: b, teamID: teamID}
+	w.merge(rows, &n)
+	if err := w.contacts(ctx, tx, &n); err != nil {
+		return n, err
+	}
+	if err := w.values(ctx, tx); err != nil {
+		return n, err
+	}
+	if err := w.relations(ctx, tx); err != nil {
+		return n, err
+	}
+	w.changes(ctx, tx)
+	return n, nil
+}
+
+// bulkWriter writes the rows of one transaction.
+type bulkWriter struct {
+	b      *Bulk
+	teamID string
+	rows   []bulkContact // one for each address
+}
+
+// bulkContact is a row and the contact that it is written to.
+type bulkContact struct {
+	BulkRow
+	again   int // further rows with the address
+	at      *Contact
+	created bool
+	changed bool
+}
+
+// merge joins the rows of each address. Where contacts stay as they are, the first row counts, otherwise the last one.
+func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
+	w.rows = make([]bulkContact, 0, len(rows))
+	index := make(map[string]int, len(rows))
+	for _, row := range rows {
+		i, found := index[row.Address]
+		if !found {
+			index[row.Address] = len(w.rows)
+			w.rows = append(w.rows, bulkContact{BulkRow: row})
+			continue
+		}
+		if w.b.Skip {
+			n.Skipped++
+			continue
+		}
+		n.Updated++
+		of := &w.rows[i].BulkRow
+		of.FirstName, of.LastName = cmp.Or(row.FirstName, of.FirstName), cmp.Or(row.LastName, of.LastName)
+		if row.Unsubscribed != nil {
+			of.Unsubscribed = row.Unsubscribed
+		}
+		of.Values = slices.Clone(of.Values)
+		for i, v := range row.Values {
+			of.Values[i] = cmp.Or(v, of.Values[i])
+		}
+	}
+}
+
+// contacts creates the contacts that there are not, and finds out what is to be changed in the others. Afterwards rows
+// has only those to which something is written.
+func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) error {
+	addresses := make([]string, len(w.rows))
+	for i := range w.rows {
+		addresses[i] = w.rows[i].Address
+	}
+	have, err := lockContacts(ctx, tx, w.teamID, addresses)
+	if err != nil {
+		return err
+	}
+	now := tx.Now()
+	var fresh []*Contact
+	for i := range w.rows {
+		row := &w.rows[i]
+		if row.at = have[row.Address]; row.at == nil {
+			row.at = &Contact{ID: id.At(now), TeamID: w.teamID, Address: row.Address, CreatedAt: now, UpdatedAt: now}
+			row.at.apply(resolved{Change: row.change()}, "")
+			row.created = true
+			fresh = append(fresh, row.at)
+		}
+	}
+	inserted, err := insertContacts(ctx, tx, w.teamID, fresh)
+	if err != nil {
+		return err
+	}
+	if inserted < len(fresh) { // others have created some of them since
+		if have, err = lockContacts(ctx, tx, w.teamID, addresses); err != nil {
+			return err
+		}
+		for i := range w.rows {
+			row := &w.rows[i]
+			if at := have[row.Address]; at != nil && at.ID != row.at.ID {
+				row.at, row.created = at, false
+			}
+		}
+	}
+	kept := w.rows[:0]
+	for _, row := range w.rows {
+		switch {
+		case row.created:
+			n.Created++
+		case w.b.Skip:
+			n.Skipped++
+			continue
+		default:
+			n.Updated++
+			row.changed = row.at.apply(resolved{Change: row.change()}, "")
+		}
+		kept = append(kept, row)
+	}
+	w.rows = kept
+	return nil
+}
+
+// change is what the row says of the contact itself.
+func (row *bulkContact) change() (c Change) {
+	if row.FirstName != "" {
+		c.FirstName = &row.FirstName
+	}
+	if row.LastName != "" {
+		c.LastName = &row.LastName
+	}
+	if byLink := row.at.Unsubscribed && row.at.source != ""; !byLink {
+		c.Unsubscribed = row.Unsubscribed
+	}
+	return c
+}
+
+// older returns the ids of the contacts that were there before.
+func (w *bulkWriter) older() (ids []string) {
+	for i := range w.rows {
+		if !w.rows[i].created {
+			ids = append(ids, w.rows[i].at.ID)
+		}
+	}
+	return ids
+}
+
+// valueKey is a value of a contact.
+type valueKey struct{ contactID, propertyID string }
+
+// values writes the values that are new or differ from those that the contacts have.
+func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
+	if len(w.b.Properties) == 0 {
+		return nil
+	}
+	older := w.older()
+	ids := map[Type][]string{}
+	for _, p := range w.b.Properties {
+		ids[p.Type] = append(ids[p.Type], p.ID)
+	}
+	texts, err := textsOf(ctx, tx.Reader, w.teamID, older, ids[String])
+	if err != nil {
+		return err
+	}
+	numbers, err := numbersOf(ctx, tx.Reader, w.teamID, older, ids[Number])
+	if err != nil {
+		return err
+	}
+	var newTexts valueColumns[string]
+	var newNumbers valueColumns[float64]
+	for i := range w.rows {
+		row := &w.rows[i]
+		for k, p := range w.b.Properties {
+			text, key := row.Values[k], valueKey{row.at.ID, p.ID}
+			if text == "" {
+				continue
+			}
+			if p.Type == Number {
+				value := Value{Number, text}.Number()
+				if had, ok := numbers[key]; !ok || had != value {
+					newNumbers.add(key, value)
+					row.changed = true
+				}
+			} else if had, ok := texts[key]; !ok || had != text {
+				newTexts.add(key, text)
+				row.changed = true
+			}
+		}
+	}
+	upsertTexts(ctx, tx, w.teamID, &newTexts)
+	upsertNumbers(ctx, tx, w.teamID, &newNumbers)
+	return nil
+}
+
+// valueColumns are values as db.Tx.QueueRows takes them.
+type valueColumns[T any] struct {
+	contacts, properties []string
+	values               []T
+}
+
+func (c *valueColumns[T]) add(k valueKey, value T) {
+	c.contacts, c.properties = append(c.contacts, k.contactID), append(c.properties, k.propertyID)
+	c.values = append(c.values, value)
+}
+
+// relations adds the contacts to the segments, and subscribes them to the topics.
+func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
+	older := w.older()
+	for _, segmentID := range w.b.Segments {
+		members, err := membersAmong(ctx, tx.Reader, w.teamID, segmentID, older)
+		if err != nil {
+			return err
+		}
+		var added []string
+		for i := range w.rows {
+			if contactID := w.rows[i].at.ID; !members[contactID] {
+				added = append(added, contactID)
+				w.rows[i].changed = true
+			}
+		}
+		addMembers(ctx, tx, w.teamID, segmentID, added)
+	}
+	for _, t := range w.b.Topics {
+		chosen, err := choicesAmong(ctx, tx.Reader, w.teamID, t.TopicID, older)
+		if err != nil {
+			return err
+		}
+		var changed []string
+		for i := range w.rows {
+			had, found := chosen[w.rows[i].at.ID]
+			byLink := had.subscription == OptOut && had.source != ""
+			if found && (had.subscription == t.Subscription || byLink) {
+				continue
+			}
+			changed = append(changed, w.rows[i].at.ID)
+			w.rows[i].changed = true
+		}
+		setSubscriptions(ctx, tx, w.teamID, t, changed)
+	}
+	return nil
+}
+
+// changes writes the contacts that were there and that anything changed in.
+func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
+	var all []*Contact
+	for i := range w.rows {
+		if row := &w.rows[i]; row.changed && !row.created {
+			row.at.UpdatedAt = tx.Now()
+			all = append(all, row.at)
+		}
+	}
+	updateContacts(ctx, tx, w.teamID, all)
+}
+
+// held returns a fault when something that an import refers to was deleted meanwhile.
+func held(ctx context.Context, r db.Reader, teamID string, b *Bulk) error {
+	if err := known(ctx, r, teamID, b.Topics); err != nil {
+		return err
+	}
+	if _, err := addable(ctx, r, teamID, b.Segments); err != nil {
+		return err
+	}
+	if len(b.Properties) == 0 {
+		return nil
+	}
+	names := make([]string, len(b.Properties))
+	for i, p := range b.Properties {
+		names[i] = p.Name
+	}
+	have, err := propertiesNamed(ctx, r, teamID, names)
+	if err != nil {
+		return err
+	}
+	for _, p := range b.Properties {
+		if !slices.ContainsFunc(have, func(h Property) bool { return h.ID == p.ID }) {
+			return fault.Invalidf("column_map", "The property `%s` was deleted.", p.Name)
+		}
+	}
+	return nil
+}

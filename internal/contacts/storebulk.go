@@ -1,0 +1,181 @@
+package contacts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// lockContacts returns the contacts with some addresses, by address, and keeps other transactions from changing them
+// until this one ends.
+func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []string) (map[string]*Contact, error) {
+	text := `SELECT ` + contactColumns + ` FROM contacts WHERE team_id = $1 AND address = ANY($2)`
+	if !tx.OneWriter() {
+		text += ` FOR UPDATE`
+	}
+	rows, err := tx.Query(ctx, text, teamID, addresses)
+	all, err := db.Collect(rows, err, scanContact)
+	if err != nil {
+		return nil, fmt.Errorf("read contacts by their addresses: %w", err)
+	}
+	byAddress := make(map[string]*Contact, len(all))
+	for i := range all {
+		byAddress[all[i].Address] = &all[i]
+	}
+	return byAddress, nil
+}
+
+// contactRows are contacts as db.Tx.InsertRows takes them.
+type contactRows struct {
+	ids, addresses, firstNames, lastNames, sources []string
+	unsubscribed                                   []bool
+	created, updated                               []int64
+}
+
+func columnsOf(all []*Contact) (c contactRows) {
+	for _, at := range all {
+		c.ids, c.addresses = append(c.ids, at.ID), append(c.addresses, at.Address)
+		c.firstNames, c.lastNames = append(c.firstNames, at.FirstName), append(c.lastNames, at.LastName)
+		c.unsubscribed, c.sources = append(c.unsubscribed, at.Unsubscribed), append(c.sources, at.source)
+		c.created = append(c.created, at.CreatedAt.UnixMicro())
+		c.updated = append(c.updated, at.UpdatedAt.UnixMicro())
+	}
+	return c
+}
+
+// insertContacts returns how many of the contacts there were not.
+func insertContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contact) (int, error) {
+	if len(all) == 0 {
+		return 0, nil
+	}
+	c := columnsOf(all)
+	n, err := tx.InsertRows(ctx, `contacts (`+contactColumns+`)`, `ON CONFLICT (team_id, address) DO NOTHING`, c.ids,
+		teamID, c.addresses, c.firstNames, c.lastNames, c.unsubscribed, c.sources, c.created, c.updated)
+	if err != nil {
+		return 0, fmt.Errorf("insert contacts: %w", err)
+	}
+	return int(n), nil
+}
+
+// updateContacts updates contacts that lockContacts returned.
+func updateContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contact) {
+	if len(all) == 0 {
+		return
+	}
+	c := columnsOf(all)
+	tx.QueueRows(ctx, `contacts (`+contactColumns+`)`, `ON CONFLICT (id) DO UPDATE
+		SET first_name = excluded.first_name, last_name = excluded.last_name, unsubscribed = excluded.unsubscribed,
+		source_id = excluded.source_id, updated_at = excluded.updated_at`, c.ids, teamID, c.addresses, c.firstNames,
+		c.lastNames, c.unsubscribed, c.sources, c.created, c.updated)
+}
+
+func textsOf(ctx context.Context, r db.Reader, teamID string, contacts, properties []string) (map[valueKey]string,
+	error) {
+	return bulkValues[string](ctx, r, `SELECT contact_id, property_id, value FROM contact_texts
+		WHERE contact_id = ANY($2) AND property_id = ANY($3) AND team_id = $1`, teamID, contacts, properties)
+}
+
+func numbersOf(ctx context.Context, r db.Reader, teamID string, contacts, properties []string) (map[valueKey]float64,
+	error) {
+	return bulkValues[float64](ctx, r, `SELECT contact_id, property_id, value FROM contact_numbers
+		WHERE contact_id = ANY($2) AND property_id = ANY($3) AND team_id = $1`, teamID, contacts, properties)
+}
+
+func bulkValues[T any](ctx context.Context, r db.Reader, text, teamID string, contacts, properties []string) (
+	map[valueKey]T, error) {
+	if len(contacts) == 0 || len(properties) == 0 {
+		return nil, nil
+	}
+	found := map[valueKey]T{}
+	rows, err := r.Query(ctx, text, teamID, contacts, properties)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var key valueKey
+		var value T
+		err = r.Scan(&key.contactID, &key.propertyID, &value)
+		found[key] = value
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read values of contacts: %w", err)
+	}
+	return found, nil
+}
+
+const orReplaceValue = `ON CONFLICT (contact_id, property_id) DO UPDATE SET value = excluded.value`
+
+func upsertTexts(ctx context.Context, tx *db.Tx, teamID string, c *valueColumns[string]) {
+	if len(c.values) > 0 {
+		tx.QueueRows(ctx, `contact_texts (team_id, contact_id, property_id, value)`, orReplaceValue, teamID, c.contacts,
+			c.properties, c.values)
+	}
+}
+
+func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumns[float64]) {
+	if len(c.values) > 0 {
+		tx.QueueRows(ctx, `contact_numbers (team_id, contact_id, property_id, value)`, orReplaceValue, teamID, c.contacts,
+			c.properties, c.values)
+	}
+}
+
+// membersAmong returns those of the contacts that are in a segment.
+func membersAmong(ctx context.Context, r db.Reader, teamID, segmentID string, contacts []string) (map[string]bool,
+	error) {
+	if len(contacts) == 0 {
+		return nil, nil
+	}
+	found := map[string]bool{}
+	rows, err := r.Query(ctx, `SELECT contact_id FROM contact_segments WHERE segment_id = $2 AND contact_id = ANY($3)
+		AND team_id = $1`, teamID, segmentID, contacts)
+	all, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return nil, fmt.Errorf("read members of a segment: %w", err)
+	}
+	for _, contactID := range all {
+		found[contactID] = true
+	}
+	return found, nil
+}
+
+func addMembers(ctx context.Context, tx *db.Tx, teamID, segmentID string, contacts []string) {
+	if len(contacts) > 0 {
+		tx.QueueRows(ctx, `contact_segments (team_id, segment_id, contact_id, created_at)`,
+			`ON CONFLICT (segment_id, contact_id) DO NOTHING`, teamID, segmentID, contacts, tx.Now().UnixMicro())
+	}
+}
+
+// choice is what a contact has chosen of a topic.
+type choice struct {
+	subscription Subscription
+	source       string // the email by whose link it was chosen
+}
+
+func choicesAmong(ctx context.Context, r db.Reader, teamID, topicID string, contacts []string) (map[string]choice,
+	error) {
+	if len(contacts) == 0 {
+		return nil, nil
+	}
+	found := map[string]choice{}
+	rows, err := r.Query(ctx, `SELECT contact_id, subscription, source_id FROM contact_topics
+		WHERE team_id = $1 AND contact_id = ANY($3) AND topic_id = $2`, teamID, topicID, contacts)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID string
+		var c choice
+		err = r.Scan(&contactID, &c.subscription, &c.source)
+		found[contactID] = c
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read who is subscribed to a topic: %w", err)
+	}
+	return found, nil
+}
+
+func setSubscriptions(ctx context.Context, tx *db.Tx, teamID string, c Choice, contacts []string) {
+	if len(contacts) > 0 {
+		tx.QueueRows(ctx, `contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)`,
+			`ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE SET subscription = excluded.subscription,
+			source_id = excluded.source_id, updated_at = excluded.updated_at`, teamID, contacts, c.TopicID,
+			string(c.Subscription), "", tx.Now().UnixMicro())
+	}
+}

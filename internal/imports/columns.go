@@ -1,0 +1,184 @@
+package imports
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// Map says by the names of columns what they are. A field without a column is not imported.
+type Map struct {
+	Email        string // "" is the column email
+	FirstName    string
+	LastName     string
+	Unsubscribed string
+	Properties   map[string]Column // by the name of the property
+}
+
+// Column is a column of values of a property.
+type Column struct {
+	Name string
+	Type string // string, number or boolean; "" is string
+}
+
+// byDefault is used without a map: columns that have the names of fields.
+var byDefault = Map{FirstName: "first_name", LastName: "last_name", Unsubscribed: "unsubscribed"}
+
+// find returns the places of the columns that m names. Without a map, columns that are missing are left out, except
+// for the address. Errors are faults of the field `column_map`, or of `file` when the file has no column email.
+func (m *Map) find(header []string) (c columns, needed []contacts.BulkProperty, err error) {
+	given := m != nil
+	if !given {
+		m = &byDefault
+	}
+	if c.Email = column(header, "email"); given && m.Email != "" || c.Email == ambiguous {
+		if c.Email, err = named(header, "email", cmp.Or(m.Email, "email")); err != nil {
+			return c, nil, err
+		}
+	}
+	if c.Email < 0 {
+		return c, nil, fault.Invalidf("column_map", "The `file` has no column `email`. Name the column of the addresses as "+
+			"`email` in the `column_map` field. The file has: %.300s.", list(header))
+	}
+	for _, f := range []struct {
+		field, name string
+		at          *int
+	}{{"first_name", m.FirstName, &c.FirstName}, {"last_name", m.LastName, &c.LastName},
+		{"unsubscribed", m.Unsubscribed, &c.Unsubscribed}} {
+		switch *f.at = -1; {
+		case f.name == "":
+		case given:
+			if *f.at, err = named(header, f.field, f.name); err != nil {
+				return c, nil, err
+			}
+		default:
+			*f.at = max(-1, column(header, f.name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Properties)) {
+		p := property{Name: name, Type: contacts.String}
+		switch of := m.Properties[name]; of.Type {
+		case "", "string":
+		case "number":
+			p.Type = contacts.Number
+		case "boolean":
+			p.Bool = true
+		default:
+			return c, nil, fault.Invalidf("column_map", "The `column_map.properties.%.50s.type` field must be `string`, "+
+				"`number` or `boolean`.", name)
+		}
+		if p.Column, err = named(header, "properties."+name, m.Properties[name].Name); err != nil {
+			return c, nil, err
+		}
+		c.Properties = append(c.Properties, p)
+		needed = append(needed, contacts.BulkProperty{Name: name, Type: p.Type})
+	}
+	return c, needed, nil
+}
+
+// What column returns instead of a place.
+const (
+	missing   = -1
+	ambiguous = -2
+)
+
+// column returns the place of the column with a name: one that is the same, or else one that differs in case and
+// spaces around it.
+func column(header []string, name string) int {
+	at := missing
+	for _, same := range []func(a, b string) bool{
+		func(a, b string) bool { return a == b },
+		func(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) },
+	} {
+		for i, h := range header {
+			if !same(h, name) {
+				continue
+			}
+			if at >= 0 {
+				return ambiguous
+			}
+			at = i
+		}
+		if at >= 0 {
+			break
+		}
+	}
+	return at
+}
+
+// named returns the place of a column that a map names for a field.
+func named(header []string, field, name string) (int, error) {
+	at := column(header, name)
+	switch {
+	case at == ambiguous:
+		return at, fault.Invalidf("column_map", "The `column_map.%.60s` field names the column %.60q, which the file has "+
+			"more than once. Give one of them another name.", field, name)
+	case at == missing:
+		return at, fault.Invalidf("column_map", "The `column_map.%.60s` field names the column %.60q, which the file does "+
+			"not have. It has: %.300s.", field, name, list(header))
+	}
+	return at, nil
+}
+
+// list shows the names of columns.
+func list(header []string) string {
+	return strings.ToValidUTF8(strings.Join(header, ", "), "")
+}
+
+// row returns what to write of a record. Errors say what is wrong with it.
+func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err error) {
+	if more := len(fields) - len(p.Header); more > 0 && strings.Join(fields[len(p.Header):], "") != "" {
+		return row, fault.Invalidf("", "The row has %d fields, and the first line names %d columns. Quote fields that "+
+			"contain the separator.", len(fields), len(p.Header))
+	}
+	field := func(at int) string {
+		if at < 0 || at >= len(fields) {
+			return ""
+		}
+		return strings.TrimSpace(fields[at])
+	}
+	c := &p.Columns
+	row.Address, row.FirstName, row.LastName = field(c.Email), field(c.FirstName), field(c.LastName)
+	if text := field(c.Unsubscribed); text != "" {
+		yes, ok := parseBool(text)
+		if !ok {
+			return row, notBool("unsubscribed", text)
+		}
+		row.Unsubscribed = &yes
+	}
+	row.Values = make([]string, len(c.Properties))
+	for i, p := range c.Properties {
+		text := field(p.Column)
+		if p.Bool && text != "" {
+			yes, ok := parseBool(text)
+			if !ok {
+				return row, notBool(p.Name, text)
+			}
+			text = "false"
+			if yes {
+				text = "true"
+			}
+		}
+		row.Values[i] = text
+	}
+	return row, b.Check(&row)
+}
+
+// parseBool reads what spreadsheets and other services write.
+func parseBool(text string) (yes, ok bool) {
+	switch strings.ToLower(text) {
+	case "true", "t", "yes", "y", "1":
+		return true, true
+	case "false", "f", "no", "n", "0":
+		return false, true
+	}
+	return false, false
+}
+
+func notBool(field, text string) error {
+	return fault.Invalidf(field, "The `%s` field must be `true` or `false`, not %.50q.", field, text)
+}

@@ -1,0 +1,259 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/csvfile"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// Kind is the kind of the jobs that import files.
+const Kind = "imports.run"
+
+const (
+	stretch   = time.Minute     // of work before other teams' imports have their turn
+	turnAfter = 2 * time.Second // an import looks again whether those before it have ended
+	rowsMost  = 4000            // rows that a transaction writes, in all tables
+	rowsAlone = 2000            // and on SQLite, whose only writer others wait for meanwhile: some 20 ms
+	leastRows = 20              // of a batch, however many tables each row is written to
+)
+
+// waits are the pauses after errors, which are ours: a file that is wrong fails at once.
+var waits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+
+// errMoved means that the import is not where a batch began: it was canceled or deleted, or another node has it.
+var errMoved = errors.New("the import has ended, or another node goes on with it")
+
+// JobKind describes the jobs.
+func (s *Service) JobKind() jobs.Kind {
+	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 2, PerLane: 1, Lease: 5 * time.Minute, Schedule: waits,
+		Endless: true}
+}
+
+// handle goes on with an import from where it is.
+func (s *Service) handle(ctx context.Context, j jobs.Job) error {
+	i, p, err := planOf(ctx, s.DB.Reader, j.TeamID, j.Payload)
+	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
+		s.forget(ctx, j.Payload)
+		return s.Queue.End(ctx, j)
+	}
+	if err != nil {
+		return err
+	}
+	_, first, err := waiting(ctx, s.DB.Reader, j.TeamID, 1)
+	if err != nil {
+		return err
+	}
+	if first != "" && first < i.ID {
+		return s.again(ctx, j, turnAfter)
+	}
+	file, err := s.open(ctx, &i)
+	if errors.Is(err, blob.ErrNotFound) {
+		return s.end(ctx, j, &i, Failed, "Its file is not stored any more. Import it again.")
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		startImport(ctx, tx, &i)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("start import %s: %w", i.ID, err)
+	}
+	r := &run{s: s, i: i, p: p, b: p.bulk(), rows: csvfile.NewReader(file, p.Form, i.Position, i.lines)}
+	return r.batches(ctx, j)
+}
+
+// again makes the job due after a time.
+func (s *Service) again(ctx context.Context, j jobs.Job, after time.Duration) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		s.Queue.Wait(ctx, tx, j, tx.Now().Add(after), "")
+		return nil
+	})
+}
+
+// end ends the import and its job, and deletes the file.
+func (s *Service) end(ctx context.Context, j jobs.Job, i *Import, status Status, reason string) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
+		if _, err := end(ctx, tx, i.TeamID, i.ID, status, reason); err != nil {
+			return err
+		}
+		s.Queue.Finish(ctx, tx, j)
+		return nil
+	})
+	if err == nil {
+		s.forget(ctx, i.ID)
+	}
+	return err
+}
+
+// open opens the file at the position of the import.
+func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
+	file, err := s.Blobs.Get(ctx, key(i.ID))
+	if err != nil {
+		return nil, err
+	}
+	if seeker, ok := file.(io.Seeker); ok {
+		_, err = seeker.Seek(i.Position, io.SeekStart)
+	} else {
+		_, err = io.CopyN(io.Discard, file, i.Position)
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("go to octet %d of a file to import: %w", i.Position, err)
+	}
+	return file, nil
+}
+
+// run is the work of one attempt.
+type run struct {
+	s    *Service
+	i    Import // as the database has it
+	p    plan
+	b    *contacts.Bulk
+	rows *csvfile.Reader
+}
+
+// batches imports one batch after another, until the file or this attempt's time ends.
+func (r *run) batches(ctx context.Context, j jobs.Job) error {
+	for began := time.Now(); ; {
+		if err := j.Sure(ctx); err != nil {
+			return err
+		}
+		some, err := r.read()
+		if err != nil {
+			return fmt.Errorf("read the file of import %s: %w", r.i.ID, err)
+		}
+		start := time.Now()
+		err = r.write(ctx, some)
+		switch {
+		case errors.Is(err, errMoved):
+			return r.moved(ctx, j)
+		case err != nil && !fault.Ours(err):
+			return r.s.end(ctx, j, &r.i, Failed, "What it refers to changed while it ran. "+err.Error())
+		case err != nil:
+			return fmt.Errorf("import %s: %w", r.i.ID, err)
+		case some.last:
+			return r.s.end(ctx, j, &r.i, Completed, "")
+		case time.Since(began) > stretch:
+			return r.s.again(ctx, j, 0)
+		}
+		if r.s.DB.Alone() { // SQLite's only writer has time for others, besides those that wait already.
+			if err := pause(ctx, time.Since(start)/4); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// moved deals with an import that is not where the last batch began. It has ended, or another node has it.
+func (r *run) moved(ctx context.Context, j jobs.Job) error {
+	i, err := r.s.Get(ctx, r.i.TeamID, r.i.ID)
+	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
+		r.s.forget(ctx, r.i.ID)
+		return r.s.Queue.End(ctx, j)
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("import %s: %w", i.ID, errMoved)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// batch is what one transaction writes.
+type batch struct {
+	rows   []contacts.BulkRow
+	failed failures
+	end    int64 // position in the file after it
+	lines  int64
+	last   bool // the file ends with it
+}
+
+// size is the number of rows of a batch, so that each takes some ten milliseconds, whatever the rows are written to.
+func (r *run) size() int {
+	most := rowsMost
+	if r.s.DB.Alone() {
+		most = rowsAlone
+	}
+	tables := 1 + len(r.b.Properties) + len(r.b.Segments) + len(r.b.Topics)
+	return min(r.s.c.Batch, max(leastRows, most/tables))
+}
+
+// read reads a batch.
+func (r *run) read() (b batch, err error) {
+	b.end, b.lines = r.i.Position, r.i.lines
+	for most := r.size(); len(b.rows)+len(b.failed.lines) < most; {
+		rec, err := r.rows.Read()
+		if errors.Is(err, io.EOF) {
+			b.last = true
+			return b, nil
+		}
+		broken, isBroken := errors.AsType[*csvfile.RecordError](err)
+		if err != nil && !isBroken {
+			return b, err
+		}
+		b.end, b.lines = rec.End, rec.Lines
+		switch {
+		case isBroken:
+			b.failed.add(rec.Line, broken.Error(), nil)
+		case rec.Blank():
+		default:
+			row, err := r.p.row(r.b, rec.Fields)
+			if err != nil {
+				b.failed.add(rec.Line, err.Error(), rec.Fields)
+			} else {
+				b.rows = append(b.rows, row)
+			}
+		}
+	}
+	return b, nil
+}
+
+// write writes a batch, and with it how far the import has come.
+func (r *run) write(ctx context.Context, b batch) error {
+	if b.end == r.i.Position {
+		return nil // nothing but the end of the file was read
+	}
+	var next Import
+	err := r.s.DB.Update(ctx, func(tx *db.Tx) error {
+		next = r.i
+		next.Position, next.lines = b.end, b.lines
+		next.Failed += int64(len(b.failed.lines))
+		kept := min(int64(len(b.failed.lines)), MaxKept-next.Kept)
+		next.Kept += kept
+		n, err := r.s.Contacts.WriteBulk(ctx, tx, next.TeamID, r.b, b.rows)
+		if err != nil {
+			return err
+		}
+		next.Created += int64(n.Created)
+		next.Updated += int64(n.Updated)
+		next.Skipped += int64(n.Skipped)
+		insertFailures(ctx, tx, &next, &b.failed, int(kept))
+		advance(ctx, tx, r.i.Position, &next)
+		return nil
+	})
+	if err == nil {
+		r.i = next
+	}
+	return err
+}

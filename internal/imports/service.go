@@ -1,0 +1,286 @@
+package imports
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/csvfile"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// Parts are what the service works with.
+type Parts struct {
+	DB       *db.DB
+	Queue    *jobs.Queue
+	Blobs    *blob.Store
+	Contacts *contacts.Service
+	Log      *slog.Logger
+}
+
+// Config is what installations and tests differ in.
+type Config struct {
+	MaxSize int64         // of a file, in octets; 0 is 50 MB
+	Batch   int           // the most rows of a transaction; 0 is 1,000
+	Look    time.Duration // between two looks at an import that is watched; 0 is half a second
+}
+
+// Service implements the operations on imports.
+type Service struct {
+	Parts
+	c      Config
+	closed chan struct{}
+	close  func()
+}
+
+// New returns the service.
+func New(c Config, p Parts) *Service {
+	c.MaxSize = cmp.Or(c.MaxSize, 50<<20)
+	c.Batch = cmp.Or(c.Batch, 1000)
+	c.Look = cmp.Or(c.Look, time.Second/2)
+	closed := make(chan struct{})
+	return &Service{p, c, closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+// MaxSize is the size of the largest file, in octets.
+func (s *Service) MaxSize() int64 { return s.c.MaxSize }
+
+// File is a file that is stored, and not yet part of an import.
+type File struct {
+	id     string
+	size   int64
+	form   csvfile.Form
+	header csvfile.Record
+}
+
+// Store stores a file while it is read from r, if its beginning is that of a CSV file. What is wrong with the file is
+// an Invalid fault of the field `file`; errors of r are returned wrapped. The caller must pass the file to Create or
+// Discard; if the process is killed before, the file is deleted later.
+func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
+	buffered := bufio.NewReaderSize(r, csvfile.HeadSize)
+	head, err := buffered.Peek(csvfile.HeadSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the beginning of a file to import: %w", err)
+	}
+	f := &File{id: id.New()}
+	if f.form, f.header, err = csvfile.Sniff(head); err != nil {
+		return nil, err
+	}
+	if f.size, err = s.Blobs.Put(ctx, key(f.id), io.LimitReader(buffered, s.c.MaxSize+1)); err != nil {
+		if errors.Is(err, blob.ErrFull) {
+			return nil, fault.New(fault.Unavailable, "",
+				"There is no room for the file at present. Try again later.").Because(err)
+		}
+		return nil, fmt.Errorf("store a file to import: %w", err)
+	}
+	if f.size > s.c.MaxSize {
+		s.Discard(ctx, f)
+		return nil, fault.Invalidf("file", "The `file` is larger than %d bytes. Split it, or ask the operator to raise "+
+			"import_max_size.", s.c.MaxSize)
+	}
+	return f, nil
+}
+
+// Discard deletes a file that becomes no import. f may be nil.
+func (s *Service) Discard(ctx context.Context, f *File) {
+	if f != nil {
+		s.forget(context.WithoutCancel(ctx), f.id)
+	}
+}
+
+// forget deletes a file. If it fails, the sweep deletes it later.
+func (s *Service) forget(ctx context.Context, importID string) {
+	if err := s.Blobs.Delete(ctx, key(importID)); err != nil {
+		s.Log.Warn("could not delete an imported file; it is tried again", "import", importID, "error", err)
+	}
+}
+
+// NewImport is an import to create.
+type NewImport struct {
+	Filename   string
+	Map        *Map   // nil is by the names of fields
+	OnConflict string // upsert or skip; "" is skip
+	Segments   []string
+	Topics     []contacts.Choice
+}
+
+// Room refuses a further import when the team has many that wait. Create checks it too: this is for before a large
+// file is received.
+func (s *Service) Room(ctx context.Context, teamID string) error {
+	return room(ctx, s.DB.Reader, teamID)
+}
+
+func room(ctx context.Context, r db.Reader, teamID string) error {
+	n, _, err := waiting(ctx, r, teamID, MaxWaiting)
+	if err == nil && n >= MaxWaiting {
+		err = fault.Invalidf("", "%d imports of this team have not ended. Try again when some have.", n)
+	}
+	return err
+}
+
+// Create enters the import of a stored file. When it fails with a fault, the file is deleted.
+func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImport) (Import, error) {
+	i := Import{TeamID: teamID, ID: f.id, Status: Queued, Size: f.size, Position: f.header.End, lines: f.header.Lines}
+	for _, c := range n.Filename {
+		if i.Filename += string(c); len(i.Filename) >= maxFilename {
+			break
+		}
+	}
+	i.Filename = db.Text(i.Filename, maxFilename)
+	p := plan{Form: f.form, Header: f.header.Fields, Skip: n.OnConflict != "upsert"}
+	needed, err := p.check(&n)
+	if err == nil {
+		err = s.DB.Update(ctx, func(tx *db.Tx) error { return s.create(ctx, tx, &i, p, &n, needed) })
+	}
+	if err != nil && !errors.Is(err, db.ErrUnknown) { // otherwise the sweep finds out whether it is needed
+		s.Discard(ctx, f)
+	}
+	return i, err
+}
+
+// check checks what needs no database, and finds the columns.
+func (p *plan) check(n *NewImport) (needed []contacts.BulkProperty, err error) {
+	if n.OnConflict != "" && n.OnConflict != "upsert" && n.OnConflict != "skip" {
+		return nil, fault.Invalidf("on_conflict", "The `on_conflict` field must be `upsert` or `skip`.")
+	}
+	if len(n.Segments) > MaxSegments {
+		return nil, fault.Invalidf("segments", "The `segments` field names more than %d segments.", MaxSegments)
+	}
+	if len(n.Topics) > MaxTopics {
+		return nil, fault.Invalidf("topics", "The `topics` field names more than %d topics.", MaxTopics)
+	}
+	p.Columns, needed, err = n.Map.find(p.Header)
+	return needed, err
+}
+
+func (s *Service) create(ctx context.Context, tx *db.Tx, i *Import, p plan, n *NewImport,
+	needed []contacts.BulkProperty) error {
+	if err := room(ctx, tx.Reader, i.TeamID); err != nil {
+		return err
+	}
+	b := &contacts.Bulk{Segments: n.Segments, Topics: n.Topics}
+	if err := s.Contacts.PrepareBulk(ctx, tx, i.TeamID, b, needed); err != nil {
+		return err
+	}
+	p.Segments, p.Topics = b.Segments, nil
+	for _, t := range b.Topics {
+		p.Topics = append(p.Topics, choice{t.TopicID, t.Subscription})
+	}
+	for k, made := range b.Properties {
+		p.Columns.Properties[k].ID = made.ID
+	}
+	i.CreatedAt = tx.Now()
+	if err := insertImport(ctx, tx, i, &p); err != nil {
+		return err
+	}
+	s.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: i.TeamID, TeamID: i.TeamID, Dedupe: i.ID, Payload: i.ID})
+	return nil
+}
+
+// Get returns an import.
+func (s *Service) Get(ctx context.Context, teamID, importID string) (Import, error) {
+	return importByID(ctx, s.DB.Reader, teamID, importID)
+}
+
+// List returns a page of a team's imports, newest first, all or those of a status.
+func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Import, bool, error) {
+	if status != "" {
+		if err := status.Check(); err != nil {
+			return nil, false, err
+		}
+	}
+	return listImports(ctx, s.DB.Reader, teamID, status, p)
+}
+
+// Cancel ends an import. The rows that are written stay. An import that has ended is returned as it is.
+func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import, err error) {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		if i, err = importByID(ctx, tx.Reader, teamID, importID); err != nil || i.Done() {
+			return err
+		}
+		if _, err := end(ctx, tx, teamID, importID, Failed, canceledText); err != nil {
+			return err
+		}
+		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // one that is in hand ends with the next batch
+		if err != nil {
+			return fmt.Errorf("remove the job of an import: %w", err)
+		}
+		i, err = importByID(ctx, tx.Reader, teamID, importID)
+		return err
+	})
+	if err == nil && i.Done() {
+		s.forget(ctx, importID)
+	}
+	return i, err
+}
+
+// ErrClosed means that the service was closed.
+var ErrClosed = errors.New("the imports are not watched any more")
+
+// Close ends all calls of Watch, because the node stops.
+func (s *Service) Close() { s.close() }
+
+// Watch returns once an import differs from seen, or after a while, or with ErrClosed.
+func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
+	over := time.NewTimer(most)
+	defer over.Stop()
+	tick := time.NewTicker(s.c.Look)
+	defer tick.Stop()
+	for {
+		now, err := s.Get(ctx, seen.TeamID, seen.ID)
+		if err != nil || now != seen {
+			return now, err
+		}
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return now, nil
+		case <-s.closed:
+			return now, ErrClosed
+		case <-ctx.Done():
+			return now, ctx.Err()
+		}
+	}
+}
+
+// Failures returns the names of the columns of an import and its failed rows, in the order of the file, which are read
+// in pages.
+func (s *Service) Failures(ctx context.Context, teamID, importID string) (header []string, all iter.Seq2[Failure, error],
+	err error) {
+	const most = 500
+	_, p, err := planOf(ctx, s.DB.Reader, teamID, importID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.Header, func(yield func(Failure, error) bool) {
+		for after := int64(0); ; {
+			some, err := listFailures(ctx, s.DB.Reader, teamID, importID, after, most)
+			if err != nil {
+				yield(Failure{}, fmt.Errorf("read the failed rows of an import: %w", err))
+				return
+			}
+			for _, f := range some {
+				if !yield(f, nil) {
+					return
+				}
+				after = f.Line
+			}
+			if len(some) < most {
+				return
+			}
+		}
+	}, nil
+}

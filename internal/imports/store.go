@@ -1,0 +1,227 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const importColumns = `id, team_id, status, filename, size, position, lines, created, updated, skipped, failed, kept,
+	reason, created_at, started_at, finished_at`
+
+func (i *Import) dest(created, started, finished *int64, more ...any) []any {
+	return append([]any{&i.ID, &i.TeamID, &i.Status, &i.Filename, &i.Size, &i.Position, &i.lines, &i.Created, &i.Updated,
+		&i.Skipped, &i.Failed, &i.Kept, &i.Reason, created, started, finished}, more...)
+}
+
+func scanImport(r db.Row, more ...any) (i Import, err error) {
+	var created, started, finished int64
+	err = r.Scan(i.dest(&created, &started, &finished, more...)...)
+	i.CreatedAt, i.StartedAt, i.FinishedAt = db.Time(created), db.Time(started), db.Time(finished)
+	return i, err
+}
+
+func importByID(ctx context.Context, r db.Reader, teamID, importID string) (Import, error) {
+	i, err := scanImport(r.QueryRow(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE id = $1 AND team_id = $2`,
+		importID, teamID))
+	return found(i, err)
+}
+
+func found(i Import, err error) (Import, error) {
+	if errors.Is(err, db.ErrNoRows) {
+		return i, fault.NotFoundf("Contact import not found")
+	}
+	if err != nil {
+		return i, fmt.Errorf("read import: %w", err)
+	}
+	return i, nil
+}
+
+// planOf returns an import with its plan.
+func planOf(ctx context.Context, r db.Reader, teamID, importID string) (i Import, p plan, err error) {
+	var text string
+	i, err = scanImport(r.QueryRow(ctx, `SELECT `+importColumns+`, plan FROM contact_imports
+		WHERE id = $1 AND team_id = $2`, importID, teamID), &text)
+	if i, err = found(i, err); err != nil {
+		return i, p, err
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return i, p, fmt.Errorf("read the plan of import %s: %w", importID, err)
+	}
+	return i, p, nil
+}
+
+func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write the plan of an import: %w", err)
+	}
+	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1`, i.ID)
+	tx.Queue(ctx, `INSERT INTO contact_imports (`+importColumns+`, plan)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, '', $8, 0, 0, $9)`, i.ID, i.TeamID, string(i.Status),
+		i.Filename, i.Size, i.Position, i.lines, i.CreatedAt.UnixMicro(), string(text))
+	return nil
+}
+
+// listImports returns a page of a team's imports. status may be "".
+func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
+	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
+		Args: []any{teamID}}
+	if status != "" {
+		s.Text += ` AND status = $2`
+		s.Args = append(s.Args, string(status))
+	}
+	return page.Query(ctx, r, s, p, func(r db.Row) (Import, error) { return scanImport(r) })
+}
+
+// waiting returns how many imports of a team have not ended, up to limit, and the first of them, or "".
+func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int, first string, err error) {
+	for _, status := range []Status{Queued, InProgress} {
+		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
+			teamID, string(status), limit)
+		ids, err := db.Collect(rows, err, scanText)
+		if err != nil {
+			return 0, "", fmt.Errorf("look for imports that have not ended: %w", err)
+		}
+		n += len(ids)
+		if len(ids) > 0 && (first == "" || ids[0] < first) {
+			first = ids[0]
+		}
+	}
+	return n, first, nil
+}
+
+func startImport(ctx context.Context, tx *db.Tx, i *Import) {
+	tx.Queue(ctx, `UPDATE contact_imports SET status = $3, started_at = $4 WHERE id = $1 AND team_id = $2
+		AND status = 'queued'`, i.ID, i.TeamID, string(InProgress), tx.Now().UnixMicro())
+}
+
+// advance writes the position and the counts that an import has after a batch that began at a position. If the import
+// is not there any more, the transaction fails with errMoved.
+func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
+	// Whoever has moved it so far has done this very batch.
+	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
+	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
+		skipped = $8, failed = $9, kept = $10 WHERE id = $1 AND team_id = $2 AND position = $3
+		AND status = 'in_progress'`, i.ID, i.TeamID, from, i.Position, i.lines, i.Created, i.Updated, i.Skipped, i.Failed,
+		i.Kept)
+}
+
+// end ends an import that has not ended. It returns false if it has.
+func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status, reason string) (bool, error) {
+	now := tx.Now().UnixMicro()
+	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, importID, now)
+	n, err := tx.Exec(ctx, `UPDATE contact_imports SET status = $3, reason = $4, finished_at = $5
+		WHERE id = $1 AND team_id = $2 AND finished_at = 0`, importID, teamID, string(status), db.Text(reason, 1000), now)
+	if err != nil {
+		return false, fmt.Errorf("end an import: %w", err)
+	}
+	return n > 0, nil
+}
+
+// failures are failed rows as db.Tx.QueueRows takes them.
+type failures struct {
+	lines   []int64
+	reasons []string
+	fields  []string
+}
+
+func (f *failures) add(line int64, reason string, fields []string) {
+	text, err := db.EncodeList(fields)
+	if err != nil || len(text) > keptRow {
+		text = ""
+	}
+	f.lines, f.reasons = append(f.lines, line), append(f.reasons, db.Text(reason, 1000))
+	f.fields = append(f.fields, text)
+}
+
+func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept int) {
+	if kept > 0 {
+		tx.QueueRows(ctx, `contact_import_failures (import_id, line, team_id, reason, fields)`, "", i.ID, f.lines[:kept],
+			i.TeamID, f.reasons[:kept], f.fields[:kept])
+	}
+}
+
+// Failure is a row that failed.
+type Failure struct {
+	Line   int64
+	Reason string
+	Fields []string // as the file has them; none when they are too long to be kept
+}
+
+// listFailures returns failed rows in the order of the file: those after a line.
+func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure, error) {
+	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1
+		AND line > $2 AND team_id = $3 ORDER BY line LIMIT $4`, importID, after, teamID, limit)
+	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
+		var text string
+		if err = r.Scan(&f.Line, &f.Reason, &text); err == nil {
+			f.Fields, err = db.DecodeList[string](text)
+		}
+		return f, err
+	})
+}
+
+// unfinished returns those of the ids that are imports that have not ended.
+func unfinished(ctx context.Context, r db.Reader, ids []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE id = ANY($1) AND finished_at = 0`, ids)
+	return db.Collect(rows, err, scanText)
+}
+
+// keptBefore returns imports that ended before a time and whose failed rows are kept.
+func keptBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE finished_at < $1 AND finished_at > 0 AND kept > 0
+		ORDER BY finished_at LIMIT $2`, before, limit)
+	return db.Collect(rows, err, scanText)
+}
+
+const eraseRows = 500 // deleted in one transaction
+
+// deleteFailures deletes some failed rows of an import.
+func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND line <= (SELECT MAX(line) FROM
+		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, importID, eraseRows)
+}
+
+func keepsNone(ctx context.Context, tx *db.Tx, importID string) {
+	tx.Queue(ctx, `UPDATE contact_imports SET kept = 0 WHERE id = $1`, importID)
+}
+
+// importsOf returns some imports of a team.
+func importsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
+		after, eraseRows)
+	return db.Collect(rows, err, scanText)
+}
+
+func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
+	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
+}
+
+// failuresNaming returns those failed rows of an import that contain a text like pattern.
+func failuresNaming(ctx context.Context, r db.Reader, importID, pattern string, after int64) ([]Failure, error) {
+	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
+		AND (LOWER(reason) LIKE $3 ESCAPE '\' OR LOWER(fields) LIKE $3 ESCAPE '\') ORDER BY line LIMIT $4`, importID, after,
+		pattern, eraseRows)
+	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
+		f.Fields = []string{""}
+		err = r.Scan(&f.Line, &f.Reason, &f.Fields[0])
+		return f, err
+	})
+}
+
+func replaceFailure(ctx context.Context, tx *db.Tx, importID string, line int64, reason, fields string) {
+	tx.Queue(ctx, `UPDATE contact_import_failures SET reason = $3, fields = $4 WHERE import_id = $1 AND line = $2`,
+		importID, line, reason, fields)
+}
+
+func scanText(r db.Row) (text string, err error) {
+	err = r.Scan(&text)
+	return text, err
+}

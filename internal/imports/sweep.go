@@ -1,0 +1,133 @@
+package imports
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+// strayAfter is the age from which a file without an import is deleted. Files are stored whole before their import is
+// entered, which then takes seconds.
+const strayAfter = time.Hour
+
+// Sweep deletes the files that no import needs, and the failed rows of imports that ended long ago. It is called
+// periodically.
+func (s *Service) Sweep(ctx context.Context) error {
+	err := s.Blobs.Sweep(ctx, filePrefix, s.DB.Now().Add(-strayAfter), func(ctx context.Context, keys []string) ([]string,
+		error) {
+		ids := make([]string, len(keys))
+		for k, blobKey := range keys {
+			ids[k] = strings.TrimPrefix(blobKey, filePrefix)
+		}
+		used, err := unfinished(ctx, s.DB.Reader, ids)
+		for k := range used {
+			used[k] = key(used[k])
+		}
+		return used, err
+	})
+	if err != nil {
+		return fmt.Errorf("delete files that no import needs: %w", err)
+	}
+	for {
+		some, err := keptBefore(ctx, s.DB.Reader, s.DB.Now().Add(-KeptFor).UnixMicro(), eraseRows)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		for _, importID := range some {
+			if err := s.dropFailures(ctx, importID); err != nil {
+				return err
+			}
+			err := s.DB.Update(ctx, func(tx *db.Tx) error { keepsNone(ctx, tx, importID); return nil })
+			if err != nil {
+				return fmt.Errorf("delete the failed rows of import %s: %w", importID, err)
+			}
+		}
+	}
+}
+
+func (s *Service) dropFailures(ctx context.Context, importID string) error {
+	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteFailures(ctx, tx, importID) })
+	if err != nil {
+		return fmt.Errorf("delete the failed rows of import %s: %w", importID, err)
+	}
+	return nil
+}
+
+// EraseTeam deletes the imports of a team. It must be called before the team's contacts are erased: an import that is
+// in progress ends when its row is gone.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for {
+		some, err := importsOf(ctx, s.DB.Reader, teamID, "")
+		if err != nil {
+			return fmt.Errorf("look for the imports of team %s: %w", teamID, err)
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		for _, importID := range some {
+			err := s.DB.Update(ctx, func(tx *db.Tx) error { deleteImport(ctx, tx, teamID, importID); return nil })
+			if err != nil {
+				return fmt.Errorf("erase import %s: %w", importID, err)
+			}
+			if err := s.dropFailures(ctx, importID); err != nil {
+				return err
+			}
+			s.forget(ctx, importID)
+		}
+	}
+}
+
+// EraseAddress replaces an address in the failed rows of imports. The files of imports that have not ended are left as
+// they are: they would add the address again, and are deleted when they end.
+func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	for _, teamID := range scope.Teams {
+		for after := ""; ; {
+			some, err := importsOf(ctx, d.Reader, teamID, after)
+			if err != nil {
+				return found, fmt.Errorf("look for the imports of team %s: %w", teamID, err)
+			}
+			if len(some) == 0 {
+				break
+			}
+			for _, importID := range some {
+				if err := eraseIn(ctx, d, importID, a, scope.DryRun, &found); err != nil {
+					return found, fmt.Errorf("erase an address in the failed rows of import %s: %w", importID, err)
+				}
+				after = importID
+			}
+		}
+	}
+	return found, nil
+}
+
+func eraseIn(ctx context.Context, d *db.DB, importID string, a erasure.Address, dry bool, found *erasure.Report) error {
+	for after := int64(0); ; {
+		some, err := failuresNaming(ctx, d.Reader, importID, a.Pattern(), after)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		err = d.Update(ctx, func(tx *db.Tx) error {
+			for _, f := range some {
+				if reason, fields := a.Replace(f.Reason), a.Replace(f.Fields[0]); !dry &&
+					(reason != f.Reason || fields != f.Fields[0]) {
+					replaceFailure(ctx, tx, importID, f.Line, reason, fields)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, f := range some {
+			if a.In(f.Reason) || a.In(f.Fields[0]) {
+				found.Add("failed rows of imports in which it was replaced", 1)
+			}
+			after = f.Line
+		}
+	}
+}

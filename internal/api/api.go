@@ -66,6 +66,7 @@ import (
 	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/lograte"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -91,6 +92,7 @@ type Services struct {
 	Webhooks     *webhooks.Service
 	Live         *live.Service
 	Receiving    *receiving.Service
+	Imports      *imports.Service
 }
 
 // Options configure the API.
@@ -166,6 +168,8 @@ func (a *API) mount(ops []op) {
 	r.Get("/openapi.json", a.Document)
 	r.Get("/docs", a.Docs)
 	r.Get("/webhooks/listen", a.Listen)
+	r.Get("/contacts/imports/{import_id}/events", a.WatchImport)
+	r.Get("/contacts/imports/{import_id}/failures", a.ImportFailures)
 	a.routes = r
 }
 

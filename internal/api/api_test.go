@@ -25,6 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
@@ -77,6 +78,8 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
 		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
 		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
+	s.Imports = imports.New(imports.Config{MaxSize: 1 << 20}, imports.Parts{DB: d, Queue: n.Queue, Blobs: n.Blobs,
+		Contacts: n.Contacts, Log: n.Log})
 	if dns != nil {
 		n.Run(n.Domains.Kind())
 	}
@@ -278,7 +281,7 @@ func TestScenariosAreComplete(t *testing.T) {
 	for _, o := range (&API{}).operations() {
 		path := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.path), `[^/? \n]+`)
 		ok := regexp.MustCompile(`(?m)^-- request --\n` + o.method + ` ` + path +
-			`/?(\?.*)?\n(?s:([^-]|-[^-])*)-- response --\n2\d\d$`)
+			`/?(\?.*)?\n(?s:([^-]|-[^-]|--[^ ])*)-- response --\n2\d\d$`)
 		if !ok.MatchString(shown) {
 			t.Errorf("%s %s succeeds in no scenario: add one to testdata", o.method, o.path)
 		}

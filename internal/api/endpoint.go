@@ -42,6 +42,7 @@ func (o op) isAlias() bool { return o.tag == "" && o.scope != open }
 // bound is a function of the API with its types erased.
 type bound struct {
 	in, out reflect.Type
+	form    bool // the body is a form, which call reads
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
@@ -59,7 +60,9 @@ type Call struct {
 	Status  int         // of a successful response; an operation may change it
 	body    []byte
 	query   url.Values
-	done    func() // set by an operation whose answer holds counted memory; called when the client has the answer
+	w       *recorder   // of an operation that reads a form
+	scope   teams.Scope // of the operation
+	done    func()      // set by an operation whose answer holds counted memory; called when the client has the answer
 }
 
 // endpoint makes an operation of a function. It panics if In has a list or a map without a limit.
@@ -94,7 +97,7 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 
 // perform executes one operation for the authenticated actor.
 func (a *API) perform(w *recorder, r *http.Request, o *op) {
-	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.status}
+	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.status, w: w, scope: o.scope}
 	var err error
 	if o.scope != open {
 		if err = c.Require(o.scope); err != nil {
@@ -106,7 +109,7 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 		a.fail(w, r, err)
 		return
 	}
-	if o.takesBody() {
+	if o.takesBody() && !o.form {
 		began := time.Now()
 		c.body, w.done, err = a.read(w, r)
 		if err == nil && o.scope != open && time.Since(began) > slowBody {

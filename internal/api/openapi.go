@@ -38,7 +38,7 @@ func parameters(name string) *huma.Param {
 			"same moment may appear in another order: go back by a minute to be certain to see each.", "uuid"
 	case "status":
 		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, " +
-			"success or failed."
+			"success or failed; of imports, queued, in_progress, completed or failed."
 	case "endpoint":
 		p.Description = "What the path begins with."
 	case "user_agent":
@@ -137,6 +137,9 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 	if o.takesBody() {
 		d.RequestBody = &huma.RequestBody{Content: content(o.in)}
 		s := d.RequestBody.Content["application/json"].Schema
+		if o.form {
+			d.RequestBody.Content = map[string]*huma.MediaType{mediaForm: {Schema: s}}
+		}
 		if s.Ref != "" {
 			s = schemas.SchemaFromRef(s.Ref)
 		}

@@ -37,6 +37,8 @@ GET /contacts
 GET /contacts/{}
 GET /contacts/{}/segments
 GET /contacts/{}/topics
+GET /contacts/imports
+GET /contacts/imports/{}
 GET /domains
 GET /domains/{}
 GET /domains/{}/claim
@@ -70,6 +72,7 @@ POST /audiences
 POST /contact-properties
 POST /contacts
 POST /contacts/{}/segments/{}
+POST /contacts/imports
 POST /domains
 POST /domains/claim
 POST /domains/{}/claim/verify

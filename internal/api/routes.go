@@ -95,6 +95,15 @@ func (a *API) operations() []op {
 		{patch, "/contacts/{contact}/topics", teams.ContactsWrite, 200, "Contacts",
 			"Change what a contact is subscribed to", nil, endpoint(a.updateContactTopics)},
 
+		{post, "/contacts/imports", teams.ContactsWrite, 201, "Contacts", "Import contacts from a CSV file", nil,
+			upload[createImportIn](a.createImport)},
+		{get, "/contacts/imports", teams.ContactsRead, 200, "Contacts", "List imports of contacts",
+			append(paging, "status"), endpoint(a.listImports)},
+		{get, "/contacts/imports/{import_id}", teams.ContactsRead, 200, "Contacts", "Retrieve an import of contacts", nil,
+			endpoint(a.getImport)},
+		{post, "/contacts/imports/{import_id}/cancel", teams.ContactsWrite, 200, "Contacts",
+			"End an import of contacts before the end of its file", nil, endpoint(a.cancelImport)},
+
 		{post, "/contact-properties", teams.ContactsWrite, 201, "Contact properties", "Create a contact property", nil,
 			endpoint(a.createProperty)},
 		{get, "/contact-properties", teams.ContactsRead, 200, "Contact properties", "List contact properties", paging,

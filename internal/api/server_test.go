@@ -423,6 +423,7 @@ func TestOtherTeams(t *testing.T) {
 			"suppression": create("/suppressions", `{"email":"a@example.org"}`),
 			"template":    create("/templates", `{"name":"x","html":"<p>example</p>"}`),
 			"version":     "1",
+			"import_id":   f.importing(t, "email\na@example.org\n", nil),
 			"contact":     create("/contacts", `{"email":"c@example.org"}`),
 			"segment_id":  create("/segments", `{"name":"x"}`),
 			"topic_id":    create("/topics", `{"name":"x","default_subscription":"opt_in"}`),
@@ -486,7 +487,7 @@ func TestOtherTeams(t *testing.T) {
 		if w := f.do(t, "GET /segments/"+ids["segment_id"]+"/contacts"); !strings.Contains(w.Body.String(), ids["contact"]) {
 			t.Errorf("another team deleted a segment or a contact: %d %s", w.Code, w.Body)
 		}
-		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/segments", "/audiences", "/topics",
+		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/contacts/imports", "/segments", "/audiences", "/topics",
 			"/contact-properties"} {
 			if w := f.do(t, "GET "+path+"\nAuthorization: other"); w.Body.String() != `{"object":"list","has_more":false,"data":[]}` {
 				t.Errorf("%s: %s", path, w.Body)

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -92,6 +93,7 @@ func eraseAddress(flags *flag.FlagSet) action {
 			func() (erasure.Report, error) { return webhooks.EraseAddress(ctx, n.db, a, scope) },
 			func() (erasure.Report, error) { return requestlog.EraseAddress(ctx, n.db, a, scope) },
 			func() (erasure.Report, error) { return contacts.EraseAddress(ctx, n.db, a, scope, *suppressed) },
+			func() (erasure.Report, error) { return imports.EraseAddress(ctx, n.db, a, scope) },
 		}
 		if *suppressed {
 			all = append(all, func() (erasure.Report, error) { return suppressions.EraseAddress(ctx, n.db, a, scope) })

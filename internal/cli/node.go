@@ -30,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/links"
@@ -69,6 +70,7 @@ type node struct {
 	receiving *receiving.Service
 	logs      *requestlog.Service
 	live      *live.Service
+	imports   *imports.Service
 	tracking  *tracking.Service
 	erasers   []teams.Eraser // of deleted teams
 	handler   http.Handler
@@ -282,6 +284,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	})
 	recorder.Listen(n.live)
 
+	n.imports = imports.New(imports.Config{MaxSize: int64(c.ImportMaxSize)}, imports.Parts{DB: n.db, Queue: n.queue,
+		Blobs: n.blobs, Contacts: n.contacts, Log: n.log})
+
 	n.mux = http.NewServeMux()
 	public := links.New(n.emails, n.receiving, n.log)
 	public.Register(n.mux)
@@ -296,7 +301,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
 		Emails: n.emails, Templates: n.templates, Contacts: n.contacts,
-		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving}, Log: n.log,
+		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving,
+		Imports: n.imports}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})
@@ -320,10 +326,11 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		rest.ServeHTTP(w, r)
 	}))
 
-	// Jobs go first, so that no more work begins, and counters after the events that they count.
+	// Jobs go first, so that no more work begins, counters after the events that they count, and imports before the
+	// contacts that they write.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
 		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
-		counters.EraseTeam, n.contacts.EraseTeam, n.logs.EraseTeam}
+		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -333,6 +340,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		}
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Handle(notify.Kind())
+		n.runner.Handle(n.imports.JobKind())
 		for _, k := range hooks.Kinds() {
 			n.runner.Handle(k)
 		}
@@ -346,6 +354,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "templates", Every: time.Hour, Run: n.templates.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
 		n.runner.Cron(jobs.Cron{Name: "contacts", Every: time.Hour, Run: n.contacts.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "imports", Every: time.Hour, Run: n.imports.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "retention", Every: 15 * time.Minute, Run: n.retention(n.db.Now).Run})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
@@ -436,6 +445,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
 	server.RegisterOnShutdown(n.live.Close)
+	server.RegisterOnShutdown(n.imports.Close)
 	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
 	defer shut()
 	g.Go(func() error { return n.logs.Run(served) })

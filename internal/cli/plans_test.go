@@ -281,6 +281,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("DELETE", "/webhooks/"+webhook, "")
 	d.topics()
 	d.audience()
+	d.imported()
 	stop()
 	<-watched
 	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {

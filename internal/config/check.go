@@ -243,6 +243,9 @@ func (l *loader) checkNumbers() {
 	if c.SMTPInMaxSize < 64<<10 || c.SMTPInMaxSize > 1<<30 {
 		l.wrong("smtp_in_max_size", "is %v, must be between 64KB and 1GB", c.SMTPInMaxSize)
 	}
+	if c.ImportMaxSize < 1<<10 || c.ImportMaxSize > 100<<30 {
+		l.wrong("import_max_size", "is %v, must be between 1KB and 100GB", c.ImportMaxSize)
+	}
 	if c.AttachmentMax < 1<<10 || c.AttachmentMax > 1<<30 {
 		l.wrong("attachment_max", "is %v, must be between 1KB and 1GB", c.AttachmentMax)
 	}

@@ -45,6 +45,7 @@ type Config struct {
 	RequireUserAgent bool           `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
 	LegacyAliases    bool           `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
 	AttachmentMax    Size           `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
+	ImportMaxSize    Size           `toml:"import_max_size" default:"50MB" doc:"Greatest size of a file of contacts that is imported."`
 
 	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept in the blobs, never sent; the command dev shows it)."`
 	RelayAddr       string          `toml:"relay_addr" doc:"host:port of the relay."`

@@ -1,0 +1,283 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/imports"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+const (
+	importsLimit = 10                 // items of a list without a limit (specification, Limits)
+	importsScope = teams.ContactsRead // to read what became of an import
+)
+
+// createImportIn is the form of a new import.
+type createImportIn struct {
+	File       string `json:"file" format:"binary" doc:"A CSV file whose first line names the columns: UTF-8, UTF-16 or Windows-1252; separated by commas, semicolons, tabs or vertical bars."`
+	ColumnMap  string `json:"column_map,omitzero" doc:"JSON: which column is what. Without it, the columns email, first_name, last_name and unsubscribed are imported. Properties that the team does not have are created; their types are string, number or boolean." example:"{\"email\":\"Email\",\"first_name\":\"First name\",\"properties\":{\"plan\":{\"column\":\"Plan\",\"type\":\"string\"}}}"`
+	OnConflict string `json:"on_conflict,omitzero" doc:"What to do with contacts that exist." enum:"upsert,skip" default:"skip"`
+	Segments   string `json:"segments,omitzero" doc:"JSON: segments to which the contacts are added." example:"[{\"id\":\"78261eea-8f8b-4381-83c6-79fa7120f1cf\"}]"`
+	Topics     string `json:"topics,omitzero" doc:"JSON: what the contacts are subscribed to." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
+}
+
+// columnMap is the JSON of column_map.
+type columnMap struct {
+	Email        string                            `json:"email"`
+	FirstName    string                            `json:"first_name"`
+	LastName     string                            `json:"last_name"`
+	Unsubscribed string                            `json:"unsubscribed"`
+	Properties   named[columnOfMap, maxProperties] `json:"properties"`
+}
+
+// columnOfMap is a column of a property: an object, or its name alone.
+type columnOfMap struct {
+	Column string
+	Type   string
+}
+
+// UnmarshalJSONFrom reads either form.
+func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == '"' {
+		return json.UnmarshalDecode(d, &c.Column)
+	}
+	var object struct {
+		Column string `json:"column"`
+		Type   string `json:"type"`
+	}
+	err := json.UnmarshalDecode(d, &object)
+	c.Column, c.Type = object.Column, object.Type
+	return err
+}
+
+func (*columnOfMap) elements() []reflect.Type { return nil }
+
+// importOf translates the fields of a form.
+func importOf(f form) (n imports.NewImport, err error) {
+	n.Filename, n.OnConflict = f.filename, f.fields["on_conflict"]
+	if f.fields["column_map"] != "" {
+		var in *columnMap // stays nil for null
+		if err := f.field("column_map", `{"email":"Email","first_name":"First name"}`, &in); err != nil {
+			return n, err
+		}
+		if in != nil {
+			n.Map = &imports.Map{Email: in.Email, FirstName: in.FirstName, LastName: in.LastName,
+				Unsubscribed: in.Unsubscribed, Properties: map[string]imports.Column{}}
+			for name, c := range in.Properties {
+				n.Map.Properties[name] = imports.Column{Name: c.Column, Type: c.Type}
+			}
+		}
+	}
+	var segments many[segmentRef, maxSegments]
+	if err := f.field("segments", `[{"id":"78261eea-8f8b-4381-83c6-79fa7120f1cf"}]`, &segments); err != nil {
+		return n, err
+	}
+	for _, s := range segments {
+		n.Segments = append(n.Segments, string(s))
+	}
+	var topics many[subscriptionWire, maxTopics]
+	err = f.field("topics", `[{"id":"b6d24b8e-af0b-4c3c-be0c-359bbd97381e","subscription":"opt_in"}]`, &topics)
+	n.Topics = choices(topics)
+	return n, err
+}
+
+type importCounts struct {
+	Total   int64 `json:"total" doc:"The rows that were read until now."`
+	Created int64 `json:"created"`
+	Updated int64 `json:"updated"`
+	Skipped int64 `json:"skipped"`
+	Failed  int64 `json:"failed"`
+}
+
+type contactImportWire struct {
+	Object      string       `json:"object"`
+	ID          string       `json:"id"`
+	Status      string       `json:"status" enum:"queued,in_progress,completed,failed"`
+	CreatedAt   dbTime       `json:"created_at"`
+	CompletedAt dbTime       `json:"completed_at" doc:"When it completed or failed; null until then."`
+	Counts      importCounts `json:"counts"`
+	Filename    *string      `json:"filename"`
+	Size        int64        `json:"size" doc:"Octets of the file."`
+	Processed   int64        `json:"processed" doc:"Octets of it that are done."`
+	Error       *string      `json:"error" doc:"Why it failed."`
+}
+
+func importToWire(i imports.Import) contactImportWire {
+	return contactImportWire{"contact_import", i.ID, string(i.Status), dbTime(i.CreatedAt), dbTime(i.FinishedAt),
+		importCounts{i.Total(), i.Created, i.Updated, i.Skipped, i.Failed}, orNull(i.Filename), i.Size, i.Position,
+		orNull(i.Reason)}
+}
+
+func (a *API) createImport(ctx context.Context, c *Call) (ref, error) {
+	s := a.Services.Imports
+	if err := s.Room(ctx, c.TeamID); err != nil {
+		return ref{}, err
+	}
+	var file *imports.File
+	got, err := a.receive(c, s.MaxSize(), func(r io.Reader) (err error) {
+		file, err = s.Store(ctx, r)
+		return err
+	})
+	var n imports.NewImport
+	if err == nil {
+		n, err = importOf(got)
+	}
+	if err != nil {
+		s.Discard(ctx, file)
+		return ref{}, err
+	}
+	i, err := s.Create(ctx, c.TeamID, file, n)
+	return ref{"contact_import", i.ID}, err
+}
+
+func (a *API) getImport(ctx context.Context, c *Call, _ none) (contactImportWire, error) {
+	importID, err := c.ID("import_id")
+	if err != nil {
+		return contactImportWire{}, err
+	}
+	i, err := a.Services.Imports.Get(ctx, c.TeamID, importID)
+	return importToWire(i), err
+}
+
+func (a *API) listImports(ctx context.Context, c *Call, _ none) (list[contactImportWire], error) {
+	p, err := c.Page(importsLimit)
+	if err != nil {
+		return list[contactImportWire]{}, err
+	}
+	items, more, err := a.Services.Imports.List(ctx, c.TeamID, imports.Status(c.Query().Get("status")), p)
+	return listOf(items, more, importToWire), err
+}
+
+func (a *API) cancelImport(ctx context.Context, c *Call, _ none) (contactImportWire, error) {
+	importID, err := c.ID("import_id")
+	if err != nil {
+		return contactImportWire{}, err
+	}
+	i, err := a.Services.Imports.Cancel(ctx, c.TeamID, importID)
+	return importToWire(i), err
+}
+
+// enterImport authenticates a request about an import, outside of the operations, and returns its id.
+func (a *API) enterImport(w *recorder, r *http.Request) (importID string, err error) {
+	if err := a.enter(w, r); err != nil {
+		return "", err
+	}
+	return a.importOfPath(w, r)
+}
+
+// importOfPath returns the id of the import in the path, if the authenticated actor may read imports.
+func (a *API) importOfPath(w *recorder, r *http.Request) (importID string, err error) {
+	if err := w.actor.Require(importsScope); err != nil {
+		return "", err
+	}
+	c := &Call{Actor: w.actor, Request: r}
+	if c.query, err = readURL(r.URL); err != nil {
+		return "", err
+	}
+	return c.ID("import_id")
+}
+
+// WatchImport streams the state of an import as server-sent events: progress whenever it changes, and done when it has
+// ended, with which the stream ends. The data is the import as it is retrieved.
+//
+// It is not an operation like the others, because its answer is a stream.
+func (a *API) WatchImport(w http.ResponseWriter, r *http.Request) {
+	rec := w.(*recorder)
+	if importID, err := a.enterImport(rec, r); err != nil {
+		a.fail(rec, r, err)
+	} else {
+		a.watchImport(rec, r, importID)
+	}
+}
+
+func (a *API) watchImport(rec *recorder, r *http.Request, importID string) {
+	i, err := a.Services.Imports.Get(r.Context(), rec.actor.TeamID, importID)
+	if err != nil {
+		a.fail(rec, r, err)
+		return
+	}
+	rec.keep, rec.streamed = false, true
+	h := rec.Header()
+	h["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
+	h["Cache-Control"] = []string{"no-store"}
+	h["X-Accel-Buffering"] = []string{"no"} // proxies must not buffer the stream
+	shown := ""
+	for {
+		data, err := json.Marshal(importToWire(i))
+		if err != nil {
+			rec.cause = fmt.Errorf("encode an import: %w", err)
+			return
+		}
+		text, name := string(data), "progress"
+		if i.Done() {
+			name = "done"
+		}
+		if text == shown {
+			text = ": still there\n\n"
+		} else {
+			shown = text
+			text = "event: " + name + "\ndata: " + text + "\n\n"
+		}
+		if push(rec, text) != nil || i.Done() || r.Method == http.MethodHead {
+			return
+		}
+		i, err = a.Services.Imports.Watch(r.Context(), i, cmp.Or(a.Heartbeat, heartbeat))
+		if err != nil || a.still(rec, r, importsScope) != nil {
+			return
+		}
+	}
+}
+
+// ImportFailures sends the rows of an import that failed, as CSV: the line of the file, the reason, and the columns of
+// the file. A file that breaks off was not read to its end.
+func (a *API) ImportFailures(w http.ResponseWriter, r *http.Request) {
+	rec := w.(*recorder)
+	if importID, err := a.enterImport(rec, r); err != nil {
+		a.fail(rec, r, err)
+	} else {
+		a.importFailures(rec, r, importID)
+	}
+}
+
+func (a *API) importFailures(rec *recorder, r *http.Request, importID string) {
+	header, rows, err := a.Services.Imports.Failures(r.Context(), rec.actor.TeamID, importID)
+	if err != nil {
+		a.fail(rec, r, err)
+		return
+	}
+	rec.keep, rec.streamed = false, true
+	h := rec.Header()
+	h["Content-Type"] = []string{"text/csv; charset=utf-8; header=present"}
+	h["Content-Disposition"] = []string{`attachment; filename="import-` + importID + `-failures.csv"`}
+	const piece = 64 << 10
+	var b strings.Builder
+	out := csv.NewWriter(&b)
+	out.Write(append([]string{"line", "reason"}, header...))
+	for f, err := range rows {
+		if err != nil {
+			rec.cause = err
+			a.Log.Error("could not send all failed rows of an import", "import", importID, "error", err)
+			panic(http.ErrAbortHandler) // so that the client does not take it for the end
+		}
+		out.Write(append([]string{strconv.FormatInt(f.Line, 10), f.Reason}, f.Fields...))
+		if out.Flush(); b.Len() >= piece {
+			if push(rec, b.String()) != nil {
+				return
+			}
+			b.Reset()
+		}
+	}
+	out.Flush()
+	push(rec, b.String())
+}

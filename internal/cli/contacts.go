@@ -1,0 +1,377 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const contactsUsage = `use
+  postrider contacts import FILE [--map FIELD=COLUMN]... [--property KEY[:TYPE]=COLUMN]... [--on-conflict upsert|skip]
+      [--segment ID]... [--topic ID=opt_in|opt_out]... [--failures FILE] [--api-key KEY] [--url URL]
+FIELD is email, first_name, last_name or unsubscribed; TYPE is string, number or boolean; FILE may be - for the standard
+input. Without --map and --property, the columns with the names of the fields are imported.`
+
+const watchTries = 10 // in a row that failed, after which a running import is not watched any more
+
+// manageContacts imports contacts through the API of a node.
+func manageContacts(ctx context.Context, e *env, args []string) error {
+	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
+		fmt.Fprintln(e.out, contactsUsage)
+		return nil
+	}
+	if len(args) < 2 || args[0] != "import" || strings.HasPrefix(args[1], "--") {
+		return errors.New(contactsUsage)
+	}
+	m, err := newImporter(e, args[1], args[2:])
+	if err != nil {
+		return err
+	}
+	importID, err := m.upload(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := m.watch(ctx, importID)
+	if err != nil {
+		return fmt.Errorf("%w; the import %s goes on", err, importID)
+	}
+	return m.conclude(ctx, last)
+}
+
+// importer imports one file.
+type importer struct {
+	e          *env
+	base, key  string
+	path       string
+	onConflict string
+	columns    map[string]string
+	properties map[string]map[string]string
+	segments   []map[string]string
+	topics     []map[string]string
+	failures   string // where failed rows are written; "" is nowhere
+	bar        progress
+}
+
+func newImporter(e *env, path string, args []string) (*importer, error) {
+	m := &importer{e: e, path: path, columns: map[string]string{}, properties: map[string]map[string]string{},
+		bar: progress{w: e.errOut, terminal: isTerminal(e.errOut)}}
+	flags := flag.NewFlagSet("contacts import", flag.ContinueOnError)
+	flags.SetOutput(e.errOut)
+	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
+		"URL of the API; otherwise RESEND_BASE_URL")
+	flags.StringVar(&m.key, "api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
+		"API key with full access; otherwise POSTRIDER_API_KEY or RESEND_API_KEY")
+	flags.StringVar(&m.onConflict, "on-conflict", "",
+		"upsert changes contacts that exist, and skip leaves them as they are")
+	flags.StringVar(&m.failures, "failures", "", "`file` to which the rows that failed are written, as CSV")
+	flags.Func("map", "`FIELD=COLUMN`: the column of a field", func(text string) error {
+		field, column, ok := strings.Cut(text, "=")
+		if !ok || !slices.Contains([]string{"email", "first_name", "last_name", "unsubscribed"}, field) {
+			return errors.New("write email, first_name, last_name or unsubscribed, = and the name of the column")
+		}
+		m.columns[field] = column
+		return nil
+	})
+	flags.Func("property", "`KEY[:TYPE]=COLUMN`: the column of a contact property", func(text string) error {
+		name, column, ok := strings.Cut(text, "=")
+		name, kind, _ := strings.Cut(name, ":")
+		if !ok || name == "" {
+			return errors.New("write the key of the property, such as plan or seats:number, = and the name of the column")
+		}
+		m.properties[name] = map[string]string{"column": column, "type": cmp.Or(kind, "string")}
+		return nil
+	})
+	flags.Func("segment", "`ID` of a segment to which the contacts are added", func(text string) error {
+		m.segments = append(m.segments, map[string]string{"id": text})
+		return nil
+	})
+	flags.Func("topic", "`ID=opt_in|opt_out`: what the contacts are subscribed to", func(text string) error {
+		topicID, choice, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("write the id of the topic, = and opt_in or opt_out")
+		}
+		m.topics = append(m.topics, map[string]string{"id": topicID, "subscription": choice})
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected %q; %s", flags.Arg(0), contactsUsage)
+	}
+	if m.key == "" {
+		return nil, errors.New("give an API key with --api-key or the variable POSTRIDER_API_KEY")
+	}
+	if u, err := url.Parse(*base); err != nil || u.Host == "" {
+		return nil, fmt.Errorf("--url %q must be a URL such as http://127.0.0.1:3000", *base)
+	}
+	m.base = strings.TrimRight(*base, "/")
+	return m, nil
+}
+
+// fields are the parts of the form besides the file.
+func (m *importer) fields() (map[string]string, error) {
+	all := map[string]string{}
+	if m.onConflict != "" {
+		all["on_conflict"] = m.onConflict
+	}
+	columns := map[string]any{}
+	for field, column := range m.columns {
+		columns[field] = column
+	}
+	if len(m.properties) > 0 {
+		columns["properties"] = m.properties
+		if len(m.columns) == 0 { // the columns with the names of fields are meant to be imported too, if there are any
+			return nil, errors.New("with --property, name the columns of the fields by --map too")
+		}
+	}
+	for name, value := range map[string]any{"column_map": columns, "segments": m.segments, "topics": m.topics} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", name, err)
+		}
+		if s := string(text); s != "null" && s != "{}" {
+			all[name] = s
+		}
+	}
+	return all, nil
+}
+
+// upload sends the file and returns the id of its import.
+func (m *importer) upload(ctx context.Context) (importID string, err error) {
+	fields, err := m.fields()
+	if err != nil {
+		return "", err
+	}
+	file, name := io.ReadCloser(io.NopCloser(os.Stdin)), "stdin.csv"
+	if m.path != "-" {
+		if file, err = os.Open(m.path); err != nil {
+			return "", err
+		}
+		name = filepath.Base(m.path)
+	}
+	defer file.Close()
+	body, to := io.Pipe()
+	form := multipart.NewWriter(to)
+	go func() { to.CloseWithError(writeForm(form, fields, name, file)) }()
+	defer body.Close() // which ends writeForm
+	answer, err := m.ask(ctx, http.MethodPost, "", form.FormDataContentType(), body)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	var made struct{ ID string }
+	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil || made.ID == "" {
+		return "", fmt.Errorf("the server's answer names no import: %v", err)
+	}
+	return made.ID, nil
+}
+
+func writeForm(form *multipart.Writer, fields map[string]string, name string, file io.Reader) error {
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if err := form.WriteField(field, fields[field]); err != nil {
+			return err
+		}
+	}
+	part, err := form.CreateFormFile("file", name)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(part, file); err != nil {
+		return err
+	}
+	return form.Close()
+}
+
+// ask makes a request about imports. An answer other than success is an error, a refusal if a retry is useless.
+func (m *importer) ask(ctx context.Context, method, path, mediaType string, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, m.base+"/contacts/imports"+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+m.key)
+	r.Header.Set("User-Agent", "postrider-contacts/"+Version)
+	if mediaType != "" {
+		r.Header.Set("Content-Type", mediaType)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 2000))
+	var said struct{ Message string }
+	if json.Unmarshal(text, &said) != nil || said.Message == "" {
+		said.Message = answer.Status
+	}
+	if s := answer.StatusCode; s/100 == 4 && s != http.StatusTooManyRequests {
+		return nil, refusal(said.Message)
+	}
+	return nil, errors.New(said.Message)
+}
+
+// watched is the state of an import.
+type watched struct {
+	ID        string
+	Status    string
+	Size      int64
+	Processed int64
+	Error     string
+	Counts    struct{ Total, Created, Updated, Skipped, Failed int64 }
+}
+
+// watch shows the progress of an import until it ends.
+func (m *importer) watch(ctx context.Context, importID string) (last watched, err error) {
+	defer m.bar.end()
+	for failed := 0; ; {
+		before := last.Processed
+		if err = m.stream(ctx, importID, &last); err == nil || ctx.Err() != nil {
+			return last, cmp.Or(ctx.Err(), err)
+		}
+		if _, final := errors.AsType[refusal](err); final {
+			return last, err
+		}
+		if failed++; last.Processed > before {
+			failed = 0
+		}
+		if failed == watchTries {
+			return last, fmt.Errorf("the progress cannot be watched: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// stream reads the events of an import until it has ended, or the connection.
+func (m *importer) stream(ctx context.Context, importID string, last *watched) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	alive := time.AfterFunc(silence, func() { cancel(errors.New("the server was silent for too long")) })
+	defer alive.Stop()
+	answer, err := m.ask(ctx, http.MethodGet, "/"+importID+"/events", "", nil)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	done := false
+	for lines.Scan() {
+		alive.Reset(silence)
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case name == "event":
+			done = value == "done"
+		case name == "data":
+			if err := json.Unmarshal([]byte(value), last); err != nil {
+				return refusal("the server's events cannot be read: " + err.Error())
+			}
+			m.bar.show(last)
+			if done {
+				return nil
+			}
+		}
+	}
+	return ended(ctx, cmp.Or(lines.Err(), errors.New("the server closed the stream")))
+}
+
+// conclude says what became of the import, and writes the rows that failed. An import that failed, or of which rows
+// did, is an error.
+func (m *importer) conclude(ctx context.Context, i watched) error {
+	c := i.Counts
+	fmt.Fprintf(m.e.out, "%d rows: %d created, %d updated, %d skipped, %d failed\n", c.Total, c.Created, c.Updated,
+		c.Skipped, c.Failed)
+	var failed error
+	if c.Failed > 0 && m.failures == "" {
+		failed = fmt.Errorf("%d rows failed; see GET /contacts/imports/%s/failures, or name a file by --failures next time",
+			c.Failed, i.ID)
+	}
+	if c.Failed > 0 && m.failures != "" {
+		if err := m.fetchFailures(ctx, i.ID); err != nil {
+			return fmt.Errorf("write the rows that failed: %w", err)
+		}
+		failed = fmt.Errorf("%d rows failed; %s says why", c.Failed, m.failures)
+	}
+	if i.Status != "completed" {
+		return fmt.Errorf("the import failed: %s", i.Error)
+	}
+	return failed
+}
+
+func (m *importer) fetchFailures(ctx context.Context, importID string) error {
+	answer, err := m.ask(ctx, http.MethodGet, "/"+importID+"/failures", "", nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // it holds addresses
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, answer.Body)
+	return errors.Join(err, file.Close())
+}
+
+// progress shows how far an import is: a bar on a terminal, and otherwise a line for each tenth.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	shown    int64 // the last tenth
+	drawn    bool
+}
+
+const barWidth = 30
+
+func (p *progress) show(i *watched) {
+	part := int64(0)
+	if i.Size > 0 {
+		part = min(100*i.Processed/i.Size, 100)
+	}
+	text := fmt.Sprintf("%3d%%  %d rows, %d failed", part, i.Counts.Total, i.Counts.Failed)
+	switch {
+	case p.terminal:
+		full := int(part) * barWidth / 100
+		// The rest of the line is cleared (ECMA-48, EL).
+		fmt.Fprintf(p.w, "\r[%s%s] %s\x1b[K", strings.Repeat("#", full), strings.Repeat(" ", barWidth-full), text)
+		p.drawn = true
+	case part/10 > p.shown:
+		p.shown = part / 10
+		fmt.Fprintln(p.w, text)
+	}
+}
+
+// end ends the line of the bar.
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprintln(p.w)
+	}
+}
+
+// isTerminal reports whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -15,7 +15,8 @@
 //	Insert ──► waiting ──claim──► in hand ──Finish──► gone
 //	              ▲                  │ Retry, Wait, an error, given back, or its node died
 //	              └──────────────────┤
-//	              ▲                  └─Park, or no try left──► parked ──Unpark──► waiting
+//	              ▲                  ├─Park, or no try left──► parked ──Unpark──► waiting
+//	              ▲                  └─Hold──► held ──Release──► waiting
 //
 // A claim writes the node's id into holder, and no other node claims the job until holder is cleared: by the node
 // itself, which gives back what its workers did not end, or by another node that takes it for dead. Clocks of different
@@ -68,7 +69,7 @@ var ErrLost = errors.New("the job was lost to another worker")
 
 // Values of run_at for jobs that do not become due by time.
 const (
-	never  = math.MaxInt64     // parked
+	never  = math.MaxInt64     // parked or held
 	inHand = math.MaxInt64 - 1 // claimed by a node
 )
 

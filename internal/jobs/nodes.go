@@ -382,7 +382,7 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = ''
-			AND NOT parked`,
+			AND NOT parked AND held = ''`,
 			tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())
 		return nil
 	})

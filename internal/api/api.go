@@ -60,6 +60,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
@@ -87,6 +88,7 @@ type Services struct {
 	Emails       *emails.Service
 	Templates    *templates.Service
 	Contacts     *contacts.Service
+	Broadcasts   *broadcasts.Service
 	Logs         *requestlog.Service
 	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service

@@ -21,6 +21,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
@@ -80,6 +82,10 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
 	s.Imports = imports.New(imports.Config{MaxSize: 1 << 20}, imports.Parts{DB: d, Queue: n.Queue, Blobs: n.Blobs,
 		Contacts: n.Contacts, Log: n.Log})
+	s.Broadcasts = broadcasts.New(broadcasts.Config{MaxSize: 40 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
+		broadcasts.Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
+			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log})
+	n.Recorder.Listen(s.Broadcasts)
 	if dns != nil {
 		n.Run(n.Domains.Kind())
 	}
@@ -204,6 +210,31 @@ func (f *fixture) verified(name string) domains.Domain {
 	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name})
 }
 
+// segment makes a segment with contacts and returns its id.
+func (f *fixture) segment(addresses ...string) string {
+	f.T.Helper()
+	ctx := f.T.Context()
+	segment, err := f.Contacts.CreateSegment(ctx, f.Acme.TeamID, contacts.NewSegment{Name: "Readers"})
+	f.Must(err)
+	for _, address := range addresses {
+		of, _, err := f.Contacts.Upsert(ctx, f.Acme.TeamID, address, contacts.Change{})
+		f.Must(err)
+		_, err = f.Contacts.AddToSegment(ctx, f.Acme.TeamID, of.ID, segment.ID)
+		f.Must(err)
+	}
+	return segment.ID
+}
+
+// sendBroadcasts runs the jobs of broadcasts until all that are being sent have entered their emails.
+func (f *fixture) sendBroadcasts() {
+	f.T.Helper()
+	stop := f.Run(f.Services.Broadcasts.Kinds()...)
+	testnode.Until(f.T, "the broadcasts are sent", func() bool {
+		return f.Count(`SELECT COUNT(*) FROM broadcasts WHERE status = 'queued' AND phase <> 'settle'`) == 0
+	})
+	stop()
+}
+
 // receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns
 // what is answered.
 func (f *fixture) receive(t *testing.T, text string) string {
@@ -246,7 +277,8 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //	{"statusCode":401,...}
 //
 // Requests are written as fixture.do takes them, or begin with RECEIVE as fixture.receive does; VERIFIED and a name
-// verifies a domain without DNS, as fixture.verified does. Answers are compared byte for byte, but ids, tokens and
+// verifies a domain without DNS, as fixture.verified does; SEGMENT and addresses makes a segment of them, and
+// BROADCASTS has broadcasts enter their emails. Answers are compared byte for byte, but ids, tokens and
 // times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
 // with -update to write the answers into the file, and read the difference.
 func TestScenarios(t *testing.T) {
@@ -314,6 +346,15 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 		}
 		if name, ok := strings.CutPrefix(request, "VERIFIED "); ok {
 			got += string(f.verified(name).Status) + "\n"
+			continue
+		}
+		if addresses, ok := strings.CutPrefix(request, "SEGMENT"); ok {
+			got += n.hide(f.segment(strings.Fields(addresses)...)) + "\n"
+			continue
+		}
+		if strings.TrimSpace(request) == "BROADCASTS" {
+			f.sendBroadcasts()
+			got += "sent\n"
 			continue
 		}
 		w := f.do(t, request)

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
@@ -32,6 +33,8 @@ type (
 	maxProperties   struct{}
 	maxSegments     struct{}
 	maxTopics       struct{}
+	maxVersions     struct{} // of one broadcast
+	maxTrial        struct{}
 )
 
 func (maxRecipients) max() int   { return emails.MaxRecipients }
@@ -44,6 +47,8 @@ func (maxDeclared) max() int     { return templates.MaxVariables }
 func (maxProperties) max() int   { return contacts.MaxProperties }
 func (maxSegments) max() int     { return contacts.MaxSegments }
 func (maxTopics) max() int       { return contacts.MaxTopics }
+func (maxVersions) max() int     { return broadcasts.MaxVariants }
+func (maxTrial) max() int        { return broadcasts.MaxTrial }
 
 func maxOf[L limit]() int {
 	var l L

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/teams"
 
 	_ "embed"
@@ -54,10 +55,25 @@ func parameters(name string) *huma.Param {
 	case "html_format":
 		p.Description = "data_uri puts inline images into the HTML; cid leaves their names as they were sent."
 		p.Schema.Enum, p.Schema.Default = []any{"data_uri", "cid"}, "data_uri"
+	case "type":
+		p.Description, p.Required = "What happened.", true
+		for _, t := range broadcasts.RecipientTypes {
+			p.Schema.Enum = append(p.Schema.Enum, string(t))
+		}
+	case "bounce_type":
+		p.Description = "Only with the type bounced."
+		p.Schema.Enum = []any{"permanent", "transient", "undetermined"}
+	case "email":
+		p.Description = "Only the contact with this address."
 	case "origin":
 		p.Schema.Enum = []any{"bounce", "complaint", "manual"}
 	}
 	return p
+}
+
+// opaque reports whether the cursors of a list are not the ids of things.
+func (o *op) opaque() bool {
+	return strings.HasPrefix(o.path, "/broadcasts/") && o.method == http.MethodGet
 }
 
 // headers returns the request headers that an operation uses.
@@ -131,7 +147,11 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 		d.Parameters = append(d.Parameters, p)
 	}
 	for _, q := range o.query {
-		d.Parameters = append(d.Parameters, parameters(q))
+		p := parameters(q)
+		if (q == "after" || q == "before") && o.opaque() {
+			p.Description, p.Schema.Format = "The id of an item in the list. Not both of after and before.", ""
+		}
+		d.Parameters = append(d.Parameters, p)
 	}
 	d.Parameters = append(d.Parameters, headers(o)...)
 	if o.takesBody() {

@@ -429,7 +429,9 @@ func TestOtherTeams(t *testing.T) {
 			"topic_id":    create("/topics", `{"name":"x","default_subscription":"opt_in"}`),
 
 			"contact_property_id": create("/contact-properties", `{"key":"x","type":"string"}`),
-			"other":               "1",
+			"broadcast_id": create("/broadcasts", `{"from":"a@example.org","subject":"s","text":"t","segment_id":"`+
+				f.segment("c@example.org")+`"}`),
+			"other": "1",
 			"email_id": create("/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour",`+
 				`"attachments":[{"filename":"a","content":"YQ=="}]}`),
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
@@ -54,33 +55,34 @@ import (
 
 // node is one running Postrider, with all parts built and connected.
 type node struct {
-	c         config.Config
-	log       *slog.Logger
-	db        *db.DB
-	blobs     *blob.Store
-	queue     *jobs.Queue
-	runner    *jobs.Runner
-	teams     *teams.Service
-	domains   *domains.Service
-	contents  *content.Service
-	contacts  *contacts.Service
-	templates *templates.Service
-	emails    *emails.Service
-	delivery  *delivery.Service
-	receiving *receiving.Service
-	logs      *requestlog.Service
-	live      *live.Service
-	imports   *imports.Service
-	tracking  *tracking.Service
-	erasers   []teams.Eraser // of deleted teams
-	handler   http.Handler
-	mux       *http.ServeMux
-	lock      *os.File
-	certs     *certificates
-	shares    *quota.Shares  // of the limits that nodes keep together
-	limits    *teams.Limiter // shared by the API and submission
-	ports     []mailPort     // opened listeners, served by run
-	measured  measured
+	c          config.Config
+	log        *slog.Logger
+	db         *db.DB
+	blobs      *blob.Store
+	queue      *jobs.Queue
+	runner     *jobs.Runner
+	teams      *teams.Service
+	domains    *domains.Service
+	contents   *content.Service
+	contacts   *contacts.Service
+	templates  *templates.Service
+	emails     *emails.Service
+	delivery   *delivery.Service
+	broadcasts *broadcasts.Service
+	receiving  *receiving.Service
+	logs       *requestlog.Service
+	live       *live.Service
+	imports    *imports.Service
+	tracking   *tracking.Service
+	erasers    []teams.Eraser // of deleted teams
+	handler    http.Handler
+	mux        *http.ServeMux
+	lock       *os.File
+	certs      *certificates
+	shares     *quota.Shares  // of the limits that nodes keep together
+	limits     *teams.Limiter // shared by the API and submission
+	ports      []mailPort     // opened listeners, served by run
+	measured   measured
 }
 
 // measured holds the differences of a node that bench measures.
@@ -261,6 +263,14 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Guard: guard, Domains: n.domains, Log: n.log, Notify: notify.Tell})
 	recorder.Listen(hooks)
 
+	n.broadcasts = broadcasts.New(broadcasts.Config{MaxSize: int64(c.AttachmentMax), BounceLimit: c.BroadcastBounceLimit,
+		ComplaintLimit: c.BroadcastComplaintLimit}, broadcasts.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
+		Emails: n.emails, Contents: n.contents, Contacts: n.contacts, Teams: n.teams, Log: n.log, Notify: notify.Tell})
+	recorder.Listen(n.broadcasts)
+	n.contacts.Left = func(ctx context.Context, tx *db.Tx, l contacts.Link) error {
+		return n.emails.RecordUnsubscribed(ctx, tx, l.TeamID, l.EmailID, l.Address)
+	}
+
 	n.delivery = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS),
 		SMTPPort: c.SMTPPort,
@@ -270,7 +280,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		AllowPrivate: n.measured.loopback,
 		OwnHosts:     n.takenElsewhere()}, delivery.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
 		Emails: n.emails, Domains: n.domains, Keys: keys, DNS: dns, Blobs: n.blobs, Shares: n.shares, Log: n.log,
-		Grown: func(group string) { n.runner.Grown(emails.DeliveryKind, group) }})
+		Broadcasts: n.broadcasts,
+		Grown:      func(group string) { n.runner.Grown(emails.DeliveryKind, group) }})
 
 	var err error
 	if n.receiving, err = n.newReceiving(recorder, keys, dns); err != nil {
@@ -300,7 +311,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		checked = dns
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
-		Emails: n.emails, Templates: n.templates, Contacts: n.contacts,
+		Emails: n.emails, Templates: n.templates, Contacts: n.contacts, Broadcasts: n.broadcasts,
 		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving,
 		Imports: n.imports}, Log: n.log,
 		Version:   Version,
@@ -329,6 +340,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	// Jobs go first, so that no more work begins, counters after the events that they count, and imports before the
 	// contacts that they write.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
+		n.broadcasts.EraseTeam,
 		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
 		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
@@ -341,7 +353,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Handle(notify.Kind())
 		n.runner.Handle(n.imports.JobKind())
-		for _, k := range hooks.Kinds() {
+		for _, k := range slices.Concat(n.broadcasts.Kinds(), hooks.Kinds()) {
 			n.runner.Handle(k)
 		}
 		n.runner.Handle(n.teams.EraseJobs(n.queue, n.erasers...))

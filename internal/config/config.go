@@ -65,6 +65,9 @@ type Config struct {
 	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"Time of nothing but failures after which a webhook endpoint is disabled."`
 	WebhookRetention    time.Duration   `toml:"webhook_retention" default:"720h" doc:"How long webhook events and their attempts are kept."`
 
+	BroadcastBounceLimit    float64 `toml:"broadcast_bounce_limit" default:"5" doc:"Percent of a broadcast's emails handed over, once they are 200, whose permanent bounces pause it. 100: never."`
+	BroadcastComplaintLimit float64 `toml:"broadcast_complaint_limit" default:"0.3" doc:"Percent of a broadcast's emails handed over, once they are 1,000, whose complaints pause it: from that rate on the large mailbox providers refuse a sender's mail. 100: never."`
+
 	BounceHost            string `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
 	InboundHost           string `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
 	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`

@@ -173,8 +173,17 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 		if c.Unsubscribed == nil && c.Topics == nil {
 			return nil
 		}
-		_, err = s.write(ctx, tx, &at, found, resolved{Change: c}, l.EmailID)
-		return err
+		if _, err = s.write(ctx, tx, &at, found, resolved{Change: c}, l.EmailID); err != nil || s.Left == nil ||
+			!c.leaves() {
+			return err
+		}
+		return s.Left(ctx, tx, l)
 	})
 	return before, after, err
+}
+
+// leaves reports whether a change ends a subscription.
+func (c *Change) leaves() bool {
+	return c.Unsubscribed != nil && *c.Unsubscribed ||
+		slices.ContainsFunc(c.Topics, func(t Choice) bool { return t.Subscription == OptOut })
 }

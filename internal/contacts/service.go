@@ -22,6 +22,10 @@ import (
 type Service struct {
 	Log *slog.Logger // of Run; nil is the default logger
 
+	// Left, when set, is called in the transaction in which the owner of a link leaves something by it. Set it before
+	// the first request.
+	Left func(ctx context.Context, tx *db.Tx, l Link) error
+
 	d        *db.DB
 	recorder *events.Recorder
 	keys     *keyring.Keyring

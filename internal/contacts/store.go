@@ -225,7 +225,7 @@ func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addr
 		return fmt.Errorf("look up who may be mailed about a topic: %w", err)
 	}
 	if len(list) == 0 { // the topic alone is a row
-		return unknownTopicID()
+		return UnknownTopic()
 	}
 	for _, address := range addresses {
 		why, isContact := found[address]

@@ -208,7 +208,7 @@ func chosenAmong(ctx context.Context, r db.Reader, teamID, topicID string, conta
 	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
 		AND t.deleted_at = 0`, topicID, teamID).Scan(&byDefault)
 	if errors.Is(err, db.ErrNoRows) {
-		return "", nil, unknownTopicID()
+		return "", nil, UnknownTopic()
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("read a topic's default: %w", err)

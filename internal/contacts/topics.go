@@ -123,7 +123,7 @@ func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID stri
 	const chunk = 500
 	refused := map[string]Refusal{}
 	if !id.Valid(topicID) {
-		return nil, unknownTopicID()
+		return nil, UnknownTopic()
 	}
 	for first := true; first || len(addresses) > 0; first = false {
 		n := min(chunk, len(addresses))
@@ -135,8 +135,8 @@ func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID stri
 	return refused, nil
 }
 
-// unknownTopicID is the error for a topic_id that is no topic of the team.
-func unknownTopicID() error {
+// UnknownTopic is the error for a topic_id that is no topic of the team.
+func UnknownTopic() error {
 	return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team. Create the topic first.")
 }
 

@@ -185,7 +185,7 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 			return context.Cause(ctx)
 		}
 	}
-	if len(t.o.To) == 0 { // they were suppressed meanwhile, and the job is finished
+	if len(t.o.To) == 0 { // sift has left none, and the job is not ours any more
 		return nil
 	}
 	took := time.Since(t.started)

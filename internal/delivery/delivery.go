@@ -137,6 +137,8 @@ type Parts struct {
 	Blobs    *blob.Store   // for the capture transport
 	Shares   *quota.Shares // of the limits that nodes divide; nil gives this node all of them
 
+	Broadcasts Broadcasts // decides about the emails of broadcasts; nil sends them all
+
 	// Grown is called when more jobs of a group may be claimed than before, because this node's share of a limit grew.
 	Grown func(group string)
 

@@ -14,8 +14,12 @@ const trusted = 30 * time.Second
 // sift removes the recipients that were suppressed since the last look-up, by hand, by the bounce of another email, or
 // by a complaint. It does nothing if that look-up is recent. It is called before a message is composed and again before
 // it is sent, as minutes may pass between them. It reports false when no recipient is left; then it has finished the
-// job.
+// job. It does the same, and leaves no recipient, if the email's broadcast is paused or canceled.
 func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
+	if ok, err := s.released(ctx, t); err != nil || !ok {
+		t.o.To = nil
+		return false, err
+	}
 	now := s.p.DB.Now()
 	if age := now.Sub(t.looked); age >= 0 && age < s.trusted { // a time from another node's clock may be in the future
 		return true, nil

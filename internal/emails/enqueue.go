@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -35,6 +36,9 @@ type Mailing struct {
 	TopicID     string
 	Tags        []Tag
 
+	// LeaveOut has Enqueue enter no email for a recipient that is suppressed or may not be mailed, and say why.
+	LeaveOut bool
+
 	by      teams.Actor
 	content *content.Compiled
 	from    domains.Sender
@@ -44,15 +48,20 @@ type Mailing struct {
 
 // To is the recipient of one of many emails, and the values for the placeholders of the content.
 type To struct {
-	Address string // with or without a display name
-	Values  render.Values
+	Address   string // with or without a display name
+	ContactID string // of a broadcast's recipient
+	Values    render.Values
 }
 
 // Entered is the outcome for one recipient of Enqueue.
 type Entered struct {
-	ID  string // empty when it was refused
-	Err error  // why it was refused
+	ID      string // empty when it was refused or left out
+	Err     error  // why it was refused
+	LeftOut string // why it was left out: AddressSuppressed, or a [contacts.Refusal]
 }
+
+// AddressSuppressed is why a recipient is left out whose address is suppressed.
+const AddressSuppressed = "suppressed"
 
 // Mailing prepares emails that share a content. It checks the content, filled without values, by the rules of an email,
 // and that the actor may send from its domain. Both may change later, so a Mailing should be used within seconds. With
@@ -62,6 +71,12 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	if err != nil {
 		return nil, err
 	}
+	return s.MailingOf(ctx, by, c, bulk)
+}
+
+// MailingOf is Mailing for a content that need not be stored, to find out whether emails could be sent with it. Only
+// with one that is stored may they be entered.
+func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
 	d := &draft{Send: Send{From: c.From(nil), ReplyTo: c.ReplyTo(nil), Subject: c.Subject(nil), HTML: c.HTML(nil),
 		Text: c.Text(nil), Headers: c.Headers(nil)}}
 	if err := d.checkAddresses(nil); err != nil {
@@ -114,14 +129,17 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions: %w", err)
 	}
-	refused, err := s.refusals(ctx, tx.Reader, m.by.TeamID, m.TopicID, keys)
+	refused, err := s.refusals(ctx, tx.Reader, m.by.TeamID, m.BroadcastID, m.TopicID, keys)
 	if err != nil {
 		return nil, err
 	}
 	s.contents.Use(ctx, tx, m.content.Ref)
 	var all []events.Event
 	for i, one := range to {
-		if entered[i].Err != nil {
+		if m.LeaveOut && entered[i].Err == nil {
+			entered[i].LeftOut = leftOut(list[i].Key(), blocked, refused)
+		}
+		if entered[i].Err != nil || entered[i].LeftOut != "" {
 			continue
 		}
 		size := m.content.Size(one.Values)
@@ -150,6 +168,14 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		entered[i].ID = e.ID
 	}
 	return entered, s.recorder.Record(ctx, tx, all...)
+}
+
+// leftOut returns why an address is not mailed, "" if it is.
+func leftOut(key string, blocked map[string]suppressions.Suppression, refused refusals) string {
+	if _, ok := blocked[key]; ok {
+		return AddressSuppressed
+	}
+	return string(refused[key])
 }
 
 // recipientOf parses and checks the address of one email.
@@ -183,8 +209,8 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, err
 	}
 	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
 		From: c.From(values), To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values),
-		Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, LastEvent: Queued,
-		CreatedAt: tx.Now(), bulk: m.bulk || m.TopicID != "", shared: shared{c.ID, values}}
+		Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, ContactID: to.ContactID,
+		LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk || m.TopicID != "", shared: shared{c.ID, values}}
 	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
 	if size += 2048; size > s.c.MaxSize {
 		return nil, s.tooLarge(size)

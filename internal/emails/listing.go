@@ -2,6 +2,7 @@ package emails
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -18,17 +19,18 @@ var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
-// listing is what a message says to its one recipient of how to leave the topic of its email. It is the zero listing,
-// which says nothing, for an email without a topic and for a message to several.
+// listing is what a message says to its one recipient of how to leave the topic of its email, or all broadcasts of the
+// team if its broadcast has no topic. It is the zero listing, which says nothing, for other emails without a topic and
+// for a message to several.
 type listing struct {
 	url string // of the page of the recipient's subscriptions, which also takes the POST of RFC 8058
 	id  string // of the list, by RFC 2919
 }
 
-// listing returns what the message to o.To says of its topic. It is the same each time.
+// listing returns what the message to o.To says of how to leave. It is the same each time.
 func (s *Service) listing(o *Outgoing) (l listing) {
 	e := &o.row.Email
-	if e.TopicID == "" || len(o.To) != 1 || s.c.PublicURL == "" {
+	if e.TopicID == "" && e.BroadcastID == "" || len(o.To) != 1 || s.c.PublicURL == "" {
 		return l
 	}
 	to, err := message.ParseAddress(o.To[0])
@@ -38,7 +40,7 @@ func (s *Service) listing(o *Outgoing) (l listing) {
 	l.url = s.c.PublicURL + "/unsubscribe/" + s.contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
 		TopicID: e.TopicID, Address: to.Key()})
 	_, domain, _ := strings.Cut(strings.TrimSuffix(e.MessageID, ">"), "@")
-	if id := e.TopicID + "." + domain; len(id) <= maxListID {
+	if id := cmp.Or(e.TopicID, e.TeamID) + "." + domain; len(id) <= maxListID {
 		l.id = id
 	}
 	return l

@@ -91,7 +91,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
-	nowRefused, err := s.refusalsLater(ctx, e.TeamID, e.TopicID, keys)
+	nowRefused, err := s.refusalsLater(ctx, e, keys)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,11 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
-		variables)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		variables, contact_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
 		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind), e.shared.contentID, variables)
+		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID)
 	return nil
 }
 

@@ -17,17 +17,22 @@ import (
 // refusals are the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about a topic, "" for none. An unknown topic is an Invalid fault.
-func (s *Service) refusals(ctx context.Context, r db.Reader, teamID, topicID string, keys []string) (refusals, error) {
-	if topicID == "" {
-		return nil, nil
+// refusals looks up which addresses may not be mailed about a topic, or by a broadcast that has none; either is "" for
+// none. An unknown topic is an Invalid fault.
+func (s *Service) refusals(ctx context.Context, r db.Reader, teamID, broadcastID, topicID string, keys []string,
+) (refusals, error) {
+	switch {
+	case topicID != "":
+		return s.contacts.Refused(ctx, r, teamID, topicID, keys)
+	case broadcastID != "":
+		return s.contacts.UnsubscribedAmong(ctx, r, teamID, keys)
 	}
-	return s.contacts.Refused(ctx, r, teamID, topicID, keys)
+	return nil, nil
 }
 
 // refusalsLater is refusals for an email that was accepted: if its topic was deleted since, nobody may be mailed.
-func (s *Service) refusalsLater(ctx context.Context, teamID, topicID string, keys []string) (refusals, error) {
-	refused, err := s.refusals(ctx, s.d.Reader, teamID, topicID, keys)
+func (s *Service) refusalsLater(ctx context.Context, e *Email, keys []string) (refusals, error) {
+	refused, err := s.refusals(ctx, s.d.Reader, e.TeamID, e.BroadcastID, e.TopicID, keys)
 	if fault.KindOf(err) == fault.Invalid {
 		refused, err = refusals{}, nil
 		for _, key := range keys {
@@ -44,7 +49,7 @@ type topics map[string]error
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {
-		_, err = s.refusals(ctx, s.d.Reader, teamID, topicID, nil)
+		_, err = s.refusals(ctx, s.d.Reader, teamID, "", topicID, nil)
 		t[topicID] = err
 	}
 	return err
@@ -62,7 +67,7 @@ func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*dra
 		}
 	}
 	for topicID, to := range keys {
-		refused, err := s.refusals(ctx, s.d.Reader, teamID, topicID, to)
+		refused, err := s.refusals(ctx, s.d.Reader, teamID, "", topicID, to)
 		if err != nil {
 			return err
 		}
@@ -95,17 +100,17 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
 }
 
-// siftTopic removes the addresses from o.To that may no longer be mailed about the email's topic, and returns the
-// events to record for them.
+// siftTopic removes the addresses from o.To that may no longer be mailed about the email's topic, or by its broadcast,
+// and returns the events to record for them.
 func (s *Service) siftTopic(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
-	if o.row.TopicID == "" || len(o.To) == 0 {
+	if o.row.TopicID == "" && o.BroadcastID == "" || len(o.To) == 0 {
 		return nil, nil
 	}
 	keys, err := o.keys()
 	if err != nil {
 		return nil, err
 	}
-	refused, err := s.refusalsLater(ctx, o.TeamID, o.row.TopicID, keys)
+	refused, err := s.refusalsLater(ctx, &o.row.Email, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up the topic of email %s: %w", o.ID, err)
 	}

@@ -311,3 +311,6 @@ func scheduledAt(text string, now time.Time) (time.Time, error) {
 	}
 	return at.UTC().Truncate(time.Microsecond), nil
 }
+
+// ScheduledAt parses the time at which something is to be sent, by the rules of scheduled_at. The zero time is now.
+func ScheduledAt(text string, now time.Time) (time.Time, error) { return scheduledAt(text, now) }

@@ -44,6 +44,8 @@ const (
 	EmailClicked    Type = "email.clicked"
 	EmailFailed     Type = "email.failed"
 	EmailSuppressed Type = "email.suppressed"
+	// EmailUnsubscribed is for the timeline and the counts only: webhooks have contact.updated
+	EmailUnsubscribed Type = "email.unsubscribed"
 	// Data is *Received, and EmailID is empty: the timeline is the received email's
 	EmailReceived Type = "email.received"
 
@@ -57,6 +59,8 @@ const (
 	ContactCreated Type = "contact.created"
 	ContactUpdated Type = "contact.updated"
 	ContactDeleted Type = "contact.deleted"
+
+	BroadcastPaused Type = "broadcast.paused" // by a guard, not by hand
 )
 
 // Event is something that happened.
@@ -77,7 +81,7 @@ type Event struct {
 	Email func() (*Email, error)
 
 	// Data is *Bounce, *Failed, *Suppressed, *Complaint, *Open or *Click for email events, *Received for received email,
-	// *Contact for contacts, and the changed resource's own type for others.
+	// *Contact for contacts, *Broadcast for broadcasts, and the changed resource's own type for others.
 	Data any
 }
 
@@ -184,6 +188,15 @@ type Contact struct {
 	Unsubscribed bool
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+}
+
+// Broadcast is a broadcast that was paused.
+type Broadcast struct {
+	ID        string
+	Name      string
+	Reason    string // a name such as too_many_bounces
+	Message   string // the reason as a sentence, and what to do
+	CreatedAt time.Time
 }
 
 // ReceivedFile is an attachment of a received message. What its header does not state is empty.

@@ -31,6 +31,8 @@ const (
 	SegmentsWrite
 	TopicsRead
 	TopicsWrite
+	BroadcastsRead
+	BroadcastsWrite // and pause, resume and cancel
 
 	scopeEnd // one more than the last
 )
@@ -59,6 +61,8 @@ var scopeNames = [scopeEnd]string{
 	SegmentsWrite:     "segments:write",
 	TopicsRead:        "topics:read",
 	TopicsWrite:       "topics:write",
+	BroadcastsRead:    "broadcasts:read",
+	BroadcastsWrite:   "broadcasts:write",
 }
 
 // String returns the scope's name, or "" if there is no such scope.

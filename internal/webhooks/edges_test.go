@@ -446,7 +446,7 @@ func TestWants(t *testing.T) {
 	for _, c := range []struct {
 		e    Endpoint
 		want int
-	}{{Endpoint{Status: Enabled}, 19}, {Endpoint{Status: Enabled, Events: Types()[:2]}, 2}, {Endpoint{Status: Disabled},
+	}{{Endpoint{Status: Enabled}, 20}, {Endpoint{Status: Enabled, Events: Types()[:2]}, 2}, {Endpoint{Status: Disabled},
 		0}, {Endpoint{Status: deleted}, 0}} {
 		n := 0
 		for _, one := range Types() {

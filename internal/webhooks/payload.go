@@ -149,6 +149,16 @@ type suppressionData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
+// broadcastData is the data of broadcast.paused, which is ours.
+type broadcastData struct {
+	ID        string  `json:"id"`
+	Name      string  `json:"name"`
+	State     string  `json:"state"`
+	Reason    string  `json:"reason"`
+	Message   string  `json:"message"`
+	CreatedAt isoTime `json:"created_at"`
+}
+
 // writer makes the payloads of the events that one transaction records. It reads an email that several events concern
 // only once.
 type writer struct {
@@ -238,6 +248,8 @@ func (w *writer) other(e *events.Event) (data any, chain string) {
 		return receivedToData(d), d.ID
 	case *events.Contact:
 		return contactToData(d), d.ID
+	case *events.Broadcast:
+		return broadcastData{d.ID, d.Name, "paused", d.Reason, d.Message, isoTime(d.CreatedAt)}, d.ID
 	case domains.Domain:
 		return w.domainToData(&d), d.ID
 	case suppressions.Suppression:

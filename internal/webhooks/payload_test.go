@@ -132,6 +132,8 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 			UpdatedAt: at}},
 		{Type: events.ContactUpdated, At: at, Data: contact},
 		{Type: events.ContactDeleted, At: at, Data: contact},
+		{Type: events.BroadcastPaused, At: at, Data: &events.Broadcast{ID: "0199d0a1-b2c3-7def-8123-456789abcde6",
+			Name: "News", Reason: "too_many_bounces", Message: "Too many of its emails bounced.", CreatedAt: at}},
 		{Type: events.DomainCreated, At: at, DomainID: domain.ID, Data: domain},
 		{Type: events.DomainUpdated, At: at, DomainID: domain.ID, Data: domain},
 		{Type: events.DomainDeleted, At: at, DomainID: domain.ID, Data: domain},

@@ -88,7 +88,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	w := writer{s: s}
 	for i := range all {
 		e := &all[i]
-		if e.Type == events.EmailQueued || e.Type == events.EmailCanceled {
+		switch e.Type {
+		case events.EmailQueued, events.EmailCanceled, events.EmailUnsubscribed:
 			continue // recorded for the timeline only
 		}
 		if team != e.TeamID {

@@ -84,7 +84,7 @@ func Types() []events.Type {
 		events.EmailBounced, events.EmailOpened, events.EmailClicked, events.EmailReceived, events.EmailFailed,
 		events.EmailSuppressed,
 		events.ContactCreated, events.ContactUpdated, events.ContactDeleted, events.DomainCreated, events.DomainUpdated,
-		events.DomainDeleted, events.SuppressionAdded, events.SuppressionRemoved}
+		events.DomainDeleted, events.SuppressionAdded, events.SuppressionRemoved, events.BroadcastPaused}
 }
 
 // Endpoint is a URL to which a team's events are sent.

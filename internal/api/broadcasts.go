@@ -1,0 +1,540 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// variantIn is what a variant of an A/B test has in place of the broadcast's own.
+type variantIn struct {
+	From        *string `json:"from,omitzero"`
+	Subject     *string `json:"subject,omitzero" maxLength:"998"`
+	PreviewText *string `json:"preview_text,omitzero" maxLength:"998"`
+	HTML        *string `json:"html,omitzero"`
+	Text        *string `json:"text,omitzero"`
+}
+
+func variantsOf(in []variantIn) []broadcasts.Variant {
+	all := make([]broadcasts.Variant, len(in))
+	for i, v := range in {
+		all[i] = broadcasts.Variant{From: v.From, Subject: v.Subject, PreviewText: v.PreviewText, HTML: v.HTML, Plain: v.Text}
+	}
+	return all
+}
+
+// abTest says how the variants are compared.
+type abTest struct {
+	Share  float64 `json:"share,omitzero" doc:"Percent of the audience that get the variants; the others wait for the winner. 100, the default, sends the variants to all." minimum:"1" maximum:"100"`
+	Metric string  `json:"metric,omitzero" doc:"By what the winner is chosen. Opens and clicks by machines do not count." enum:"opens,clicks,manual" default:"opens"`
+	Wait   int64   `json:"wait,omitzero" doc:"Minutes until the winner is chosen." default:"240" minimum:"1" maximum:"10080"`
+}
+
+func (t *abTest) set(o *broadcasts.Options) {
+	o.TestShare, o.Metric, o.Wait = t.Share, broadcasts.Metric(t.Metric), t.Wait
+}
+
+type createBroadcastIn struct {
+	Name        string               `json:"name,omitzero" doc:"The subject when not given." maxLength:"255"`
+	SegmentID   string               `json:"segment_id,omitzero" doc:"Whose contacts get it." format:"uuid"`
+	AudienceID  string               `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
+	From        string               `json:"from" example:"Acme <news@acme.example>"`
+	Subject     string               `json:"subject" doc:"Placeholders such as {{{FIRST_NAME|there}}} are replaced." maxLength:"998"`
+	ReplyTo     texts[maxRecipients] `json:"reply_to,omitzero"`
+	PreviewText string               `json:"preview_text,omitzero" doc:"What mail programs show beside the subject." maxLength:"998"`
+	HTML        *string              `json:"html,omitzero"`
+	Text        *string              `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	TopicID     string               `json:"topic_id,omitzero" doc:"Who does not want to read about the topic is left out." format:"uuid"`
+	Send        bool                 `json:"send,omitzero" doc:"Send it at once, or at scheduled_at."`
+	ScheduledAt string               `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; only together with send."`
+
+	Pace           int                          `json:"pace,omitzero" doc:"Recipients an hour; 0 is as fast as possible." minimum:"0" maximum:"1000000"`
+	HoldOut        float64                      `json:"hold_out,omitzero" doc:"Percent of the audience that get nothing, to compare with." minimum:"0" maximum:"90"`
+	Variants       many[variantIn, maxVersions] `json:"variants,omitzero" doc:"2 to 5 variants of an A/B test."`
+	ABTest         *abTest                      `json:"ab_test,omitzero"`
+	BounceLimit    *float64                     `json:"bounce_limit,omitzero" doc:"Percent of bounces at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
+	ComplaintLimit *float64                     `json:"complaint_limit,omitzero" doc:"Percent of complaints at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
+}
+
+func (in *createBroadcastIn) broadcast() broadcasts.NewBroadcast {
+	n := broadcasts.NewBroadcast{Name: in.Name, SegmentID: in.SegmentID, TopicID: in.TopicID,
+		Text: broadcasts.Text{From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, PreviewText: in.PreviewText,
+			HTML: in.HTML, Plain: in.Text},
+		Options: broadcasts.Options{Pace: in.Pace, HoldOut: in.HoldOut, BounceLimit: in.BounceLimit,
+			ComplaintLimit: in.ComplaintLimit}}
+	if n.SegmentID == "" {
+		n.SegmentID = in.AudienceID
+	}
+	if len(in.Variants) > 0 {
+		n.Variants = variantsOf(in.Variants)
+	}
+	if in.ABTest != nil {
+		in.ABTest.set(&n.Options)
+	}
+	return n
+}
+
+type updateBroadcastIn struct {
+	Name        opt[string]                       `json:"name,omitzero" maxLength:"255"`
+	SegmentID   string                            `json:"segment_id,omitzero" format:"uuid"`
+	AudienceID  string                            `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
+	From        string                            `json:"from,omitzero"`
+	Subject     string                            `json:"subject,omitzero" maxLength:"998"`
+	ReplyTo     opt[texts[maxRecipients]]         `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	PreviewText opt[string]                       `json:"preview_text,omitzero" doc:"Null removes it." maxLength:"998"`
+	HTML        opt[string]                       `json:"html,omitzero" doc:"Null removes it."`
+	Text        opt[string]                       `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	TopicID     opt[string]                       `json:"topic_id,omitzero" doc:"Null removes it."`
+	Pace        *int                              `json:"pace,omitzero" minimum:"0" maximum:"1000000"`
+	HoldOut     *float64                          `json:"hold_out,omitzero" minimum:"0" maximum:"90"`
+	Variants    opt[many[variantIn, maxVersions]] `json:"variants,omitzero" doc:"All variants; null or an empty list ends the A/B test."`
+	ABTest      *abTest                           `json:"ab_test,omitzero"`
+
+	BounceLimit    opt[float64] `json:"bounce_limit,omitzero"`
+	ComplaintLimit opt[float64] `json:"complaint_limit,omitzero"`
+}
+
+// change translates a change. Clients send empty strings for what they do not mean to change.
+func (in *updateBroadcastIn) change() broadcasts.Change {
+	var c broadcasts.Change
+	given := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	orEmpty := func(o opt[string]) *string {
+		switch {
+		case !o.given || o.value != nil && *o.value == "":
+			return nil
+		case o.value == nil:
+			return new("")
+		}
+		return o.value
+	}
+	c.SegmentID, c.From, c.Subject = given(in.SegmentID), given(in.From), given(in.Subject)
+	if c.SegmentID == nil {
+		c.SegmentID = given(in.AudienceID)
+	}
+	c.Name, c.PreviewText, c.TopicID = orEmpty(in.Name), orEmpty(in.PreviewText), orEmpty(in.TopicID)
+	switch r := in.ReplyTo; {
+	case r.given && r.value == nil:
+		c.ReplyTo = new([]string)
+	case r.given && *r.value != nil: // nil is an empty string
+		c.ReplyTo = (*[]string)(r.value)
+	}
+	if h := in.HTML; h.given && (h.value == nil || *h.value != "") {
+		c.HTML = &h.value
+	}
+	if in.Text.given {
+		c.Plain = &in.Text.value
+	}
+	if in.Variants.given {
+		c.Variants = new([]broadcasts.Variant(nil))
+		if in.Variants.value != nil && len(*in.Variants.value) > 0 {
+			*c.Variants = variantsOf(*in.Variants.value)
+		}
+	}
+	c.Options = func(o *broadcasts.Options) {
+		if in.Pace != nil {
+			o.Pace = *in.Pace
+		}
+		if in.HoldOut != nil {
+			o.HoldOut = *in.HoldOut
+		}
+		if in.Variants.given && *c.Variants == nil {
+			(&abTest{}).set(o)
+		}
+		if in.ABTest != nil {
+			in.ABTest.set(o)
+		}
+		if in.BounceLimit.given {
+			o.BounceLimit = in.BounceLimit.value
+		}
+		if in.ComplaintLimit.given {
+			o.ComplaintLimit = in.ComplaintLimit.value
+		}
+	}
+	return c
+}
+
+// BroadcastItem is a broadcast in a list. It is exported because Huma overlooks the fields of embedded types that are
+// not.
+type BroadcastItem struct {
+	ID          string  `json:"id"`
+	Name        string  `json:"name"`
+	AudienceID  string  `json:"audience_id" doc:"The same as segment_id." deprecated:"true"`
+	SegmentID   string  `json:"segment_id"`
+	TopicID     *string `json:"topic_id"`
+	Status      string  `json:"status" enum:"draft,scheduled,queued,sent,failed" doc:"As clients know it: a broadcast that is paused is queued, and one that was canceled while it was sent is sent."`
+	State       string  `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
+	Reason      *string `json:"reason" doc:"Why it paused by itself, or failed."`
+	CreatedAt   dbTime  `json:"created_at"`
+	ScheduledAt dbTime  `json:"scheduled_at" nullable:"true"`
+	SentAt      dbTime  `json:"sent_at" nullable:"true"`
+}
+
+func broadcastToItem(b broadcasts.Broadcast) BroadcastItem {
+	i := BroadcastItem{b.ID, b.Name, b.SegmentID, b.SegmentID, orNull(b.TopicID), string(b.Status), string(b.Status),
+		orNull(string(b.Reason)), dbTime(b.CreatedAt), dbTime(b.ScheduledAt), dbTime(b.SentAt)}
+	switch b.Status {
+	case broadcasts.Paused:
+		i.Status = string(broadcasts.Queued)
+	case broadcasts.Canceled:
+		i.Status = string(broadcasts.Sent)
+	}
+	return i
+}
+
+type variantWire struct {
+	From        *string `json:"from"`
+	Subject     *string `json:"subject"`
+	PreviewText *string `json:"preview_text"`
+	HTML        *string `json:"html"`
+	Text        *string `json:"text"`
+}
+
+type broadcastWire struct {
+	Object string `json:"object"`
+	BroadcastItem
+	From           string        `json:"from"`
+	Subject        string        `json:"subject"`
+	ReplyTo        addresses     `json:"reply_to"`
+	PreviewText    *string       `json:"preview_text"`
+	HTML           *string       `json:"html"`
+	Text           *string       `json:"text"`
+	Message        *string       `json:"message" doc:"What the reason means, and what to do."`
+	Pace           int           `json:"pace"`
+	HoldOut        float64       `json:"hold_out"`
+	Variants       []variantWire `json:"variants"`
+	ABTest         *abTest       `json:"ab_test"`
+	Winner         *int          `json:"winner" doc:"The number of the variant that won, from 0."`
+	BounceLimit    *float64      `json:"bounce_limit"`
+	ComplaintLimit *float64      `json:"complaint_limit"`
+}
+
+func broadcastToWire(b broadcasts.Broadcast) broadcastWire {
+	w := broadcastWire{Object: "broadcast", BroadcastItem: broadcastToItem(b), From: b.From, Subject: b.Subject,
+		ReplyTo: b.ReplyTo, PreviewText: orNull(b.PreviewText), HTML: b.HTML, Text: b.Plain,
+		Message: orNull(b.Reason.Message()), Pace: b.Options.Pace, HoldOut: b.Options.HoldOut, Variants: []variantWire{},
+		BounceLimit: b.Options.BounceLimit, ComplaintLimit: b.Options.ComplaintLimit}
+	for _, v := range b.Variants {
+		w.Variants = append(w.Variants, variantWire{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain})
+	}
+	if len(b.Variants) > 0 {
+		w.ABTest = &abTest{b.Options.TestShare, string(b.Options.Metric), b.Options.Wait}
+	}
+	if b.Winner >= 0 {
+		w.Winner = &b.Winner
+	}
+	return w
+}
+
+func (a *API) createBroadcast(ctx context.Context, c *Call, in createBroadcastIn) (ref, error) {
+	if in.ScheduledAt != "" && !in.Send {
+		return ref{}, fault.Invalidf("scheduled_at", "The `scheduled_at` field needs `send` to be true.")
+	}
+	if !in.Send {
+		b, err := a.Services.Broadcasts.Create(ctx, c.TeamID, in.broadcast())
+		return ref{"broadcast", b.ID}, err
+	}
+	b, err := a.Services.Broadcasts.CreateAndSend(ctx, c.Actor, in.broadcast(), in.ScheduledAt)
+	return ref{"broadcast", b.ID}, err
+}
+
+func (a *API) listBroadcasts(ctx context.Context, c *Call, _ none) (list[BroadcastItem], error) {
+	p, err := c.Page(0)
+	if err != nil {
+		return list[BroadcastItem]{}, err
+	}
+	all, more, err := a.Services.Broadcasts.List(ctx, c.TeamID, p)
+	return listOf(all, more, broadcastToItem), err
+}
+
+func (a *API) getBroadcast(ctx context.Context, c *Call, _ none) (broadcastWire, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return broadcastWire{}, err
+	}
+	b, err := a.Services.Broadcasts.Get(ctx, c.TeamID, id)
+	return broadcastToWire(b), err
+}
+
+func (a *API) updateBroadcast(ctx context.Context, c *Call, in updateBroadcastIn) (ref, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return ref{}, err
+	}
+	_, err = a.Services.Broadcasts.Update(ctx, c.TeamID, id, in.change())
+	return ref{"broadcast", id}, err
+}
+
+func (a *API) deleteBroadcast(ctx context.Context, c *Call, _ none) (gone, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return gone{}, err
+	}
+	return gone{"broadcast", id, true}, a.Services.Broadcasts.Delete(ctx, c.TeamID, id)
+}
+
+type sendBroadcastIn struct {
+	ScheduledAt string `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; at once when not given."`
+}
+
+type sentBroadcast struct {
+	ID string `json:"id"`
+}
+
+func (a *API) sendBroadcast(ctx context.Context, c *Call, in sendBroadcastIn) (sentBroadcast, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return sentBroadcast{}, err
+	}
+	_, err = a.Services.Broadcasts.Send(ctx, c.Actor, id, in.ScheduledAt)
+	return sentBroadcast{id}, err
+}
+
+func (a *API) cancelBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return ref{}, err
+	}
+	_, err = a.Services.Broadcasts.Cancel(ctx, c.TeamID, id)
+	return ref{"broadcast", id}, err
+}
+
+func (a *API) pauseBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"broadcast", id}, a.Services.Broadcasts.Pause(ctx, c.TeamID, id)
+}
+
+func (a *API) resumeBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"broadcast", id}, a.Services.Broadcasts.Resume(ctx, c.Actor, id)
+}
+
+type winnerIn struct {
+	Variant *int `json:"variant" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
+}
+
+func (a *API) chooseBroadcastWinner(ctx context.Context, c *Call, in winnerIn) (ref, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return ref{}, err
+	}
+	if in.Variant == nil {
+		in.Variant = new(broadcasts.NoWinner)
+	}
+	return ref{"broadcast", id}, a.Services.Broadcasts.SetWinner(ctx, c.TeamID, id, *in.Variant)
+}
+
+func (a *API) duplicateBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return ref{}, err
+	}
+	b, err := a.Services.Broadcasts.Duplicate(ctx, c.TeamID, id)
+	return ref{"broadcast", b.ID}, err
+}
+
+type testBroadcastIn struct {
+	To      texts[maxTrial] `json:"to" doc:"At most 10 addresses, which need not be contacts."`
+	Contact string          `json:"contact,omitzero" doc:"Id or address of the contact whose values are filled in; the fallbacks when not given."`
+	Variant int             `json:"variant,omitzero" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
+}
+
+type testBroadcastOut struct {
+	Object string    `json:"object"`
+	ID     string    `json:"id" doc:"Of the broadcast."`
+	Emails []emailID `json:"emails" doc:"In the order of to."`
+}
+
+func (a *API) testBroadcast(ctx context.Context, c *Call, in testBroadcastIn) (testBroadcastOut, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return testBroadcastOut{}, err
+	}
+	all, err := a.Services.Broadcasts.Try(ctx, c.Actor, id, broadcasts.Trial{To: in.To, Contact: in.Contact,
+		Variant: in.Variant})
+	out := testBroadcastOut{Object: "broadcast_test", ID: id, Emails: make([]emailID, len(all))}
+	for i := range all {
+		out.Emails[i] = emailID{all[i]}
+	}
+	return out, err
+}
+
+type broadcastAudienceOut struct {
+	Object   string           `json:"object"`
+	ID       string           `json:"id"`
+	Contacts int64            `json:"contacts" doc:"All of the segment."`
+	Mailed   int64            `json:"mailed" doc:"Who would get it now."`
+	HeldOut  int64            `json:"held_out" doc:"About as many would be held out."`
+	LeftOut  map[string]int64 `json:"left_out" doc:"Who would be left out, by the reason."`
+}
+
+func (a *API) broadcastAudience(ctx context.Context, c *Call, _ none) (broadcastAudienceOut, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return broadcastAudienceOut{}, err
+	}
+	of, err := a.Services.Broadcasts.Audience(ctx, c.TeamID, id)
+	return broadcastAudienceOut{"broadcast_audience", id, of.Contacts, of.Mailed, of.HeldOut, of.LeftOut}, err
+}
+
+// BroadcastTally counts recipients. It is exported because Huma overlooks the fields of embedded types that are not.
+type BroadcastTally struct {
+	Entered      int64 `json:"entered" doc:"Who got an email, or will."`
+	Waiting      int64 `json:"waiting" doc:"Whose email no host was given yet."`
+	Sent         int64 `json:"sent"`
+	Delivered    int64 `json:"delivered"`
+	Bounced      int64 `json:"bounced"`
+	Failed       int64 `json:"failed"`
+	Canceled     int64 `json:"canceled"`
+	Opened       int64 `json:"opened" doc:"People; machines do not count."`
+	Clicked      int64 `json:"clicked" doc:"People; machines do not count."`
+	Complained   int64 `json:"complained"`
+	Unsubscribed int64 `json:"unsubscribed"`
+}
+
+type variantTally struct {
+	Variant      int   `json:"variant" doc:"From 0."`
+	Winner       bool  `json:"winner"`
+	Entered      int64 `json:"entered"`
+	Sent         int64 `json:"sent"`
+	Delivered    int64 `json:"delivered"`
+	Bounced      int64 `json:"bounced"`
+	Opened       int64 `json:"opened"`
+	Clicked      int64 `json:"clicked"`
+	Complained   int64 `json:"complained"`
+	Unsubscribed int64 `json:"unsubscribed"`
+}
+
+type broadcastResultsOut struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+	State  string `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
+	BroadcastTally
+	LeftOut  map[string]int64 `json:"left_out" doc:"By the reason."`
+	Variants []variantTally   `json:"variants"`
+}
+
+func (a *API) broadcastResults(ctx context.Context, c *Call, _ none) (broadcastResultsOut, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return broadcastResultsOut{}, err
+	}
+	r, err := a.Services.Broadcasts.Results(ctx, c.TeamID, id)
+	out := broadcastResultsOut{"broadcast_results", id, string(r.Broadcast.Status), BroadcastTally{r.Entered, r.Waiting,
+		r.Tally.Sent, r.Delivered, r.Bounced, r.Tally.Failed, r.Tally.Canceled, r.Opened, r.Clicked, r.Complained,
+		r.Unsubscribed}, r.LeftOut, []variantTally{}}
+	for i, t := range r.Variants {
+		out.Variants = append(out.Variants, variantTally{i, i == r.Broadcast.Winner, t.Entered, t.Sent, t.Delivered,
+			t.Bounced, t.Opened, t.Clicked, t.Complained, t.Unsubscribed})
+	}
+	return out, err
+}
+
+// cursors reads a page whose cursors are opaque.
+func (c *Call) cursors(deflt int) (page.Page, error) {
+	q := c.Query()
+	p := page.Page{Limit: deflt, After: q.Get("after"), Before: q.Get("before")}
+	if q.Has("limit") {
+		n, err := strconv.Atoi(q.Get("limit"))
+		if err != nil || n < 1 || n > 100 {
+			return p, fault.Invalidf("limit", "The `limit` parameter must be a number from 1 to 100.")
+		}
+		p.Limit = n
+	}
+	if q.Has("after") && q.Has("before") {
+		return p, fault.Invalidf("after", "The `after` and `before` parameters cannot be used together.")
+	}
+	for _, name := range [...]string{"after", "before"} {
+		if q.Has(name) && q.Get(name) == "" {
+			return p, fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
+				name)
+		}
+	}
+	return p, nil
+}
+
+type clickedLink struct {
+	URL    string `json:"url"`
+	Clicks int    `json:"clicks"`
+}
+
+type broadcastRecipientItem struct {
+	ID           string        `json:"id" doc:"The place in the list, for after and before."`
+	ContactID    *string       `json:"contact_id"`
+	Email        string        `json:"email"`
+	EmailID      *string       `json:"email_id" doc:"Of the email that it got."`
+	Variant      int           `json:"variant"`
+	State        string        `json:"state" enum:"waiting,sent,delivered,bounced,failed,suppressed,canceled,left_out"`
+	Reason       *string       `json:"reason" doc:"Why it got none."`
+	Count        *int          `json:"count,omitzero" doc:"How often; only of the types opened and clicked."`
+	BounceType   string        `json:"bounce_type,omitzero" enum:"permanent,transient,undetermined"`
+	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only of the type clicked; at most 100."`
+}
+
+func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (list[broadcastRecipientItem], error) {
+	var none list[broadcastRecipientItem]
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return none, err
+	}
+	p, err := c.cursors(20)
+	if err != nil {
+		return none, err
+	}
+	q := c.Query()
+	kind := broadcasts.RecipientType(q.Get("type"))
+	all, more, err := a.Services.Broadcasts.Recipients(ctx, c.TeamID, id, broadcasts.RecipientQuery{Type: kind,
+		BounceType: q.Get("bounce_type"), Email: q.Get("email")}, p)
+	return listOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
+		i := broadcastRecipientItem{ID: r.Cursor(), ContactID: orNull(r.ContactID), Email: r.Address,
+			EmailID: orNull(r.EmailID), Variant: r.Variant, State: r.State, Reason: orNull(r.Reason)}
+		switch kind {
+		case "opened":
+			i.Count = &r.Opens
+		case "clicked":
+			i.Count, i.ClickedLinks = &r.Clicks, []clickedLink{}
+			for _, l := range r.Links {
+				i.ClickedLinks = append(i.ClickedLinks, clickedLink{l.URL, l.Clicks})
+			}
+		case "bounced":
+			i.BounceType = r.BounceType
+		}
+		return i
+	}), err
+}
+
+type broadcastLinkItem struct {
+	ID           string `json:"id" doc:"The place in the list, for after and before."`
+	URL          string `json:"url"`
+	Clicks       int    `json:"clicks"`
+	UniqueClicks int    `json:"unique_clicks" doc:"How many recipients followed it."`
+}
+
+func (a *API) listBroadcastLinks(ctx context.Context, c *Call, _ none) (list[broadcastLinkItem], error) {
+	var none list[broadcastLinkItem]
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return none, err
+	}
+	p, err := c.cursors(20)
+	if err != nil {
+		return none, err
+	}
+	all, more, err := a.Services.Broadcasts.Links(ctx, c.TeamID, id, p)
+	return listOf(all, more, func(l broadcasts.Link) broadcastLinkItem {
+		return broadcastLinkItem{l.Cursor(), l.URL, l.Clicks, l.Recipients}
+	}), err
+}

@@ -1,0 +1,108 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. One is
+// entered with a bounce or a complaint, if none waits.
+const guardKind = "broadcast.guard"
+
+const (
+	guardDelay = 2 * time.Second // after the first bounce or complaint since the guard looked last
+	guardedFor = 24 * time.Hour  // after the end
+
+	// Below these numbers of emails that were handed over, a rate says little.
+	leastForBounces    = 200
+	leastForComplaints = 1000
+)
+
+// guard is the handler of the jobs of guardKind.
+func (s *Service) guard(ctx context.Context, j jobs.Job) error {
+	b, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
+	if fault.KindOf(err) == fault.NotFound {
+		return s.p.Queue.End(ctx, j)
+	}
+	if err != nil {
+		return err
+	}
+	why, err := s.overLimit(ctx, &b)
+	if err != nil {
+		return err
+	}
+	if why == "" {
+		return s.p.Queue.End(ctx, j)
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		s.p.Queue.Finish(ctx, tx, j)
+		b, err := lock(ctx, tx, j.TeamID, j.Payload)
+		if err != nil || !b.watched(tx.Now()) {
+			return err
+		}
+		b.guarded = false // The team is told once; resuming decides about the rest.
+		if b.Status == Queued {
+			b.guarded = true
+			s.pause(ctx, tx, &b, why)
+			return s.tell(ctx, tx, &b)
+		}
+		save(ctx, tx, &b)
+		return s.p.Notify(ctx, tx, b.TeamID, fmt.Sprintf("Your broadcast %q had many bounces or complaints", b.Name),
+			fmt.Sprintf("The broadcast %q (%s) has been sent.\n\n%s\n", b.Name, b.ID, over[why]))
+	})
+}
+
+// over says of a broadcast that cannot be paused any more what is wrong with it.
+var over = map[Reason]string{
+	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the segment " +
+		"before you send to it again.",
+	TooManyComplaints: "Too many recipients reported it as spam. Make sure that those to whom you send again all asked for " +
+		"it.",
+}
+
+// watched reports whether the limits still apply to a broadcast.
+func (b *Broadcast) watched(now time.Time) bool {
+	return b.guarded && (b.Status == Queued || b.Status == Sent && now.Sub(b.SentAt) < guardedFor)
+}
+
+// overLimit returns which limit a broadcast has passed, "" for none.
+func (s *Service) overLimit(ctx context.Context, b *Broadcast) (Reason, error) {
+	if !b.watched(s.p.DB.Now()) {
+		return "", nil
+	}
+	pending, err := undelivered(ctx, s.p.DB.Reader, b.TeamID, b.ID)
+	if err != nil {
+		return "", err
+	}
+	handedOver := b.Entered
+	for _, not := range []state{waiting, failed, suppressed, canceled} {
+		handedOver -= pending[string(not)]
+	}
+	var t Tally
+	if err := responses(ctx, s.p.DB.Reader, b.TeamID, b.ID, &t); err != nil {
+		return "", err
+	}
+	hard, err := hardBounces(ctx, s.p.DB.Reader, b.TeamID, b.ID)
+	if err != nil {
+		return "", err
+	}
+	passed := func(n, least int64, own *float64, installation float64) bool {
+		limit := installation
+		if own != nil {
+			limit = *own
+		}
+		return limit < 100 && handedOver >= least && float64(n) > limit/100*float64(handedOver)
+	}
+	switch {
+	case passed(t.Complained, leastForComplaints, b.Options.ComplaintLimit, s.c.ComplaintLimit):
+		return TooManyComplaints, nil
+	case passed(hard, leastForBounces, b.Options.BounceLimit, s.c.BounceLimit):
+		return TooManyBounces, nil
+	}
+	return "", nil
+}

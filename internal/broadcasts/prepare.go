@@ -1,0 +1,163 @@
+package broadcasts
+
+import (
+	"context"
+	"html"
+	"maps"
+	"slices"
+	"strings"
+
+	xhtml "golang.org/x/net/html"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/render"
+)
+
+// Names of placeholders that are not those of properties. The older ones are in capitals.
+var builtIn = map[string]func(*contacts.Contact) string{
+	"FIRST_NAME": firstName, "contact.first_name": firstName,
+	"LAST_NAME": lastName, "contact.last_name": lastName,
+	"EMAIL": address, "contact.email": address,
+}
+
+func firstName(c *contacts.Contact) string { return c.FirstName }
+func lastName(c *contacts.Contact) string  { return c.LastName }
+func address(c *contacts.Contact) string   { return c.Address }
+
+// property is the property that a placeholder is filled from, "" if from none.
+func property(placeholder string) string {
+	if placeholder == render.UnsubscribeURL || builtIn[placeholder] != nil {
+		return ""
+	}
+	return strings.TrimPrefix(placeholder, "contact.")
+}
+
+// toSend returns the content of the emails of a text: with the preview text in the HTML, and with the fallbacks of
+// properties in the placeholders that have none of their own. fallbacks are by the name of the property.
+func toSend(t Text, teamID string, fallbacks map[string]string) *content.Content {
+	c := t.content(teamID)
+	if t.HTML != nil {
+		c.HTML = new(withPreview(*t.HTML, t.PreviewText))
+	}
+	fallback := func(placeholder string) (string, bool) {
+		text, ok := fallbacks[property(placeholder)]
+		return text, ok
+	}
+	c.From, c.Subject = render.WithFallbacks(c.From, fallback), render.WithFallbacks(c.Subject, fallback)
+	c.ReplyTo = slices.Clone(c.ReplyTo)
+	for i := range c.ReplyTo {
+		c.ReplyTo[i] = render.WithFallbacks(c.ReplyTo[i], fallback)
+	}
+	for _, body := range []**string{&c.HTML, &c.Text} {
+		if *body != nil {
+			*body = new(render.WithFallbacks(**body, fallback))
+		}
+	}
+	return c
+}
+
+// previewFill follows a preview text, so that a mail program shows no more of the text behind it. It is white space of
+// which programs make nothing.
+var previewFill = strings.Repeat("&#847;&zwnj;&nbsp;", 60)
+
+// withPreview puts a preview text into HTML where mail programs look for it and people do not see it: before everything
+// else of the body.
+func withPreview(source, preview string) string {
+	if preview == "" || strings.TrimSpace(source) == "" {
+		return source
+	}
+	at := bodyBegins(source)
+	return source[:at] + `<div style="display:none;max-height:0;overflow:hidden;mso-hide:all" aria-hidden="true">` +
+		html.EscapeString(preview) + previewFill + `</div>` + source[at:]
+}
+
+// bodyBegins is where the content of HTML begins: behind the tag of the body, or behind what can only come before it.
+func bodyBegins(source string) (at int) {
+	s := htmltext.NewScanner(source)
+	head := false
+	for {
+		kind, start, end := s.Next()
+		tag := strings.ToLower(strings.Trim(source[start:min(end, start+16)], "</> \t\r\n"))
+		name, _, _ := strings.Cut(strings.ReplaceAll(strings.ReplaceAll(tag, "\n", " "), ">", " "), " ")
+		switch {
+		case kind == xhtml.ErrorToken:
+			return at
+		case kind == xhtml.StartTagToken && name == "body":
+			return end
+		case kind == xhtml.DoctypeToken, kind == xhtml.StartTagToken && name == "html",
+			kind == xhtml.EndTagToken && name == "head":
+			at, head = end, false
+		case kind == xhtml.StartTagToken && name == "head":
+			head = true
+		case kind == xhtml.CommentToken, kind == xhtml.TextToken && strings.TrimSpace(source[start:end]) == "", head:
+		default:
+			return at
+		}
+	}
+}
+
+// names are the placeholders of contents, and the properties that they are filled from.
+func names(all []*content.Compiled) (placeholders, properties []string) {
+	found, of := map[string]bool{}, map[string]bool{}
+	for _, c := range all {
+		for _, name := range c.Names() {
+			found[name] = true
+			if p := property(name); p != "" {
+				of[p] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
+}
+
+// valuesOf returns what replaces placeholders for a contact. What it has no value of is left out.
+func valuesOf(m *contacts.Member, placeholders []string) render.Values {
+	values := make(render.Values, len(placeholders))
+	for _, name := range placeholders {
+		if of := builtIn[name]; of != nil {
+			if text := of(&m.Contact); text != "" {
+				values[name] = text
+			}
+		} else if v, ok := m.Properties[property(name)]; ok && v.Text != "" {
+			values[name] = v.Text
+		}
+	}
+	return values
+}
+
+// textsOf are the texts of a broadcast's variants, or its own.
+func textsOf(b *Broadcast) []Text {
+	if len(b.Variants) == 0 {
+		return []Text{b.Text}
+	}
+	all := make([]Text, len(b.Variants))
+	for i := range b.Variants {
+		all[i] = b.Variants[i].apply(b.Text)
+	}
+	return all
+}
+
+// contents returns what a broadcast sends, for each of its variants.
+func (s *Service) contents(ctx context.Context, b *Broadcast) ([]*content.Content, error) {
+	texts := textsOf(b)
+	compiled := make([]*content.Compiled, len(texts))
+	for i := range texts {
+		compiled[i] = content.Compile(toSend(texts[i], b.TeamID, nil))
+	}
+	_, properties := names(compiled)
+	known, err := s.p.Contacts.PropertiesNamed(ctx, s.p.DB.Reader, b.TeamID, properties)
+	if err != nil {
+		return nil, err
+	}
+	fallbacks := map[string]string{}
+	for _, p := range known {
+		fallbacks[p.Name] = p.Fallback.Text
+	}
+	all := make([]*content.Content, len(texts))
+	for i := range texts {
+		all[i] = toSend(texts[i], b.TeamID, fallbacks)
+	}
+	return all, nil
+}

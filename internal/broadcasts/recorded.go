@@ -1,0 +1,133 @@
+package broadcasts
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// happened is what the events of one transaction say of one email of a broadcast.
+type happened struct {
+	broadcastID, teamID, emailID string
+
+	state          state // "" for no change
+	reason, bounce string
+
+	opens, clicks                             int
+	opened, clicked, complained, unsubscribed bool
+
+	links map[string]int // clicks by URL
+}
+
+// order is the order of the states: one that comes later stays.
+var order = map[state]int{sent: 1, delivered: 2, canceled: 3, suppressed: 4, failed: 4, bounced: 4}
+
+// Recorded notes of a broadcast's recipients what happened to their emails. The recorder calls it for every event.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	var list []*happened
+	for i := range all {
+		e := &all[i]
+		if e.BroadcastID == "" || e.EmailID == "" || e.Type == events.EmailQueued {
+			continue
+		}
+		at := slices.IndexFunc(list, func(h *happened) bool { return h.emailID == e.EmailID })
+		if at < 0 {
+			at = len(list)
+			list = append(list, &happened{broadcastID: e.BroadcastID, teamID: e.TeamID, emailID: e.EmailID})
+		}
+		list[at].add(e)
+	}
+	// Transactions change the rows that they share, those of links, in the same order.
+	slices.SortFunc(list, func(a, b *happened) int {
+		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.emailID, b.emailID))
+	})
+	type click struct {
+		*happened
+		link, url string
+	}
+	var clicks []click
+	for _, h := range list {
+		if h.state != "" {
+			advance(ctx, tx, h)
+		}
+		if h.opens+h.clicks > 0 || h.complained || h.unsubscribed {
+			count(ctx, tx, h)
+		}
+		for url := range h.links {
+			sum := sha256.Sum256([]byte(url))
+			clicks = append(clicks, click{h, hex.EncodeToString(sum[:16]), url})
+		}
+		if h.bounce == "permanent" || h.complained {
+			s.watch(ctx, tx, h)
+		}
+	}
+	slices.SortStableFunc(clicks, func(a, b click) int {
+		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.link, b.link))
+	})
+	for _, c := range clicks {
+		countLink(ctx, tx, c.happened, c.link, c.url, c.links[c.url])
+	}
+	return nil
+}
+
+// add takes in an event.
+func (h *happened) add(e *events.Event) {
+	to := state("")
+	switch e.Type {
+	case events.EmailSent, events.EmailDelayed:
+		to = sent
+	case events.EmailDelivered:
+		to = delivered
+	case events.EmailBounced:
+		to = bounced
+	case events.EmailFailed:
+		to = failed
+	case events.EmailSuppressed:
+		to = suppressed
+	case events.EmailCanceled:
+		to = canceled
+	case events.EmailComplained:
+		h.complained = true
+	case events.EmailUnsubscribed:
+		h.unsubscribed = true
+	case events.EmailOpened:
+		h.opens++
+		if d, ok := e.Data.(*events.Open); ok {
+			h.opened = h.opened || !d.Is
+		}
+	case events.EmailClicked:
+		h.clicks++
+		if d, ok := e.Data.(*events.Click); ok {
+			h.clicked = h.clicked || !d.Is
+			if h.links == nil {
+				h.links = map[string]int{}
+			}
+			h.links[d.Link]++
+		}
+	}
+	if order[to] <= order[h.state] {
+		return
+	}
+	h.state, h.reason, h.bounce = to, "", ""
+	switch d := e.Data.(type) {
+	case *events.Bounce:
+		h.bounce = strings.ToLower(d.Type)
+	case *events.Failed:
+		h.reason = d.Reason
+	case *events.Suppressed:
+		h.reason = "suppressed"
+	}
+}
+
+// watch has the guard of a broadcast look at it soon.
+func (s *Service) watch(ctx context.Context, tx *db.Tx, h *happened) {
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: guardKind, Lane: h.teamID, TeamID: h.teamID, Dedupe: h.broadcastID,
+		Payload: h.broadcastID, RunAt: tx.Now().Add(guardDelay)})
+}

@@ -1,0 +1,258 @@
+package broadcasts
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// RecipientType is by what the recipients of a broadcast are listed.
+type RecipientType string
+
+// RecipientTypes are the types, those of the API reference (section 17) first.
+var RecipientTypes = []RecipientType{"sent", "delivered", "opened", "clicked", "bounced", "complained", "unsubscribed",
+	"suppressed", "left_out", "failed", "canceled", "waiting"}
+
+// linksMax is how many links are shown of one recipient.
+const linksMax = 100
+
+// RecipientQuery says which recipients are listed.
+type RecipientQuery struct {
+	Type       RecipientType
+	BounceType string // permanent, transient or undetermined; "" for all
+	Email      string // "" for all
+
+	contactID string
+}
+
+// Recipient is a contact of a broadcast.
+type Recipient struct {
+	ContactID  string
+	EmailID    string // "" if it got none
+	Address    string
+	State      string
+	Reason     string // why it got none
+	BounceType string
+	Variant    int
+	Opens      int
+	Clicks     int
+	Links      []Link // only of the type clicked
+}
+
+// Cursor is the place of the recipient in a list.
+func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
+
+func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// decodeCursor returns the text of a cursor; "" is none.
+func decodeCursor(field, cursor string) (string, error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || strings.ContainsRune(string(text), 0) {
+		return "", fault.Invalidf(field, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
+			field)
+	}
+	return string(text), nil
+}
+
+// Recipients returns a page of those recipients of a broadcast to which something happened. The cursors of p are those
+// of [Recipient.Cursor].
+func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
+	all []Recipient, more bool, err error) {
+	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
+		return nil, false, err
+	}
+	if err := q.check(); err != nil {
+		return nil, false, err
+	}
+	if p.After, err = decodeCursor("after", p.After); err != nil {
+		return nil, false, err
+	}
+	if p.Before, err = decodeCursor("before", p.Before); err != nil {
+		return nil, false, err
+	}
+	if q.Email != "" {
+		of, err := s.p.Contacts.Get(ctx, teamID, q.Email)
+		if fault.KindOf(err) == fault.NotFound {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		q.contactID = of.ID
+	}
+	all, more, err = listRecipients(ctx, s.p.DB.Reader, teamID, broadcastID, q, p)
+	if err == nil && q.Type == "clicked" && len(all) > 0 {
+		err = clicksOf(ctx, s.p.DB.Reader, teamID, broadcastID, all)
+	}
+	return all, more, err
+}
+
+func (q *RecipientQuery) check() error {
+	var names []string
+	for _, t := range RecipientTypes {
+		names = append(names, string(t))
+	}
+	switch {
+	case q.Type == "":
+		return fault.New(fault.MissingParameter, "type", "Missing `type` parameter. It is one of %s.",
+			strings.Join(names, ", "))
+	case !slices.Contains(RecipientTypes, q.Type):
+		return fault.Invalidf("type", "The `type` parameter must be one of %s.", strings.Join(names, ", "))
+	case q.BounceType != "" && q.Type != "bounced":
+		return fault.Invalidf("bounce_type", "The `bounce_type` parameter goes only with the type `bounced`.")
+	case q.BounceType != "" && !slices.Contains([]string{"permanent", "transient", "undetermined"}, q.BounceType):
+		return fault.Invalidf("bounce_type",
+			"The `bounce_type` parameter must be `permanent`, `transient` or `undetermined`.")
+	}
+	return nil
+}
+
+// Link is a link that recipients followed.
+type Link struct {
+	URL        string
+	Clicks     int
+	Recipients int // how many followed it
+
+	id string
+}
+
+// linkCursor is the place of a link in the list of a broadcast's.
+type linkCursor struct {
+	clicks int
+	link   string
+}
+
+// Cursor is the place of the link in a list. A link that is followed meanwhile has another one.
+func (l *Link) Cursor() string { return encodeCursor(strconv.Itoa(l.Clicks) + " " + l.id) }
+
+func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
+	text, err := decodeCursor(field, cursor)
+	if err != nil || text == "" {
+		return at, err
+	}
+	clicks, link, ok := strings.Cut(text, " ")
+	if at.clicks, err = strconv.Atoi(clicks); err != nil || !ok || link == "" {
+		return at, fault.Invalidf(field, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
+			field)
+	}
+	at.link = link
+	return at, nil
+}
+
+// Links returns a page of the links that recipients of a broadcast followed, those with the most clicks first. p has a
+// limit, and the cursors of [Link.Cursor].
+func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.Page) (all []Link, more bool, err error) {
+	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
+		return nil, false, err
+	}
+	field, cursor, before := "after", p.After, false
+	if p.Before != "" {
+		field, cursor, before = "before", p.Before, true
+	}
+	at, err := decodeLinkCursor(field, cursor)
+	if err != nil {
+		return nil, false, err
+	}
+	if all, err = listLinks(ctx, s.p.DB.Reader, teamID, broadcastID, at, before, p.Limit+1); err != nil {
+		return nil, false, err
+	}
+	if more = len(all) > p.Limit; more {
+		all = all[:p.Limit]
+	}
+	if before {
+		slices.Reverse(all)
+	}
+	return all, more, nil
+}
+
+// Tally counts recipients. Opened and Clicked count people.
+type Tally struct {
+	Entered      int64
+	Waiting      int64
+	Sent         int64 // given to a host
+	Delivered    int64
+	Bounced      int64
+	Failed       int64
+	Canceled     int64
+	Opened       int64
+	Clicked      int64
+	Complained   int64
+	Unsubscribed int64
+}
+
+// Results are what became of a broadcast.
+type Results struct {
+	Broadcast Broadcast
+	Tally
+	LeftOut  map[string]int64 // by the reason
+	Variants []Tally          // without Waiting, Failed and Canceled; none without an A/B test
+}
+
+// Results counts what became of a broadcast. It costs what is not delivered and what was opened, and with an A/B test
+// all recipients.
+func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
+	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
+		return r, err
+	}
+	r.Entered = r.Broadcast.Entered
+	pending, err := undelivered(ctx, s.p.DB.Reader, teamID, broadcastID)
+	if err != nil {
+		return r, err
+	}
+	r.Waiting, r.Bounced = pending[string(waiting)], pending[string(bounced)]
+	r.Failed, r.Canceled = pending[string(failed)]+pending[string(suppressed)], pending[string(canceled)]
+	r.Sent = max(0, r.Entered-r.Waiting-r.Failed-r.Canceled)
+	r.Delivered = max(0, r.Sent-r.Bounced-pending[string(sent)])
+	if r.LeftOut, err = reasonCounts(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
+		return r, err
+	}
+	if err := responses(ctx, s.p.DB.Reader, teamID, broadcastID, &r.Tally); err != nil {
+		return r, err
+	}
+	if n := len(r.Broadcast.Variants); n > 1 {
+		r.Variants, err = tallies(ctx, s.p.DB.Reader, teamID, broadcastID, n)
+	}
+	return r, err
+}
+
+// Audience says who would get a broadcast if it were sent now, and who would not.
+type Audience struct {
+	Contacts int64            // all of the segment
+	Mailed   int64            // who would get it
+	LeftOut  map[string]int64 // by the reason; without those that an A/B test holds out
+	HeldOut  int64            // about as many, of those who would get it otherwise
+}
+
+// Audience counts who would get a broadcast. It reads the whole segment and sends nothing.
+func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
+	b, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID)
+	if err != nil {
+		return a, err
+	}
+	if err := s.checkAudience(ctx, &b); err != nil {
+		return a, err
+	}
+	all, err := s.p.Contacts.CountRefused(ctx, s.p.DB.Reader, teamID, contacts.Audience{SegmentID: b.SegmentID}, b.TopicID)
+	if err != nil {
+		return a, fmt.Errorf("count the audience of broadcast %s: %w", b.ID, err)
+	}
+	a.LeftOut = map[string]int64{}
+	for why, n := range all {
+		a.Contacts += n
+		if why == "" {
+			a.Mailed = n
+		} else {
+			a.LeftOut[why] = n
+		}
+	}
+	a.HeldOut = int64(float64(a.Mailed) * b.Options.HoldOut / 100)
+	a.Mailed -= a.HeldOut
+	return a, nil
+}

@@ -1,0 +1,255 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// Kind is the kind of the jobs that send broadcasts. Their lanes are teams.
+const Kind = "broadcast"
+
+// releaseKind is the kind of the jobs that let the emails of a broadcast go on that were held.
+const releaseKind = "broadcast.release"
+
+// sendJob is the job that sends a broadcast, at a time or at once.
+func sendJob(b *Broadcast, at time.Time) jobs.New {
+	return jobs.New{Kind: Kind, Lane: b.TeamID, TeamID: b.TeamID, Dedupe: b.ID, Payload: b.ID, RunAt: at}
+}
+
+// wake makes the job of a broadcast due now, or enters it. The caller has locked the broadcast, so a job that is in hand
+// sees what was changed.
+func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.ID, tx.Now())
+	if err != nil {
+		return fmt.Errorf("wake the job of broadcast %s: %w", b.ID, err)
+	}
+	if !moved {
+		s.p.Queue.Insert(ctx, tx, sendJob(b, time.Time{}))
+	}
+	return nil
+}
+
+// Send sends a draft at once, or at a time (API reference section 8.5). Of two that send it at the same time one
+// succeeds.
+func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when string) (Broadcast, error) {
+	b, err := s.Get(ctx, by.TeamID, broadcastID)
+	if err != nil {
+		return b, err
+	}
+	if err := b.mustBe("sent", Draft); err != nil {
+		return b, err
+	}
+	at, err := s.checkSend(ctx, by, &b, when)
+	if err != nil {
+		return b, err
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.take(ctx, tx, &b, "sent", Draft); err != nil {
+			return err
+		}
+		s.schedule(ctx, tx, &b, by, at)
+		save(ctx, tx, &b)
+		return nil
+	})
+	return b, err
+}
+
+// CreateAndSend adds a broadcast that is sent at once, or at a time. If it cannot be sent, it is not added.
+func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadcast, when string) (Broadcast, error) {
+	b, err := s.newDraft(ctx, by.TeamID, n)
+	if err != nil {
+		return b, err
+	}
+	at, err := s.checkSend(ctx, by, &b, when)
+	if err != nil {
+		return b, err
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.add(ctx, tx, &b); err != nil {
+			return err
+		}
+		s.schedule(ctx, tx, &b, by, at)
+		save(ctx, tx, &b)
+		return nil
+	})
+	return b, err
+}
+
+// schedule enters the job of a broadcast. The caller writes b.
+func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by teams.Actor, at time.Time) {
+	b.Status, b.ScheduledAt, b.by = Queued, at, by.Ref()
+	if !at.IsZero() {
+		b.Status = Scheduled
+	}
+	s.p.Queue.Insert(ctx, tx, sendJob(b, at))
+	s.changed(tx, b)
+}
+
+// checkSend applies the rules for sending, and returns the time at which a broadcast is to be sent; zero is now.
+func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, when string) (at time.Time, err error) {
+	if when != "" {
+		if at, err = emails.ScheduledAt(when, s.p.DB.Now()); err != nil {
+			return at, err
+		}
+	}
+	if err := s.checkAudience(ctx, b); err != nil {
+		return at, err
+	}
+	all, err := s.contents(ctx, b)
+	if err != nil {
+		return at, err
+	}
+	for _, c := range all {
+		if _, err := s.p.Emails.MailingOf(ctx, by, content.Compile(c), true); err != nil {
+			return at, err
+		}
+	}
+	if !at.IsZero() {
+		return at, nil // Contacts may be added until then.
+	}
+	some, err := s.p.Contacts.Walk(ctx, s.p.DB.Reader, b.TeamID, contacts.Audience{SegmentID: b.SegmentID}, "", 1)
+	if err == nil && len(some) == 0 {
+		err = fault.Invalidf("segment_id", "The segment has no contacts. Add contacts to it first.")
+	}
+	return at, err
+}
+
+// Pause stops a broadcast that is being sent, until it is resumed. What no host was given yet waits.
+func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		b, err := lock(ctx, tx, teamID, broadcastID)
+		if err != nil || b.Status == Paused {
+			return err
+		}
+		if err := b.mustBe("paused", Queued); err != nil {
+			return err
+		}
+		s.pause(ctx, tx, &b, "")
+		return nil
+	})
+}
+
+// pause pauses a broadcast that is locked. Its job ends when it finds it so.
+func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason) {
+	b.Status, b.Reason = Paused, why
+	save(ctx, tx, b)
+	s.changed(tx, b)
+}
+
+// Resume goes on with a broadcast that was paused, by hand or by itself. It is not paused for bounces or complaints
+// again: who resumes it has decided that.
+func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		b, err := lock(ctx, tx, by.TeamID, broadcastID)
+		if err != nil {
+			return err
+		}
+		if err := b.mustBe("resumed", Paused); err != nil {
+			return err
+		}
+		if b.Reason == TooManyBounces || b.Reason == TooManyComplaints {
+			b.guarded = false
+		}
+		b.Status, b.Reason, b.by = Queued, "", by.Ref()
+		save(ctx, tx, &b)
+		if err := s.wake(ctx, tx, &b); err != nil {
+			return err
+		}
+		s.release(ctx, tx, &b)
+		return nil
+	})
+}
+
+// release enters the job that lets the emails of a broadcast go on that are held.
+func (s *Service) release(ctx context.Context, tx *db.Tx, b *Broadcast) {
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: releaseKind, Lane: b.TeamID, TeamID: b.TeamID, Payload: b.ID})
+	s.changed(tx, b)
+}
+
+// releaseHeld is the handler of the jobs of releaseKind. If the broadcast is paused again meanwhile, delivery holds its
+// emails again.
+func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
+	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.p.Queue.Release(ctx, tx, j.Payload) })
+	if err != nil {
+		return err
+	}
+	return s.p.Queue.End(ctx, j)
+}
+
+// Cancel makes a scheduled broadcast a draft again. One that is being sent, or is paused, ends: nobody else gets an
+// email, and what no host was given yet ends as canceled.
+func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {
+			return err
+		}
+		if err := b.mustBe("canceled", Scheduled, Queued, Paused); err != nil {
+			return err
+		}
+		if b.StartedAt.IsZero() {
+			b.Status, b.ScheduledAt = Draft, time.Time{}
+			b.revision++
+			save(ctx, tx, &b)
+			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {
+				return fmt.Errorf("remove the job of broadcast %s: %w", b.ID, err)
+			}
+			s.changed(tx, &b)
+			return nil
+		}
+		b.Status, b.Reason, b.SentAt = Canceled, "", tx.Now()
+		if err := s.end(ctx, tx, &b); err != nil {
+			return err
+		}
+		save(ctx, tx, &b)
+		s.release(ctx, tx, &b)
+		return nil
+	})
+	return b, err
+}
+
+// end releases what a broadcast that has ended needs no more: its contents stay as long as emails of it do.
+func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	all, err := variantContents(ctx, tx.Reader, b.TeamID, b.ID)
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		s.p.Contents.Release(ctx, tx, b.TeamID, v.contentID)
+	}
+	return nil
+}
+
+const hintTopic = "broadcasts"
+
+// changed has every node forget what it knows of a broadcast, after the commit.
+func (s *Service) changed(tx *db.Tx, b *Broadcast) {
+	id := b.ID
+	tx.AfterCommit(func() { s.p.DB.Hint(hintTopic, id) })
+}
+
+// tell tells a team that its broadcast was paused by itself or has failed, in the transaction that does it.
+func (s *Service) tell(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	what := "was paused"
+	if b.Status == Failed {
+		what = "has failed"
+	}
+	err := s.p.Notify(ctx, tx, b.TeamID, fmt.Sprintf("Your broadcast %q %s", b.Name, what),
+		fmt.Sprintf("The broadcast %q (%s) %s after %d of its emails were entered.\n\n%s\n", b.Name, b.ID, what, b.Entered,
+			b.Reason.Message()))
+	if err != nil || b.Status != Paused {
+		return err
+	}
+	return s.p.Recorder.Record(ctx, tx, events.Event{TeamID: b.TeamID, Type: events.BroadcastPaused,
+		Data: &events.Broadcast{ID: b.ID, Name: b.Name, Reason: string(b.Reason), Message: b.Reason.Message(),
+			CreatedAt: b.CreatedAt}})
+}

@@ -1,0 +1,362 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// Config is the part of the configuration that concerns broadcasts.
+type Config struct {
+	MaxSize        int64   // octets of a message
+	BounceLimit    float64 // percent of what was handed over; see [Options]
+	ComplaintLimit float64
+}
+
+// Parts are the dependencies of a Service.
+type Parts struct {
+	DB       *db.DB
+	Queue    *jobs.Queue
+	Recorder *events.Recorder
+	Emails   *emails.Service
+	Contents *content.Service
+	Contacts *contacts.Service
+	Teams    *teams.Service
+	Log      *slog.Logger // nil logs nothing
+
+	// Notify emails a team, in the transaction that causes it; nil for nobody.
+	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+}
+
+// Service implements the operations on broadcasts and sends them. It must be registered as a listener of the recorder
+// after package emails.
+type Service struct {
+	c       Config
+	p       Parts
+	decided decisions
+}
+
+// New returns the service.
+func New(c Config, p Parts) *Service {
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Notify == nil {
+		p.Notify = func(context.Context, *db.Tx, string, string, string) error { return nil }
+	}
+	s := &Service{c: c, p: p}
+	s.decided.known = map[string]known{}
+	p.DB.OnHint(hintTopic, s.decided.forget)
+	return s
+}
+
+// NewBroadcast is a broadcast to create.
+type NewBroadcast struct {
+	Name      string // "" is the subject
+	SegmentID string
+	TopicID   string
+	Text
+	Options  Options
+	Variants []Variant
+}
+
+// Create adds a draft.
+func (s *Service) Create(ctx context.Context, teamID string, n NewBroadcast) (Broadcast, error) {
+	b, err := s.newDraft(ctx, teamID, n)
+	if err != nil {
+		return b, err
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &b) })
+	return b, err
+}
+
+// newDraft checks a broadcast that is to be created.
+func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (b Broadcast, err error) {
+	for _, required := range []struct{ field, text string }{{"from", n.From}, {"subject", n.Subject},
+		{"segment_id", n.SegmentID}} {
+		if strings.TrimSpace(required.text) == "" {
+			return b, fault.MissingField(required.field)
+		}
+	}
+	b = Broadcast{TeamID: teamID, Name: n.Name, SegmentID: n.SegmentID, TopicID: n.TopicID, Text: n.Text,
+		Options: n.Options, Variants: n.Variants, Status: Draft, Winner: -1, guarded: true}
+	if strings.TrimSpace(b.Name) == "" {
+		b.Name = nameOf(n.Subject)
+	}
+	return b, s.check(ctx, &b)
+}
+
+// nameOf is the name of a broadcast that is given none.
+func nameOf(subject string) string {
+	if runes := []rune(subject); len(runes) > MaxName {
+		return string(runes[:MaxName])
+	}
+	return subject
+}
+
+// check applies the rules of a draft.
+func (s *Service) check(ctx context.Context, b *Broadcast) error {
+	if err := checkName(b.Name); err != nil {
+		return err
+	}
+	if err := b.Text.check("", s.c.MaxSize); err != nil {
+		return err
+	}
+	if err := b.Options.check(len(b.Variants)); err != nil {
+		return err
+	}
+	if err := b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize); err != nil {
+		return err
+	}
+	return s.checkAudience(ctx, b)
+}
+
+// checkAudience refuses a segment or a topic that the team does not have, and writes their ids in lower case.
+func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
+	if !id.Valid(b.SegmentID) {
+		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
+	}
+	b.SegmentID, b.TopicID = strings.ToLower(b.SegmentID), strings.ToLower(b.TopicID)
+	if _, err := s.p.Contacts.Segment(ctx, b.TeamID, b.SegmentID); fault.KindOf(err) == fault.NotFound {
+		return fault.Invalidf("segment_id", "The `segment_id` field names no segment of this team. Create the segment first.")
+	} else if err != nil {
+		return err
+	}
+	if b.TopicID == "" {
+		return nil
+	}
+	if !id.Valid(b.TopicID) {
+		return fault.New(fault.BadID, "topic_id", "The `topic_id` must be a valid UUID.")
+	}
+	_, err := s.p.Contacts.Topic(ctx, b.TeamID, b.TopicID)
+	if fault.KindOf(err) == fault.NotFound {
+		return contacts.UnknownTopic()
+	}
+	return err
+}
+
+// add inserts a draft.
+func (s *Service) add(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	b.ID, b.CreatedAt = id.At(tx.Now()), tx.Now()
+	if err := s.addText(ctx, tx, b); err != nil {
+		return err
+	}
+	if err := insertBroadcast(ctx, tx, b); err != nil {
+		return err
+	}
+	insertVariants(ctx, tx, b)
+	return nil
+}
+
+// addText stores the text of a draft as it was written.
+func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	c := b.Text.content(b.TeamID)
+	if err := s.p.Contents.Add(ctx, tx, c); err != nil {
+		return err
+	}
+	b.contentID = c.ID
+	return nil
+}
+
+// content is the text as it is stored: kept, because only the broadcast says when it is not needed any more.
+func (t *Text) content(teamID string) *content.Content {
+	return &content.Content{TeamID: teamID, From: t.From, Subject: t.Subject, ReplyTo: t.ReplyTo, HTML: t.HTML,
+		Text: t.Plain, Kept: true}
+}
+
+// Get returns a broadcast.
+func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcast, error) {
+	b, err := getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID)
+	if err != nil {
+		return b, err
+	}
+	return b, s.read(ctx, &b)
+}
+
+// read sets the text of a broadcast.
+func (s *Service) read(ctx context.Context, b *Broadcast) error {
+	c, err := content.Read(ctx, s.p.DB.Reader, b.TeamID, b.contentID)
+	if err != nil {
+		return fmt.Errorf("read the text of broadcast %s: %w", b.ID, err)
+	}
+	b.From, b.Subject, b.ReplyTo, b.HTML, b.Plain = c.From, c.Subject, c.ReplyTo, c.HTML, c.Text
+	return nil
+}
+
+// List returns a page of the team's broadcasts, newest first, without their texts.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broadcast, bool, error) {
+	return listBroadcasts(ctx, s.p.DB.Reader, teamID, p)
+}
+
+// Change is what to change in a draft. What is nil stays as it is.
+type Change struct {
+	Name        *string
+	SegmentID   *string
+	TopicID     *string // "" for none
+	From        *string
+	Subject     *string
+	ReplyTo     *[]string
+	PreviewText *string
+	HTML        **string
+	Plain       **string
+	Options     func(*Options) // nil for none
+	Variants    *[]Variant
+}
+
+// apply changes a draft. It reports whether it changed the text.
+func (c *Change) apply(b *Broadcast) (text bool) {
+	for _, f := range []struct {
+		to   *string
+		dst  *string
+		text bool
+	}{{c.Name, &b.Name, false}, {c.SegmentID, &b.SegmentID, false}, {c.TopicID, &b.TopicID, false},
+		{c.PreviewText, &b.PreviewText, false}, {c.From, &b.From, true}, {c.Subject, &b.Subject, true}} {
+		if f.to != nil && *f.dst != *f.to {
+			*f.dst, text = *f.to, text || f.text
+		}
+	}
+	if c.ReplyTo != nil {
+		b.ReplyTo, text = *c.ReplyTo, true
+	}
+	if c.HTML != nil {
+		b.HTML, text = *c.HTML, true
+	}
+	if c.Plain != nil {
+		b.Plain, text = *c.Plain, true
+	}
+	if c.Variants != nil {
+		b.Variants = *c.Variants
+	}
+	if c.Options != nil {
+		c.Options(&b.Options)
+	}
+	return text
+}
+
+// Update changes a draft.
+func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Change) (Broadcast, error) {
+	b, err := s.Get(ctx, teamID, broadcastID)
+	if err != nil {
+		return b, err
+	}
+	if err := b.mustBe("changed", Draft); err != nil {
+		return b, err
+	}
+	text := c.apply(&b)
+	if strings.TrimSpace(b.Name) == "" {
+		b.Name = nameOf(b.Subject)
+	}
+	for _, required := range []struct{ field, text string }{{"from", b.From}, {"subject", b.Subject}} {
+		if strings.TrimSpace(required.text) == "" {
+			return b, fault.MissingField(required.field)
+		}
+	}
+	if err := s.check(ctx, &b); err != nil {
+		return b, err
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.take(ctx, tx, &b, "changed", Draft); err != nil {
+			return err
+		}
+		if text {
+			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email has it: what is sent is another one
+			if err := s.addText(ctx, tx, &b); err != nil {
+				return err
+			}
+		}
+		if err := updateDraft(ctx, tx, &b); err != nil {
+			return err
+		}
+		if c.Variants != nil {
+			deleteVariants(ctx, tx, teamID, b.ID)
+			insertVariants(ctx, tx, &b)
+		}
+		return nil
+	})
+	return b, err
+}
+
+// mustBe returns an Invalid fault if a broadcast has none of the statuses in which something can be done with it.
+func (b *Broadcast) mustBe(what string, any ...Status) error {
+	var names []string
+	for _, status := range any {
+		if b.Status == status {
+			return nil
+		}
+		names = append(names, string(status))
+	}
+	return fault.Invalidf("", "Only a broadcast that is %s can be %s; this one is %s.", strings.Join(names, " or "), what,
+		b.Status)
+}
+
+// take locks a broadcast that was read before, and refuses it if it was changed since, or has another status than is
+// needed. Two that send the same draft at the same time both read it; the second finds it sent here.
+func (s *Service) take(ctx context.Context, tx *db.Tx, b *Broadcast, what string, any ...Status) error {
+	now, err := lock(ctx, tx, b.TeamID, b.ID)
+	if err != nil {
+		return err
+	}
+	if err := now.mustBe(what, any...); err != nil {
+		return err
+	}
+	if now.revision != b.revision {
+		return fault.New(fault.Locked, "", "The broadcast was changed at the same time. Look at it and try again.")
+	}
+	b.revision++
+	return nil
+}
+
+// Delete deletes a draft, or a broadcast that is scheduled and then is not sent.
+func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		b, err := lock(ctx, tx, teamID, broadcastID)
+		if err != nil {
+			return err
+		}
+		if err := b.mustBe("deleted", Draft, Scheduled); err != nil {
+			return err
+		}
+		if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {
+			return fmt.Errorf("remove the job of broadcast %s: %w", b.ID, err)
+		}
+		s.p.Contents.Delete(ctx, tx, teamID, b.contentID)
+		deleteVariants(ctx, tx, teamID, b.ID)
+		deleteBroadcast(ctx, tx, teamID, b.ID)
+		return nil
+	})
+}
+
+// copySuffix ends the name of a duplicate.
+const copySuffix = " (copy)"
+
+// Duplicate adds a draft that is a copy of a broadcast.
+func (s *Service) Duplicate(ctx context.Context, teamID, broadcastID string) (Broadcast, error) {
+	b, err := s.Get(ctx, teamID, broadcastID)
+	if err != nil {
+		return b, err
+	}
+	if b.Variants, err = getVariants(ctx, s.p.DB.Reader, teamID, b.ID); err != nil {
+		return b, err
+	}
+	name := b.Name
+	if most := copiedName - utf8.RuneCountInString(copySuffix); utf8.RuneCountInString(name) > most {
+		name = strings.TrimSpace(string([]rune(name)[:most]))
+	}
+	duplicate := Broadcast{TeamID: teamID, Name: name + copySuffix, SegmentID: b.SegmentID, TopicID: b.TopicID,
+		Text: b.Text, Options: b.Options, Variants: b.Variants, Status: Draft, Winner: -1, guarded: true}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &duplicate) })
+	return duplicate, err
+}

@@ -1,0 +1,207 @@
+package broadcasts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+func notFound() error { return fault.NotFoundf("Broadcast not found") }
+
+const columns = `id, team_id, name, segment_id, topic_id, preview_text, content_id, options, status, reason, guarded,
+	actor_kind, actor_id, revision, created_at, scheduled_at, started_at, sent_at, position, phase, winner, next_at,
+	entered, left_out`
+
+func scan(r db.Row) (b Broadcast, err error) {
+	var options string
+	var created, scheduled, started, sent, next int64
+	err = r.Scan(&b.ID, &b.TeamID, &b.Name, &b.SegmentID, &b.TopicID, &b.PreviewText, &b.contentID, &options, &b.Status,
+		&b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created, &scheduled, &started, &sent, &b.position,
+		&b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut)
+	if err != nil {
+		return b, err
+	}
+	b.CreatedAt, b.ScheduledAt, b.StartedAt = db.Time(created), db.Time(scheduled), db.Time(started)
+	b.SentAt, b.nextAt = db.Time(sent), db.Time(next)
+	if err := json.Unmarshal([]byte(options), &b.Options); err != nil {
+		return b, fmt.Errorf("read the options of broadcast %s: %w", b.ID, err)
+	}
+	return b, nil
+}
+
+func one(r db.Row) (Broadcast, error) {
+	b, err := scan(r)
+	if errors.Is(err, db.ErrNoRows) {
+		return b, notFound()
+	}
+	if err != nil {
+		return b, fmt.Errorf("read broadcast: %w", err)
+	}
+	return b, nil
+}
+
+func encodeOptions(o *Options) (string, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return "", fmt.Errorf("encode the options of a broadcast: %w", err)
+	}
+	return string(text), nil
+}
+
+func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	options, err := encodeOptions(&b.Options)
+	if err != nil {
+		return err
+	}
+	tx.Proof(`SELECT 1 FROM broadcasts WHERE id = $1`, b.ID)
+	tx.Queue(ctx, `INSERT INTO broadcasts (`+columns+`, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $15)`, b.ID, b.TeamID, b.Name, b.SegmentID,
+		b.TopicID, b.PreviewText, b.contentID, options, string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind),
+		b.by.ID, b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
+		db.Micros(b.SentAt), b.position, string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut)
+	return nil
+}
+
+// getRow returns a broadcast without its variants, and of its text only PreviewText.
+func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID, teamID))
+}
+
+// getBroadcast returns a broadcast with its variants, and of its text only PreviewText.
+func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
+	b, err := getRow(ctx, r, teamID, broadcastID)
+	if err != nil {
+		return b, err
+	}
+	all, err := getVariants(ctx, r, teamID, broadcastID)
+	if len(all) > 1 {
+		b.Variants = all
+	}
+	return b, err
+}
+
+func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Broadcast, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM broadcasts WHERE team_id = $1`, ID: "id",
+		Args: []any{teamID}}, p, scan)
+}
+
+// lock returns a broadcast without its text and variants, and keeps other transactions from changing it until this one
+// ends.
+func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
+	return one(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
+		RETURNING `+columns, broadcastID, teamID))
+}
+
+// statusOf returns the status of a broadcast. With a transaction, it stays the same until that ends.
+func statusOf(ctx context.Context, r db.Reader, tx *db.Tx, broadcastID string) (status Status, err error) {
+	text := `SELECT status FROM broadcasts WHERE id = $1`
+	if tx != nil {
+		if r = tx.Reader; !tx.OneWriter() {
+			text += ` FOR SHARE`
+		}
+	}
+	err = r.QueryRow(ctx, text, broadcastID).Scan(&status)
+	return status, err
+}
+
+// updateDraft writes a draft that is locked.
+func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	options, err := encodeOptions(&b.Options)
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `UPDATE broadcasts SET name = $3, segment_id = $4, topic_id = $5, preview_text = $6, content_id = $7,
+		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID, b.Name, b.SegmentID,
+		b.TopicID, b.PreviewText, b.contentID, options, b.revision, tx.Now().UnixMicro())
+	return nil
+}
+
+// save writes what changes after a broadcast is sent, of one that is locked.
+func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
+	tx.Queue(ctx, `UPDATE broadcasts SET status = $3, reason = $4, guarded = $5, actor_kind = $6, actor_id = $7,
+		revision = $8, updated_at = $9, scheduled_at = $10, started_at = $11, sent_at = $12, position = $13, phase = $14,
+		winner = $15, next_at = $16, entered = $17, left_out = $18 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID,
+		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), b.by.ID, b.revision, tx.Now().UnixMicro(),
+		db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), b.position, string(b.phase), b.Winner,
+		db.Micros(b.nextAt), b.Entered, b.LeftOut)
+}
+
+func deleteBroadcast(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
+	tx.Queue(ctx, `DELETE FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID, teamID)
+}
+
+func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
+	for i := range b.Variants {
+		v := &b.Variants[i]
+		text := func(t *string) string {
+			if t == nil {
+				return ""
+			}
+			return *t
+		}
+		tx.Queue(ctx, `INSERT INTO broadcast_variants (broadcast_id, number, team_id, content_id, given, sender, subject,
+			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, b.ID, i, b.TeamID, v.contentID,
+			v.given(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML), text(v.Plain))
+	}
+}
+
+// getVariants returns the variants of a broadcast in order; one that was started has at least one.
+func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
+	rows, err := r.Query(ctx, `SELECT content_id, given, sender, subject, preview_text, html, body_text
+		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, broadcastID, teamID)
+	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
+		var given int
+		var sender, subject, preview, html, text string
+		err = r.Scan(&v.contentID, &given, &sender, &subject, &preview, &html, &text)
+		for bit, f := range []struct {
+			dst  **string
+			text *string
+		}{{&v.From, &sender}, {&v.Subject, &subject}, {&v.PreviewText, &preview}, {&v.HTML, &html}, {&v.Plain, &text}} {
+			if given&(1<<bit) != 0 {
+				*f.dst = f.text
+			}
+		}
+		return v, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the variants of broadcast %s: %w", broadcastID, err)
+	}
+	return all, nil
+}
+
+// variantContents returns the variants of a broadcast in order, only with what is sent.
+func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
+	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
+		ORDER BY number`, broadcastID, teamID)
+	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
+		err = r.Scan(&v.contentID)
+		return v, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the contents of broadcast %s: %w", broadcastID, err)
+	}
+	return all, nil
+}
+
+func setVariantContent(ctx context.Context, tx *db.Tx, b *Broadcast, number int, contentID string) {
+	tx.Queue(ctx, `UPDATE broadcast_variants SET content_id = $4 WHERE broadcast_id = $1 AND team_id = $2
+		AND number = $3`, b.ID, b.TeamID, number, contentID)
+}
+
+func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
+	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
+}
+
+// actorOf is the actor that sent a broadcast, for what is done in its name later.
+func actorOf(b *Broadcast) teams.Actor {
+	by := teams.System(b.TeamID)
+	by.Kind, by.ID = b.by.Kind, b.by.ID
+	return by
+}

@@ -1,0 +1,102 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+const eraseRows = 500 // deleted in one transaction
+
+// EraseTeam deletes the broadcasts of a team. Their contents are deleted with all others of the team.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for {
+		all, err := someBroadcasts(ctx, s.p.DB.Reader, teamID)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, broadcastID := range all {
+			if err := s.eraseBroadcast(ctx, teamID, broadcastID); err != nil {
+				return fmt.Errorf("erase broadcast %s: %w", broadcastID, err)
+			}
+		}
+	}
+}
+
+func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
+	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for broadcasts of team %s: %w", teamID, err)
+	}
+	return all, nil
+}
+
+func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string) error {
+	for _, text := range []string{
+		`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
+			(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
+		`DELETE FROM broadcast_recipients WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
+			(SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
+		`DELETE FROM broadcast_links WHERE broadcast_id = $1 AND link <= (SELECT MAX(link) FROM
+			(SELECT link FROM broadcast_links WHERE broadcast_id = $1 ORDER BY link LIMIT $2) x)`,
+	} {
+		err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, broadcastID, eraseRows) })
+		if err != nil {
+			return err
+		}
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		deleteVariants(ctx, tx, teamID, broadcastID)
+		deleteBroadcast(ctx, tx, teamID, broadcastID)
+		return nil
+	})
+}
+
+// erasedRecipients is the count that EraseAddress reports.
+const erasedRecipients = "recipients of broadcasts, in which it was replaced"
+
+// EraseAddress erases an address from the recipients of broadcasts: the row stays, so that the counts stay true, and has
+// no address, and what its contact followed is deleted.
+func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	err = db.Walk(ctx, d.Reader, "broadcasts WHERE TRUE", "id", nil, func(after, upTo string) error {
+		rows, err := d.Query(ctx, `SELECT r.broadcast_id, r.contact_id, r.team_id FROM broadcast_recipients r
+			WHERE r.broadcast_id > $1 AND r.broadcast_id <= $2 AND r.address = $3`, after, upTo, a.Key())
+		all, err := db.Collect(rows, err, func(r db.Row) (one recipient, err error) {
+			err = r.Scan(&one.broadcastID, &one.contactID, &one.teamID)
+			return one, err
+		})
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if !scope.Has(one.teamID) {
+				continue
+			}
+			found.Add(erasedRecipients, 1)
+			if scope.DryRun {
+				continue
+			}
+			if err := d.Update(ctx, func(tx *db.Tx) error {
+				tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
+					one.broadcastID, one.contactID, one.teamID)
+				tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $4 WHERE broadcast_id = $1 AND contact_id = $2
+					AND team_id = $3`, one.broadcastID, one.contactID, one.teamID, erasure.Placeholder)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return found, fmt.Errorf("erase an address from broadcasts: %w", err)
+	}
+	return found, nil
+}

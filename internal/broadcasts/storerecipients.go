@@ -1,0 +1,258 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// state is what became of the email to a contact.
+type state string
+
+const (
+	waiting    state = "waiting" // no host was given it yet
+	sent       state = "sent"
+	delivered  state = "delivered"
+	bounced    state = "bounced"
+	failed     state = "failed"
+	suppressed state = "suppressed" // after it was entered
+	canceled   state = "canceled"
+	leftOut    state = "left_out" // there is none
+)
+
+// isPending is the condition of the index of the emails that were not delivered.
+const isPending = `state <> 'delivered' AND state <> 'left_out'`
+
+// recipient is a row of a contact.
+type recipient struct {
+	broadcastID, teamID, contactID, emailID, address string
+
+	state   state
+	reason  string
+	variant int
+}
+
+func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
+	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, team_id, email_id, address, state, reason,
+		bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, FALSE, FALSE, FALSE, FALSE)`, r.broadcastID, r.contactID, r.teamID,
+		r.emailID, r.address, string(r.state), r.reason, r.variant)
+}
+
+// anyWaiting reports whether some email of a broadcast was not given to a host yet.
+func anyWaiting(ctx context.Context, r db.Reader, teamID, broadcastID string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
+		AND state = 'waiting' AND `+isPending+`)`, broadcastID, teamID).Scan(&found)
+	if err != nil {
+		return false, fmt.Errorf("look for waiting emails of broadcast %s: %w", broadcastID, err)
+	}
+	return found, nil
+}
+
+// of finds the recipient of an email.
+const of = ` WHERE broadcast_id = $1 AND team_id = $2
+	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`
+
+// advance moves the recipient of an email to a state that follows the one that it has.
+func advance(ctx context.Context, tx *db.Tx, h *happened) {
+	from := `state IN ('waiting', 'sent', 'delivered')`
+	switch h.state {
+	case sent:
+		from = `state = 'waiting'`
+	case delivered, canceled:
+		from = `state IN ('waiting', 'sent')`
+	}
+	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+of+` AND `+from, h.broadcastID,
+		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
+}
+
+// count adds opens and clicks to the recipient of an email, and what else it did.
+func count(ctx context.Context, tx *db.Tx, h *happened) {
+	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
+		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+of, h.broadcastID,
+		h.teamID, h.emailID, h.opens, h.clicks, h.opened, h.clicked, h.complained, h.unsubscribed)
+}
+
+// countLink adds clicks on a link.
+func countLink(ctx context.Context, tx *db.Tx, h *happened, link, url string, clicks int) {
+	tx.Queue(ctx, `INSERT INTO broadcast_links (broadcast_id, link, team_id, url, clicks, recipients)
+		SELECT $1, $4, $2, $5, $6, CASE WHEN EXISTS (SELECT 1 FROM broadcast_clicks k WHERE k.broadcast_id = $1
+		AND k.contact_id = e.contact_id AND k.link = $4) THEN 0 ELSE 1 END
+		FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id <> ''
+		ON CONFLICT (broadcast_id, link) DO UPDATE SET clicks = broadcast_links.clicks + excluded.clicks,
+		recipients = broadcast_links.recipients + excluded.recipients`, h.broadcastID, h.teamID, h.emailID, link, url, clicks)
+	tx.Queue(ctx, `INSERT INTO broadcast_clicks (broadcast_id, contact_id, link, team_id, clicks)
+		SELECT $1, e.contact_id, $4, $2, $5 FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id <> ''
+		ON CONFLICT (broadcast_id, contact_id, link) DO UPDATE SET clicks = broadcast_clicks.clicks + excluded.clicks`,
+		h.broadcastID, h.teamID, h.emailID, link, clicks)
+}
+
+// conditions are how the recipients of a type are found; see [Kinds of recipients].
+var conditions = map[RecipientType]string{
+	"sent":         `r.state IN ('sent', 'delivered', 'bounced')`,
+	"delivered":    `r.state = 'delivered'`,
+	"opened":       `r.opens > 0`,
+	"clicked":      `r.clicks > 0`,
+	"bounced":      `r.state = 'bounced' AND r.` + `state <> 'delivered' AND r.state <> 'left_out'`,
+	"complained":   `r.complained`,
+	"unsubscribed": `r.unsubscribed`,
+	"suppressed":   `r.reason = 'suppressed' AND r.reason <> ''`,
+	"left_out":     `r.reason <> ''`,
+	"failed":       `r.state = 'failed' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
+	"canceled":     `r.state = 'canceled' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
+	"waiting":      `r.state = 'waiting' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
+}
+
+func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
+	[]Recipient, bool, error) {
+	text := `SELECT r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens, r.clicks
+		FROM broadcast_recipients r WHERE r.broadcast_id = $1 AND r.team_id = $2 AND ` + conditions[q.Type]
+	args := []any{broadcastID, teamID}
+	where := func(condition, value string) {
+		if value != "" {
+			args = append(args, value)
+			text += fmt.Sprintf(condition, len(args))
+		}
+	}
+	where(` AND r.bounce = $%d`, q.BounceType)
+	where(` AND r.contact_id = $%d`, q.contactID)
+	return page.Query(ctx, r, page.Select{Text: text, ID: "r.contact_id", Args: args}, p,
+		func(r db.Row) (one Recipient, err error) {
+			err = r.Scan(&one.ContactID, &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType, &one.Variant,
+				&one.Opens, &one.Clicks)
+			return one, err
+		})
+}
+
+// clicksOf adds to recipients which links they followed.
+func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all []Recipient) error {
+	at := map[string]*Recipient{}
+	var ids []string
+	for i := range all {
+		at[all[i].ContactID] = &all[i]
+		ids = append(ids, all[i].ContactID)
+	}
+	rows, err := r.Query(ctx, `SELECT k.contact_id, l.url, k.clicks FROM broadcast_clicks k JOIN broadcast_links l
+		ON l.broadcast_id = k.broadcast_id AND l.link = k.link WHERE k.broadcast_id = $1 AND k.team_id = $2
+		AND k.contact_id = ANY($3) ORDER BY k.contact_id, k.clicks DESC, k.link LIMIT $4`, broadcastID, teamID, ids,
+		linksMax*len(ids))
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID string
+		var link Link
+		if err := r.Scan(&contactID, &link.URL, &link.Clicks); err != nil {
+			return none, err
+		}
+		if of := at[contactID]; len(of.Links) < linksMax {
+			of.Links = append(of.Links, link)
+		}
+		return none, nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the links that recipients of broadcast %s followed: %w", broadcastID, err)
+	}
+	return nil
+}
+
+// listLinks returns followed links, those with the most clicks first, after or before a cursor.
+func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
+	[]Link, error) {
+	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`
+	args := []any{broadcastID, teamID}
+	order := "DESC"
+	if at.link != "" {
+		compare := "<"
+		if before {
+			compare, order = ">", "ASC"
+		}
+		text += fmt.Sprintf(` AND (clicks, link) %s ($3, $4)`, compare)
+		args = append(args, at.clicks, at.link)
+	}
+	args = append(args, limit)
+	rows, err := r.Query(ctx, text+fmt.Sprintf(` ORDER BY clicks %s, link %s LIMIT $%d`, order, order, len(args)), args...)
+	all, err := db.Collect(rows, err, func(r db.Row) (l Link, err error) {
+		err = r.Scan(&l.id, &l.URL, &l.Clicks, &l.Recipients)
+		return l, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the links of broadcast %s: %w", broadcastID, err)
+	}
+	return all, nil
+}
+
+// tallies counts by variant. It reads all recipients.
+func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string, variants int) ([]Tally, error) {
+	all := make([]Tally, variants)
+	rows, err := r.Query(ctx, `SELECT variant, COUNT(*), COUNT(*) FILTER (WHERE state IN ('sent', 'delivered', 'bounced')),
+		COUNT(*) FILTER (WHERE state = 'delivered'), COUNT(*) FILTER (WHERE state = 'bounced'),
+		COUNT(*) FILTER (WHERE opened), COUNT(*) FILTER (WHERE clicked), COUNT(*) FILTER (WHERE complained),
+		COUNT(*) FILTER (WHERE unsubscribed) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
+		AND email_id <> '' GROUP BY variant`, broadcastID, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var variant int
+		var t Tally
+		err = r.Scan(&variant, &t.Entered, &t.Sent, &t.Delivered, &t.Bounced, &t.Opened, &t.Clicked, &t.Complained,
+			&t.Unsubscribed)
+		if err == nil && variant < len(all) {
+			all[variant] = t
+		}
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the recipients of broadcast %s: %w", broadcastID, err)
+	}
+	return all, nil
+}
+
+// counts returns how many recipients a query finds for each of its values.
+func counts(ctx context.Context, r db.Reader, text, teamID, broadcastID string) (map[string]int64, error) {
+	found := map[string]int64{}
+	rows, err := r.Query(ctx, text, broadcastID, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var value string
+		var n int64
+		err = r.Scan(&value, &n)
+		found[value] = n
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the recipients of broadcast %s: %w", broadcastID, err)
+	}
+	return found, nil
+}
+
+// undelivered counts the emails that were not delivered, by their states.
+func undelivered(ctx context.Context, r db.Reader, teamID, broadcastID string) (map[string]int64, error) {
+	return counts(ctx, r, `SELECT state, COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
+		AND `+isPending+` GROUP BY state`, teamID, broadcastID)
+}
+
+// reasonCounts counts those who were left out, by the reason.
+func reasonCounts(ctx context.Context, r db.Reader, teamID, broadcastID string) (map[string]int64, error) {
+	return counts(ctx, r, `SELECT reason, COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
+		AND reason <> '' GROUP BY reason`, teamID, broadcastID)
+}
+
+// responses counts what recipients did.
+func responses(ctx context.Context, r db.Reader, teamID, broadcastID string, t *Tally) error {
+	for condition, n := range map[string]*int64{`opens > 0 AND opened`: &t.Opened, `clicks > 0 AND clicked`: &t.Clicked,
+		`complained`: &t.Complained, `unsubscribed`: &t.Unsubscribed} {
+		err := r.QueryRow(ctx, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
+			AND `+condition, broadcastID, teamID).Scan(n)
+		if err != nil {
+			return fmt.Errorf("count what recipients of broadcast %s did: %w", broadcastID, err)
+		}
+	}
+	return nil
+}
+
+// hardBounces counts those whose address does not exist, as far as their hosts said so.
+func hardBounces(ctx context.Context, r db.Reader, teamID, broadcastID string) (n int64, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
+		AND state = 'bounced' AND `+isPending+` AND bounce = 'permanent'`, broadcastID, teamID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the bounces of broadcast %s: %w", broadcastID, err)
+	}
+	return n, nil
+}

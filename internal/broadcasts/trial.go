@@ -1,0 +1,107 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// trialTag marks the emails of a test send; its value is the broadcast's id.
+const trialTag = "broadcast_test"
+
+// Trial is a test send.
+type Trial struct {
+	To      []string // addresses, which need not be contacts
+	Contact string   // id or address of the contact whose values are filled in; "" for the fallbacks
+	Variant int
+}
+
+// Try sends a broadcast to some addresses, for people to look at, and returns the ids of the emails. They are emails of
+// their own, marked by a tag: they are no part of the broadcast, have no addresses for replies, and nobody is
+// unsubscribed by them.
+func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t Trial) (ids []string, err error) {
+	b, err := s.Get(ctx, by.TeamID, broadcastID)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.To) == 0 {
+		return nil, fault.MissingField("to")
+	}
+	if len(t.To) > MaxTrial {
+		return nil, fault.Invalidf("to", "The `to` field has %d addresses; the limit of a test is %d.", len(t.To), MaxTrial)
+	}
+	all, err := s.contents(ctx, &b)
+	if err != nil {
+		return nil, err
+	}
+	if t.Variant < 0 || t.Variant >= len(all) {
+		return nil, fault.Invalidf("variant", "The `variant` field must be 0 to %d.", len(all)-1)
+	}
+	c := *all[t.Variant]
+	c.ReplyTo, c.Kept = nil, false // It goes with its last email.
+	compiled := content.Compile(&c)
+	values, err := s.trialValues(ctx, by.TeamID, t.Contact, compiled)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.p.Emails.MailingOf(ctx, by, compiled, false); err != nil {
+		return nil, err
+	}
+	if err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		c.ID = ""
+		return s.p.Contents.Add(ctx, tx, &c)
+	}); err != nil {
+		return nil, fmt.Errorf("store the text of a test send: %w", err)
+	}
+	m, err := s.p.Emails.Mailing(ctx, by, c.ID, false)
+	if err != nil {
+		return nil, err
+	}
+	m.Tags = []emails.Tag{{Name: trialTag, Value: b.ID}}
+	to := make([]emails.To, len(t.To))
+	for i, address := range t.To {
+		to[i] = emails.To{Address: address, Values: values}
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		ids = nil
+		done, err := s.p.Emails.Enqueue(ctx, tx, m, to)
+		if err != nil {
+			return err
+		}
+		for _, one := range done {
+			if one.Err != nil {
+				return one.Err // for none is sent then
+			}
+			ids = append(ids, one.ID)
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// trialValues are the values of a contact, or none.
+func (s *Service) trialValues(ctx context.Context, teamID, contact string, c *content.Compiled) (render.Values, error) {
+	if contact == "" {
+		return nil, nil
+	}
+	of, err := s.p.Contacts.Get(ctx, teamID, contact)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, fault.Invalidf("contact", "The `contact` field names no contact of this team.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := contacts.Member{Contact: of}
+	if m.Properties, err = s.p.Contacts.Values(ctx, s.p.DB.Reader, teamID, of.ID); err != nil {
+		return nil, err
+	}
+	placeholders, _ := names([]*content.Compiled{c})
+	return valuesOf(&m, placeholders), nil
+}

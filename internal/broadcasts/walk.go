@@ -1,0 +1,432 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+const (
+	turn = 20 * time.Second // of one broadcast, before other jobs may have its worker
+
+	// A transaction that enters a page blocks all other writes on SQLite, so the number of emails in it is adjusted to
+	// how long one takes.
+	pageTime  = 50 * time.Millisecond
+	pageFirst = 100
+	pageLeast = 25
+
+	// readMax is how many contacts one page reads at most, where few of them get an email.
+	readMax = 2000
+
+	loadedFor = 5 * time.Second // how long it is taken for granted that the broadcast may be sent
+	lateMost  = time.Minute     // a page that is later than that is not made up for by a faster pace
+	settleMax = 30 * time.Second
+)
+
+// Kinds returns the kinds of jobs of this package.
+func (s *Service) Kinds() []jobs.Kind {
+	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
+	return []jobs.Kind{
+		{Name: Kind, Handle: s.send, Workers: 8, Schedule: waits, Endless: true},
+		{Name: releaseKind, Handle: s.releaseHeld, Workers: 4, Schedule: waits, Endless: true},
+		{Name: guardKind, Handle: s.guard, Workers: 4, Schedule: waits, Endless: true},
+	}
+}
+
+// run is what a worker knows of the broadcast that it sends.
+type run struct {
+	s   *Service
+	job jobs.Job
+	max int // emails in the next page
+
+	variants     []Variant // only their contents
+	loaded       time.Time
+	mailings     []*emails.Mailing // by variant
+	placeholders []string
+	properties   []string
+}
+
+// send is the handler of the jobs of Kind: it takes step after step until the job has ended or waits.
+func (s *Service) send(ctx context.Context, j jobs.Job) error {
+	r := &run{s: s, job: j, max: pageFirst}
+	for began := time.Now(); ; {
+		if err := j.Sure(ctx); err != nil {
+			return err
+		}
+		more, err := r.step(ctx)
+		if err != nil || !more {
+			return err
+		}
+		if time.Since(began) > turn {
+			return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+				s.p.Queue.Wait(ctx, tx, j, tx.Now(), "")
+				return nil
+			})
+		}
+	}
+}
+
+// step does what comes next. It reports false when the job has ended or waits.
+func (r *run) step(ctx context.Context) (more bool, err error) {
+	b, err := getRow(ctx, r.s.p.DB.Reader, r.job.TeamID, r.job.Payload)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, r.s.p.Queue.End(ctx, r.job)
+	}
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case b.Status != Queued && b.Status != Scheduled, b.Status == Scheduled && b.ScheduledAt.After(r.s.p.DB.Now()):
+		return r.alter(ctx, &b, nil) // which ends the job or has it wait
+	case b.StartedAt.IsZero():
+		return r.start(ctx, b.ID)
+	}
+	if err := r.know(ctx, &b); err != nil {
+		return false, err
+	}
+	switch b.phase {
+	case walkAll, walkTest, walkRest:
+		if why, err := r.load(ctx, &b); err != nil || why != "" {
+			return r.stop(ctx, &b, why, err)
+		}
+		more, err := r.page(ctx, &b)
+		if why := whyStopped(err); why != "" {
+			return r.stop(ctx, &b, why, nil)
+		}
+		return more, err
+	case choose:
+		return r.choose(ctx, &b)
+	case settle:
+		return r.settle(ctx, &b)
+	}
+	return false, fmt.Errorf("broadcast %s is in the phase %q, which this release does not know", b.ID, b.phase)
+}
+
+// alter locks the broadcast and calls change if it is still being sent and no page of it has to wait; then it writes the
+// broadcast. change reports whether the job goes on; otherwise it has ended the job or had it wait. alter ends the job
+// of a broadcast that is not being sent.
+func (r *run) alter(ctx context.Context, read *Broadcast, change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool,
+	err error) {
+	s := r.s
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		b, err := lock(ctx, tx, read.TeamID, read.ID)
+		if err != nil {
+			return err
+		}
+		b.Text, b.Variants = read.Text, read.Variants
+		switch {
+		case b.Status == Scheduled && b.ScheduledAt.After(tx.Now()):
+			s.p.Queue.Wait(ctx, tx, r.job, b.ScheduledAt, "")
+			more = false
+			return nil
+		case b.Status != Queued && b.Status != Scheduled:
+			s.p.Queue.Finish(ctx, tx, r.job)
+			more = false
+			return nil
+		case change == nil: // it was changed since it was read
+			more = true
+			return nil
+		}
+		if more, err = change(tx, &b); err != nil {
+			return err
+		}
+		save(ctx, tx, &b)
+		return nil
+	})
+	return more && err == nil, err
+}
+
+// start stores what is sent, which from now on does not change.
+func (r *run) start(ctx context.Context, broadcastID string) (more bool, err error) {
+	s := r.s
+	read, err := s.Get(ctx, r.job.TeamID, broadcastID)
+	if err != nil {
+		return false, err
+	}
+	all, err := s.contents(ctx, &read)
+	if err != nil {
+		return false, err
+	}
+	return r.alter(ctx, &read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		if b.revision != read.revision || !b.StartedAt.IsZero() {
+			return true, nil // another worker was faster, or the draft was changed and sent again
+		}
+		for i, c := range all {
+			added := *c
+			if err := s.p.Contents.Add(ctx, tx, &added); err != nil {
+				return false, err
+			}
+			if len(b.Variants) == 0 {
+				insertVariants(ctx, tx, &Broadcast{ID: b.ID, TeamID: b.TeamID, Variants: []Variant{{contentID: added.ID}}})
+			} else {
+				setVariantContent(ctx, tx, b, i, added.ID)
+			}
+		}
+		b.Status, b.StartedAt, b.phase, b.position, b.nextAt = Queued, tx.Now(), walkAll, "", time.Time{}
+		if len(b.Variants) > 1 {
+			b.phase = walkTest
+		}
+		s.changed(tx, b)
+		return true, nil
+	})
+}
+
+// know sets the variants of a broadcast that was started, without their texts.
+func (r *run) know(ctx context.Context, b *Broadcast) (err error) {
+	if r.variants == nil {
+		if r.variants, err = variantContents(ctx, r.s.p.DB.Reader, b.TeamID, b.ID); err != nil {
+			return err
+		}
+	}
+	if len(r.variants) > 1 {
+		b.Variants = r.variants
+	}
+	return nil
+}
+
+// load checks that the broadcast may still be sent, and prepares its emails. It returns why not, if so.
+func (r *run) load(ctx context.Context, b *Broadcast) (Reason, error) {
+	if !r.loaded.IsZero() && time.Since(r.loaded) < loadedFor {
+		return "", nil
+	}
+	s := r.s
+	team, err := s.p.Teams.Get(ctx, b.TeamID)
+	if err != nil {
+		return "", err
+	}
+	by := actorOf(b)
+	if by.Suspended = team.Suspended; team.Suspended {
+		return TeamSuspended, nil
+	}
+	active, err := s.p.Teams.Active(ctx, b.TeamID, b.by)
+	if err != nil {
+		return "", fmt.Errorf("look up who sent broadcast %s: %w", b.ID, err)
+	}
+	if !active {
+		return KeyDeleted, nil
+	}
+	r.mailings = r.mailings[:0]
+	var compiled []*content.Compiled
+	for _, v := range r.variants {
+		m, err := s.p.Emails.Mailing(ctx, by, v.contentID, true)
+		if err != nil {
+			return whyRefused(err), err
+		}
+		m.BroadcastID, m.TopicID, m.LeaveOut = b.ID, b.TopicID, true
+		r.mailings = append(r.mailings, m)
+		c, err := s.p.Contents.Get(ctx, b.TeamID, v.contentID)
+		if err != nil {
+			return "", err
+		}
+		compiled = append(compiled, c)
+	}
+	r.placeholders, r.properties = names(compiled)
+	r.loaded = time.Now()
+	return "", nil
+}
+
+// whyRefused is why emails cannot be sent any more, "" if trying again may help.
+func whyRefused(err error) Reason {
+	switch {
+	case fault.Ours(err):
+		return ""
+	case fault.KindOf(err) == fault.Suspended:
+		return TeamSuspended
+	case fault.KindOf(err) == fault.Forbidden:
+		return NotAllowed
+	}
+	return BadContent
+}
+
+// whyStopped is why a page cannot be entered, "" if for no reason of the broadcast's own.
+func whyStopped(err error) Reason {
+	switch {
+	case err == nil, fault.Ours(err):
+		return ""
+	case fault.KindOf(err) == fault.NotFound:
+		return SegmentDeleted
+	}
+	return TopicDeleted
+}
+
+// stop pauses a broadcast, or ends it as failed if nobody can mend it. Without a reason it returns err.
+func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) (bool, error) {
+	if why == "" {
+		return false, err
+	}
+	if err != nil {
+		r.s.p.Log.Warn("a broadcast stops", "broadcast", read.ID, "team", read.TeamID, "reason", why, "error", err)
+	}
+	return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		b.Status, b.Reason = Paused, why
+		if why == SegmentDeleted || why == TopicDeleted {
+			b.Status, b.SentAt = Failed, tx.Now()
+			if err := r.s.end(ctx, tx, b); err != nil {
+				return false, err
+			}
+		}
+		r.s.changed(tx, b)
+		r.s.p.Queue.Finish(ctx, tx, r.job)
+		return false, r.s.tell(ctx, tx, b)
+	})
+}
+
+// page enters the emails of the contacts that follow the broadcast's position.
+func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
+	s, began, entered := r.s, time.Now(), 0
+	more, err = r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		if b.nextAt.After(tx.Now()) {
+			s.p.Queue.Wait(ctx, tx, r.job, b.nextAt, "")
+			return false, nil
+		}
+		most := r.max
+		if b.Options.Pace > 0 {
+			most = min(most, paced(b.Options.Pace))
+		}
+		read := min(readMax, most)
+		if b.phase != walkAll {
+			read = readMax
+		}
+		members, err := s.p.Contacts.Walk(ctx, tx.Reader, b.TeamID, contacts.Audience{SegmentID: b.SegmentID,
+			Before: b.StartedAt, Properties: r.properties}, b.position, read)
+		if err != nil {
+			return false, err
+		}
+		p := parts{b: b, to: make([][]emails.To, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
+		used := p.divide(members, most, r.placeholders)
+		if err := r.enter(ctx, tx, b, &p); err != nil {
+			return false, err
+		}
+		entered = p.n
+		if used > 0 {
+			b.position = members[used-1].ID
+		}
+		if b.Options.Pace > 0 && p.n > 0 {
+			from := tx.Now()
+			if late := from.Sub(b.nextAt); late < lateMost {
+				from = b.nextAt
+			}
+			b.nextAt = from.Add(time.Duration(p.n) * time.Hour / time.Duration(b.Options.Pace))
+		}
+		if used == len(members) && len(members) < read {
+			b.walked(tx.Now())
+		}
+		return true, nil
+	})
+	if took := time.Since(began); err == nil && entered >= r.max/2 {
+		r.max = min(emails.MaxEnqueue, 2*r.max, max(pageLeast, int(int64(r.max)*int64(pageTime)/int64(took))))
+	}
+	return more, err
+}
+
+// paced is how many emails a page has at a pace: those of some seconds, so that they go out evenly.
+func paced(pace int) int { return max(1, pace/900) }
+
+// walked moves a broadcast on when all of the audience was walked.
+func (b *Broadcast) walked(now time.Time) {
+	switch {
+	case b.phase == walkTest && b.waitsForWinner() && b.Winner < 0:
+		b.phase, b.nextAt = choose, now.Add(time.Duration(b.Options.Wait)*time.Minute)
+	case b.phase == walkTest && b.waitsForWinner():
+		b.phase, b.position = walkRest, ""
+	default:
+		b.phase, b.nextAt = settle, now
+	}
+}
+
+// parts are the contacts of a page, by what becomes of them.
+type parts struct {
+	b    *Broadcast
+	n    int // that get an email
+	to   [][]emails.To
+	of   [][]*contacts.Member // whom to is for
+	held []*contacts.Member   // held out
+}
+
+// divide takes contacts in order until the number of emails is most, and returns how many it took.
+func (p *parts) divide(members []contacts.Member, most int, placeholders []string) (used int) {
+	for i := range members {
+		if p.n == most {
+			return i
+		}
+		m := &members[i]
+		variant, held, now := p.b.part(m.ID)
+		switch {
+		case held && now:
+			p.held = append(p.held, m)
+		case now:
+			p.to[variant] = append(p.to[variant], emails.To{Address: m.Address, ContactID: m.ID,
+				Values: valuesOf(m, placeholders)})
+			p.of[variant] = append(p.of[variant], m)
+			p.n++
+		}
+	}
+	return len(members)
+}
+
+// enter enters the emails of a page and the rows of its recipients, and counts them.
+func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) error {
+	s := r.s
+	var mailed []string
+	for variant, to := range p.to {
+		if len(to) == 0 {
+			continue
+		}
+		done, err := s.p.Emails.Enqueue(ctx, tx, r.mailings[variant], to)
+		if err != nil {
+			return err
+		}
+		for i, one := range done {
+			row := recipient{broadcastID: b.ID, teamID: b.TeamID, contactID: to[i].ContactID, emailID: one.ID,
+				address: to[i].Address, variant: variant, state: waiting}
+			if one.ID == "" {
+				row.state, row.reason = leftOut, one.LeftOut
+				if one.Err != nil {
+					if fault.Ours(one.Err) {
+						return one.Err
+					}
+					row.reason = refused
+				}
+				b.LeftOut++
+			} else {
+				mailed = append(mailed, row.contactID)
+				b.Entered++
+			}
+			insertRecipient(ctx, tx, &row)
+		}
+	}
+	for _, m := range p.held {
+		insertRecipient(ctx, tx, &recipient{broadcastID: b.ID, teamID: b.TeamID, contactID: m.ID, address: m.Address,
+			state: leftOut, reason: heldOut})
+		b.LeftOut++
+	}
+	s.p.Contacts.Mailed(ctx, tx, b.TeamID, mailed)
+	return nil
+}
+
+// settle ends a broadcast once each of its emails was given to a host or has ended.
+func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
+	some, err := anyWaiting(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
+	if err != nil {
+		return false, err
+	}
+	return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		if some {
+			// The longer it has taken, the less often it is looked at.
+			wait := min(settleMax, max(500*time.Millisecond, tx.Now().Sub(b.nextAt)/8))
+			r.s.p.Queue.Wait(ctx, tx, r.job, tx.Now().Add(wait), "")
+			return false, nil
+		}
+		b.Status, b.SentAt = Sent, tx.Now()
+		r.s.p.Queue.Finish(ctx, tx, r.job)
+		r.s.changed(tx, b)
+		return false, r.s.end(ctx, tx, b)
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -207,3 +208,5 @@ func TestSendingAtOnce(t *testing.T) {
 		s.mustCount(3, `SELECT COUNT(*) FROM emails`)
 	})
 }
+
+func pageOf(n int) page.Page { return page.Page{Limit: n} }

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -85,7 +86,7 @@ func (s *sender) join(addresses ...string) {
 		ctx := s.T.Context()
 		for i, address := range addresses {
 			at := tx.Now().UnixMicro()
-			contactID := fmt.Sprintf("%08x-0000-7000-8000-%012x", at&0xffffffff, i)
+			contactID := id.At(tx.Now())
 			tx.Queue(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id,
 				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, '', $5, $5)`, contactID, s.Acme.TeamID, address,
 				fmt.Sprint("Reader ", i), at)

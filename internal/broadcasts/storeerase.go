@@ -2,7 +2,10 @@ package broadcasts
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/erasure"
@@ -37,15 +40,18 @@ func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, 
 	return all, nil
 }
 
+// eraseSome are the statements that delete some of what belongs to a broadcast.
+var eraseSome = []string{
+	`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
+		(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
+	`DELETE FROM broadcast_recipients WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
+		(SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
+	`DELETE FROM broadcast_links WHERE broadcast_id = $1 AND link <= (SELECT MAX(link) FROM
+		(SELECT link FROM broadcast_links WHERE broadcast_id = $1 ORDER BY link LIMIT $2) x)`,
+}
+
 func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string) error {
-	for _, text := range []string{
-		`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
-			(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
-		`DELETE FROM broadcast_recipients WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
-			(SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
-		`DELETE FROM broadcast_links WHERE broadcast_id = $1 AND link <= (SELECT MAX(link) FROM
-			(SELECT link FROM broadcast_links WHERE broadcast_id = $1 ORDER BY link LIMIT $2) x)`,
-	} {
+	for _, text := range eraseSome {
 		err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, broadcastID, eraseRows) })
 		if err != nil {
 			return err
@@ -56,6 +62,50 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 		deleteBroadcast(ctx, tx, teamID, broadcastID)
 		return nil
 	})
+}
+
+// again begins the place to go on where a broadcast may have more rows.
+const again = "again "
+
+// RemoveRecipients deletes some recipients of broadcasts that ended before a time, with the links that they followed:
+// of the broadcast after the id after, "" at first. It returns where to go on, "" at the end. How many got an email and
+// were left out stays in the broadcast.
+func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	broadcastID, more := strings.CutPrefix(after, again)
+	if !more {
+		broadcastID, err = endedBefore(ctx, s.p.DB.Reader, teamID, after, before)
+		if err != nil || broadcastID == "" {
+			return "", err
+		}
+	}
+	next = broadcastID
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		for _, text := range eraseSome {
+			n, err := tx.Exec(ctx, text, broadcastID, eraseRows)
+			if err != nil {
+				return fmt.Errorf("delete old recipients of broadcast %s: %w", broadcastID, err)
+			}
+			if n > 0 {
+				next = again + broadcastID
+			}
+		}
+		return nil
+	})
+	return next, err
+}
+
+// endedBefore returns the next broadcast of a team that ended before a time, "" if there is none.
+func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, err error) {
+	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id > $2 AND sent_at > 0 AND sent_at < $3
+		ORDER BY id LIMIT 1`, teamID, after, before.UnixMicro()).Scan(&id)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for old broadcasts of team %s: %w", teamID, err)
+	}
+	return id, nil
 }
 
 // erasedRecipients is the count that EraseAddress reports.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/blob"
+	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
@@ -92,6 +93,7 @@ func eraseAddress(flags *flag.FlagSet) action {
 			func() (erasure.Report, error) { return n.receiving.EraseAddress(ctx, a, scope) },
 			func() (erasure.Report, error) { return webhooks.EraseAddress(ctx, n.db, a, scope) },
 			func() (erasure.Report, error) { return requestlog.EraseAddress(ctx, n.db, a, scope) },
+			func() (erasure.Report, error) { return broadcasts.EraseAddress(ctx, n.db, a, scope) },
 			func() (erasure.Report, error) { return contacts.EraseAddress(ctx, n.db, a, scope, *suppressed) },
 			func() (erasure.Report, error) { return imports.EraseAddress(ctx, n.db, a, scope) },
 		}

@@ -391,6 +391,7 @@ func (n *node) retention(now func() time.Time) *retention.Service {
 		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodies},
 		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodiesLeft},
 		retention.Rule{Name: "received emails", Kept: received, Step: n.receiving.RemoveBefore},
+		retention.Rule{Name: "recipients of broadcasts", Kept: events, Step: n.broadcasts.RemoveRecipients},
 		retention.Rule{Name: "timelines", Kept: events, Step: n.emails.RemoveTimelines})
 }
 

@@ -282,6 +282,7 @@ func (d *driver) everything(otherKey string) {
 	d.topics()
 	d.audience()
 	d.imported()
+	d.broadcast()
 	stop()
 	<-watched
 	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+)
+
+// broadcast does what can be done with broadcasts.
+func (d *driver) broadcast() {
+	d.t.Helper()
+	ctx := d.t.Context()
+	segment := d.do("POST", "/segments", `{"name":"Readers"}`)
+	topic := d.do("POST", "/topics", `{"name":"Offers","default_subscription":"opt_in"}`)
+	for i := range 5 {
+		d.do("POST", "/contacts", fmt.Sprintf(`{"email":"bulk%d@one.example","segments":[%q],"properties":{"plan":"x"}}`, i,
+			segment))
+	}
+	draft := func(more string) string {
+		return d.do("POST", "/broadcasts", fmt.Sprintf(`{"from":"a@acme.example","subject":"s","segment_id":%q,
+			"html":"<p>{{{plan}}}</p>"%s}`, segment, more))
+	}
+	id := draft(``)
+	d.do("PATCH", "/broadcasts/"+id, fmt.Sprintf(`{"topic_id":%q,"text":"t","variants":[{},{"subject":"b"}]}`, topic))
+	d.do("PATCH", "/broadcasts/"+id, `{"variants":null}`)
+	d.do("POST", "/broadcasts/"+id+"/audience", "")
+	d.do("POST", "/broadcasts/"+id+"/test", `{"to":"b@one.example","contact":"bulk1@one.example"}`)
+	d.do("POST", "/broadcasts/"+id+"/send", `{"scheduled_at":"in 1 hour"}`)
+	d.do("POST", "/broadcasts/"+id+"/cancel", "")
+	d.do("POST", "/broadcasts/"+id+"/send", "")
+	d.sent(id, "sent")
+	d.do("DELETE", "/broadcasts/"+d.do("POST", "/broadcasts/"+id+"/duplicate", ""), "")
+	d.happened(ctx, id)
+	for _, kind := range []string{"sent", "delivered", "opened", "clicked", "bounced", "complained", "unsubscribed",
+		"suppressed", "left_out", "failed", "canceled", "waiting"} {
+		d.do("GET", "/broadcasts/"+id+"/recipients?limit=1&type="+kind, "")
+	}
+	d.do("GET", "/broadcasts/"+id+"/recipients?type=bounced&bounce_type=permanent&email=bulk1@one.example", "")
+	d.do("GET", "/broadcasts/"+id+"/clicked-links?limit=1", "")
+	d.do("GET", "/broadcasts/"+id+"/results", "")
+	d.pages("/broadcasts")
+
+	// One that is paused and resumed, with a pace; one that is canceled; and one with an A/B test.
+	slow := draft(`,"pace":60,"send":true`)
+	d.do("POST", "/broadcasts/"+slow+"/pause", "")
+	d.do("POST", "/broadcasts/"+slow+"/resume", "")
+	eventually(d.t, "the slow one has begun", func() bool {
+		return d.count(`SELECT COUNT(*) FROM broadcasts WHERE entered > 0 AND status = 'queued'`) > 0
+	})
+	d.do("POST", "/broadcasts/"+slow+"/cancel", "")
+	tested := draft(`,"variants":[{},{"subject":"b"}],"ab_test":{"share":50,"metric":"manual"},"send":true`)
+	eventually(d.t, "the test is sent", func() bool { return d.count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'wait'`) > 0 })
+	d.do("POST", "/broadcasts/"+tested+"/winner", `{"variant":1}`)
+	d.sent(tested, "sent")
+	d.do("GET", "/broadcasts/"+tested+"/results", "")
+	d.do("DELETE", "/segments/"+segment, "")
+}
+
+// sent waits until a broadcast has a status.
+func (d *driver) sent(broadcastID, status string) {
+	d.t.Helper()
+	eventually(d.t, "the broadcast is "+status, func() bool {
+		return d.count(`SELECT COUNT(*) FROM broadcasts WHERE id = '`+broadcastID+`' AND status = '`+status+`'`) > 0
+	})
+}
+
+// happened has all happen to an email of a broadcast that can happen.
+func (d *driver) happened(ctx context.Context, broadcastID string) {
+	d.t.Helper()
+	var emailID, address string
+	if err := d.look.QueryRow(ctx, `SELECT email_id, address FROM broadcast_recipients WHERE broadcast_id = $1
+		AND email_id <> '' LIMIT 1`, broadcastID).Scan(&emailID, &address); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.db.Update(ctx, func(tx *db.Tx) error {
+		return d.broadcasts.Recorded(ctx, tx, []events.Event{{TeamID: d.team, EmailID: emailID, BroadcastID: broadcastID,
+			Type: events.EmailClicked, Recipient: address, Data: &events.Click{Link: "https://acme.example/"}},
+			{TeamID: d.team, EmailID: emailID, BroadcastID: broadcastID, Type: events.EmailComplained,
+				Recipient: address, Data: &events.Complaint{}}})
+	}); err != nil {
+		d.t.Fatal(err)
+	}
+	eventually(d.t, "the guard has looked", func() bool {
+		return d.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
+	})
+	if _, _, err := d.contacts.Unsubscribe(ctx, contacts.Link{TeamID: d.team, EmailID: emailID, Address: address}); err != nil {
+		d.t.Fatal(err)
+	}
+}

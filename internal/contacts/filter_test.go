@@ -474,6 +474,50 @@ func TestFiltersNameWhatTheTeamHas(t *testing.T) {
 	})
 }
 
+// TestTheLargestFilters runs filters with as many comparisons, levels and values as there may be.
+func TestTheLargestFilters(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFiltered(t, d)
+		p := &person{Contact: Contact{ID: id.New(), TeamID: f.team, Address: "a@example.com", CreatedAt: f.now},
+			texts: map[string]string{"plan": "12"}, numbers: map[string]float64{"age": 499}}
+		f.write(p)
+		numbers := make([]int, filter.MaxList)
+		for i := range numbers {
+			numbers[i] = i
+		}
+		gt := tree{"type": "rule", "field": "properties.plan", "operator": "gt", "value": 11.5}
+		in := tree{"type": "rule", "field": "properties.age", "operator": "in", "value": numbers}
+		topic := tree{"type": "rule", "field": "contact.topics." + f.topics[0], "operator": "eq", "value": "opt_in"}
+		for _, leaf := range []tree{gt, topic} {
+			for _, kind := range []string{"and", "or"} {
+				rules := []tree{in}
+				for len(rules) < filter.MaxLeaves {
+					rules = append(rules, leaf)
+				}
+				rule := tree{"type": kind, "rules": rules}
+				for range filter.MaxDepth - 2 {
+					rule = tree{"type": "not", "rule": rule}
+				}
+				if ids := f.found(t, f.rule(t, rule)); !slices.Equal(ids, []string{p.ID}) {
+					t.Errorf("100 in %s find %q", kind, ids)
+				}
+			}
+		}
+		var groups []tree
+		for i := range filter.MaxLeaves / 9 {
+			rule := tree{"type": "and", "rules": []tree{in, gt}}
+			for depth := range filter.MaxDepth - 3 {
+				kind := []string{"or", "and"}[(depth+i)%2]
+				rule = tree{"type": kind, "rules": []tree{gt, rule}}
+			}
+			groups = append(groups, rule)
+		}
+		if ids := f.found(t, f.rule(t, tree{"type": "and", "rules": groups})); !slices.Equal(ids, []string{p.ID}) {
+			t.Errorf("nested groups find %q", ids)
+		}
+	})
+}
+
 // TestFiltersGoByIndexes holds walks to the keys of contacts, whatever the values are, and counts to the indexes of
 // values.
 func TestFiltersGoByIndexes(t *testing.T) {

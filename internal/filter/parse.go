@@ -19,15 +19,27 @@ func Parse(text []byte) (*Rule, error) { return ParseAt("filter", text) }
 // ParseAt is Parse of a rule that stands at another place of a request, such as steps[3].config.
 func ParseAt(place string, text []byte) (*Rule, error) {
 	if len(text) > MaxText {
-		return nil, fault.Invalidf(place, "The `%s` field has %d octets of JSON; the limit is %d.", place, len(text), MaxText)
+		return nil, tooLong(place, len(text))
 	}
 	p := parser{}
 	r, err := p.rule(place, jsontext.Value(text), 1)
 	if err != nil {
 		return nil, err
 	}
+	// What is stored must be read again, and 1e15 is written as 1000000000000000.
+	again, err := r.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("write a filter: %w", err)
+	}
+	if len(again) > MaxText {
+		return nil, tooLong(place, len(again))
+	}
 	r.place = place
 	return r, nil
+}
+
+func tooLong(place string, n int) error {
+	return fault.Invalidf(place, "The `%s` field has %d octets of JSON; the limit is %d.", place, n, MaxText)
 }
 
 // parser counts the leaves of one rule.

@@ -581,3 +581,41 @@ func TestFiltersGoByIndexes(t *testing.T) {
 		}
 	})
 }
+
+// TestConditionsOverEventsAndContacts evaluates a rule as an automation does, whose schema has fields of events too.
+func TestConditionsOverEventsAndContacts(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFiltered(t, d)
+		p := &person{Contact: Contact{ID: id.New(), TeamID: f.team, Address: "a@example.com", CreatedAt: f.now},
+			texts: map[string]string{"plan": "pro"}}
+		f.write(p)
+		rule := f.rule(t, tree{"type": "and", "rules": []tree{
+			{"type": "rule", "field": "event.plan", "operator": "eq", "value": tree{"var": "properties.plan"}},
+			{"type": "rule", "field": "contact.engagement.opened", "operator": "lt", "value": 1},
+			{"type": "rule", "field": "contact.topics." + f.topics[1], "operator": "eq", "value": "opt_out"},
+		}})
+		schema, err := f.s.FilterSchema(t.Context(), d.Reader, f.team, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema.Open, schema.References = []string{"event."}, true
+		values, err := f.s.FilterValues(t.Context(), d.Reader, &p.Contact, schema, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for plan, want := range map[string]bool{"pro": true, "free": false} {
+			got, err := rule.Match(schema, f.now, func(name string) filter.Value {
+				if name == "event.plan" {
+					return filter.TextValue(plan)
+				}
+				return values(name)
+			})
+			if err != nil || got != want {
+				t.Errorf("an event with the plan %s: %t, %v; want %t", plan, got, err, want)
+			}
+		}
+		if _, _, err := where(rule, schema, f.now, nil); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("SQL of a rule over events: %v", err)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,13 +17,15 @@ import (
 )
 
 // TestKillBroadcast kills the program at random moments while it sends a broadcast: each contact has one email of it in
-// the end, which reached the sink. One may arrive twice when the kill falls between the sink's answer and the commit.
+// the end, which reached the sink. A copy of it may arrive if a kill falls between the sink's answer and the commit.
 func TestKillBroadcast(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { killBroadcast(t, nil) })
 	t.Run("postgres", func(t *testing.T) {
 		killBroadcast(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
 	})
 }
+
+var messageIDField = regexp.MustCompile(`(?im)^Message-ID: .*$`)
 
 // made makes a request that creates something, and returns its id.
 func (n *node) made(ctx context.Context, path string, body map[string]any) string {
@@ -42,11 +45,15 @@ func (n *node) made(ctx context.Context, path string, body map[string]any) strin
 func killBroadcast(t *testing.T, env []string) {
 	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_RECIPIENTS", 200)
 	var mu sync.Mutex
-	arrived := map[string]int{}
-	sink, err := smtpsink.Config{OnMessage: func(_ string, to []string, _ []byte) {
+	arrived, ids := map[string]int{}, map[string]string{}
+	sink, err := smtpsink.Config{OnMessage: func(_ string, to []string, data []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		arrived[to[0]]++
+		messageID := messageIDField.FindString(string(data))
+		if arrived[to[0]]++; arrived[to[0]] > 1 && (messageID == "" || ids[to[0]] != messageID) {
+			t.Errorf("%s has two emails: %q and %q", to[0], ids[to[0]], messageID)
+		}
+		ids[to[0]] = messageID
 	}}.Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -97,9 +104,6 @@ func killBroadcast(t *testing.T, env []string) {
 			t.Errorf("%s got an email", address)
 		}
 		twice += times - 1
-	}
-	if twice > 10*rounds {
-		t.Errorf("%d copies after %d kills: more than can have been in hand", twice, rounds)
 	}
 	t.Logf("%d kills; %d contacts, %d copies more than one (killed between the sink's answer and the commit)", rounds,
 		total, twice)

@@ -58,7 +58,8 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 	if err != nil || again.Id != made.Id {
 		t.Errorf("created again, it is %+v, %v", again, err)
 	}
-	added, err := c.Contacts.Segments.Add(&resend.AddContactSegmentRequest{SegmentId: segment.Id, Email: "rita+1@example.org"})
+	added, err := c.Contacts.Segments.Add(&resend.AddContactSegmentRequest{SegmentId: segment.Id,
+		Email: "rita+1@example.org"})
 	if err != nil || added.Id != segment.Id {
 		t.Errorf("added %+v, %v", added, err)
 	}
@@ -88,7 +89,8 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 
 	legacy, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "old@example.org", AudienceId: segment.Id})
 	must("create a contact in an audience", err)
-	if all, err := c.Contacts.List(&resend.ListContactsOptions{AudienceId: segment.Id}); err != nil || len(all.Data) != 2 ||
+	if all, err := c.Contacts.List(&resend.ListContactsOptions{AudienceId: segment.Id}); err != nil ||
+		len(all.Data) != 2 ||
 		all.Data[0].Id != legacy.Id {
 		t.Errorf("contacts of the audience %+v, %v", all, err)
 	}

@@ -229,7 +229,7 @@ func (a *API) watchImport(rec *recorder, r *http.Request, importID string) {
 			shown = text
 			text = "event: " + name + "\ndata: " + text + "\n\n"
 		}
-		if push(rec, text) != nil || i.Done() || r.Method == http.MethodHead {
+		if push(rec, text) != nil || i.Done() {
 			return
 		}
 		i, err = a.Services.Imports.Watch(r.Context(), i, cmp.Or(a.Heartbeat, heartbeat))

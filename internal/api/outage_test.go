@@ -55,8 +55,9 @@ func anyBody(o op) string {
 	case strings.HasPrefix(o.path, "/email") && o.method == http.MethodPost:
 		return rightBodies["POST /emails"]
 	}
-	return `{"name":"acme.org","email":"a@example.net","emails":["a@example.net"],"scheduled_at":"in 2 hours","tls":"enforced",` +
-		`"topics":[],"fallback_value":"x","since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
+	return `{"name":"acme.org","email":"a@example.net","emails":["a@example.net"],"scheduled_at":"in 2 hours",` +
+		`"tls":"enforced","topics":[],"fallback_value":"x",` +
+		`"since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
 func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {

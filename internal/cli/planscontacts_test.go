@@ -26,10 +26,11 @@ func (d *driver) audience() {
 		{"type":"rule","field":"contact.properties.seats","operator":"gt","value":1}]}}`)
 	filtered := d.pages("/segments")
 	deleted := d.do("POST", "/audiences", `{"name":"Deleted"}`)
-	id := d.do("POST", "/contacts", `{"email":"r@one.example","properties":{"plan":"pro","seats":2,"gone":"x"},"segments":["`+
-		hand+`","`+deleted+`"]}`)
+	id := d.do("POST", "/contacts", `{"email":"r@one.example","properties":{"plan":"pro","seats":2,"gone":"x"},`+
+		`"segments":["`+hand+`","`+deleted+`"]}`)
 	d.do("POST", "/audiences/"+hand+"/contacts", `{"email":"s@one.example","properties":{"plan":"pro","seats":3}}`)
-	d.do("POST", "/contacts", `{"email":"r@one.example","properties":{"plan":"free","seats":null},"segments":["`+hand+`"]}`)
+	d.do("POST", "/contacts", `{"email":"r@one.example","properties":{"plan":"free","seats":null},"segments":["`+
+		hand+`"]}`)
 	d.do("PATCH", "/contacts/r@one.example", `{"first_name":"R","properties":{"seats":7,"plan":"pro"}}`)
 	d.do("PATCH", "/contacts/"+id, `{"email":"t@one.example"}`)
 	d.do("GET", "/contacts/"+id, "")
@@ -44,7 +45,8 @@ func (d *driver) audience() {
 	d.do("DELETE", "/contacts/"+id+"/segments/"+hand, "")
 	d.do("POST", "/contacts/"+id+"/segments/"+hand, "")
 	d.do("PATCH", "/segments/"+hand, `{"name":"Renamed"}`)
-	d.do("PATCH", "/segments/"+filtered, `{"filter":{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}}`)
+	d.do("PATCH", "/segments/"+filtered,
+		`{"filter":{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}}`)
 	d.do("PATCH", "/contact-properties/"+gone, `{"fallback_value":"none"}`)
 	d.do("GET", "/contact-properties/"+gone, "")
 	for _, segmentID := range []string{hand, filtered} {

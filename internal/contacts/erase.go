@@ -16,7 +16,8 @@ const (
 )
 
 // EraseAddress deletes the contacts with an address. A contact that is unsubscribed, or opted out of a topic, would be
-// mailed again if that were forgotten: of it that alone is left and the address, unless refusals is set. It records no event, because its webhook messages would contain the address again.
+// mailed again if that were forgotten: of it that alone is left and the address, unless refusals is set. It records no
+// event, because its webhook messages would contain the address again.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope, refusals bool) (
 	found erasure.Report, err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {

@@ -107,11 +107,13 @@ func (s *Service) Properties(ctx context.Context, teamID string, p page.Page) ([
 
 // PropertiesNamed returns the properties of a team that have one of some names, or all when names is nil.
 func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
-	return propertiesNamed(ctx, r, teamID, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isName(n) }))
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isName(n) })
+	return propertiesNamed(ctx, r, teamID, names)
 }
 
 // UpdateProperty changes the fallback of a property, or removes it.
-func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback Value) (p Property, err error) {
+func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback Value) (
+	p Property, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if p, err = propertyByID(ctx, tx.Reader, teamID, strings.ToLower(propertyID)); err != nil {
 			return err
@@ -170,6 +172,6 @@ func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string
 }
 
 func noSuchProperty(name string) error {
-	return fault.Invalidf("properties", "The `properties` field names %.50q, which is no property of this team. Create it "+
-		"first.", name)
+	return fault.Invalidf("properties", "The `properties` field names %.50q, which is no property of this team. Create "+
+		"it first.", name)
 }

@@ -156,7 +156,8 @@ func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segment
 
 // RemoveFromSegment removes a contact, which is named by its id or its address, from a segment. If it is not in it,
 // nothing changes.
-func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (at Contact, err error) {
+func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (
+	at Contact, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		g, err := byHand(ctx, tx.Reader, teamID, segmentID)
 		if err != nil {

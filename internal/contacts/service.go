@@ -330,6 +330,7 @@ func (c *Contact) apply(to resolved, source string) (changed bool) {
 	return changed
 }
 
+// check applies the rules of a change, and writes ids in lower case.
 func (c *Change) check() error {
 	for field, text := range map[string]*string{"first_name": c.FirstName, "last_name": c.LastName} {
 		if text != nil {
@@ -338,6 +339,7 @@ func (c *Change) check() error {
 			}
 		}
 	}
+	c.Topics = slices.Clone(c.Topics) // they are the caller's
 	for i := range c.Topics {
 		t := &c.Topics[i]
 		t.TopicID = strings.ToLower(t.TopicID)

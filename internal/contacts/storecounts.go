@@ -42,8 +42,9 @@ func keepCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 		from = `teams g WHERE g.id = $1 AND g.id = $2`
 	}
 	tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
-		SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM `+from+` ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts,
-		counted_at = excluded.counted_at`, g.ID, g.TeamID, c.Contacts, c.At.UnixMicro())
+		SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM `+from+`
+		ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts, counted_at = excluded.counted_at`, g.ID,
+		g.TeamID, c.Contacts, c.At.UnixMicro())
 }
 
 // forgetCount has a segment counted again.

@@ -22,8 +22,8 @@ func scanSegment(r db.Row) (g Segment, err error) {
 
 func insertSegment(ctx context.Context, tx *db.Tx, g *Segment) {
 	tx.Proof(`SELECT 1 FROM segments WHERE id = $1`, g.ID)
-	tx.Queue(ctx, `INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at) VALUES ($1, $2, $3, $4, $5, 0)`,
-		g.ID, g.TeamID, g.Name, g.Filter, g.CreatedAt.UnixMicro())
+	tx.Queue(ctx, `INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at)
+		VALUES ($1, $2, $3, $4, $5, 0)`, g.ID, g.TeamID, g.Name, g.Filter, g.CreatedAt.UnixMicro())
 }
 
 // segmentByID takes the id as it was given.
@@ -84,8 +84,8 @@ const fromMemberships = ` FROM contact_segments m CROSS JOIN segments g WHERE m.
 
 // segmentIDsOf returns the segments that a contact was added to, the first one first.
 func segmentIDsOf(ctx context.Context, r db.Reader, teamID, contactID string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT m.segment_id`+fromMemberships+` ORDER BY m.created_at, m.segment_id LIMIT $3`, teamID,
-		contactID, MaxSegments)
+	rows, err := r.Query(ctx, `SELECT m.segment_id`+fromMemberships+` ORDER BY m.created_at, m.segment_id LIMIT $3`,
+		teamID, contactID, MaxSegments)
 	ids, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, fmt.Errorf("read the segments of a contact: %w", err)
@@ -93,7 +93,8 @@ func segmentIDsOf(ctx context.Context, r db.Reader, teamID, contactID string) ([
 	return ids, nil
 }
 
-func listMemberships(ctx context.Context, r db.Reader, teamID, contactID string, p page.Page) ([]Membership, bool, error) {
+func listMemberships(ctx context.Context, r db.Reader, teamID, contactID string, p page.Page) (
+	[]Membership, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT m.created_at, ` + segmentColumns + fromMemberships,
 		ID: "m.segment_id", Args: []any{teamID, contactID}}, p, func(r db.Row) (m Membership, err error) {
 		var since, created int64

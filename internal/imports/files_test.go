@@ -237,12 +237,15 @@ func TestWatch(t *testing.T) {
 		if _, err := w.imports.Watch(canceled, changed, time.Hour); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
-		w.imports.Close()
-		if _, err := w.imports.Watch(ctx, changed, time.Hour); !errors.Is(err, imports.ErrClosed) {
-			t.Errorf("%v", err)
-		}
 		w.Must(w.imports.EraseTeam(ctx, w.team))
 		if _, err := w.imports.Watch(ctx, changed, time.Hour); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%v", err)
+		}
+		waits, err := w.create("email\n", imports.NewImport{})
+		w.Must(err)
+		waits = w.get(waits.ID)
+		w.imports.Close()
+		if _, err := w.imports.Watch(ctx, waits, time.Hour); !errors.Is(err, imports.ErrClosed) {
 			t.Errorf("%v", err)
 		}
 	})

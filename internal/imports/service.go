@@ -233,25 +233,26 @@ var ErrClosed = errors.New("the imports are not watched any more")
 // Close ends all calls of Watch, because the node stops.
 func (s *Service) Close() { s.close() }
 
-// Watch returns once an import differs from seen, or after a while, or with ErrClosed.
+// Watch returns once an import differs from seen, or after a while, or with ErrClosed. It looks twice a second, so that
+// who calls it again and again is told of a fast import no more often.
 func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
 	over := time.NewTimer(most)
 	defer over.Stop()
 	tick := time.NewTicker(s.c.Look)
 	defer tick.Stop()
 	for {
-		now, err := s.Get(ctx, seen.TeamID, seen.ID)
-		if err != nil || now != seen {
-			return now, err
-		}
 		select {
 		case <-tick.C:
 		case <-over.C:
-			return now, nil
+			return seen, nil
 		case <-s.closed:
-			return now, ErrClosed
+			return seen, ErrClosed
 		case <-ctx.Done():
-			return now, ctx.Err()
+			return seen, ctx.Err()
+		}
+		now, err := s.Get(ctx, seen.TeamID, seen.ID)
+		if err != nil || now != seen {
+			return now, err
 		}
 	}
 }

@@ -18,7 +18,7 @@ var layers = [][]string{
 	{"internal/cli"},
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/oauth", "internal/mcp"},
 	{"internal/delivery", "internal/receiving", "internal/tracking", "internal/webhooks", "internal/broadcasts",
-		"internal/automations", "internal/imports", "internal/live", "internal/notices", "internal/retention"},
+		"internal/automations", "internal/imports", "internal/exports", "internal/privacy", "internal/live", "internal/notices", "internal/retention"},
 	{"internal/testnode"},
 	resources,
 	{"internal/events", "internal/jobs", "internal/filter", "internal/quota", "internal/erasure"},

@@ -13,9 +13,9 @@
 //
 // # Invariants
 //
-// Every operation answers in JSON, and every error has the same envelope. Requests are read as real clients send
-// them: with doubled and trailing slashes, null for absent, unknown members, empty bodies. Lists in requests are
-// bounded while they are decoded, and the memory for large bodies is shared among teams.
+// Every operation answers in JSON, except exports, which are streamed; every error has the same envelope. Requests are
+// read as real clients send them: with doubled and trailing slashes, null for absent, unknown members, empty bodies.
+// Lists in requests are bounded while they are decoded, and the memory for large bodies is shared among teams.
 //
 // # When it fails
 //
@@ -48,6 +48,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -64,6 +65,7 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -95,6 +97,7 @@ type Services struct {
 	Live         *live.Service
 	Receiving    *receiving.Service
 	Imports      *imports.Service
+	Exports      *exports.Service
 }
 
 // Options configure the API.
@@ -127,6 +130,7 @@ type API struct {
 	bodies *fair.Pool
 
 	mediums *fair.Pool
+	streams *fair.Pool      // answers that are being written
 	away    lograte.Limiter // limits log lines about what is unavailable
 	doc     func() []byte
 	docs    func() ([]byte, error)
@@ -142,7 +146,7 @@ func New(o Options) *API {
 	}
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
 	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
-		mediums: fair.New(mediumsMax, fair.Greed)}
+		mediums: fair.New(mediumsMax, fair.Greed), streams: fair.New(streamsMax, streamsGreed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	ops := a.operations()
 	if o.NoAliases {
@@ -177,7 +181,8 @@ func (a *API) mount(ops []op) {
 
 // ServeHTTP normalizes the path, gives the request an id, and lets a panic end this request only.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w2 := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), keep: a.Observe != nil}
+	w2 := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), keep: a.Observe != nil,
+		head: r.Method == http.MethodHead}
 	w.Header()["X-Request-Id"] = []string{w2.id}
 	defer func() {
 		if p := recover(); p != nil {
@@ -193,10 +198,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if w2.done != nil {
 			w2.done()
 		}
+		if w2.cut {
+			panic(http.ErrAbortHandler)
+		}
 	}()
 	tidy(r)
 	routed := r
-	if r.Method == http.MethodHead {
+	if w2.head {
 		get := *r // the server must go on seeing HEAD, to send no body
 		get.Method = http.MethodGet
 		routed = &get
@@ -235,6 +243,7 @@ func tidyPath(p string) string {
 // the same line, so only few of them are logged.
 func (a *API) finish(w *recorder, r *http.Request) {
 	took := time.Since(w.start)
+	path := cmp.Or(w.path, r.URL.Path)
 	level, logged, leftOut := slog.LevelDebug, true, 0
 	switch {
 	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
@@ -248,7 +257,7 @@ func (a *API) finish(w *recorder, r *http.Request) {
 		level = slog.LevelInfo
 	}
 	if logged && a.Log.Enabled(r.Context(), level) {
-		args := []any{"request_id", w.id, "method", r.Method, "path", requestlog.Veil(r.URL.Path), "status", w.status,
+		args := []any{"request_id", w.id, "method", r.Method, "path", requestlog.Veil(path), "status", w.status,
 			"duration", took, "user_agent", requestlog.Veil(r.UserAgent())}
 		if w.actor.TeamID != "" {
 			args = append(args, "team", w.actor.TeamID)
@@ -263,8 +272,7 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	}
 	if a.Observe != nil && w.actor.TeamID != "" {
 		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
-			Path:      r.URL.Path,
-			UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer,
+			Path: path, UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer,
 			Streamed: w.streamed})
 	}
 }
@@ -286,12 +294,15 @@ type recorder struct {
 	http.ResponseWriter
 	start        time.Time
 	id           string
+	path         string      // for the logs; "" means the request's
 	actor        teams.Actor // the authenticated actor, whether or not it may do this
 	status       int
 	cause        error // of an internal failure
 	keep         bool  // the answer, for the observer
 	streamed     bool
 	body, answer []byte
+	head         bool   // the request is HEAD: the answer has no body
+	cut          bool   // the answer is not whole: the connection is to be closed
 	done         func() // gives back the memory of the body; nil when it has none
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -86,6 +87,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		broadcasts.Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
 			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log})
 	n.Recorder.Listen(s.Broadcasts)
+	s.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, s.Logs)
 	if dns != nil {
 		n.Run(n.Domains.Kind())
 	}
@@ -367,7 +369,7 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 				got += name + ": " + v + "\n"
 			}
 		}
-		got += "\n" + n.hide(w.Body.String()) + "\n"
+		got += "\n" + n.hide(strings.ReplaceAll(w.Body.String(), "\r\n", "\n")) + "\n" // CSV has CRLF
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
@@ -42,7 +43,8 @@ func (o op) isAlias() bool { return o.tag == "" && o.scope != open }
 // bound is a function of the API with its types erased.
 type bound struct {
 	in, out reflect.Type
-	form    bool // the body is a form, which call reads
+	form    bool     // the body is a form, which call reads
+	media   []string // of an answer that is a stream; nil means JSON that is made whole
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
@@ -62,6 +64,7 @@ type Call struct {
 	query   url.Values
 	w       *recorder   // of an operation that reads a form
 	scope   teams.Scope // of the operation
+	path    string      // that is logged in place of the request's, when it is set
 	done    func()      // set by an operation whose answer holds counted memory; called when the client has the answer
 }
 
@@ -127,8 +130,13 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 		}
 	}()
 	out, err := o.call(r.Context(), c)
+	w.path = c.path
 	if err != nil {
 		a.fail(w, r, err)
+		return
+	}
+	if s, ok := out.(stream); ok {
+		a.stream(w, r, o, s)
 		return
 	}
 	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
@@ -191,6 +199,13 @@ func (c *Call) Param(name string) string {
 		return decoded
 	}
 	return text
+}
+
+// conceal keeps an address that stands in the path out of the logs.
+func (c *Call) conceal(address string) {
+	if a, err := erasure.Parse(address); err == nil {
+		c.path = a.Replace(c.Request.URL.Path)
+	}
 }
 
 // ID returns a segment of the path that must be an id, in lower case.

@@ -48,8 +48,12 @@ type envelope struct {
 	Name       string `json:"name"`
 }
 
-// fail answers with an error. The cause of an internal failure goes into the log line of the request.
-func (a *API) fail(w *recorder, r *http.Request, err error) {
+// fail answers with an error.
+func (a *API) fail(w *recorder, r *http.Request, err error) { writeError(w, judge(w, r, err)) }
+
+// judge returns the fault that an error is for the client. The cause of an internal failure goes into the log line of
+// the request.
+func judge(w *recorder, r *http.Request, err error) *fault.Error {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case ok:
@@ -64,7 +68,7 @@ func (a *API) fail(w *recorder, r *http.Request, err error) {
 	if e.Kind == fault.Internal || e.Kind == fault.Unavailable {
 		w.cause = e.Unwrap()
 	}
-	writeError(w, e)
+	return e
 }
 
 func writeError(w http.ResponseWriter, e *fault.Error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
@@ -81,18 +80,7 @@ func logFilter(q url.Values) (f requestlog.Filter, err error) {
 	if f.KeyID != "" && !id.Valid(f.KeyID) {
 		return f, fault.Invalidf("api_key_id", "The `api_key_id` parameter must be a valid UUID.")
 	}
-	for name, dst := range map[string]*time.Time{"from": &f.From, "to": &f.To} {
-		if q.Get(name) == "" {
-			continue
-		}
-		if *dst, err = parseDate(name, q.Get(name), time.UTC); err != nil {
-			return f, err
-		}
-		if dst.IsZero() {
-			*dst = dst.Add(time.Microsecond) // a zero time would mean no bound
-		}
-	}
-	return f, nil
+	return f, readSpan(q, &f.From, &f.To)
 }
 
 // Logged reports whether a request belongs in the request log: requests that read the log, and streams, do not.

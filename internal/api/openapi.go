@@ -20,6 +20,13 @@ import (
 	_ "embed"
 )
 
+// Media types of answers, as the document names them.
+const (
+	mediaJSON   = "application/json"
+	mediaCSV    = "text/csv"
+	mediaNDJSON = "application/x-ndjson"
+)
+
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
 // parameters describes the query parameters by name; any other is text.
@@ -65,6 +72,13 @@ func parameters(name string) *huma.Param {
 		p.Schema.Enum = []any{"permanent", "transient", "undetermined"}
 	case "email":
 		p.Description = "Only the contact with this address."
+	case "format":
+		p.Description = "The form of the file."
+		p.Schema.Enum, p.Schema.Default = []any{"csv", "ndjson"}, "csv"
+	case "formulas":
+		p.Description = "quote puts an apostrophe before texts in CSV that a spreadsheet would take for formulas; keep writes " +
+			"them as they are, so that the file can be imported again."
+		p.Schema.Enum, p.Schema.Default = []any{"keep", "quote"}, "keep"
 	case "origin":
 		p.Schema.Enum = []any{"bounce", "complaint", "manual"}
 	}
@@ -129,11 +143,21 @@ func (a *API) openAPI() *huma.OpenAPI {
 
 func describe(schemas huma.Registry, o *op) *huma.Operation {
 	content := func(t reflect.Type) map[string]*huma.MediaType {
-		return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, operationID(*o)+t.Name())}}
+		return map[string]*huma.MediaType{mediaJSON: {Schema: schemas.Schema(t, true, operationID(*o)+t.Name())}}
+	}
+	answer := content(o.out)
+	for i, media := range o.media {
+		if i == 0 {
+			answer = map[string]*huma.MediaType{}
+		}
+		answer[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		if media != mediaCSV {
+			answer[media] = content(o.out)[mediaJSON]
+		}
 	}
 	d := &huma.Operation{OperationID: operationID(*o), Summary: o.summary, Tags: []string{o.tag},
 		Responses: map[string]*huma.Response{
-			strconv.Itoa(o.status): {Description: "Done.", Content: content(o.out)},
+			strconv.Itoa(o.status): {Description: "Done.", Content: answer},
 			"default": {Description: "What is wrong, and what to do.",
 				Content: content(reflect.TypeFor[envelope]())}}}
 	if teams.SendingAccess.Scopes().Has(o.scope) {

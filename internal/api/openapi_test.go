@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -183,10 +184,15 @@ func TestDocument(t *testing.T) {
 		if d.RequestBody == nil == o.takesBody() {
 			t.Errorf("%s: body documented %v", name, d.RequestBody != nil)
 		}
-		for _, status := range []string{map[int]string{200: "200", 201: "201"}[o.status], "default"} {
-			if r := d.Responses[status]; r.Description == "" || reflect.DeepEqual(r.Content["application/json"].Schema,
-				docSchema{}) {
-				t.Errorf("%s: no schema of the answer %s", name, status)
+		for _, status := range []string{strconv.Itoa(o.status), "default"} {
+			medias := o.media
+			if medias == nil || status == "default" {
+				medias = []string{mediaJSON}
+			}
+			for _, media := range medias {
+				if r := d.Responses[status]; r.Description == "" || reflect.DeepEqual(r.Content[media].Schema, docSchema{}) {
+					t.Errorf("%s: no schema of the answer %s as %s", name, status, media)
+				}
 			}
 		}
 		declared := map[string]bool{}
@@ -249,7 +255,11 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 		if !ok {
 			continue
 		}
-		s := resolve(d.Responses[map[int]string{200: "200", 201: "201"}[o.status]].Content["application/json"].Schema)
+		media := mediaJSON
+		if slices.Contains(o.media, mediaNDJSON) {
+			media = mediaNDJSON
+		}
+		s := resolve(d.Responses[strconv.Itoa(o.status)].Content[media].Schema)
 		out := reflect.New(o.out).Elem()
 		if data := out.FieldByName("Data"); data.IsValid() && data.Kind() == reflect.Slice {
 			data.Set(reflect.MakeSlice(data.Type(), 1, 1))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -32,6 +33,8 @@ func (a *API) operations() []op {
 			"Retrieve an attachment of a received email", nil, endpoint(a.getReceivedFile)},
 		{get, "/emails/metrics", teams.EmailsRead, 200, "Emails", "Count what happened to emails", metricsQuery,
 			endpoint(a.getMetrics)},
+		{get, "/emails/export", teams.EmailsRead, 200, "Emails", "Export emails with the states of their recipients",
+			append(exportQuery, "from", "to"), exported[exports.EmailRow](a.exportEmails)},
 		{get, "/emails/{email_id}", teams.EmailsRead, 200, "Emails", "Retrieve an email", nil, endpoint(a.getEmail)},
 		{patch, "/emails/{email_id}", teams.EmailsWrite, 200, "Emails", "Reschedule an email", nil, endpoint(a.updateEmail)},
 		{post, "/emails/{email_id}/cancel", teams.EmailsWrite, 200, "Emails", "Cancel a scheduled email", nil,
@@ -220,12 +223,16 @@ func (a *API) operations() []op {
 			endpoint(a.addSuppressions)},
 		{post, "/suppressions/batch/remove", teams.SuppressionsWrite, 200, "Suppressions", "Remove up to 100 suppressions",
 			nil, endpoint(a.removeSuppressions)},
+		{get, "/suppressions/export", teams.SuppressionsRead, 200, "Suppressions", "Export suppressed addresses",
+			append(exportQuery, "origin"), exported[exports.SuppressionRow](a.exportSuppressions)},
 		{get, "/suppressions/{suppression}", teams.SuppressionsRead, 200, "Suppressions",
 			"Retrieve a suppression by its id or address", nil, endpoint(a.getSuppression)},
 		{del, "/suppressions/{suppression}", teams.SuppressionsWrite, 200, "Suppressions",
 			"Remove a suppression by its id or address", nil, endpoint(a.removeSuppression)},
 
 		{get, "/logs", teams.LogsRead, 200, "Logs", "List API requests", append(paging, logsQuery...), endpoint(a.listLogs)},
+		{get, "/logs/export", teams.LogsRead, 200, "Logs", "Export API requests", append(exportQuery, logsQuery...),
+			exported[exports.LogRow](a.exportLogs)},
 		{get, "/logs/{log_id}", teams.LogsRead, 200, "Logs", "Retrieve an API request with its bodies", nil,
 			endpoint(a.getLog)},
 

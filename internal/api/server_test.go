@@ -489,13 +489,8 @@ func TestOtherTeams(t *testing.T) {
 		if w := f.do(t, "GET /segments/"+ids["segment_id"]+"/contacts"); !strings.Contains(w.Body.String(), ids["contact"]) {
 			t.Errorf("another team deleted a segment or a contact: %d %s", w.Code, w.Body)
 		}
-<<<<<<< HEAD
-		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/contacts/imports", "/segments", "/audiences", "/topics",
-			"/contact-properties"} {
-=======
-		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/segments", "/audiences",
-			"/topics", "/contact-properties"} {
->>>>>>> a4e901f (Leave the topics of a caller's change as they are)
+		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/contacts/imports", "/segments",
+			"/audiences", "/topics", "/contact-properties"} {
 			if w := f.do(t, "GET "+path+"\nAuthorization: other"); w.Body.String() != `{"object":"list","has_more":false,"data":[]}` {
 				t.Errorf("%s: %s", path, w.Body)
 			}

@@ -84,34 +84,18 @@ type archive struct {
 	tar              *tar.Writer
 }
 
-// write makes the archive under a temporary name and renames it at the end.
-func (b *archive) write(ctx context.Context, c config.Config, e *env) (err error) {
-	dir := filepath.Dir(b.to)
-	f, err := os.CreateTemp(dir, filepath.Base(b.to)+".partial-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("make the backup's file: %w", err)
-	}
-	defer func() {
-		f.Close()
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+// write makes the archive.
+func (b *archive) write(ctx context.Context, c config.Config, e *env) error {
+	return writeWhole(b.to, func(f *os.File) error {
+		b.tar = tar.NewWriter(f)
+		if err := b.fill(ctx, c, e, f.Name()+".db"); err != nil {
+			return fmt.Errorf("back up %s: %w", c.DataDir, err)
 		}
-	}()
-	b.tar = tar.NewWriter(f)
-	if err := b.fill(ctx, c, e, f.Name()+".db"); err != nil {
-		return fmt.Errorf("back up %s: %w", c.DataDir, err)
-	}
-	if err := errors.Join(b.tar.Close(), f.Sync()); err != nil {
-		return fmt.Errorf("finish the backup: %w", err)
-	}
-	if err := os.Rename(f.Name(), b.to); err != nil {
-		return fmt.Errorf("finish the backup: %w", err)
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("finish the backup: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+		if err := b.tar.Close(); err != nil {
+			return fmt.Errorf("finish the backup: %w", err)
+		}
+		return nil
+	})
 }
 
 // fill adds everything to the archive. snapshot is the name of a temporary file.

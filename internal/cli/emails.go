@@ -87,21 +87,9 @@ func eraseAddress(flags *flag.FlagSet) action {
 		if err := n.openMail(ctx); err != nil {
 			return err
 		}
-		scope.DryRun = *dryRun
-		all := []func() (erasure.Report, error){
-			func() (erasure.Report, error) { return n.emails.EraseAddress(ctx, a, scope) },
-			func() (erasure.Report, error) { return n.receiving.EraseAddress(ctx, a, scope) },
-			func() (erasure.Report, error) { return webhooks.EraseAddress(ctx, n.db, a, scope) },
-			func() (erasure.Report, error) { return requestlog.EraseAddress(ctx, n.db, a, scope) },
-			func() (erasure.Report, error) { return broadcasts.EraseAddress(ctx, n.db, a, scope) },
-			func() (erasure.Report, error) { return contacts.EraseAddress(ctx, n.db, a, scope, *suppressed) },
-			func() (erasure.Report, error) { return imports.EraseAddress(ctx, n.db, a, scope) },
-		}
-		if *suppressed {
-			all = append(all, func() (erasure.Report, error) { return suppressions.EraseAddress(ctx, n.db, a, scope) })
-		}
-		for _, erase := range all {
-			found, err := erase()
+		scope.DryRun, scope.Refusals = *dryRun, *suppressed
+		for _, x := range n.addressErasers() {
+			found, err := x.Erase(ctx, a, scope)
 			for _, c := range found {
 				fmt.Fprintf(e.out, "%6d %s\n", c.N, c.Kind)
 			}
@@ -113,6 +101,36 @@ func eraseAddress(flags *flag.FlagSet) action {
 			fmt.Fprintln(e.out, "nothing was changed: this was a dry run")
 		}
 		return nil
+	}
+}
+
+// addressErasers erase an address, each from what one package stores. Contacts come late, so that an erasure that is
+// interrupted still finds the contact whose it is.
+func (n *node) addressErasers() []erasure.Eraser {
+	return []erasure.Eraser{
+		{Name: "sent emails", Erase: n.emails.EraseAddress},
+		{Name: "received emails", Erase: n.receiving.EraseAddress},
+		{Name: "webhooks", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return webhooks.EraseAddress(ctx, n.db, a, s)
+		}},
+		{Name: "request log", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return requestlog.EraseAddress(ctx, n.db, a, s)
+		}},
+		{Name: "broadcasts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return broadcasts.EraseAddress(ctx, n.db, a, s)
+		}},
+		{Name: "imports", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return imports.EraseAddress(ctx, n.db, a, s)
+		}},
+		{Name: "contacts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return contacts.EraseAddress(ctx, n.db, a, s, s.Refusals)
+		}},
+		{Name: "suppressions", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			if !s.Refusals {
+				return nil, nil
+			}
+			return suppressions.EraseAddress(ctx, n.db, a, s)
+		}},
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/jobs"
@@ -312,8 +313,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
 		Emails: n.emails, Templates: n.templates, Contacts: n.contacts, Broadcasts: n.broadcasts,
-		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving,
-		Imports: n.imports}, Log: n.log,
+		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving, Imports: n.imports,
+		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs)}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})

@@ -238,6 +238,10 @@ func (d *driver) everything(otherKey string) {
 		t.Error(err)
 	}
 	d.pages("/emails")
+	for _, path := range []string{"/emails/export", "/emails/export?from=2020-01-01&to=2090-01-01", "/suppressions/export",
+		"/suppressions/export?origin=manual", "/logs/export", "/logs/export?status=2xx&method=GET"} {
+		d.do("GET", path, "")
+	}
 	for _, what := range []string{"", "/attachments", "/checks"} {
 		d.do("GET", "/emails/"+email+what, "")
 	}

@@ -526,12 +526,12 @@ func TestEraseAddress(t *testing.T) {
 			left          [3]int
 		}{
 			{"nobody@x.example", false, false, "[]", [3]int{5, 5, 4}},
-			{"in@x.example", false, true, "[{contacts deleted 1}]", [3]int{5, 5, 4}},
-			{"IN@x.example", false, false, "[{contacts deleted 1}]", [3]int{4, 4, 3}},
+			{"in@x.example", false, true, "[{contacts deleted 1 }]", [3]int{5, 5, 4}},
+			{"IN@x.example", false, false, "[{contacts deleted 1 }]", [3]int{4, 4, 3}},
 			{"out@x.example", false, false, "LEFT without their names", [3]int{4, 3, 2}},
 			{"left@x.example", false, false, "LEFT without their names", [3]int{4, 2, 1}},
-			{"out@x.example", true, false, "[{contacts deleted 1}]", [3]int{3, 1, 1}},
-			{"left@x.example", true, false, "[{contacts deleted 1}]", [3]int{2, 1, 1}},
+			{"out@x.example", true, false, "[{contacts deleted 1 }]", [3]int{3, 1, 1}},
+			{"left@x.example", true, false, "[{contacts deleted 1 }]", [3]int{2, 1, 1}},
 		} {
 			if says := erase(step.address, step.refusals, step.dry); !strings.Contains(says, step.says) {
 				t.Errorf("%+v: it says %s", step, says)

@@ -30,7 +30,12 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 			if c.refuses && !refusals {
 				kind, erase = leftRefusals, deleteNames
 			}
-			if found.Add(kind, 1); scope.DryRun {
+			if kind == leftRefusals {
+				found.Leave(kind, erasure.LeftKept, 1)
+			} else {
+				found.Add(kind, 1)
+			}
+			if scope.DryRun {
 				continue
 			}
 			err := d.Update(ctx, func(tx *db.Tx) error { erase(ctx, tx, c.teamID, []string{c.id}); return nil })

@@ -26,21 +26,28 @@ const (
 // composed it, because its header may contain the address. Emails that are not settled are left, and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	err = db.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
-		some, err := emailsTo(ctx, s.d.Reader, a.Key(), after, upTo)
-		if err != nil {
-			return err
-		}
-		for _, e := range some {
-			if !scope.Has(e.teamID) {
-				continue
-			}
-			if err := s.eraseIn(ctx, a, &e, scope.DryRun, &found); err != nil {
-				return fmt.Errorf("in email %s: %w", e.id, err)
+	erase := func(some []addressed, err error) error {
+		for i := range some {
+			if err := s.eraseIn(ctx, a, &some[i], scope.DryRun, &found); err != nil {
+				return fmt.Errorf("in email %s: %w", some[i].id, err)
 			}
 		}
-		return nil
-	})
+		return err
+	}
+	if scope.All {
+		err = db.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
+			return erase(emailsTo(ctx, s.d.Reader, a.Key(), after, upTo))
+		})
+	} else {
+		// A team pays for its own emails, not for those of all.
+		for _, teamID := range scope.Teams {
+			if err == nil {
+				err = db.Walk(ctx, s.d.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+					return erase(emailsOfTeamTo(ctx, s.d.Reader, teamID, a.Key(), after, upTo))
+				})
+			}
+		}
+	}
 	if err != nil {
 		return found, fmt.Errorf("erase an address: %w", err)
 	}
@@ -51,7 +58,7 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *addressed, 
 	found *erasure.Report) error {
 	switch {
 	case !e.settled:
-		found.Add(leftUnsettled, 1)
+		found.Leave(leftUnsettled, erasure.LeftLater, 1)
 		return nil
 	case e.others > 0:
 		return s.replaceIn(ctx, a, e, dryRun, found)
@@ -63,7 +70,7 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *addressed, 
 	if len(gone) > 0 {
 		found.Add(erasedEmails, 1)
 	} else if err == nil {
-		found.Add(leftUncounted, 1)
+		found.Leave(leftUncounted, erasure.LeftSoon, 1)
 	}
 	return err
 }

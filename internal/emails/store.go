@@ -207,15 +207,7 @@ func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 }
 
 func listEmails(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Email, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`,
-		ID:   "e.id",
-		Args: []any{teamID}}, p, func(r db.Row) (Email, error) {
-		var row emailRow
-		if err := r.Scan(row.dest()...); err != nil {
-			return Email{}, err
-		}
-		return row.email()
-	})
+	return page.Query(ctx, r, emailsWithin(teamID, Span{}), p, scanEmail)
 }
 
 func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([]Recipient, error) {

@@ -17,20 +17,35 @@ type addressed struct {
 	settled    bool
 }
 
-var selectAddressed = `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email_recipients o WHERE o.email_id =
-	r.email_id
-		AND LOWER(o.address) <> $1 AND o.address <> '` + erasure.Placeholder + `'), ` + isSettled("r.email_id") + `
-	FROM (SELECT DISTINCT email_id, team_id FROM email_recipients WHERE email_id > $2 AND email_id <= $3 AND
-		LOWER(address) = $1) r
-	ORDER BY r.email_id`
+// selectAddressed returns the query for the emails of some recipients with the address $1.
+func selectAddressed(recipients string) string {
+	return `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email_recipients o WHERE o.email_id = r.email_id
+			AND LOWER(o.address) <> $1 AND o.address <> '` + erasure.Placeholder + `'), ` + isSettled("r.email_id") + `
+		FROM (SELECT DISTINCT p.email_id, p.team_id FROM ` + recipients + ` AND LOWER(p.address) = $1) r
+		ORDER BY r.email_id`
+}
+
+var (
+	selectAddressedOfAll  = selectAddressed(`email_recipients p WHERE p.email_id > $2 AND p.email_id <= $3`)
+	selectAddressedOfTeam = selectAddressed(`emails e JOIN email_recipients p ON p.email_id = e.id
+		WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`)
+)
 
 // emailsTo returns the emails of all teams with ids in (after, upTo] that have an address among their recipients.
 func emailsTo(ctx context.Context, r db.Reader, address, after, upTo string) ([]addressed, error) {
-	rows, err := r.Query(ctx, selectAddressed, address, after, upTo)
-	return db.Collect(rows, err, func(r db.Row) (e addressed, err error) {
-		err = r.Scan(&e.id, &e.teamID, &e.others, &e.settled)
-		return e, err
-	})
+	rows, err := r.Query(ctx, selectAddressedOfAll, address, after, upTo)
+	return db.Collect(rows, err, scanAddressed)
+}
+
+// emailsOfTeamTo is emailsTo for one team.
+func emailsOfTeamTo(ctx context.Context, r db.Reader, teamID, address, after, upTo string) ([]addressed, error) {
+	rows, err := r.Query(ctx, selectAddressedOfTeam, address, after, upTo, teamID)
+	return db.Collect(rows, err, scanAddressed)
+}
+
+func scanAddressed(r db.Row) (e addressed, err error) {
+	err = r.Scan(&e.id, &e.teamID, &e.others, &e.settled)
+	return e, err
 }
 
 // contentNames reports whether the content of an email may contain an address. It is always true for a message that its

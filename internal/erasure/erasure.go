@@ -23,6 +23,7 @@
 package erasure
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -137,6 +138,9 @@ type Scope struct {
 	Teams  []string // ids
 	All    bool     // Teams has all teams
 	DryRun bool
+	// Refusals is whether what keeps the address from being mailed is erased too: that it is suppressed, unsubscribed
+	// or opted out.
+	Refusals bool
 }
 
 // Has reports whether a team is in scope.
@@ -144,19 +148,48 @@ func (s *Scope) Has(teamID string) bool { return s.All || slices.Contains(s.Team
 
 // Count is the number of rows of a kind that were erased, or that were left for a reason that the kind names.
 type Count struct {
-	Kind string
-	N    int
+	Kind string `json:"kind"`
+	N    int    `json:"n"`
+	Left Left   `json:"left,omitzero"`
 }
+
+// Left says that rows were not erased, and when they can be.
+type Left string
+
+const (
+	LeftSoon  Left = "soon"  // in a few minutes
+	LeftLater Left = "later" // once something else has ended
+	LeftKept  Left = "kept"  // when [Scope] says so
+)
 
 // Report counts what was erased, in the order in which kinds were first counted.
 type Report []Count
 
 // Add counts n more of a kind.
-func (r *Report) Add(kind string, n int) {
-	i := slices.IndexFunc(*r, func(c Count) bool { return c.Kind == kind })
-	if i < 0 {
-		*r = append(*r, Count{Kind: kind})
-		i = len(*r) - 1
+func (r *Report) Add(kind string, n int) { r.add(Count{Kind: kind, N: n}) }
+
+// Leave counts n rows that were not erased.
+func (r *Report) Leave(kind string, left Left, n int) { r.add(Count{Kind: kind, N: n, Left: left}) }
+
+// Merge adds the counts of another report.
+func (r *Report) Merge(other Report) {
+	for _, c := range other {
+		r.add(c)
 	}
-	(*r)[i].N += n
+}
+
+func (r *Report) add(more Count) {
+	i := slices.IndexFunc(*r, func(c Count) bool { return c.Kind == more.Kind && c.Left == more.Left })
+	if i < 0 {
+		*r = append(*r, more)
+		return
+	}
+	(*r)[i].N += more.N
+}
+
+// Eraser erases an address from what one package stores, in the teams of a scope. It may be interrupted, and is then
+// called again.
+type Eraser struct {
+	Name  string // of what is stored
+	Erase func(ctx context.Context, a Address, scope Scope) (Report, error)
 }

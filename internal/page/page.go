@@ -1,4 +1,5 @@
-// Package page reads lists in pages, by cursor. It has a query for each page and for a whole list in chunks.
+// Package page reads lists in pages, by cursor. It has a query for each page, for a whole list in chunks, and for the
+// parts of a list whose condition no index serves.
 //
 // # Invariants
 //
@@ -22,6 +23,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -34,6 +36,7 @@ type Page struct {
 	Limit  int // 0 means all, up to 100,000
 	After  string
 	Before string
+	until  string // the last id; "" means to the end. Not together with Before.
 }
 
 // Select is a query for all rows of a list: SQL up to and including a WHERE clause, the column of the id, and the
@@ -64,6 +67,10 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
 		args = append(args, cursor)
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
+	}
+	if p.until != "" {
+		args = append(args, p.until)
+		text += fmt.Sprintf(" AND %s >= $%d", s.ID, len(args))
 	}
 	args = append(args, limit+1)
 	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
@@ -107,4 +114,47 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 			}
 		}
 	}
+}
+
+// Part returns, newest first, those of the next n rows of a list after a cursor that a condition selects, and the
+// cursor of the part that follows, "" after the last. some is the query of all with the condition; its text begins
+// like that of all and has the same arguments first. A part costs n rows by the index of the list, however few of them
+// are selected, so a list can be read to its end by short queries. Rows that are inserted after the first part are left
+// out. The column of the id must be named id; the function id returns that of an item.
+func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
+	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
+	if all.Text != some.Text {
+		if next, err = last(ctx, r, all, after, n); err != nil {
+			return nil, "", err
+		}
+	}
+	items, more, err := Query(ctx, r, some, Page{Limit: n, After: after, until: next}, scan)
+	if err != nil {
+		return nil, "", err
+	}
+	if next == "" && more {
+		next = id(items[len(items)-1])
+	}
+	return items, next, nil
+}
+
+// last returns the id of the nth row of a list after a cursor, "" if there are not so many.
+func last(ctx context.Context, r db.Reader, s Select, after string, n int) (id string, err error) {
+	text, args := s.Text, slices.Clone(s.Args)
+	if after != "" {
+		args = append(args, after)
+		text += fmt.Sprintf(" AND %s < $%d", s.ID, len(args))
+	}
+	args = append(args, n)
+	text += fmt.Sprintf(" ORDER BY %s DESC LIMIT $%d", s.ID, len(args))
+	args = append(args, n)
+	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(id), '') FROM (`+text+`) x HAVING COUNT(*) = $`+
+		fmt.Sprint(len(args)), args...).Scan(&id)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the end of a part: %w", err)
+	}
+	return id, nil
 }

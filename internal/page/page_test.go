@@ -216,3 +216,49 @@ func TestAll(t *testing.T) {
 		}
 	})
 }
+
+// The parts of a list have all that a condition selects, once, and cost the same however little that is.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		shelf(t, d)
+		list := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"}}
+		self := func(id string) string { return id }
+		scan := func(r db.Row) (id string, err error) { err = r.Scan(&id); return id, err }
+		for _, c := range []struct {
+			condition string
+			n         int
+			want      string // the parts
+			queries   int
+		}{
+			{"", 4, "a9 a8 a7 a6|a5 a4 a3 a2|a1 a0", 3},
+			{"", 5, "a9 a8 a7 a6 a5|a4 a3 a2 a1 a0", 2},
+			{"", 10, "a9 a8 a7 a6 a5 a4 a3 a2 a1 a0", 1},
+			{` AND s.id <> 'a8'`, 4, "a9 a7 a6|a5 a4 a3 a2|a1 a0", 6},
+			{` AND s.id IN ('a7', 'a2')`, 3, "a7||a2|", 8},
+			{` AND s.id IN ('a7', 'a2')`, 5, "a7|a2|", 6},
+			{` AND s.id = 'x'`, 11, "", 2},
+		} {
+			some := list
+			some.Text += c.condition
+			var parts []string
+			trace.Take()
+			for after, more := "", true; more; more = after != "" {
+				ids, next, err := page.Part(t.Context(), d.Reader, list, some, after, c.n, scan, self)
+				if err != nil {
+					t.Fatal(err)
+				}
+				parts, after = append(parts, strings.Join(ids, " ")), next
+			}
+			if got, n := strings.Join(parts, "|"), len(trace.Take()); got != c.want || n != c.queries {
+				t.Errorf("%q by %d: %q by %d queries, want %q by %d", c.condition, c.n, got, n, c.want, c.queries)
+			}
+		}
+		trace.EachBroken(t, nil, func() error {
+			some := list
+			some.Text += ` AND s.id <> 'a8'`
+			_, _, err := page.Part(t.Context(), d.Reader, list, some, "", 4, scan, self)
+			return err
+		}, nil)
+	})
+}

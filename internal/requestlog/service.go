@@ -26,6 +26,7 @@ const (
 	writeTime  = 30 * time.Second // limit for one batch
 	drainTime  = 10 * time.Second // limit for the whole queue at a stop
 	sweepRows  = 500
+	partRows   = 2000 // that one call of Part looks at
 )
 
 // Service writes, reads and deletes the log.
@@ -198,6 +199,16 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 		return nil, false, err
 	}
 	return list(ctx, s.d.Reader, teamID, f, p)
+}
+
+// Part reads a part of a team's log after a cursor: those of its next entries that the filter selects, newest first and
+// without bodies. next is the cursor of the part that follows, "" after the last. It looks at no more than 2,000 entries.
+func (s *Service) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
+	err error) {
+	if err := f.check(); err != nil {
+		return nil, "", err
+	}
+	return part(ctx, s.d.Reader, teamID, f, after)
 }
 
 // Get returns one entry with its bodies. The error is a NotFound fault when there is none.

@@ -69,18 +69,24 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (Entry, error
 	return e, nil
 }
 
-func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, error) {
+// entries is the list of a team's entries.
+func entries(teamID string) page.Select {
+	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+}
+
+// selected is the list of a team's entries that a filter selects.
+func selected(teamID string, f Filter) (page.Select, error) {
 	low, high, err := f.statuses()
 	if err != nil {
-		return nil, false, err
+		return page.Select{}, err
 	}
-	text, args := `SELECT `+columns+` FROM request_logs WHERE team_id = $1`, []any{teamID}
+	s := entries(teamID)
 	where := func(condition string, values ...any) {
 		for _, v := range values {
-			args = append(args, v)
-			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(args)), 1)
+			s.Args = append(s.Args, v)
+			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(s.Args)), 1)
 		}
-		text += " AND " + condition
+		s.Text += " AND " + condition
 	}
 	if f.Status != "" {
 		where("status BETWEEN ? AND ?", low, high)
@@ -104,9 +110,32 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	if !f.To.IsZero() {
 		where("id < ? AND created_at < ?", id.First(f.To.Add(time.Millisecond)), f.To.UnixMicro())
 	}
-	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p,
-		func(r db.Row) (Entry, error) { return scan(r) })
+	return s, nil
 }
+
+func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, error) {
+	s, err := selected(teamID, f)
+	if err != nil {
+		return nil, false, err
+	}
+	return page.Query(ctx, r, s, p, scanEntry)
+}
+
+// part returns those of the next entries after a cursor that a filter selects, and the cursor of the next part. The
+// span of time bounds the list itself, so that no part is spent on what is outside.
+func part(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
+	span, err := selected(teamID, Filter{From: f.From, To: f.To})
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := selected(teamID, f)
+	if err != nil {
+		return nil, "", err
+	}
+	return page.Part(ctx, r, span, s, after, partRows, scanEntry, func(e Entry) string { return e.ID })
+}
+
+func scanEntry(r db.Row) (Entry, error) { return scan(r) }
 
 // like escapes a text for a pattern with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }

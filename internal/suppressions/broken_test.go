@@ -121,7 +121,7 @@ func TestEraseAddress(t *testing.T) {
 			dry  bool
 			want string
 			left int
-		}{{true, "[{suppressions deleted 3}]", 4}, {false, "[{suppressions deleted 3}]", 1}, {false, "[]", 1}} {
+		}{{true, "[{suppressions deleted 3 }]", 4}, {false, "[{suppressions deleted 3 }]", 1}, {false, "[]", 1}} {
 			found, err := erase(t, d, "Ann@one.example", c.dry, teamIDs...)
 			if n := left(); err != nil || fmt.Sprint(found) != c.want || n != c.left {
 				t.Errorf("dry %v: found %v, %v; %d are left, want %s and %d", c.dry, found, err, n, c.want, c.left)

@@ -75,12 +75,30 @@ func normal(field, text string) (string, error) {
 
 // List returns a page of the list, newest first. origin "" means all.
 func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
-	switch origin {
-	case "", Bounce, Complaint, Manual:
-	default:
-		return nil, false, fault.Invalidf("origin", "The `origin` parameter must be `bounce`, `complaint` or `manual`.")
+	if err := origin.check(); err != nil {
+		return nil, false, err
 	}
 	return list(ctx, s.d.Reader, teamID, origin, p)
+}
+
+const partRows = 2000 // that one call of Part looks at
+
+// Part reads a part of the list after a cursor: those of the next 2,000 entries that have the origin, newest first;
+// origin "" means all. next is the cursor of the part that follows, "" after the last.
+func (s *Service) Part(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
+	next string, err error) {
+	if err := origin.check(); err != nil {
+		return nil, "", err
+	}
+	return part(ctx, s.d.Reader, teamID, origin, after)
+}
+
+func (o Origin) check() error {
+	switch o {
+	case "", Bounce, Complaint, Manual:
+		return nil
+	}
+	return fault.Invalidf("origin", "The `origin` parameter must be `bounce`, `complaint` or `manual`.")
 }
 
 // Get returns an entry by its id or its address.

@@ -54,10 +54,26 @@ func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) {
 	tx.Queue(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2`, id, teamID)
 }
 
+// listed is a team's list; listedFor is that of one origin, "" for all.
+func listed(teamID string) page.Select {
+	return page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id",
+		Args: []any{teamID}}
+}
+
+func listedFor(teamID string, origin Origin) page.Select {
+	s := listed(teamID)
+	s.Text += ` AND (origin = $2 OR CAST($2 AS TEXT) = '')`
+	s.Args = append(s.Args, string(origin))
+	return s
+}
+
 func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM suppressions
-		WHERE team_id = $1 AND (origin = $2 OR CAST($2 AS TEXT) =
-		'')`, ID: "id", Args: []any{teamID, string(origin)}}, p, scan)
+	return page.Query(ctx, r, listedFor(teamID, origin), p, scan)
+}
+
+func part(ctx context.Context, r db.Reader, teamID string, origin Origin, after string) ([]Suppression, string, error) {
+	return page.Part(ctx, r, listed(teamID), listedFor(teamID, origin), after, partRows, scan,
+		func(s Suppression) string { return s.ID })
 }
 
 func among(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {

@@ -14,14 +14,11 @@ import (
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	err = db.Walk(ctx, d.Reader, "webhook_messages WHERE TRUE", "id", nil, func(after, upTo string) error {
-		some, err := messagesNaming(ctx, d.Reader, a, after, upTo)
+		some, err := messagesNaming(ctx, d.Reader, a, &scope, after, upTo)
 		if err != nil {
 			return err
 		}
 		for _, m := range some {
-			if !scope.Has(m.teamID) {
-				continue
-			}
 			found.Add("webhook messages in which it was replaced", 1)
 			if scope.DryRun {
 				continue
@@ -46,11 +43,15 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 // naming is a message that contains an address.
 type naming struct{ id, teamID, payload string }
 
-// messagesNaming returns the messages of all teams between two ids that contain an address.
-func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, after, upTo string) (some []naming,
-	err error) {
-	rows, err := r.Query(ctx, `SELECT id, team_id, payload FROM webhook_messages WHERE id > $1 AND id <= $2
-		AND LOWER(payload) LIKE $3 ESCAPE '\' ORDER BY id`, after, upTo, a.Pattern())
+// messagesNaming returns the messages of a scope between two ids that contain an address.
+func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, scope *erasure.Scope, after, upTo string) (
+	some []naming, err error) {
+	text, args := `SELECT id, team_id, payload FROM webhook_messages WHERE id > $1 AND id <= $2
+		AND LOWER(payload) LIKE $3 ESCAPE '\'`, []any{after, upTo, a.Pattern()}
+	if !scope.All { // Payloads of other teams need not be read.
+		text, args = text+` AND team_id = ANY($4)`, append(args, scope.Teams)
+	}
+	rows, err := r.Query(ctx, text+` ORDER BY id`, args...)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var m naming
 		if err = r.Scan(&m.id, &m.teamID, &m.payload); err == nil && a.In(m.payload) {

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/exports"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/suppressions"
+)
+
+// exportQuery are the parameters of every export.
+var exportQuery = slices.Clip([]string{"format", "formulas"})
+
+// exported makes an operation of an export.
+func exported[Row any](f func(c *Call) (*exports.Export, error)) bound {
+	return streamed[Row](func(ctx context.Context, c *Call) (stream, error) {
+		o, err := exports.ParseOptions(c.Query().Get("format"), c.Query().Get("formulas"))
+		if err != nil {
+			return stream{}, err
+		}
+		e, err := f(c)
+		if err != nil {
+			return stream{}, err
+		}
+		return stream{o.Format.MediaType(), e.Name + "." + string(o.Format), e.Parts(ctx, o)}, nil
+	}, mediaCSV, mediaNDJSON)
+}
+
+func (a *API) exportEmails(c *Call) (*exports.Export, error) {
+	var within emails.Span
+	err := readSpan(c.Query(), &within.From, &within.To)
+	return a.Services.Exports.Emails(c.TeamID, within), err
+}
+
+func (a *API) exportSuppressions(c *Call) (*exports.Export, error) {
+	return a.Services.Exports.Suppressions(c.TeamID, suppressions.Origin(c.Query().Get("origin"))), nil
+}
+
+func (a *API) exportLogs(c *Call) (*exports.Export, error) {
+	f, err := logFilter(c.Query())
+	return a.Services.Exports.Logs(c.TeamID, f), err
+}
+
+// readSpan reads the parameters from and to. What is not given stays zero, which means no bound.
+func readSpan(q url.Values, from, to *time.Time) (err error) {
+	for name, dst := range map[string]*time.Time{"from": from, "to": to} {
+		if q.Get(name) == "" {
+			continue
+		}
+		if *dst, err = parseDate(name, q.Get(name), time.UTC); err != nil {
+			return err
+		}
+		if dst.IsZero() {
+			*dst = dst.Add(time.Microsecond)
+		}
+	}
+	if !from.IsZero() && !to.IsZero() && to.Before(*from) {
+		return fault.Invalidf("from", "The `from` parameter must not be after `to`.")
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/exports"
+	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+const exportUsage = `use one of
+  postrider export emails --team TEAM       [--from TIME] [--to TIME]
+  postrider export suppressions --team TEAM [--origin bounce|complaint|manual]
+  postrider export logs --team TEAM         [--from TIME] [--to TIME] [--status 4xx] [--method M] [--endpoint PATH]
+                                            [--user-agent TEXT] [--api-key-id ID]
+each with [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
+TEAM is an id or an exact name; names with spaces are given in quotes. Without --output the file goes to standard output`
+
+// export writes a list of a team into a file. A node may run meanwhile.
+func export(ctx context.Context, e *env, args []string) error {
+	return runVerb(ctx, e, "export", exportUsage, []verb{{"emails", 0, exportEmails},
+		{"suppressions", 0, exportSuppressions}, {"logs", 0, exportLogs}}, args)
+}
+
+func exportEmails(flags *flag.FlagSet) action {
+	var within emails.Span
+	spanFlags(flags, &within.From, &within.To)
+	return writeExport(flags, func(s *exports.Service, teamID string) *exports.Export { return s.Emails(teamID, within) })
+}
+
+func exportSuppressions(flags *flag.FlagSet) action {
+	origin := flags.String("origin", "", "only those that a bounce, a complaint or somebody by hand (manual) entered")
+	return writeExport(flags, func(s *exports.Service, teamID string) *exports.Export {
+		return s.Suppressions(teamID, suppressions.Origin(*origin))
+	})
+}
+
+func exportLogs(flags *flag.FlagSet) action {
+	var f requestlog.Filter
+	spanFlags(flags, &f.From, &f.To)
+	flags.StringVar(&f.Status, "status", "", "only answers of a class such as 4xx, or with a code such as 429")
+	flags.StringVar(&f.Endpoint, "endpoint", "", "only paths that begin with this")
+	flags.StringVar(&f.UserAgent, "user-agent", "", "only user agents that have this in them, in either case")
+	flags.StringVar(&f.KeyID, "api-key-id", "", "only requests of the key with this id")
+	flags.Func("method", "only requests of a method such as POST", func(text string) error {
+		f.Method = strings.ToUpper(text)
+		return nil
+	})
+	return writeExport(flags, func(s *exports.Service, teamID string) *exports.Export { return s.Logs(teamID, f) })
+}
+
+// spanFlags adds the flags --from and --to.
+func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
+	read := func(dst *time.Time) func(string) error {
+		return func(text string) (err error) {
+			for _, layout := range []string{time.DateOnly, time.RFC3339} {
+				if *dst, err = time.ParseInLocation(layout, text, time.UTC); err == nil {
+					return nil
+				}
+			}
+			return errors.New("it must be a date such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z")
+		}
+	}
+	flags.Func("from", "only from this `time` on, such as 2026-01-31 or 2026-01-31T12:00:00Z", read(from))
+	flags.Func("to", "only before this `time`", read(to))
+}
+
+// writeExport adds the flags of all exports, and returns the action that writes one.
+func writeExport(flags *flag.FlagSet, choose func(s *exports.Service, teamID string) *exports.Export) action {
+	team := flags.String("team", "", "whose data, by id or exact name")
+	format := flags.String("format", "csv", "csv or ndjson")
+	formulas := flags.String("formulas", "keep",
+		"quote puts an apostrophe before texts in CSV that a spreadsheet would take for formulas")
+	output := flags.String("output", "", "`file` to write")
+	force := flags.Bool("force", false, "replace the file if it exists")
+	return func(ctx context.Context, e *env, n *node, _ []string) error {
+		o, err := exports.ParseOptions(*format, *formulas)
+		if err != nil {
+			return err
+		}
+		if *team == "" {
+			return errors.New("say whose: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
+		}
+		return n.withTeam(ctx, *team, func(t teams.Team) error {
+			x := choose(n.exports(), t.ID)
+			if *output == "" {
+				return writeParts(ctx, e.out, x, o)
+			}
+			if _, err := os.Lstat(*output); !*force && err == nil {
+				return fmt.Errorf("%s exists; choose another name, or say --force to replace it", *output)
+			}
+			return writeWhole(*output, func(f *os.File) error { return writeParts(ctx, f, x, o) })
+		})
+	}
+}
+
+// exports returns the service for a command.
+func (n *node) exports() *exports.Service {
+	return exports.New(contacts.New(n.db, nil, nil),
+		emails.New(emails.Config{}, emails.Parts{DB: n.db, Queue: n.queue, Teams: n.teams}),
+		suppressions.New(n.db, nil), requestlog.New(n.db, n.log, 0))
+}
+
+func writeParts(ctx context.Context, w io.Writer, x *exports.Export, o exports.Options) error {
+	for part, err := range x.Parts(ctx, o) {
+		if err == nil {
+			_, err = w.Write(part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// writeWhole makes a file that is readable by its owner alone. It has its name only once it is whole and on disk.
+func writeWhole(name string, write func(f *os.File) error) (err error) {
+	dir := filepath.Dir(name)
+	f, err := os.CreateTemp(dir, filepath.Base(name)+".partial-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("make the file: %w", err)
+	}
+	defer func() {
+		f.Close()
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := write(f); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("finish the file: %w", err)
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return fmt.Errorf("finish the file: %w", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("finish the file: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,49 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// partRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.
+const partRows = 250
+
+// Listed is an email without its content, with the states of its recipients.
+type Listed struct {
+	Email
+	Recipients []Recipient
+}
+
+// Span is a span of time. From is included, To is not; zero means no bound.
+type Span struct{ From, To time.Time }
+
+// Part reads a part of a team's emails after a cursor: the next 250 that were accepted within the span, newest first.
+// next is the cursor of the part that follows, "" after the last.
+func (s *Service) Part(ctx context.Context, teamID string, within Span, after string) (some []Listed, next string,
+	err error) {
+	all, next, err := partOfEmails(ctx, s.d.Reader, teamID, within, after)
+	if err != nil || len(all) == 0 {
+		return nil, next, err
+	}
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
+	}
+	to, err := recipientsOf(ctx, s.d.Reader, teamID, ids)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
+	}
+	some = make([]Listed, len(all))
+	for i := range all {
+		some[i] = Listed{all[i], to[all[i].ID]}
+	}
+	return some, next, nil
+}
+
+// PartTo reads a part of what a team sent to an address, which is given in lower case: of its next 2,000 emails after a
+// cursor those that have the address among their recipients, newest first, with that recipient alone. next is the
+// cursor of the part that follows, "" after the last.
+func (s *Service) PartTo(ctx context.Context, teamID, address, after string) (some []Listed, next string, err error) {
+	return partTo(ctx, s.d.Reader, teamID, address, after)
+}

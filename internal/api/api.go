@@ -74,6 +74,7 @@ import (
 	"github.com/postrider/postrider/internal/lograte"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -98,6 +99,7 @@ type Services struct {
 	Receiving    *receiving.Service
 	Imports      *imports.Service
 	Exports      *exports.Service
+	Privacy      *privacy.Service
 }
 
 // Options configure the API.

@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/imports"
@@ -33,6 +34,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/teams"
@@ -88,6 +90,19 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log})
 	n.Recorder.Listen(s.Broadcasts)
 	s.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, s.Logs)
+	s.Privacy = privacy.New(privacy.Parts{DB: d, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
+		Suppressions: n.Suppressions, Erasers: []erasure.Eraser{{Name: "sent emails", Erase: n.Emails.EraseAddress},
+			{Name: "received emails", Erase: s.Receiving.EraseAddress}},
+		Received: func(ctx context.Context, teamID string, a erasure.Address, after string) ([]privacy.ReceivedPart, string,
+			error) {
+			some, next, err := s.Receiving.PartFrom(ctx, teamID, a, after)
+			var parts []privacy.ReceivedPart
+			for _, e := range some {
+				parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From,
+					To: e.To, Subject: e.Subject})
+			}
+			return parts, next, err
+		}})
 	if dns != nil {
 		n.Run(n.Domains.Kind())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/emails"
@@ -16,13 +17,13 @@ import (
 var exportQuery = slices.Clip([]string{"format", "formulas"})
 
 // exported makes an operation of an export.
-func exported[Row any](f func(c *Call) (*exports.Export, error)) bound {
+func exported[Row any](f func(ctx context.Context, c *Call) (*exports.Export, error)) bound {
 	return streamed[Row](func(ctx context.Context, c *Call) (stream, error) {
 		o, err := exports.ParseOptions(c.Query().Get("format"), c.Query().Get("formulas"))
 		if err != nil {
 			return stream{}, err
 		}
-		e, err := f(c)
+		e, err := f(ctx, c)
 		if err != nil {
 			return stream{}, err
 		}
@@ -30,17 +31,21 @@ func exported[Row any](f func(c *Call) (*exports.Export, error)) bound {
 	}, mediaCSV, mediaNDJSON)
 }
 
-func (a *API) exportEmails(c *Call) (*exports.Export, error) {
+func (a *API) exportContacts(ctx context.Context, c *Call) (*exports.Export, error) {
+	return a.Services.Exports.Contacts(ctx, c.TeamID, strings.ToLower(c.Query().Get("segment_id")))
+}
+
+func (a *API) exportEmails(_ context.Context, c *Call) (*exports.Export, error) {
 	var within emails.Span
 	err := readSpan(c.Query(), &within.From, &within.To)
 	return a.Services.Exports.Emails(c.TeamID, within), err
 }
 
-func (a *API) exportSuppressions(c *Call) (*exports.Export, error) {
+func (a *API) exportSuppressions(_ context.Context, c *Call) (*exports.Export, error) {
 	return a.Services.Exports.Suppressions(c.TeamID, suppressions.Origin(c.Query().Get("origin"))), nil
 }
 
-func (a *API) exportLogs(c *Call) (*exports.Export, error) {
+func (a *API) exportLogs(_ context.Context, c *Call) (*exports.Export, error) {
 	f, err := logFilter(c.Query())
 	return a.Services.Exports.Logs(c.TeamID, f), err
 }

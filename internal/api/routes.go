@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/postrider/postrider/internal/exports"
+	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -81,6 +82,16 @@ func (a *API) operations() []op {
 			endpoint(a.createContact)},
 		{get, "/contacts", teams.ContactsRead, 200, "Contacts", "List contacts", append(paging, "segment_id"),
 			endpoint(a.listContacts)},
+		{get, "/contacts/export", teams.ContactsRead, 200, "Contacts", "Export contacts with all that is noted of them",
+			append(exportQuery, "segment_id"), exported[exports.ContactRow](a.exportContacts)},
+		{get, "/contacts/erasures", teams.ContactsRead, 200, "Contacts", "List erasures", paging, endpoint(a.listErasures)},
+		{get, "/contacts/erasures/{erasure_id}", teams.ContactsRead, 200, "Contacts", "Retrieve an erasure", nil,
+			endpoint(a.getErasure)},
+		{get, "/contacts/{contact}/export", teams.ContactsRead, 200, "Contacts",
+			"Export all that is stored about a contact or an address", nil,
+			streamed[privacy.Document](a.exportContact, mediaJSON)},
+		{post, "/contacts/{contact}/erase", teams.ContactsWrite, 202, "Contacts",
+			"Erase all that is stored about a contact or an address", nil, endpoint(a.eraseContact)},
 		{get, "/contacts/{contact}", teams.ContactsRead, 200, "Contacts", "Retrieve a contact by its id or address", nil,
 			endpoint(a.getContact)},
 		{patch, "/contacts/{contact}", teams.ContactsWrite, 200, "Contacts", "Change a contact", nil,

@@ -426,6 +426,7 @@ func TestOtherTeams(t *testing.T) {
 			"import_id":   f.importing(t, "email\na@example.org\n", nil),
 			"contact":     create("/contacts", `{"email":"c@example.org"}`),
 			"segment_id":  create("/segments", `{"name":"x"}`),
+			"erasure_id":  create("/contacts/nobody@example.org/erase", "{}"),
 			"topic_id":    create("/topics", `{"name":"x","default_subscription":"opt_in"}`),
 
 			"contact_property_id": create("/contact-properties", `{"key":"x","type":"string"}`),

@@ -56,7 +56,7 @@ func commands() []command {
 		{"keys", "make and manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
 		{"emails", "delete what is stored of mail: postrider emails delete|erase", manageEmails},
 		{"contacts", "import contacts from a CSV file: postrider contacts import FILE", manageContacts},
-		{"export", "write a team's data as CSV or NDJSON: postrider export emails|suppressions|logs --team TEAM", export},
+		{"export", "write a team's data as CSV or NDJSON: postrider export contacts|emails|suppressions|logs --team TEAM", export},
 		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
 		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},
 		{"listen", "show events while they happen, and pass them on: postrider listen --forward-to URL", listen},

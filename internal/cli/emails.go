@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/imports"
+	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -132,6 +133,18 @@ func (n *node) addressErasers() []erasure.Eraser {
 			return suppressions.EraseAddress(ctx, n.db, a, s)
 		}},
 	}
+}
+
+// receivedFrom reads what a team received from an address, for the export of all that is stored about it.
+func (n *node) receivedFrom(ctx context.Context, teamID string, a erasure.Address, after string) (
+	[]privacy.ReceivedPart, string, error) {
+	some, next, err := n.receiving.PartFrom(ctx, teamID, a, after)
+	var parts []privacy.ReceivedPart
+	for _, e := range some {
+		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From, To: e.To,
+			Subject: e.Subject})
+	}
+	return parts, next, err
 }
 
 // scope returns the scope of one team, or with "" of all teams.

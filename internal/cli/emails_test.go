@@ -9,23 +9,27 @@ import (
 	"testing"
 )
 
-// naming are the tables in which some text names an address, with how many rows do.
-func (n *started) naming(address string) map[string]int {
+// naming are the tables in which some text names an address, with how many rows do, of all teams if none is given.
+func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	n.t.Helper()
 	found := map[string]int{}
 	for _, x := range ownedTables(n.t, n.db) {
-		var any []string
+		var columns []string
 		for _, c := range x.columns {
 			switch {
 			case c[1] == "text":
-				any = append(any, "LOWER("+c[0]+") LIKE $1")
+				columns = append(columns, "LOWER("+c[0]+") LIKE $1")
 			case c[1] == "bytea" && n.db.Engine() == "sqlite":
-				any = append(any, "LOWER(CAST("+c[0]+" AS TEXT)) LIKE $1")
+				columns = append(columns, "LOWER(CAST("+c[0]+" AS TEXT)) LIKE $1")
 			case c[1] == "bytea":
-				any = append(any, "LOWER(ENCODE("+c[0]+", 'escape')) LIKE $1")
+				columns = append(columns, "LOWER(ENCODE("+c[0]+", 'escape')) LIKE $1")
 			}
 		}
-		if rows := n.count(`SELECT COUNT(*) FROM `+x.name+` WHERE `+strings.Join(any, " OR "), "%"+address+"%"); rows > 0 {
+		text, args := `SELECT COUNT(*) FROM `+x.name+` WHERE (`+strings.Join(columns, " OR ")+`)`, []any{"%" + address + "%"}
+		if len(teamIDs) > 0 {
+			text, args = text+` AND team_id = $2`, append(args, teamIDs[0])
+		}
+		if rows := n.count(text, args...); rows > 0 {
 			found[x.name] = rows
 		}
 	}
@@ -189,6 +193,82 @@ func TestDeleteEmail(t *testing.T) {
 				want) {
 				t.Errorf("%d %s", status, text)
 			}
+		}
+	})
+}
+
+// A team erases an address by the API as the operator does by the command: the job says what it did, nothing of the
+// team names the address any more, the request itself neither, and other teams keep what they have.
+func TestEraseByAPI(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
+		n := p.start()
+		hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		t.Cleanup(hook.Close)
+		n.made(key, "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.delivered","contact.created"]}`, hook.URL))
+		n.made(key, "/contact-properties", `{"key":"note","type":"string"}`)
+		segment := n.made(key, "/segments", `{"name":"News"}`)
+		contact := n.made(key, "/contacts", `{"email":"b@one.example","first_name":"Bo","properties":{"note":"x"},"segments":["`+
+			segment+`"]}`)
+		n.made(other, "/contacts", `{"email":"b@one.example"}`)
+		for _, k := range []string{key, key, other} {
+			n.made(k, "/emails", `{"from":"a@resend.dev","to":"B@one.example","subject":"for b@one.example","text":"Hello"}`)
+		}
+		eventually(t, "all is delivered, told and logged", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 3 &&
+				n.count(`SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'success'`) == 3 &&
+				n.count(`SELECT COUNT(*) FROM request_logs`) == 8
+		})
+		n.made(key, "/suppressions", `{"email":"b@one.example"}`)
+		eventually(t, "that is logged too", func() bool {
+			return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/suppressions'`) == 1
+		})
+		n.happened()
+		status, text := n.ask(key, http.MethodGet, "/contacts/"+contact+"/export", "")
+		if status != 200 || strings.Count(text, `"type":"delivered"`) != 2 || !strings.Contains(text, `"note":"x"`) {
+			t.Errorf("the export is %d %s", status, text)
+		}
+		if status, text := n.ask(other, http.MethodPost, "/contacts/"+contact+"/erase", ""); status != 404 {
+			t.Errorf("by another team: %d %s", status, text)
+		}
+		ended := func(path, body string) string {
+			t.Helper()
+			erasure := n.made(key, path, body)
+			n.due("privacy.erase")
+			text := ""
+			eventually(t, "it is erased", func() bool {
+				_, text = n.ask(key, http.MethodGet, "/contacts/erasures/"+erasure, "")
+				return strings.Contains(text, `"status":"completed"`)
+			})
+			return text
+		}
+		before := n.naming("b@one.example")
+		told := ended("/contacts/"+contact+"/erase", `{"dry_run":true}`)
+		eventually(t, "that is logged", func() bool {
+			return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint LIKE '%/erase'`) == 2
+		})
+		if after := n.naming("b@one.example"); !maps.Equal(after, before) {
+			t.Errorf("a dry run changed %v to %v", before, after)
+		}
+		told2 := ended("/contacts/b@one.example/erase", "{}")
+		for _, want := range []string{`{"in":"sent emails","what":"sent emails to nobody else, deleted","count":2,"left":null}`,
+			`{"in":"contacts","what":"contacts deleted","count":1,"left":null}`} {
+			if !strings.Contains(told, want) || !strings.Contains(told2, want) {
+				t.Errorf("no report has %s:\n%s\n%s", want, told, told2)
+			}
+		}
+		team := p.teamOf("Acme")[0]
+		eventually(t, "only the suppression names it", func() bool {
+			return maps.Equal(n.naming("b@one.example", team), map[string]int{"suppressions": 1})
+		})
+		if told := ended("/contacts/b@one.example/erase", `{"suppressions":true}`); !strings.Contains(told,
+			`"what":"suppressions deleted","count":1`) {
+			t.Error(told)
+		}
+		if status, _ := n.ask(other, http.MethodGet, "/contacts/b@one.example", ""); status != 200 {
+			t.Errorf("the contact of another team: %d", status)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 )
 
 const exportUsage = `use one of
+  postrider export contacts --team TEAM     [--segment ID]
   postrider export emails --team TEAM       [--from TIME] [--to TIME]
   postrider export suppressions --team TEAM [--origin bounce|complaint|manual]
   postrider export logs --team TEAM         [--from TIME] [--to TIME] [--status 4xx] [--method M] [--endpoint PATH]
@@ -28,20 +29,30 @@ TEAM is an id or an exact name; names with spaces are given in quotes. Without -
 
 // export writes a list of a team into a file. A node may run meanwhile.
 func export(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "export", exportUsage, []verb{{"emails", 0, exportEmails},
+	return runVerb(ctx, e, "export", exportUsage, []verb{{"contacts", 0, exportContacts},
+		{"emails", 0, exportEmails},
 		{"suppressions", 0, exportSuppressions}, {"logs", 0, exportLogs}}, args)
+}
+
+func exportContacts(flags *flag.FlagSet) action {
+	segment := flags.String("segment", "", "only the contacts of the segment with this `id`")
+	return writeExport(flags, func(ctx context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+		return s.Contacts(ctx, teamID, strings.ToLower(*segment))
+	})
 }
 
 func exportEmails(flags *flag.FlagSet) action {
 	var within emails.Span
 	spanFlags(flags, &within.From, &within.To)
-	return writeExport(flags, func(s *exports.Service, teamID string) *exports.Export { return s.Emails(teamID, within) })
+	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+		return s.Emails(teamID, within), nil
+	})
 }
 
 func exportSuppressions(flags *flag.FlagSet) action {
 	origin := flags.String("origin", "", "only those that a bounce, a complaint or somebody by hand (manual) entered")
-	return writeExport(flags, func(s *exports.Service, teamID string) *exports.Export {
-		return s.Suppressions(teamID, suppressions.Origin(*origin))
+	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+		return s.Suppressions(teamID, suppressions.Origin(*origin)), nil
 	})
 }
 
@@ -56,7 +67,9 @@ func exportLogs(flags *flag.FlagSet) action {
 		f.Method = strings.ToUpper(text)
 		return nil
 	})
-	return writeExport(flags, func(s *exports.Service, teamID string) *exports.Export { return s.Logs(teamID, f) })
+	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+		return s.Logs(teamID, f), nil
+	})
 }
 
 // spanFlags adds the flags --from and --to.
@@ -76,7 +89,8 @@ func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
 }
 
 // writeExport adds the flags of all exports, and returns the action that writes one.
-func writeExport(flags *flag.FlagSet, choose func(s *exports.Service, teamID string) *exports.Export) action {
+func writeExport(flags *flag.FlagSet, choose func(ctx context.Context, s *exports.Service, teamID string) (
+	*exports.Export, error)) action {
 	team := flags.String("team", "", "whose data, by id or exact name")
 	format := flags.String("format", "csv", "csv or ndjson")
 	formulas := flags.String("formulas", "keep",
@@ -92,7 +106,10 @@ func writeExport(flags *flag.FlagSet, choose func(s *exports.Service, teamID str
 			return errors.New("say whose: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
 		}
 		return n.withTeam(ctx, *team, func(t teams.Team) error {
-			x := choose(n.exports(), t.ID)
+			x, err := choose(ctx, n.exports(), t.ID)
+			if err != nil {
+				return err
+			}
 			if *output == "" {
 				return writeParts(ctx, e.out, x, o)
 			}

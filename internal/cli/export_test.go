@@ -19,8 +19,11 @@ func TestExport(t *testing.T) {
 		n.made(key, "/emails", hello)
 		n.made(key, "/suppressions", `{"email":"=a@one.example"}`)
 		n.made(other, "/suppressions", `{"email":"b@one.example"}`)
-		eventually(t, "all is logged", func() bool { return n.count(`SELECT COUNT(*) FROM request_logs`) == 3 })
-		for list, lines := range map[string]int{"emails": 2, "suppressions": 2, "logs": 3} {
+		n.made(key, "/contacts", `{"email":"ann@one.example"}`)
+		n.made(other, "/contacts", `{"email":"b@one.example"}`)
+		segment := n.made(key, "/segments", `{"name":"nobody"}`)
+		eventually(t, "all is logged", func() bool { return n.count(`SELECT COUNT(*) FROM request_logs`) == 6 })
+		for list, lines := range map[string]int{"emails": 2, "suppressions": 2, "logs": 5, "contacts": 2} {
 			said := p.must("export", list, "--team", "Acme")
 			rows, err := csv.NewReader(strings.NewReader(said)).ReadAll()
 			if err != nil || len(rows) != lines || strings.Contains(said, "b@one.example") && list != "emails" {
@@ -55,6 +58,10 @@ func TestExport(t *testing.T) {
 			"2090-01-01T00:00:00Z", "--method", "post", "--status", "2xx"); strings.Count(said, "POST,/suppressions,201,") != 1 {
 			t.Error(said)
 		}
+		of := []string{"export", "contacts", "--team", "Acme", "--segment", strings.ToUpper(segment)}
+		if said := p.must(of...); !strings.HasPrefix(said, "email,") || strings.Contains(said, "@") {
+			t.Error(said)
+		}
 		dir := t.TempDir()
 		file := filepath.Join(dir, "out")
 		for _, x := range []struct {
@@ -68,6 +75,7 @@ func TestExport(t *testing.T) {
 			{"`csv` or `ndjson`", []string{"emails", "--team", "Acme", "--format", "xml"}},
 			{"`keep` or `quote`", []string{"emails", "--team", "Acme", "--formulas", "no"}},
 			{"a date such as", []string{"emails", "--team", "Acme", "--from", "yesterday"}},
+			{"Audience not found", []string{"contacts", "--team", "Other", "--segment", segment, "--output", file}},
 			{"`origin` parameter", []string{"suppressions", "--team", "Acme", "--origin", "x", "--output", file}},
 			{"no such file or directory", []string{"emails", "--team", "Acme", "--output", filepath.Join(dir, "x", "y")}},
 			{"wrong number of words", []string{"emails", "--team", "Acme", "file"}},

@@ -42,6 +42,7 @@ import (
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/notices"
+	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/private"
 	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/receiving"
@@ -75,6 +76,7 @@ type node struct {
 	live       *live.Service
 	imports    *imports.Service
 	tracking   *tracking.Service
+	privacy    *privacy.Service
 	erasers    []teams.Eraser // of deleted teams
 	handler    http.Handler
 	mux        *http.ServeMux
@@ -307,6 +309,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.tracking = tracking.New(n.db, recorder, n.emails, n.log)
 	tracked := links.NewTracked(n.emails, n.tracking)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
+	n.privacy = privacy.New(privacy.Parts{DB: n.db, Queue: n.queue, Contacts: n.contacts, Emails: n.emails,
+		Suppressions: suppressed, Erasers: n.addressErasers(), Received: n.receivedFrom})
 	var checked resolve.Resolver
 	if !c.TrustDomains {
 		checked = dns
@@ -314,7 +318,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
 		Emails: n.emails, Templates: n.templates, Contacts: n.contacts, Broadcasts: n.broadcasts,
 		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving, Imports: n.imports,
-		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs)}, Log: n.log,
+		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs), Privacy: n.privacy}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})
@@ -343,7 +347,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
 		n.broadcasts.EraseTeam,
 		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
-		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.logs.EraseTeam}
+		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.privacy.EraseTeam, n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -354,6 +358,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Handle(n.domains.Kind())
 		n.runner.Handle(notify.Kind())
 		n.runner.Handle(n.imports.JobKind())
+		n.runner.Handle(n.privacy.Kind())
 		for _, k := range slices.Concat(n.broadcasts.Kinds(), hooks.Kinds()) {
 			n.runner.Handle(k)
 		}
@@ -368,6 +373,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
 		n.runner.Cron(jobs.Cron{Name: "contacts", Every: time.Hour, Run: n.contacts.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "imports", Every: time.Hour, Run: n.imports.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "erasures", Every: 24 * time.Hour, Run: n.privacy.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "retention", Every: 15 * time.Minute, Run: n.retention(n.db.Now).Run})
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})

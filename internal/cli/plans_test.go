@@ -238,7 +238,8 @@ func (d *driver) everything(otherKey string) {
 		t.Error(err)
 	}
 	d.pages("/emails")
-	for _, path := range []string{"/emails/export", "/emails/export?from=2020-01-01&to=2090-01-01", "/suppressions/export",
+	for _, path := range []string{"/emails/export", "/emails/export?from=2020-01-01&to=2090-01-01", "/contacts/export",
+		"/contacts/topics@one.example/export", "/contacts/erasures", "/suppressions/export",
 		"/suppressions/export?origin=manual", "/logs/export", "/logs/export?status=2xx&method=GET"} {
 		d.do("GET", path, "")
 	}

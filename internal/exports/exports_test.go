@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
@@ -32,7 +33,7 @@ const mine, others = "0190b5a0-0000-7000-8000-00000000000a", "0190b5a0-0000-7000
 // newService reads what tests insert by themselves.
 func newService(d *db.DB) *Service {
 	log := slog.New(slog.DiscardHandler)
-	return New(nil, emails.New(emails.Config{}, emails.Parts{DB: d}), suppressions.New(d, nil),
+	return New(contacts.New(d, nil, nil), emails.New(emails.Config{}, emails.Parts{DB: d}), suppressions.New(d, nil),
 		requestlog.New(d, log, time.Hour))
 }
 
@@ -83,7 +84,8 @@ func read(t *testing.T, e *Export, o Options) string {
 	return b.String()
 }
 
-// An export costs queries in proportion to its length, and has some rows at a time in memory, whether its filter selects all or few.
+// An export costs queries in proportion to its length, and has some rows at a time in memory, whether its filter selects
+// all or few.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -197,7 +199,8 @@ func TestExportWhileRowsChange(t *testing.T) {
 
 // hostile are texts that break files which are written carelessly.
 var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1", "-1",
-	"@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`, "=HYPERLINK(\"x\")"}
+	"@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
+	"=HYPERLINK(\"x\")"}
 
 // A strange text is the same after it was written and read, in both formats, and quoting can be undone.
 func FuzzRoundTrip(f *testing.F) {
@@ -355,7 +358,8 @@ func TestExportOfEmails(t *testing.T) {
 				func(i int) []any {
 					created := at.Add(time.Duration(i) * time.Second)
 					return []any{strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1), teamID, fmt.Sprint(i),
-						strings.ReplaceAll(hostile[i%len(hostile)], "\x00", ""), `{"to":["b@two.example","c@two.example"]}`, created.UnixMicro()}
+						strings.ReplaceAll(hostile[i%len(hostile)], "\x00", ""), `{"to":["b@two.example","c@two.example"]}`,
+						created.UnixMicro()}
 				})
 			insert(t, d, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 				updated_at) VALUES ($1, $2, $3, 'to', $4, 'two.example', $5, 40, $6)`, 0, 1200, func(i int) []any {

@@ -3,8 +3,6 @@ package exports
 import (
 	"context"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -137,13 +135,7 @@ func (e *EmailRow) lines(w *table) {
 	if len(to) == 0 {
 		to = []RecipientRow{{}}
 	}
-	tags := ""
-	if len(e.Tags) > 0 {
-		text, err := json.Marshal(e.Tags)
-		if err == nil { // Strings are always encoded.
-			tags = string(text)
-		}
-	}
+	tags := list(e.Tags)
 	for _, r := range to {
 		w.plain(e.CreatedAt)
 		w.plain(orNone(e.ScheduledAt))

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/privacy"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+type eraseIn struct {
+	Suppressions bool `json:"suppressions,omitzero" doc:"Forget too that the address is suppressed, unsubscribed or opted out. It can be mailed again then."`
+	DryRun       bool `json:"dry_run,omitzero" doc:"Count what would be erased, and erase nothing."`
+}
+
+type erasureWire struct {
+	Object string `json:"object"`
+	ErasureItem
+}
+
+// ErasureItem is an erasure in a list.
+type ErasureItem struct {
+	ID           string        `json:"id"`
+	ContactID    *string       `json:"contact_id" doc:"Null when the address was of no contact."`
+	Status       string        `json:"status" enum:"queued,in_progress,completed"`
+	Suppressions bool          `json:"suppressions"`
+	DryRun       bool          `json:"dry_run"`
+	Found        []erasurePart `json:"found" doc:"So far."`
+	CreatedAt    dbTime        `json:"created_at"`
+	CompletedAt  dbTime        `json:"completed_at" nullable:"true"`
+}
+
+type erasurePart struct {
+	In    string  `json:"in" doc:"What was searched."`
+	What  string  `json:"what"`
+	Count int     `json:"count"`
+	Left  *string `json:"left" doc:"Null when they were erased: soon and later when they can be erased in a few minutes or once they are delivered, kept when they stay unless suppressions is true."`
+}
+
+func erasureToItem(e privacy.Erasure) ErasureItem {
+	found := []erasurePart{}
+	for _, p := range e.Report {
+		for _, c := range p.Found {
+			found = append(found, erasurePart{p.Name, c.Kind, c.N, orNull(string(c.Left))})
+		}
+	}
+	return ErasureItem{e.ID, orNull(e.ContactID), string(e.State), e.Refusals, e.DryRun, found, dbTime(e.CreatedAt),
+		dbTime(e.CompletedAt)}
+}
+
+func (a *API) eraseContact(ctx context.Context, c *Call, in eraseIn) (erasureWire, error) {
+	c.conceal(c.Param("contact"))
+	for _, s := range []teams.Scope{teams.EmailsWrite, teams.SuppressionsWrite} {
+		if err := c.Require(s); err != nil && (s == teams.EmailsWrite || in.Suppressions) {
+			return erasureWire{}, err
+		}
+	}
+	e, err := a.Services.Privacy.Erase(ctx, c.TeamID, c.Param("contact"), privacy.Options{Refusals: in.Suppressions,
+		DryRun: in.DryRun})
+	return erasureWire{"contact_erasure", erasureToItem(e)}, err
+}
+
+func (a *API) getErasure(ctx context.Context, c *Call, _ none) (erasureWire, error) {
+	erasureID, err := c.ID("erasure_id")
+	if err != nil {
+		return erasureWire{}, err
+	}
+	e, err := a.Services.Privacy.Get(ctx, c.TeamID, erasureID)
+	return erasureWire{"contact_erasure", erasureToItem(e)}, err
+}
+
+func (a *API) listErasures(ctx context.Context, c *Call, _ none) (list[ErasureItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[ErasureItem]{}, err
+	}
+	all, more, err := a.Services.Privacy.List(ctx, c.TeamID, p)
+	return listOf(all, more, erasureToItem), err
+}
+
+// exportContact streams all that is stored about an address, which takes the scopes of all of it.
+func (a *API) exportContact(ctx context.Context, c *Call) (stream, error) {
+	for _, s := range []teams.Scope{teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead} {
+		if err := c.Require(s); err != nil {
+			return stream{}, err
+		}
+	}
+	return stream{"application/json; charset=utf-8", "contact.json",
+		a.Services.Privacy.Document(ctx, c.TeamID, c.Param("contact"))}, nil
+}

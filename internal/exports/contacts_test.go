@@ -1,0 +1,175 @@
+package exports
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// enter inserts n contacts of a team.
+func enter(t *testing.T, d *db.DB, teamID string, from, n int) {
+	t.Helper()
+	insert(t, d, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at,
+		updated_at) VALUES ($1, $2, $3, '', '', $4, '', $5, 0)`, from, n, func(i int) []any {
+		return []any{strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1), teamID,
+			fmt.Sprintf("%05d@one.example", i), false, time.Now().UnixMicro()}
+	})
+}
+
+// Contacts cost queries in proportion to their number, of which the first parts have few.
+func TestExportOfManyContacts(t *testing.T) {
+	t.Parallel()
+	const rows = 20_000
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newService(d)
+		enter(t, d, mine, 0, rows)
+		enter(t, d, others, 0, 10)
+		trace.Take()
+		e, err := s.Contacts(t.Context(), mine, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, parts := 0, 0
+		for part, err := range e.Parts(t.Context(), Options{Format: NDJSON}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parts++; parts == 10 {
+				enter(t, d, mine, rows, 2000) // too late
+			}
+			for line := range strings.Lines(string(part)) {
+				var row ContactRow
+				if err := json.Unmarshal([]byte(line), &row); err != nil || row.Email != fmt.Sprintf("%05d@one.example", lines) {
+					t.Fatalf("line %d is %s, %v", lines, line, err)
+				}
+				lines++
+			}
+			if len(part) > 2*partOctets {
+				t.Errorf("a part of %d octets", len(part))
+			}
+		}
+		asked := len(slices.DeleteFunc(trace.Take(), func(s db.Statement) bool { return strings.HasPrefix(s.SQL, "INSERT") }))
+		if most := rows/contactsMax + 10; lines != rows || parts > most || asked > 3*most+1 {
+			t.Errorf("%d contacts in %d parts by %d queries", lines, parts, asked)
+		}
+	})
+}
+
+// Contacts with large values come in parts of few, so that memory stays bounded.
+func TestExportOfLargeContacts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := newService(d)
+		enter(t, d, mine, 0, 200)
+		for p := range 50 {
+			name := fmt.Sprintf("p%02d", p)
+			insert(t, d, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at,
+				deleted_at) VALUES ($1, $2, $1, 'string', '', $3, 0, 0)`, 0, 1, func(int) []any { return []any{name, mine, false} })
+			insert(t, d, `INSERT INTO contact_texts (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`, 100, 100,
+				func(i int) []any {
+					return []any{mine, strings.Replace(number(i), "8000", "8"+mine[len(mine)-3:], 1), name, strings.Repeat("x", 2000)}
+				})
+		}
+		e, err := s.Contacts(t.Context(), mine, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, most := 0, 0
+		for part, err := range e.Parts(t.Context(), Options{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, most = whole+len(part), max(most, len(part))
+		}
+		if whole < 100*50*2000 || most > whole*9/10 {
+			t.Errorf("%d octets, %d in one part", whole, most)
+		}
+	})
+}
+
+// What a contact has is the same in the file, however strange its texts are, and can be imported as it stands.
+func TestExportOfContacts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		s := newService(d)
+		c := contacts.New(d, &events.Recorder{}, nil)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, typ := range map[string]contacts.Type{"plan": contacts.String, "Zed": contacts.Number,
+			"id": contacts.String} {
+			_, err := c.CreateProperty(ctx, mine, contacts.NewProperty{Name: name, Type: typ})
+			must(err)
+		}
+		topic, err := c.CreateTopic(ctx, mine, contacts.NewTopic{Name: "a,\"b\"", Default: contacts.OptIn})
+		must(err)
+		segment, err := c.CreateSegment(ctx, mine, contacts.NewSegment{Name: "=News"})
+		must(err)
+		want := [][]string{{"email", "first_name", "last_name", "unsubscribed", "Zed", "id", "plan"}}
+		for i, text := range hostile {
+			text = strings.ReplaceAll(text, "\x00", "")
+			name := strings.NewReplacer("\r", "", "\n", "").Replace(text)
+			change := contacts.Change{FirstName: &name, LastName: &name, Unsubscribed: new(i%2 == 0),
+				Properties: map[string]contacts.Value{"plan": contacts.TextValue(text), "Zed": contacts.NumberValue(float64(i) - 2.5)}}
+			line := []string{fmt.Sprintf("%02d@one.example", i), name, name, fmt.Sprint(i%2 == 0), fmt.Sprint(float64(i) - 2.5),
+				"", text}
+			if i == 3 {
+				change.Segments = []string{segment.ID}
+				change.Topics = []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}
+			}
+			_, _, err := c.Upsert(ctx, mine, line[0], change)
+			must(err)
+			want = append(want, line)
+		}
+		_, _, err = c.Upsert(ctx, others, "other@one.example", contacts.Change{})
+		must(err)
+		e, err := s.Contacts(ctx, mine, "")
+		must(err)
+		lines, err := parse(read(t, e, Options{}))
+		must(err)
+		var got [][]string
+		for _, line := range lines {
+			got = append(got, line[:7])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"contact.created_at", "contact.updated_at", "contact.segments", "contact.topics",
+			"contact.id"}, lines[0][7:]); diff != "" {
+			t.Error(diff)
+		}
+		for format, has := range map[Format]string{CSV: "00@one.example", NDJSON: `"plan":"a,b"`} {
+			e, err := s.Contacts(ctx, mine, segment.ID)
+			must(err)
+			text := read(t, e, Options{Format: format})
+			if strings.Contains(text, has) == (format == CSV) || strings.Count(text, "=News") != 1 ||
+				strings.Count(text, "opt_out") != 1 || strings.Count(text, "@one.example") != 1 {
+				t.Errorf("of a segment: %s", text)
+			}
+		}
+		for _, segmentID := range []string{topic.ID, "nonsense"} {
+			e, err := s.Contacts(ctx, mine, segmentID)
+			must(err)
+			for _, err := range e.Parts(ctx, Options{}) {
+				if fault.KindOf(err) != fault.NotFound {
+					t.Errorf("a segment that is not there: %v", err)
+				}
+			}
+		}
+	})
+}

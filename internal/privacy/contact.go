@@ -1,0 +1,85 @@
+package privacy
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/contacts"
+)
+
+// ContactPart is what is noted of the contact with the address.
+type ContactPart struct {
+	ID           string          `json:"id"`
+	Email        string          `json:"email"`
+	FirstName    string          `json:"first_name"`
+	LastName     string          `json:"last_name"`
+	Unsubscribed bool            `json:"unsubscribed"`
+	CreatedAt    string          `json:"created_at"`
+	UpdatedAt    string          `json:"updated_at"`
+	Properties   map[string]any  `json:"properties" doc:"The values that it has."`
+	Segments     []SegmentPart   `json:"segments" doc:"Those that it was added to."`
+	Topics       []TopicPart     `json:"topics" doc:"Those that it opted in to or out of."`
+	Engagement   *EngagementPart `json:"engagement" doc:"Null when it was mailed by no broadcast or automation."`
+}
+
+// SegmentPart is a segment.
+type SegmentPart struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// TopicPart is whether the contact reads about a topic.
+type TopicPart struct {
+	ID           string `json:"id"`
+	Name         string `json:"name"`
+	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
+}
+
+// EngagementPart is how the contact answers what it is sent.
+type EngagementPart struct {
+	Mailed    int64   `json:"mailed"`
+	Opened    int64   `json:"opened"`
+	Clicked   int64   `json:"clicked"`
+	MailedAt  *string `json:"mailed_at"`
+	OpenedAt  *string `json:"opened_at"`
+	ClickedAt *string `json:"clicked_at"`
+}
+
+// contactPart returns nil if the subject is no contact.
+func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, error) {
+	c := &of.contact
+	if c.ID == "" {
+		return nil, nil
+	}
+	p, e, err := s.p.Contacts.Profile(ctx, *c)
+	if err != nil {
+		return nil, err
+	}
+	part := &ContactPart{ID: c.ID, Email: c.Address, FirstName: c.FirstName, LastName: c.LastName,
+		Unsubscribed: c.Unsubscribed, CreatedAt: Stamp(c.CreatedAt), UpdatedAt: Stamp(c.UpdatedAt),
+		Properties: map[string]any{}, Segments: []SegmentPart{}, Topics: []TopicPart{}}
+	for name, v := range p.Properties {
+		if part.Properties[name] = v.Text; v.Type == contacts.Number {
+			part.Properties[name] = v.Number()
+		}
+	}
+	for _, g := range p.Segments {
+		part.Segments = append(part.Segments, SegmentPart{g.ID, g.Name})
+	}
+	for _, t := range p.Topics {
+		part.Topics = append(part.Topics, TopicPart{t.TopicID, t.Name, string(t.Subscription)})
+	}
+	if e != (contacts.Engagement{}) {
+		part.Engagement = &EngagementPart{e.Mailed, e.Opened, e.Clicked, orNull(e.MailedAt), orNull(e.OpenedAt),
+			orNull(e.ClickedAt)}
+	}
+	return part, nil
+}
+
+// orNull returns nil, which is null, for the zero time.
+func orNull(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return new(Stamp(t))
+}

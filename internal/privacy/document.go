@@ -1,0 +1,222 @@
+package privacy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// Document is all that a team has stored about an address, as it is written. Other recipients of the same emails are
+// not in it.
+type Document struct {
+	Object      string          `json:"object"`
+	Email       string          `json:"email"`
+	ExportedAt  string          `json:"exported_at"`
+	Contact     *ContactPart    `json:"contact" doc:"Null when the address is of no contact."`
+	Suppression *SuppressedPart `json:"suppression" doc:"Null when it is not suppressed."`
+	Emails      []SentPart      `json:"emails" doc:"Sent to it, newest first."`
+	Received    []ReceivedPart  `json:"received_emails" doc:"From it, newest first."`
+}
+
+// SuppressedPart is why an address is not mailed.
+type SuppressedPart struct {
+	ID        string `json:"id"`
+	Origin    string `json:"origin"`
+	CreatedAt string `json:"created_at"`
+}
+
+// SentPart is an email to the address.
+type SentPart struct {
+	ID          string       `json:"id"`
+	CreatedAt   string       `json:"created_at"`
+	From        string       `json:"from"`
+	Subject     string       `json:"subject"`
+	Kind        string       `json:"kind" enum:"to,cc,bcc"`
+	State       string       `json:"state"`
+	TopicID     string       `json:"topic_id"`
+	BroadcastID string       `json:"broadcast_id"`
+	Tags        []emails.Tag `json:"tags"`
+	Events      []EventPart  `json:"events" doc:"Of this recipient and of the whole email, oldest first."`
+}
+
+// EventPart is what happened to an email.
+type EventPart struct {
+	Type      string         `json:"type"`
+	Data      jsontext.Value `json:"data"`
+	CreatedAt string         `json:"created_at"`
+}
+
+// ReceivedPart is an email from the address.
+type ReceivedPart struct {
+	ID        string   `json:"id"`
+	CreatedAt string   `json:"created_at"`
+	From      string   `json:"from"`
+	To        []string `json:"to"`
+	Subject   string   `json:"subject"`
+}
+
+// Received reads a part of what a team received from an address, after a cursor. next is the cursor of the part that
+// follows, "" after the last.
+type Received func(ctx context.Context, teamID string, a erasure.Address, after string) (some []ReceivedPart,
+	next string, err error)
+
+// Document writes all that a team has stored about an address, named by itself or by the id of its contact, as one
+// document of JSON. It is read in parts, by cursor; a part is valid until the next is asked for. A team's emails are
+// read from end to end, so there are parts with nothing but white space.
+func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		w := &writer{yield: yield}
+		if err := s.write(ctx, w, teamID, idOrAddress); err != nil && !w.stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// writer writes the document.
+type writer struct {
+	bytes.Buffer
+	yield   func([]byte, error) bool
+	stopped bool
+}
+
+func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress string) error {
+	of, err := s.subject(ctx, teamID, idOrAddress)
+	if err != nil {
+		return err
+	}
+	contact, err := s.contactPart(ctx, &of)
+	if err != nil {
+		return err
+	}
+	suppressed, err := s.suppressedPart(ctx, teamID, of.Key())
+	if err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		name  string
+		value any
+	}{{`{"object":`, "contact_export"}, {`,"email":`, of.Key()}, {`,"exported_at":`, Stamp(s.p.DB.Now())},
+		{`,"contact":`, contact}, {`,"suppression":`, suppressed}} {
+		w.WriteString(m.name)
+		if err := w.value(m.value); err != nil {
+			return err
+		}
+	}
+	w.WriteString(",\n\"emails\":[")
+	err = items(w, func(after string) ([]SentPart, string, error) { return s.sentParts(ctx, teamID, of.Key(), after) })
+	if err != nil {
+		return err
+	}
+	w.WriteString("],\n\"received_emails\":[")
+	err = items(w, func(after string) ([]ReceivedPart, string, error) {
+		return s.p.Received(ctx, teamID, of.Address, after)
+	})
+	if err != nil {
+		return err
+	}
+	w.WriteString("]}\n")
+	return w.flush()
+}
+
+// items writes the items of a list, each part of them when it is read.
+func items[T any](w *writer, part func(after string) ([]T, string, error)) error {
+	first := true
+	for after := ""; ; {
+		some, next, err := part(after)
+		if err != nil {
+			return err
+		}
+		for i := range some {
+			if !first {
+				w.WriteByte(',')
+			}
+			first = false
+			w.WriteByte('\n')
+			if err := w.value(&some[i]); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		w.WriteByte('\n') // There is something in each part, so that proxies do not take the connection for dead.
+		if err := w.flush(); err != nil {
+			return err
+		}
+		after = next
+	}
+}
+
+func (w *writer) value(v any) error {
+	err := json.MarshalWrite(&w.Buffer, v, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+		json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("encode what is stored about an address: %w", err)
+	}
+	return nil
+}
+
+// flush hands over what was written. It fails if nobody wants more.
+func (w *writer) flush() error {
+	if !w.yield(w.Bytes(), nil) {
+		w.stopped = true
+		return context.Canceled
+	}
+	w.Reset()
+	return nil
+}
+
+func (s *Service) suppressedPart(ctx context.Context, teamID, address string) (*SuppressedPart, error) {
+	x, err := s.p.Suppressions.Get(ctx, teamID, address)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &SuppressedPart{x.ID, string(x.Origin), Stamp(x.CreatedAt)}, nil
+}
+
+func (s *Service) sentParts(ctx context.Context, teamID, address, after string) ([]SentPart, string, error) {
+	some, next, err := s.p.Emails.PartTo(ctx, teamID, address, after)
+	if err != nil {
+		return nil, "", err
+	}
+	var parts []SentPart
+	for _, e := range some {
+		p := SentPart{ID: e.ID, CreatedAt: Stamp(e.CreatedAt), From: e.From, Subject: e.Subject, TopicID: e.TopicID,
+			BroadcastID: e.BroadcastID, Tags: e.Tags, Events: []EventPart{}}
+		for _, r := range e.Recipients {
+			p.Kind, p.State = r.Kind, string(r.State)
+		}
+		all, err := s.p.Emails.Timeline(ctx, teamID, e.ID)
+		if err != nil {
+			return nil, "", fmt.Errorf("read the timeline of email %s: %w", e.ID, err)
+		}
+		for _, x := range all {
+			if x.Recipient != "" && !strings.EqualFold(x.Recipient, address) {
+				continue
+			}
+			data := jsontext.Value("null")
+			if x.Data != "" {
+				data = jsontext.Value(x.Data)
+			}
+			p.Events = append(p.Events, EventPart{x.Type, data, Stamp(x.At)})
+		}
+		parts = append(parts, p)
+	}
+	return parts, next, nil
+}
+
+// Stamp writes a time as the API's lists do.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }

@@ -1,0 +1,104 @@
+package privacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const columns = `id, team_id, contact_id, address, refusals, dry_run, state, pass, done, report, created_at,
+	completed_at`
+
+func scan(r db.Row) (e Erasure, err error) {
+	var report string
+	var created, completed int64
+	err = r.Scan(&e.ID, &e.TeamID, &e.ContactID, &e.address, &e.Refusals, &e.DryRun, &e.State, &e.pass, &e.done, &report,
+		&created, &completed)
+	if err != nil {
+		return e, err
+	}
+	e.CreatedAt, e.CompletedAt = db.Time(created), db.Time(completed)
+	if e.Report, err = db.DecodeList[Part](report); err != nil {
+		return e, fmt.Errorf("read the report of erasure %s: %w", e.ID, err)
+	}
+	return e, nil
+}
+
+func one(r db.Row) (Erasure, error) {
+	e, err := scan(r)
+	if errors.Is(err, db.ErrNoRows) {
+		return e, fault.NotFoundf("Erasure not found")
+	}
+	if err != nil {
+		return e, fmt.Errorf("read an erasure: %w", err)
+	}
+	return e, nil
+}
+
+func get(ctx context.Context, r db.Reader, teamID, erasureID string) (Erasure, error) {
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE id = $1 AND team_id = $2`, erasureID, teamID))
+}
+
+// underWay returns the erasure of an address that has not ended.
+func underWay(ctx context.Context, r db.Reader, teamID, address string) (Erasure, error) {
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE team_id = $1 AND address = $2 AND address <> ''`,
+		teamID, address))
+}
+
+func countUnderWay(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM erasures WHERE team_id = $1 AND address <> '' LIMIT $2) x`,
+		teamID, maxUnderWay).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count erasures: %w", err)
+	}
+	return n, nil
+}
+
+func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Erasure, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM erasures WHERE team_id = $1`, ID: "id",
+		Args: []any{teamID}}, p, scan)
+}
+
+// insertErasure reports false if one of the address is under way.
+func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, err error) {
+	n, err := tx.Exec(ctx, `INSERT INTO erasures (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', $8, 0)
+		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, e.ID, e.TeamID, e.ContactID, e.address, e.Refusals,
+		e.DryRun, string(e.State), e.CreatedAt.UnixMicro())
+	if err != nil {
+		return false, fmt.Errorf("insert an erasure: %w", err)
+	}
+	if n > 0 {
+		tx.Proof(`SELECT 1 FROM erasures WHERE id = $1`, e.ID)
+	}
+	return n > 0, nil
+}
+
+// errLost says that another worker goes on with an erasure.
+var errLost = errors.New("another worker goes on with it")
+
+// save writes how far an erasure is, which was as far as before. The transaction fails with errLost if it is elsewhere.
+func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
+	report, err := db.EncodeList(e.Report)
+	if err != nil {
+		return fmt.Errorf("encode the report of an erasure: %w", err)
+	}
+	tx.QueueOne(ctx, errLost, `UPDATE erasures SET address = $3, state = $4, pass = $5, done = $6, report = $7,
+		completed_at = $8 WHERE id = $1 AND team_id = $2 AND pass = $9 AND done = $10`, e.ID, e.TeamID, e.address,
+		string(e.State), e.pass, e.done, report, db.Micros(e.CompletedAt), before.pass, before.done)
+	return nil
+}
+
+// deleteEnded deletes some erasures that have ended and whose ids are before the given one.
+func deleteEnded(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM erasures WHERE id IN (SELECT id FROM erasures WHERE id < $1 AND address = ''
+		ORDER BY id LIMIT $2)`, before, limit)
+}
+
+func deleteOfTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM erasures WHERE id IN (SELECT id FROM erasures WHERE team_id = $1 ORDER BY id
+		LIMIT $2)`, teamID, limit)
+}

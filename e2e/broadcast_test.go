@@ -20,7 +20,8 @@ func TestOfficialClientUsesBroadcasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Broadcasts.Update(&resend.UpdateBroadcastRequest{BroadcastId: made.Id, Subject: "Hello {{{FIRST_NAME}}}"}); err != nil {
+	change := &resend.UpdateBroadcastRequest{BroadcastId: made.Id, Subject: "Hello {{{FIRST_NAME}}}"}
+	if _, err := c.Broadcasts.Update(change); err != nil {
 		t.Fatal(err)
 	}
 	draft, err := c.Broadcasts.Get(made.Id)

@@ -26,8 +26,8 @@
 // is sure again begins nothing that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed
 // jobs due, because no other process can hold one.
 //
-// attempt is the fence: a claim increments it, nothing decrements it, and Finish, Retry, Wait and Park change the job
-// only while it has their attempt, so that a worker that lost its job changes nothing ([ErrLost]). tries counts the
+// attempt is the fence: a claim increments it, nothing decrements it, and Finish, Retry, Wait, Park and Hold change the
+// job only while it has their attempt, so that a worker that lost its job changes nothing ([ErrLost]). tries counts the
 // attempts that ended with Retry; crashes and errors of a handler do not count. failures counts a handler's errors in
 // a row and decides when a job is parked; Retry and Wait reset it.
 //
@@ -138,7 +138,7 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 }
 
 // Finish deletes the job: its work is done and recorded in this transaction. When the job was claimed by another
-// worker meanwhile, the transaction fails with ErrLost; the same holds for Retry, Wait and Park.
+// worker meanwhile, the transaction fails with ErrLost; the same holds for Retry, Wait, Park and Hold.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
 	tx.QueueOne(ctx, lost("finish", j), `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
 }

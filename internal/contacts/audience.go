@@ -110,14 +110,21 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, teamID 
 	if err != nil {
 		return err
 	}
-	text, args, err := where(rule, schema, s.d.Now(), slices.Clip(of.args))
-	if err != nil {
-		return err
+	now := s.d.Now()
+	for _, each := range []*source{of, of.among} {
+		if each == nil {
+			continue
+		}
+		text, args, err := where(rule, schema, now, slices.Clip(each.args))
+		if err != nil {
+			return err
+		}
+		each.from, each.args = each.from+" AND ("+text+")", args
 	}
-	if of.from, of.args = of.from+" AND ("+text+")", args; of.filtered || of.segmentID != "" {
-		rule = nil
+	if of.rule, of.schema = rule, schema; of.filtered || of.segmentID != "" {
+		of.rule = nil
 	}
-	of.filtered, of.rule, of.schema = true, rule, schema
+	of.filtered = true
 	return nil
 }
 

@@ -24,8 +24,10 @@ type source struct {
 	args []any
 
 	segmentID string   // to which they were added; "" if they are found otherwise
+	among     *source  // for those of a segment, the contacts of the team that the filter leaves
 	created   []string // the columns of times by which a contact became one of them
 	before    int64    // a limit of those; 0 is none
+	last      string   // an id that is greater than those of all that were created by then; "" if before is 0
 	filtered  bool     // a filter leaves out some
 
 	// rule is the only one by which they are found among all contacts of the team; nil if they are found otherwise.
@@ -39,12 +41,14 @@ func allContacts(teamID string) source {
 		created: []string{"c.created_at"}}
 }
 
-// membersOf are the contacts that were added to a segment. Pages of them are read by their ids, see memberIDs: for a
-// join, PostgreSQL may go through the contacts of all teams in the order of their ids, and look for memberships.
+// membersOf are the contacts that were added to a segment. Pages of them are read in two steps, see memberIDs: for a
+// join, PostgreSQL may go through the contacts of all teams in the order of their ids and look for memberships, or read
+// all memberships.
 func membersOf(teamID, segmentID string) source {
+	among := allContacts(teamID)
 	return source{from: `contact_segments m CROSS JOIN contacts c WHERE m.segment_id = $2 AND m.team_id = $1
 		AND c.id = m.contact_id AND c.team_id = m.team_id`, key: "m.contact_id", args: []any{teamID, segmentID},
-		segmentID: segmentID, created: []string{"c.created_at", "m.created_at"}}
+		segmentID: segmentID, among: &among, created: []string{"c.created_at", "m.created_at"}}
 }
 
 // where adds a condition on an argument, which it writes as $?.
@@ -60,7 +64,8 @@ func (s *source) until(at time.Time) {
 	for _, column := range s.created {
 		s.where(column+" <= $?", s.before)
 	}
-	s.where(s.key+" < $?", id.First(at.Add(time.Minute)))
+	s.last = id.First(at.Add(time.Minute))
+	s.where(s.key+" < $?", s.last)
 }
 
 func walkAudience(ctx context.Context, r db.Reader, of source, after string, limit int) ([]Member, error) {
@@ -69,12 +74,12 @@ func walkAudience(ctx context.Context, r db.Reader, of source, after string, lim
 	}
 	var all []Member
 	for more := true; more && len(all) < limit; {
-		ids, err := memberIDs(ctx, r, of.segmentID, after, limit-len(all))
+		ids, err := memberIDs(ctx, r, of, after, limit-len(all))
 		if err != nil || len(ids) == 0 {
 			return all, err
 		}
 		more, after = len(ids) == limit-len(all), ids[len(ids)-1]
-		some, err := someMembers(ctx, r, of, "", ids, len(ids))
+		some, err := someMembers(ctx, r, *of.among, "", ids, len(ids))
 		if err != nil {
 			return nil, err
 		}
@@ -106,10 +111,14 @@ func someMembers(ctx context.Context, r db.Reader, of source, after string, ids 
 // selectMemberIDs does not name the team, which the index does not have: a segment that was looked up belongs to one.
 const selectMemberIDs = `SELECT m.contact_id FROM contact_segments m WHERE m.segment_id = $1`
 
-// memberIDs returns the ids of contacts that were added to a segment, in their order, after one of them.
-func memberIDs(ctx context.Context, r db.Reader, segmentID, after string, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, selectMemberIDs+` AND m.contact_id > $2 ORDER BY m.contact_id LIMIT $3`, segmentID, after,
-		limit)
+// memberIDs returns the ids of contacts that were added to a segment, in their order, after one of them. A membership is
+// no older than its contact.
+func memberIDs(ctx context.Context, r db.Reader, of source, after string, limit int) ([]string, error) {
+	text, args := selectMemberIDs+` AND m.contact_id > $2`, []any{of.segmentID, after, limit}
+	if of.before != 0 {
+		text, args = text+` AND m.created_at <= $4 AND m.contact_id < $5`, append(args, of.before, of.last)
+	}
+	rows, err := r.Query(ctx, text+` ORDER BY m.contact_id LIMIT $3`, args...)
 	ids, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, fmt.Errorf("read the memberships of a segment: %w", err)
@@ -127,7 +136,7 @@ func listMembers(ctx context.Context, r db.Reader, of source, p page.Page) ([]Co
 	}
 	all := make([]Contact, 0, len(ids))
 	for chunk := range slices.Chunk(ids, some) {
-		found, err := someMembers(ctx, r, of, "", chunk, len(chunk))
+		found, err := someMembers(ctx, r, *of.among, "", chunk, len(chunk))
 		if err != nil {
 			return nil, false, err
 		}

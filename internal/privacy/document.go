@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
 )
 
 // Document is all that a team has stored about an address, as it is written. Other recipients of the same emails are
@@ -195,13 +196,25 @@ func (s *Service) sentParts(ctx context.Context, teamID, address, after string) 
 	var parts []SentPart
 	for _, e := range some {
 		p := SentPart{ID: e.ID, CreatedAt: Stamp(e.CreatedAt), From: e.From, Subject: e.Subject, TopicID: e.TopicID,
-			BroadcastID: e.BroadcastID, Tags: e.Tags, Events: []EventPart{}}
+			BroadcastID: e.BroadcastID, Tags: e.Tags}
 		for _, r := range e.Recipients {
 			p.Kind, p.State = r.Kind, string(r.State)
 		}
-		all, err := s.p.Emails.Timeline(ctx, teamID, e.ID)
-		if err != nil {
+		if p.Events, err = s.eventsOf(ctx, teamID, e.ID, address); err != nil {
 			return nil, "", fmt.Errorf("read the timeline of email %s: %w", e.ID, err)
+		}
+		parts = append(parts, p)
+	}
+	return parts, next, nil
+}
+
+// eventsOf returns what happened to an email as a whole, or to one of its recipients.
+func (s *Service) eventsOf(ctx context.Context, teamID, emailID, address string) ([]EventPart, error) {
+	parts := []EventPart{}
+	for p := (page.Page{}); ; {
+		all, more, err := s.p.Emails.Timeline(ctx, teamID, emailID, p)
+		if err != nil {
+			return nil, err
 		}
 		for _, x := range all {
 			if x.Recipient != "" && !strings.EqualFold(x.Recipient, address) {
@@ -211,11 +224,13 @@ func (s *Service) sentParts(ctx context.Context, teamID, address, after string) 
 			if x.Data != "" {
 				data = jsontext.Value(x.Data)
 			}
-			p.Events = append(p.Events, EventPart{x.Type, data, Stamp(x.At)})
+			parts = append(parts, EventPart{x.Type, data, Stamp(x.At)})
 		}
-		parts = append(parts, p)
+		if !more || len(all) == 0 {
+			return parts, nil
+		}
+		p.After = all[len(all)-1].ID
 	}
-	return parts, next, nil
 }
 
 // Stamp writes a time as the API's lists do.

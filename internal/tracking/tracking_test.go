@@ -380,8 +380,8 @@ func TestStatementsOfHits(t *testing.T) {
 			}
 			trace.Take()
 			c.flush()
-			// Three reads, two states, and the events by eight.
-			if asked := len(trace.Take()); asked > 5+n/8 {
+			// Four reads, one of them of the contact, two states, and the events by eight.
+			if asked := len(trace.Take()); asked > 6+n/8 {
 				t.Errorf("%d hits take %d statements", n, asked)
 			}
 		}

@@ -28,6 +28,9 @@
 //     domain does not count;
 //   - no other team may choose a return path or a tracking subdomain with that name.
 //
+// The host of tracked links stays registered once its record was verified, whatever becomes of the record and of the
+// setting, because emails that were sent have links to it. A domain has at most 50 such hosts.
+//
 // A domain that is not proved reserves only its own name, which can be claimed. Otherwise adding example.com with some
 // label would lock out the owner of the domain at that label. Teams may have domains above and below each other's,
 // because each needs its own proof. No team may add the operator's hosts, or names at or below the managed domain or a
@@ -97,9 +100,9 @@ type Domain struct {
 	TeamID            string
 	Name              string // ASCII, lower case
 	Region            string
-	ReturnPath        string // a label below the domain
-	TrackingSubdomain string // empty if there is none
-	OldTracking       []string
+	ReturnPath        string   // a label below the domain
+	TrackingSubdomain string   // empty if there is none
+	Tracked           []string // tracking subdomains that were verified once: their links work for good
 	TLS               string
 	OpenTracking      bool
 	ClickTracking     bool

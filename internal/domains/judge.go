@@ -22,6 +22,7 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	if d.checks == nil {
 		d.checks = map[string]check{}
 	}
+	d.rememberTracking() // in rows of older releases it is not among them
 	for key, f := range found {
 		if f == needless {
 			delete(d.checks, key)
@@ -29,6 +30,7 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 		}
 		d.checks[key] = next(d.checks[key], f, d.VerifySince, now)
 	}
+	d.rememberTracking()
 	if f, asked := found[proof]; asked {
 		d.excuse(f, now)
 	}

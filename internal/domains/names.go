@@ -15,28 +15,35 @@ type dnsName struct {
 	name    string
 	host    bool     // of return paths or of tracked links; false for the domain itself
 	field   string   // the API field by which it was chosen
-	records []string // keys of the records at the name; none if it is only kept for old links
+	records []string // keys of the records at the name; none for a host of old links
+	tracked bool     // links to it may have been sent
 }
 
 // names returns the names at which the domain has records, its own name first.
 func (d *Domain) names() []dnsName {
-	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving"}}}
+	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving"}, false}}
 	if d.Sending {
-		all = append(all, dnsName{d.returnPathHost(), true, "custom_return_path", []string{"mx", "spf"}})
+		all = append(all, dnsName{d.returnPathHost(), true, "custom_return_path", []string{"mx", "spf"}, false})
+	}
+	links := func(label string, records []string) {
+		all = append(all, dnsName{label + "." + d.Name, true, "tracking_subdomain", records,
+			slices.Contains(d.Tracked, label)})
 	}
 	if d.TrackingSubdomain != "" {
-		all = append(all, dnsName{d.TrackingSubdomain + "." + d.Name, true, "tracking_subdomain", []string{"tracking"}})
+		links(d.TrackingSubdomain, []string{"tracking"})
 	}
-	for _, label := range d.OldTracking {
-		all = append(all, dnsName{label + "." + d.Name, true, "tracking_subdomain", nil})
+	for _, label := range d.Tracked {
+		if label != d.TrackingSubdomain {
+			links(label, nil)
+		}
 	}
 	return all
 }
 
-// kept reports whether the domain reserves a name: one of its records is installed there, or the name is only kept for
-// old links.
+// kept reports whether the domain reserves a name: one of its records is installed there, or links to it may have been
+// sent.
 func (d *Domain) kept(n dnsName) bool {
-	return len(n.records) == 0 || slices.ContainsFunc(n.records, func(key string) bool {
+	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
 		return s == Verified || s == TemporaryFailure
 	})
@@ -87,7 +94,7 @@ func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names [
 		return err
 	}
 	if slices.ContainsFunc(above, func(name string) bool { return others[name] }) {
-		return taken(dnsName{d.Name, false, "name", nil})
+		return taken(dnsName{name: d.Name, field: "name"})
 	}
 	for _, n := range names {
 		if _, other := others[n.name]; other && n.host {

@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 	if got := names(d); !slices.Equal(got, []string{"acme.example", "send.acme.example"}) {
 		t.Errorf("of one that sends: %q", got)
 	}
-	d.TrackingSubdomain, d.OldTracking = "links", []string{"old"}
+	d.TrackingSubdomain, d.Tracked = "links", []string{"old", "links"}
 	want := []string{"acme.example", "send.acme.example", "links.acme.example", "old.acme.example"}
 	if got := names(d); !slices.Equal(got, want) {
 		t.Errorf("of one that tracks links: %q", got)
@@ -30,7 +30,7 @@ func TestNames(t *testing.T) {
 
 // A name is kept while one of the records there is found, or has gone missing lately; one of old links for good.
 func TestKeptNames(t *testing.T) {
-	host := dnsName{"send.acme.example", true, "custom_return_path", []string{"mx", "spf"}}
+	host := dnsName{name: "send.acme.example", host: true, records: []string{"mx", "spf"}}
 	for s, want := range map[Status]bool{"": false, NotStarted: false, Pending: false, Failed: false, Verified: true,
 		TemporaryFailure: true} {
 		for _, key := range host.records {
@@ -40,7 +40,7 @@ func TestKeptNames(t *testing.T) {
 			}
 		}
 	}
-	if d := (Domain{}); !d.kept(dnsName{"old.acme.example", true, "tracking_subdomain", nil}) {
+	if d := (Domain{}); !d.kept(dnsName{name: "old.acme.example", host: true, tracked: true}) {
 		t.Error("a host of old links is given up")
 	}
 }

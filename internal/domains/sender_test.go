@@ -95,7 +95,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	off, on := false, true
 	dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example",
 		Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
-	if got, err := s.Get(ctx, "team", dom.ID); err != nil || got.OldTracking != nil {
+	if got, err := s.Get(ctx, "team", dom.ID); err != nil || got.Tracked != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := s.Sender(ctx, "team", "acme.example"); fault.KindOf(err) != fault.Forbidden ||

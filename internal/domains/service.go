@@ -29,9 +29,9 @@ const (
 	cacheFor    = time.Second // the longest that another node's change goes unnoticed if its hint is lost
 	cacheMax    = 10_000
 
-	unprovedMax    = 1000
-	oldTrackingMax = 50 // old tracking subdomains whose links still work
-	keysAhead      = 2  // RSA keys generated in advance: each takes a tenth of a second or more
+	unprovedMax = 1000
+	trackedMax  = 50 // tracking subdomains of a domain whose links go on working
+	keysAhead   = 2  // RSA keys generated in advance: each takes a tenth of a second or more
 )
 
 // Service implements the operations on domains.
@@ -220,23 +220,33 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 		if label != "" && !isLabel(label, 63) {
 			return fault.Invalidf("tracking_subdomain", "The `tracking_subdomain` field must be a label such as `links`.")
 		}
-		if d.TrackingSubdomain != label && d.TrackingSubdomain != "" {
-			d.retireTracking(label)
-			delete(d.checks, "tracking")
-			delete(d.checks, "caa")
+		if label != d.TrackingSubdomain {
+			return d.track(label)
 		}
-		d.TrackingSubdomain = label
 	}
 	return nil
 }
 
-// retireTracking adds the present tracking subdomain to those whose links still work, if there can be such links.
-func (d *Domain) retireTracking(next string) {
-	d.OldTracking = slices.DeleteFunc(d.OldTracking, func(l string) bool { return l == next || l == d.TrackingSubdomain })
-	if s := d.checks["tracking"].Status; s == Verified || s == TemporaryFailure {
-		d.OldTracking = append(d.OldTracking, d.TrackingSubdomain)
+// track changes the tracking subdomain. A domain that remembers as many as it may can only go back to one of them.
+func (d *Domain) track(label string) error {
+	d.rememberTracking() // in rows of older releases it is not among them
+	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
+		return fault.Invalidf("tracking_subdomain", "The domain has had %d tracking subdomains, whose links go on "+
+			"working, and can have no more. Set the `tracking_subdomain` field to one of them.", len(d.Tracked))
 	}
-	d.OldTracking = d.OldTracking[max(0, len(d.OldTracking)-oldTrackingMax):]
+	delete(d.checks, "tracking")
+	delete(d.checks, "caa")
+	d.TrackingSubdomain = label
+	return nil
+}
+
+// rememberTracking enters the tracking subdomain among those that were verified once, if it is verified or has gone
+// missing lately. Emails may have links to it, so it is never removed again.
+func (d *Domain) rememberTracking() {
+	s := d.checks["tracking"].Status
+	if (s == Verified || s == TemporaryFailure) && !slices.Contains(d.Tracked, d.TrackingSubdomain) {
+		d.Tracked = append(slices.Clip(d.Tracked), d.TrackingSubdomain)
+	}
 }
 
 // foundAll returns the findings of a look-up in which every record was found.

@@ -2,9 +2,11 @@ package domains
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/fault"
 )
@@ -59,46 +61,75 @@ func TestTrackingHost(t *testing.T) {
 	}
 }
 
-// A tracking subdomain that is given up is kept while links to it may be about, and no more than 50 are.
-func TestOldTrackingSubdomains(t *testing.T) {
-	tracked := func(s Status) Domain {
-		return Domain{Sending: true, TrackingSubdomain: "links", OldTracking: []string{"old"},
-			checks: map[string]check{"tracking": {Status: s}, "caa": {Status: s}, "mx": {Status: Verified}}}
+// A tracking subdomain is remembered once its record was verified, whatever becomes of the record and of the setting.
+func TestTrackingSubdomainsAreRemembered(t *testing.T) {
+	tracks := func(found ...finding) Domain {
+		d := Domain{Sending: true, TrackingSubdomain: "links", Tracked: []string{"old"},
+			checks: map[string]check{"mx": {Status: Verified}}}
+		for i, f := range found {
+			d = judge(d, map[string]finding{"tracking": f}, t0.Add(time.Duration(i)*(patience+time.Hour)))
+		}
+		return d
 	}
+	after := func(status Status) Domain { // as a release before this one has left it
+		d := tracks()
+		d.checks["tracking"] = check{Status: status}
+		return d
+	}
+	both, old := []string{"old", "links"}, []string{"old"}
 	for _, c := range []struct {
-		status Status
-		next   string
-		want   []string
-		checks int
+		name string
+		d    Domain
+		next string
+		want []string
 	}{
-		{Verified, "go", []string{"old", "links"}, 1},
-		{TemporaryFailure, "go", []string{"old", "links"}, 1},
-		{Pending, "go", []string{"old"}, 1},
-		{Failed, "go", []string{"old"}, 1},
-		{Verified, "Old", []string{"links"}, 1},
-		{Verified, "", []string{"old", "links"}, 1},
-		{Verified, "LINKS", []string{"old"}, 3},
+		{"verified", tracks(present), "go", both},
+		{"verified twice", tracks(present, present), "go", both},
+		{"missing", tracks(present, absent), "go", both},
+		{"failed after it was verified", tracks(present, absent, absent), "go", both},
+		{"never looked up", tracks(), "go", old},
+		{"pending", tracks(absent), "go", old},
+		{"failed", tracks(absent, absent), "go", old},
+		{"back to an old one", tracks(present), "Old", both},
+		{"none", tracks(present), "", both},
+		{"the same", tracks(present), "LINKS", both},
+		{"verified before", after(Verified), "go", both},
+		{"missing before", after(TemporaryFailure), "go", both},
+		{"pending before", after(Pending), "go", old},
+		{"missing before and looked up", judge(after(TemporaryFailure), map[string]finding{"tracking": absent}, t0), "go", both},
 	} {
-		d := tracked(c.status)
-		if err := d.set(Capabilities{}, nil, &c.next); err != nil {
+		was := maps.Clone(c.d.checks)
+		if err := c.d.set(Capabilities{}, nil, &c.next); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(d.OldTracking, c.want) || d.TrackingSubdomain != strings.ToLower(c.next) ||
-			len(d.checks) != c.checks {
-			t.Errorf("%s, then %q: %q is tracked, %q were, %d records are known", c.status, c.next, d.TrackingSubdomain,
-				d.OldTracking, len(d.checks))
+		if !slices.Equal(c.d.Tracked, c.want) || c.d.TrackingSubdomain != strings.ToLower(c.next) {
+			t.Errorf("%s: then %q is tracked, and %q were", c.name, c.d.TrackingSubdomain, c.d.Tracked)
+		}
+		if same := strings.EqualFold(c.next, "links"); same != maps.Equal(was, c.d.checks) && was["tracking"] != (check{}) {
+			t.Errorf("%s: the record is %v after %v", c.name, c.d.checks, was)
 		}
 	}
-	d := tracked(Verified)
-	for i := range 2 * oldTrackingMax {
-		next := fmt.Sprintf("l%d", i)
-		if err := d.set(Capabilities{}, nil, &next); err != nil {
+}
+
+// A domain remembers 50 tracking subdomains. Then it may only go back to one of them: none is forgotten.
+func TestTooManyTrackingSubdomains(t *testing.T) {
+	d := Domain{Sending: true}
+	set := func(label string) error { return d.set(Capabilities{}, nil, &label) }
+	for i := range trackedMax {
+		if err := set(fmt.Sprintf("l%d", i)); err != nil {
 			t.Fatal(err)
 		}
-		d.checks["tracking"] = check{Status: Verified}
+		d = judge(d, map[string]finding{"tracking": present}, t0)
 	}
-	if n := len(d.OldTracking); n != oldTrackingMax || d.OldTracking[n-1] != fmt.Sprintf("l%d", 2*oldTrackingMax-2) {
-		t.Errorf("%d are kept, the last %s", n, d.OldTracking[n-1])
+	err := set("more")
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "`tracking_subdomain`") ||
+		d.TrackingSubdomain != fmt.Sprintf("l%d", trackedMax-1) || len(d.Tracked) != trackedMax {
+		t.Errorf("one more: %v; %d are remembered", err, len(d.Tracked))
+	}
+	for _, label := range []string{"l0", "", "l7"} {
+		if err := set(label); err != nil || d.TrackingSubdomain != label || len(d.Tracked) != trackedMax {
+			t.Errorf("%q: %v; %d are remembered", label, err, len(d.Tracked))
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func scan(r db.Row) (d Domain, err error) {
 		return d, fmt.Errorf("read domain: %w", err)
 	}
 	if old != "" {
-		d.OldTracking = strings.Split(old, ",")
+		d.Tracked = strings.Split(old, ",")
 	}
 	d.Status, d.VerifySince, d.CheckedAt, d.CreatedAt = Status(status), db.Time(since), db.Time(checked), db.Time(created)
 	if err := json.Unmarshal([]byte(checks), &d.checks); err != nil {
@@ -50,7 +50,7 @@ func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Queue(ctx, `INSERT INTO domains (`+columns+
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
 		$17, $18, $19, $20, $21, $22)`, d.ID, d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
-		strings.Join(d.OldTracking, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
+		strings.Join(d.Tracked, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
 		encodeChecks(d), d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder,
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.CreatedAt.UnixMicro())
 }
@@ -59,7 +59,7 @@ func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6,
 		click_tracking = $7,
 		sending = $8, receiving = $9, status = $10, checks = $11, verify_since = $12, checked_at = $13, placeholder = $14
-		WHERE id = $1 AND team_id = $2`, d.ID, d.TeamID, d.TrackingSubdomain, strings.Join(d.OldTracking, ","), d.TLS,
+		WHERE id = $1 AND team_id = $2`, d.ID, d.TeamID, d.TrackingSubdomain, strings.Join(d.Tracked, ","), d.TLS,
 		d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), encodeChecks(d),
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.Placeholder)
 }

@@ -46,12 +46,51 @@ func TestTracksForgets(t *testing.T) {
 			n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links"})
 		}
 		n.Update(func(tx *db.Tx) error { // behind the back of the node
-			tx.Queue(t.Context(), `UPDATE domains SET tracking_subdomain = 'go' WHERE name = 'shop.example'`)
+			tx.Queue(t.Context(), `UPDATE domains SET tracking_subdomain = 'go', old_tracking = '' WHERE name = 'shop.example'`)
 			return nil
 		})
 		testnode.Until(t, "what is remembered is looked up again", func() bool {
 			tracks, err := n.Domains.Tracks(t.Context(), host)
 			return err == nil && !tracks
 		})
+	})
+}
+
+// A tracking subdomain that was verified once works for good: after it is changed, while it is taken up again and not
+// yet verified, and after it is changed once more.
+func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		const name = "shop.example"
+		d := n.Verified(n.Acme.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "links"})
+		works := func(after, label string, want bool) {
+			t.Helper()
+			host := label + "." + name
+			if tracks, err := n.Domains.Tracks(t.Context(), host); err != nil || tracks != want {
+				t.Errorf("%s: %s tracks: %v, %v, want %v", after, host, tracks, err, want)
+			}
+			registered := n.Count(`SELECT COUNT(*) FROM domain_names WHERE name = $1 AND domain_id = $2`, host, d.ID)
+			if (registered == 1) != want {
+				t.Errorf("%s: %s is registered %d times", after, host, registered)
+			}
+		}
+		change := func(label string) {
+			t.Helper()
+			if err := n.Domains.Update(t.Context(), n.Acme.TeamID, d.ID, domains.Change{TrackingSubdomain: &label}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change("track")
+		works("track is not verified", "links", true)
+		works("track is not verified", "track", false)
+		n.Verified(n.Acme.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "track"})
+		for _, label := range []string{"links", "track", "", "links", "never", "track"} {
+			change(label)
+			works("changed to "+label, "links", true)
+			works("changed to "+label, "track", true)
+		}
+		n.Verified(n.Acme.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "track"})
+		works("track is verified again", "links", true)
+		works("track is verified again", "track", true)
+		works("never was not verified", "never", false)
 	})
 }

@@ -91,6 +91,7 @@ func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (e
 	if err != nil {
 		return emailChecksWire{}, err
 	}
+	defer r.Close()
 	draft := emails.Send{From: r.From, Subject: r.Subject, HTML: &r.HTML, Text: &r.Text,
 		ReplyTo: r.ReplyTo}
 	p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, draft)

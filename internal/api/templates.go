@@ -254,6 +254,7 @@ func (a *API) getTemplate(ctx context.Context, c *Call, _ none) (templateWire, e
 	if err != nil {
 		return templateWire{}, err
 	}
+	c.done = v.Close
 	return templateWire{"template", templateToItem(t), versionToText(&v), v.ID, t.HasUnpublished()}, nil
 }
 
@@ -298,6 +299,7 @@ type renderTemplateOut struct {
 func (a *API) renderTemplate(ctx context.Context, c *Call, in renderTemplateIn) (renderTemplateOut, error) {
 	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
 		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables)})
+	c.done = r.Close
 	return renderTemplateOut{"rendered_template", orNull(r.Subject), orNull(r.From), r.ReplyTo, r.HTML, r.Text}, err
 }
 
@@ -315,6 +317,7 @@ func (a *API) getTemplateVersion(ctx context.Context, c *Call, _ none) (template
 	if err != nil {
 		return templateVersionWire{}, err
 	}
+	c.done = v.Close
 	return templateVersionWire{"template_version", t.ID, versionToItem(&t, &v), versionToText(&v)}, nil
 }
 
@@ -353,6 +356,7 @@ type compareVersionsOut struct {
 
 func (a *API) compareTemplateVersions(ctx context.Context, c *Call, _ none) (compareVersionsOut, error) {
 	d, err := a.Services.Templates.Compare(ctx, c.TeamID, c.Param("template"), c.Param("version"), c.Param("other"))
+	c.done = d.Close
 	return compareVersionsOut{"template_comparison", d.TemplateID, versionRef{d.A.ID, d.A.Number},
 		versionRef{d.B.ID, d.B.Number}, changedFields{d.From, d.Subject, d.ReplyTo, d.HTML, d.Text, d.Variables},
 		diffs{d.HTMLDiff, d.TextDiff}}, err

@@ -40,3 +40,27 @@ func TestChangesOfATemplateWithNothing(t *testing.T) {
 		}
 	}
 }
+
+// Requests for large templates give back the memory that their answers held: more of them than it is enough for at once
+// are answered one after the other.
+func TestLargeTemplates(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, dbtest.SQLite(t), Options{})
+	html := "<p>" + strings.Repeat("x", 19<<16) // 1.2 MB
+	if w := f.do(t, "POST /templates\nAuthorization: full\n\n"+`{"name":"Large","alias":"x","from":"a@acme.example",
+		"subject":"s","html":"`+html+`"}`); w.Code != 201 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	for _, request := range []string{"GET /templates/x", "GET /templates/x/versions/1", "GET /templates/x/versions/1/compare/1",
+		"POST /templates/x/render", "POST /templates/x/checks"} {
+		body := ""
+		if strings.HasPrefix(request, "POST") {
+			body = `{"version":"draft"}`
+		}
+		for i := range 20 { // 150 MB
+			if w := f.do(t, request+"\nAuthorization: full\n\n"+body); w.Code != 200 {
+				t.Fatalf("%s: the answer to request %d is %d %.200s", request, i, w.Code, w.Body)
+			}
+		}
+	}
+}

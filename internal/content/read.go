@@ -12,3 +12,9 @@ func Read(ctx context.Context, r db.Reader, teamID, contentID string) (Content, 
 	c, _, err := get(ctx, r, teamID, contentID)
 	return c, err
 }
+
+// Size returns how many octets the HTML and the texts of some of a team's contents have in all, without reading them.
+// Contents that do not exist have none.
+func Size(ctx context.Context, r db.Reader, teamID string, contentIDs ...string) (int64, error) {
+	return sizeOf(ctx, r, teamID, contentIDs)
+}

@@ -75,6 +75,15 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 	return c, used, nil
 }
 
+func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string) (n int64, err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(html) + OCTET_LENGTH(body_text)), 0) FROM contents
+		WHERE team_id = $1 AND id = ANY($2)`, teamID, contentIDs).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("read the size of contents: %w", err)
+	}
+	return n, nil
+}
+
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at int64) {
 	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at END
 		WHERE id = $1 AND team_id = $2`, contentID, teamID, at)

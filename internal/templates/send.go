@@ -187,6 +187,8 @@ type Rendered struct {
 	ReplyTo []string
 	HTML    string
 	Text    string // as it is sent: made from the HTML if the template has none
+
+	held
 }
 
 // Filling says what of a template is filled, and how.
@@ -200,7 +202,7 @@ type Filling struct {
 
 // Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
 // that. An error names a member of variables, or the field that is wrong once it is filled. What would be larger than
-// an email may be, or than 10 MB, is refused before it is made.
+// an email may be, or than 10 MB, is refused before it is made. The caller closes what is returned.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -215,17 +217,17 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Fill
 		if v.ID != t.PublishedID {
 			v, err = getVersion(ctx, s.d.Reader, teamID, t.ID, t.PublishedID)
 		}
-		if err == nil {
-			err = s.read(ctx, &v)
-		}
 	case how.Version == "draft":
-		err = s.read(ctx, &v)
 	default:
 		v, err = s.version(ctx, &t, how.Version)
+	}
+	if err == nil {
+		err = s.readOne(ctx, &v)
 	}
 	if err != nil {
 		return Rendered{}, err
 	}
+	defer v.Close()
 	if how.From != "" {
 		v.Text.From = ""
 	}
@@ -237,7 +239,7 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Fill
 	if how.UnsubscribeURL != "" {
 		values[render.UnsubscribeURL] = how.UnsubscribeURL
 	}
-	r, err := s.fill(c, values)
+	r, err := s.fill(ctx, c, values)
 	if how.From != "" {
 		r.From = how.From
 	}
@@ -245,11 +247,12 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Fill
 }
 
 // fill fills a content and checks what depends on the values.
-func (s *Service) fill(c *content.Compiled, values render.Values) (r Rendered, err error) {
+func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.Values) (r Rendered, err error) {
 	if err := c.CheckLines(values); err != nil {
 		return r, err
 	}
-	if size := c.Size(values); size > s.maxRendered {
+	size := c.Size(values)
+	if size > s.maxRendered {
 		return r, fault.Invalidf("html", "The `html` and `text` fields would have %d bytes in all once they are filled; the "+
 			"limit is %d.", size, s.maxRendered)
 	}
@@ -270,6 +273,9 @@ func (s *Service) fill(c *content.Compiled, values render.Values) (r Rendered, e
 		if err := parseMailbox("reply_to", text, message.ParseAddress); err != nil {
 			return r, err
 		}
+	}
+	if r.held, err = reserve(ctx, s.memory.made, c.TeamID, size); err != nil {
+		return r, err
 	}
 	r.HTML, r.Text = c.Parts(values)
 	return r, nil

@@ -24,6 +24,7 @@ type Service struct {
 	d        *db.DB
 	contents *content.Service
 	cache    cache
+	memory   memory
 
 	maxRendered int64 // octets
 }
@@ -31,7 +32,7 @@ type Service struct {
 // New returns a service that stores the contents of versions in contents. maxEmail is the size of the largest email, in
 // octets.
 func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
-	s := &Service{d: d, contents: contents, maxRendered: min(maxEmail, maxRendered)}
+	s := &Service{d: d, contents: contents, memory: newMemory(), maxRendered: min(maxEmail, maxRendered)}
 	s.cache.clear()
 	d.OnHint(hintTopic, s.cache.forget)
 	return s
@@ -94,23 +95,46 @@ func (s *Service) taken(err error, alias string) error {
 	return err
 }
 
-// Get returns a template, by its id or alias, and its newest version.
+// Get returns a template, by its id or alias, and its newest version, which the caller closes.
 func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, Version, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err == nil {
-		err = s.read(ctx, &v)
+		err = s.readOne(ctx, &v)
 	}
 	return t, v, err
 }
 
-// read sets the text of a version.
-func (s *Service) read(ctx context.Context, v *Version) error {
-	c, err := content.Read(ctx, s.d.Reader, v.TeamID, v.contentID)
+// read sets the texts of versions of a template. The memory for all of them is held by the first, which the caller
+// closes, also after an error.
+func (s *Service) read(ctx context.Context, all ...*Version) error {
+	ids := make([]string, len(all))
+	for i, v := range all {
+		ids[i] = v.contentID
+	}
+	size, err := content.Size(ctx, s.d.Reader, all[0].TeamID, ids...)
 	if err != nil {
 		return err
 	}
-	v.Text = textOf(&c)
+	if all[0].held, err = reserve(ctx, s.memory.stored, all[0].TeamID, size); err != nil {
+		return err
+	}
+	for _, v := range all {
+		c, err := content.Read(ctx, s.d.Reader, v.TeamID, v.contentID)
+		if err != nil {
+			return err
+		}
+		v.Text = textOf(&c)
+	}
 	return nil
+}
+
+// readOne sets the text of a version. The caller closes the version unless there is an error.
+func (s *Service) readOne(ctx context.Context, v *Version) error {
+	err := s.read(ctx, v)
+	if err != nil {
+		v.Close()
+	}
+	return err
 }
 
 // List returns a page of the team's templates, newest first.
@@ -121,43 +145,51 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 // errChanged means that a template was changed since it was read.
 var errChanged = errors.New("the template was changed meanwhile")
 
-// change reads a template with its newest version and calls plan, which works out the change and returns what writes
-// it, or nil if nothing is to be written. What writes it runs in a transaction, once the template was claimed, and
+// change gets a template with its newest version and calls plan, which reads the texts that it needs, works out the
+// change and returns what writes it, or nil if nothing is to be written. What writes it runs in a transaction, once the template was claimed, and
 // changes t, which is then written. If the template was changed meanwhile, all of that is done again. It returns the
 // template as it is then.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {
-		before, v, err := s.Get(ctx, teamID, idOrAlias)
-		if err != nil {
-			return before, err
-		}
-		write, err := plan(&before, &v)
-		if err != nil || write == nil {
-			return before, err
-		}
-		var t Template
-		err = s.d.Update(ctx, func(tx *db.Tx) error {
-			t = before
-			if claimed, err := claim(ctx, tx, &t); err != nil {
-				return err
-			} else if !claimed {
-				return errChanged
-			}
-			if err := write(tx, &t); err != nil {
-				return err
-			}
-			save(ctx, tx, &t)
-			s.changed(tx, teamID)
-			return nil
-		})
+		t, err := s.changeOnce(ctx, teamID, idOrAlias, plan)
 		if !errors.Is(err, errChanged) {
 			return t, s.taken(err, t.Alias)
 		}
-		idOrAlias = before.ID // the same template, also if its alias is another one now
+		idOrAlias = t.ID // the same template, also if its alias is another one now
 	}
 	return Template{}, fault.New(fault.Locked, "",
 		"The template is being changed by others all the time. Try again in a moment.")
+}
+
+// changeOnce is change without its repetition: the error is errChanged if the template was changed meanwhile.
+func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
+	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
+	before, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return before, err
+	}
+	defer func() { v.Close() }() // what plan has read of it
+	write, err := plan(&before, &v)
+	if err != nil || write == nil {
+		return before, err
+	}
+	t := before
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		t = before
+		if claimed, err := claim(ctx, tx, &t); err != nil {
+			return err
+		} else if !claimed {
+			return errChanged
+		}
+		if err := write(tx, &t); err != nil {
+			return err
+		}
+		save(ctx, tx, &t)
+		s.changed(tx, teamID)
+		return nil
+	})
+	return t, err
 }
 
 // Update changes a template. A change of the text or of the variables makes a version, which is not published.
@@ -181,6 +213,9 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change
 		}
 	}
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		if err := s.read(ctx, v); err != nil {
+			return nil, err
+		}
 		text, alike := c.apply(v.Text)
 		if !alike {
 			if err := text.check(); err != nil {
@@ -239,6 +274,9 @@ func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Templa
 		if !t.HasUnpublished() {
 			return nil, nil
 		}
+		if err := s.read(ctx, v); err != nil {
+			return nil, err
+		}
 		if err := v.checkPublish(); err != nil {
 			return nil, err
 		}
@@ -255,6 +293,9 @@ func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Templa
 func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		old, err := s.version(ctx, t, version)
+		if err == nil {
+			err = s.read(ctx, v, &old)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -278,6 +319,7 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 	if err != nil {
 		return t, err
 	}
+	defer v.Close()
 	variables := make([]Declared, len(v.Variables))
 	for i, d := range v.Variables {
 		variables[i] = Declared{d.Key, string(d.Type), d.Fallback}
@@ -317,32 +359,30 @@ func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page
 	return t, all, more, err
 }
 
-// Version returns a version of a template by its id or number, and the template.
+// Version returns a version of a template by its id or number, which the caller closes, and the template.
 func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string) (Template, Version, error) {
 	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
 		return t, Version{}, err
 	}
 	v, err := s.version(ctx, &t, version)
+	if err == nil {
+		err = s.readOne(ctx, &v)
+	}
 	return t, v, err
 }
 
-// version returns a version by its id or number, with its text.
+// version returns a version by its id or number, without its text.
 func (s *Service) version(ctx context.Context, t *Template, version string) (v Version, err error) {
 	if id.Valid(version) {
-		v, err = getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
-	} else {
-		number, bad := strconv.ParseInt(version, 10, 64)
-		if bad != nil || strconv.FormatInt(number, 10) != version || number < 0 {
-			return v, fault.New(fault.BadID, "version",
-				"The `version` must be the id of a version, a valid UUID, or its number.")
-		}
-		v, err = getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
+		return getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
 	}
-	if err == nil {
-		err = s.read(ctx, &v)
+	number, bad := strconv.ParseInt(version, 10, 64)
+	if bad != nil || strconv.FormatInt(number, 10) != version || number < 0 {
+		return v, fault.New(fault.BadID, "version",
+			"The `version` must be the id of a version, a valid UUID, or its number.")
 	}
-	return v, err
+	return getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
 }
 
 // Sweep deletes the versions of deleted templates. The contents of those that were published are released, and deleted

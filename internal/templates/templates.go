@@ -7,6 +7,9 @@
 // is edited: each change of the text or of the variables makes another. Emails are sent with the version that was
 // published last. Versions are numbered from 1, and none is left out.
 //
+// Large texts are read and filled only once there is memory for them, which teams share. What is returned with such a
+// text has a method Close, to be called when it is not needed any more.
+//
 // A change is written only if the template is as it was when the change was worked out, so none is lost: each change
 // makes the revision in the template's row greater, and one that finds another revision is worked out again.
 //
@@ -44,6 +47,8 @@ const (
 	maxSubject  = content.MaxSubject
 	maxMailbox  = 2000     // octets of an address with its display name
 	maxRendered = 10 << 20 // octets of the HTML and the text together that Render makes
+	maxCompared = 2 << 20  // octets of the HTML and the texts of two versions together that Compare compares
+	maxLines    = 20_000   // and lines of the HTML, and of the texts: each takes some 250 octets of memory
 )
 
 // Template is a template without what it says, which is in its versions.
@@ -82,6 +87,7 @@ type Version struct {
 	Text
 
 	contentID string
+	held      // by the text
 }
 
 // Text is what a version says. All of it may have placeholders, see package render.

@@ -404,10 +404,103 @@ func TestRestoreAndCompare(t *testing.T) {
 	})
 }
 
+// What would take much memory to compare is refused, by lines and by octets.
+func TestCompareTooLarge(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		lines := func(n int) string { return strings.Repeat("<p>\n", n-1) + "<p>" }
+		line := "<p>" + strings.Repeat("x", 1<<20)
+		for i, c := range []struct {
+			a, b, textA, textB, fault string
+		}{
+			{a: lines(9_999), b: lines(10_001)},
+			{a: lines(9_999), b: lines(10_002), fault: "The `html` fields of the versions have 20001 lines"},
+			{a: "<p>", b: "<b>", textA: lines(10_000), textB: lines(10_000)},
+			{a: "<p>", b: "<b>", textA: lines(20_000), textB: "x", fault: "The `text` fields of the versions have 20001 lines"},
+			{a: line, b: line[:1<<20]},
+			{a: line, b: line + "y", fault: "2097159 bytes in all; at most 2097152"},
+			{a: "<p>", b: "<b>", textA: line, textB: line, fault: "2097164 bytes"},
+		} {
+			if c.b == line[:1<<20] {
+				c.a = c.b // 2 MB in all
+			}
+			name := fmt.Sprintf("t%d", i)
+			o.create(t, templates.NewTemplate{Name: name, Alias: name, HTML: &c.a, Text: &c.textA})
+			o.update(t, name, templates.Change{HTML: &c.b, Text: new(&c.textB), Subject: new("changed")})
+			d, err := o.Compare(t.Context(), o.team, name, "1", "1")
+			d.Close()
+			if c.fault == "" && err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			d, err = o.Compare(t.Context(), o.team, name, "1", "2")
+			d.Close()
+			if c.fault != "" {
+				wantFault(t, name, err, fault.Invalid, c.fault)
+			} else if err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			if n := o.Held(o.team); n != 0 {
+				t.Errorf("%d: %d octets are held", i, n)
+			}
+		}
+	})
+}
+
+// Large texts are read and filled when there is memory for them, and every operation gives it back.
+func TestMemoryOfLargeTemplates(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		html := "<p>{{{ITEM}}}" + strings.Repeat("x", 300<<10)
+		n := order()
+		n.HTML = &html
+		o.create(t, n)
+		size := int64(len(html)) * templates.MemoryCost
+		_, v, err := o.Get(ctx, o.team, "order")
+		if held := o.Held(o.team); err != nil || held != size {
+			t.Errorf("%d octets are held, want %d; %v", held, size, err)
+		}
+		v.Close()
+		v.Close()
+		given := map[string]templates.Value{"ITEM": templates.TextValue("tea")}
+		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
+		if held := o.Held(o.team); err != nil || held != size {
+			t.Errorf("%d octets are held of something rendered, %v", held, err)
+		}
+		r.Close()
+		for name, act := range map[string]func() error{
+			"version": func() error { _, v, err := o.Version(ctx, o.team, "order", "1"); v.Close(); return err },
+			"compare": func() error { c, err := o.Compare(ctx, o.team, "order", "1", "1"); c.Close(); return err },
+			"update": func() error {
+				_, err := o.Update(ctx, o.team, "order", templates.Change{HTML: new(html + "y")})
+				return err
+			},
+			"a wrong update": func() error {
+				_, err := o.Update(ctx, o.team, "order", templates.Change{Subject: new("a\nb")})
+				wantFault(t, "subject", err, fault.Invalid, "`subject`")
+				return nil
+			},
+			"render without a variable": func() error {
+				_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft"})
+				wantFault(t, "variable", err, fault.Invalid, "`variables.ITEM`")
+				return nil
+			},
+			"publish":   func() error { _, err := o.Publish(ctx, o.team, "order"); return err },
+			"restore":   func() error { _, err := o.Restore(ctx, o.team, "order", "1"); return err },
+			"duplicate": func() error { _, err := o.Duplicate(ctx, o.team, "order"); return err },
+		} {
+			if err := act(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if held := o.Held(o.team); held != 0 {
+				t.Errorf("%s: %d octets are held", name, held)
+			}
+		}
+	})
+}
+
 // Comparing hostile texts ends soon: no diff of lines that are all alike.
 func TestCompareHostile(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
-		a, b := strings.Repeat("a\n", 300_000), strings.Repeat("b\na\n", 200_000)
+		a, b := strings.Repeat("a\n", 9_000), strings.Repeat("b\na\n", 5_000)
 		o.create(t, templates.NewTemplate{Name: "x", Alias: "x", HTML: &a, Text: new("")})
 		o.update(t, "x", templates.Change{HTML: &b})
 		c, err := o.Compare(t.Context(), o.team, "x", "1", "2")

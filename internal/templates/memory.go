@@ -1,0 +1,52 @@
+package templates
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/fair"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// Limits of the memory for large templates. Nothing is counted below memoryLarge. Stored texts and what is made of
+// them have a pool each, so a request that has one of them and waits for the other keeps none waiting that it waits for.
+const (
+	memoryMax   = 128 << 20 // octets of a pool
+	memoryLarge = 256 << 10 // octets of texts that are counted
+	memoryCost  = 6         // memory for one octet of text: itself, the text made from it, and the answer with both
+	memoryWait  = 10 * time.Second
+)
+
+// memory is what large texts occupy. Teams share it.
+type memory struct{ stored, made *fair.Pool }
+
+func newMemory() memory {
+	return memory{fair.New(memoryMax, fair.Greed), fair.New(memoryMax, fair.Greed)}
+}
+
+// reserve reserves memory for texts of a size in octets. It waits for it, and returns an Unavailable fault if there is
+// none in time.
+func reserve(ctx context.Context, pool *fair.Pool, teamID string, size int64) (held, error) {
+	if size < memoryLarge {
+		return held{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, memoryWait)
+	defer cancel()
+	size *= memoryCost
+	if err := pool.Acquire(ctx, teamID, size); err != nil {
+		return held{}, fault.New(fault.Unavailable, "",
+			"Too many large templates are being read. Try again in a moment.").Because(err)
+	}
+	return held{sync.OnceFunc(func() { pool.Release(teamID, size) })}, nil
+}
+
+// held is memory that a result occupies.
+type held struct{ free func() } // nil for none
+
+// Close gives the memory back, once the result is not needed any more. Closing again does nothing.
+func (h held) Close() {
+	if h.free != nil {
+		h.free()
+	}
+}

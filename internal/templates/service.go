@@ -349,7 +349,8 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templat
 	return templateID, err
 }
 
-// Versions returns a page of a template's versions, newest first, without their texts, and the template.
+// Versions returns a page of a template's versions, newest first, without their variables and texts, and the
+// template.
 func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page.Page) (t Template, all []Version,
 	more bool, err error) {
 	if t, err = getTemplate(ctx, s.d.Reader, teamID, idOrAlias); err != nil {

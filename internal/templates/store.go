@@ -84,10 +84,12 @@ func (r *templateRow) template() Template {
 	return t
 }
 
-const versionColumns = `v.id, v.team_id, v.template_id, v.number, v.content_id, v.created_at, v.published_at,
-	v.variables`
+const (
+	versionItemColumns = `v.id, v.team_id, v.template_id, v.number, v.content_id, v.created_at, v.published_at`
+	versionColumns     = versionItemColumns + `, v.variables`
+)
 
-// versionRow is the destination of scanning versionColumns.
+// versionRow is the destination of scanning versionColumns, and itemDest that of versionItemColumns.
 type versionRow struct {
 	Version
 	created, published int64
@@ -95,12 +97,22 @@ type versionRow struct {
 }
 
 func (r *versionRow) dest() []any {
-	return []any{&r.ID, &r.TeamID, &r.TemplateID, &r.Number, &r.contentID, &r.created, &r.published, &r.variables}
+	return append(r.itemDest(), &r.variables)
+}
+
+func (r *versionRow) itemDest() []any {
+	return []any{&r.ID, &r.TeamID, &r.TemplateID, &r.Number, &r.contentID, &r.created, &r.published}
+}
+
+// item returns the version without its variables.
+func (r *versionRow) item() Version {
+	v := r.Version
+	v.CreatedAt, v.PublishedAt = db.Time(r.created), db.Time(r.published)
+	return v
 }
 
 func (r *versionRow) version() (v Version, err error) {
-	v = r.Version
-	v.CreatedAt, v.PublishedAt = db.Time(r.created), db.Time(r.published)
+	v = r.item()
 	v.Variables, err = decodeVariables(r.variables)
 	return v, err
 }
@@ -200,15 +212,14 @@ func listTemplates(ctx context.Context, r db.Reader, teamID string, p page.Page)
 	})
 }
 
+// listVersions returns versions without their variables and texts.
 func listVersions(ctx context.Context, r db.Reader, teamID, templateID string, p page.Page) ([]Version, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT ` + versionColumns + ` FROM template_versions v
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + versionItemColumns + ` FROM template_versions v
 		WHERE v.team_id = $1 AND v.template_id = $2`, ID: "v.id", Args: []any{teamID, templateID}}, p,
 		func(r db.Row) (Version, error) {
 			var row versionRow
-			if err := r.Scan(row.dest()...); err != nil {
-				return Version{}, err
-			}
-			return row.version()
+			err := r.Scan(row.itemDest()...)
+			return row.item(), err
 		})
 }
 

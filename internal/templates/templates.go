@@ -79,11 +79,11 @@ type Version struct {
 	TemplateID  string
 	TeamID      string
 	Number      int64 // from 1
-	Variables   []Variable
 	CreatedAt   time.Time
 	PublishedAt time.Time // when it was published last; zero for never
 
 	// Set only for a single version, not in lists.
+	Variables []Variable
 	Text
 
 	contentID string

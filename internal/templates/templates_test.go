@@ -222,7 +222,11 @@ func TestVersionsAreMadeByChanges(t *testing.T) {
 		}
 		of := func(number int) map[string]templates.Variable {
 			byKey := map[string]templates.Variable{}
-			for _, v := range all[len(all)-number].Variables {
+			_, v, err := o.Version(t.Context(), o.team, "order", fmt.Sprint(number))
+			if err != nil || v.ID != all[len(all)-number].ID {
+				t.Fatalf("version %d: %+v, %v", number, v, err)
+			}
+			for _, v := range v.Variables {
 				byKey[v.Key] = v
 			}
 			return byKey
@@ -493,6 +497,25 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 			if held := o.Held(o.team); held != 0 {
 				t.Errorf("%s: %d octets are held", name, held)
 			}
+		}
+	})
+}
+
+// A list of versions does not read their variables, which it does not show.
+func TestVersionsAreListedWithoutVariables(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		o.update(t, "order", templates.Change{Subject: new("Two")})
+		o.node.Update(func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE template_versions SET variables = 'x'`)
+			return nil
+		})
+		_, all, _, err := o.Versions(t.Context(), o.team, "order", page.Page{})
+		if err != nil || len(all) != 2 || all[0].Number != 2 || all[0].ID == "" || all[0].CreatedAt.IsZero() {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if _, _, err := o.Version(t.Context(), o.team, "order", "1"); !fault.Ours(err) {
+			t.Errorf("a version of which the variables cannot be read: %v", err)
 		}
 	})
 }

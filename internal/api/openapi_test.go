@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"html"
 	"net/http"
 	"reflect"
@@ -224,6 +225,115 @@ func TestDocument(t *testing.T) {
 	if e := doc.Components.Schemas["Error"]; len(e.Properties) != 3 || len(e.Required) != 3 {
 		t.Errorf("the schema of errors: %+v", e)
 	}
+}
+
+// Every schema of the document is one of JSON Schema, and what a request must have cannot be null in it: null counts as
+// absent.
+func TestDocumentHasValidSchemas(t *testing.T) {
+	t.Parallel()
+	_, text := readDoc(t)
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	var inAll func(at string, v any)
+	var check func(at string, v any)
+	check = func(at string, v any) {
+		checked++
+		s, ok := v.(map[string]any)
+		if !ok {
+			t.Errorf("%s is no schema: %v", at, v)
+			return
+		}
+		if typ, given := s["type"]; given {
+			all, list := typ.([]any)
+			if !list {
+				all = []any{typ}
+			}
+			for i, name := range all {
+				if !slices.Contains([]any{"array", "boolean", "integer", "null", "number", "object", "string"}, name) ||
+					slices.Contains(all[:i], name) {
+					t.Errorf("%s has the type %v", at, typ)
+				}
+			}
+		}
+		for _, name := range []string{"items", "additionalProperties", "not"} {
+			if _, yesOrNo := s[name].(bool); s[name] != nil && !yesOrNo {
+				check(at+"."+name, s[name])
+			}
+		}
+		for _, name := range []string{"oneOf", "anyOf", "allOf"} {
+			all, _ := s[name].([]any)
+			if s[name] != nil && len(all) == 0 {
+				t.Errorf("%s has the %s %v", at, name, s[name])
+			}
+			for i, of := range all {
+				check(fmt.Sprintf("%s.%s[%d]", at, name, i), of)
+			}
+		}
+		members, _ := s["properties"].(map[string]any)
+		for name, p := range members {
+			check(at+"."+name, p)
+		}
+		required, _ := s["required"].([]any)
+		for _, name := range required {
+			p, ok := members[name.(string)].(map[string]any)
+			if !ok {
+				t.Errorf("%s requires %s, which it does not describe", at, name)
+			} else if strings.HasSuffix(at, "Request") && admitsNull(p) {
+				t.Errorf("%s requires %s and says that it may be null", at, name)
+			}
+		}
+	}
+	inAll = func(at string, v any) {
+		switch v := v.(type) {
+		case []any:
+			for i, e := range v {
+				inAll(fmt.Sprintf("%s[%d]", at, i), e)
+			}
+		case map[string]any:
+			for name, e := range v {
+				if name == "schema" {
+					check(at, e)
+				} else {
+					inAll(at+" "+name, e)
+				}
+			}
+		}
+	}
+	inAll("", doc["paths"])
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	for name, s := range schemas {
+		check(name, s)
+	}
+	if checked < 500 {
+		t.Errorf("%d schemas were checked", checked)
+	}
+	patch := schemas["UpdateTemplateRequest"].(map[string]any)["properties"].(map[string]any)
+	for name, want := range map[string]bool{"name": false, "html": false, "variables": false, "alias": true, "from": true,
+		"subject": true, "text": true, "reply_to": true} {
+		if admitsNull(patch[name].(map[string]any)) != want {
+			t.Errorf("a change of a template may set %s to null: not %v: %v", name, want, patch[name])
+		}
+	}
+}
+
+// admitsNull reports whether a schema admits null.
+func admitsNull(s map[string]any) bool {
+	types, list := s["type"].([]any)
+	if list && slices.Contains(types, any("null")) || s["type"] == "null" {
+		return true
+	}
+	for _, name := range []string{"oneOf", "anyOf"} {
+		all, _ := s[name].([]any)
+		for _, of := range all {
+			if admitsNull(of.(map[string]any)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func TestPublicOperations(t *testing.T) {

@@ -101,20 +101,20 @@ type createTemplateIn struct {
 	From      string                        `json:"from,omitzero" doc:"The sender of emails that give none."`
 	Subject   string                        `json:"subject,omitzero" doc:"The subject of emails that give none; placeholders are filled." maxLength:"998"`
 	ReplyTo   texts[maxRecipients]          `json:"reply_to,omitzero"`
-	HTML      *string                       `json:"html" doc:"Placeholders such as {{{KEY}}} are filled with values."`
+	HTML      *string                       `json:"html" nullable:"false" doc:"Placeholders such as {{{KEY}}} are filled with values."`
 	Text      *string                       `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
 	Variables many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"What emails may or must give; at most 50."`
 }
 
 type updateTemplateIn struct {
-	Name      opt[string]                        `json:"name,omitzero" maxLength:"255"`
+	Name      opt[string]                        `json:"name,omitzero" nullable:"false" maxLength:"255"`
 	Alias     opt[string]                        `json:"alias,omitzero" doc:"Null removes it."`
 	From      opt[string]                        `json:"from,omitzero" doc:"Null removes it."`
 	Subject   opt[string]                        `json:"subject,omitzero" doc:"Null removes it."`
 	ReplyTo   opt[texts[maxRecipients]]          `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
-	HTML      opt[string]                        `json:"html,omitzero"`
+	HTML      opt[string]                        `json:"html,omitzero" nullable:"false"`
 	Text      opt[string]                        `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	Variables opt[many[variableIn, maxDeclared]] `json:"variables,omitzero" doc:"All variables; a known key keeps its id."`
+	Variables opt[many[variableIn, maxDeclared]] `json:"variables,omitzero" nullable:"false" doc:"All variables; a known key keeps its id."`
 }
 
 // change translates a change. An empty string where one makes no sense counts as absent: the Go client always sends the

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"math"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -221,9 +222,13 @@ func (o *opt[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*opt[T]) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// Schema is that of the value, nullable.
+// Schema is that of the value, nullable. The tag nullable:"false" takes that back where null is refused.
 func (opt[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	if s.Type == "" { // Nullable would add null to a type that there is not
+		s.OneOf = append(slices.Clip(s.OneOf), &huma.Schema{Type: "null"})
+		return &s
+	}
 	s.Nullable = true
 	return &s
 }

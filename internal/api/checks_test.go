@@ -207,3 +207,34 @@ func TestChecksOfEitherAndWithASender(t *testing.T) {
 	}
 	wantLevels(t, "with another sender", f.checked(t, request+`,"from":"b@example.org"}`), "sender", "pass")
 }
+
+// A placeholder in a link is an address that leads nowhere where nothing fills it: in a draft without a template, and
+// the one of the unsubscribe page in an email without a topic. A template is checked as it is filled.
+func TestChecksOfPlaceholders(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		f.verified("example.org")
+		const html = `<p><a href=\"{{{LINK}}}\">x</a> <img alt=\"\" src=\"{{{LINK}}}\"></p>`
+		check := func(request, body string) map[string]string {
+			return f.checked(t, "POST "+request+"\n\n"+body)
+		}
+		wantLevels(t, "a draft", check("/emails/checks", `{"from":"a@example.org","html":"`+html+`"}`), "link_target", "problem")
+		wantLevels(t, "a draft that cannot be left", check("/emails/checks",
+			`{"from":"a@example.org","html":"<a href=\"{{{UNSUBSCRIBE_URL}}}\">x</a>"}`), "link_target", "problem")
+		made := f.do(t, "POST /templates\nAuthorization: full\n\n"+`{"name":"x","alias":"x","from":"a@example.org",
+			"subject":"s","html":"`+html+`","variables":[{"key":"LINK","type":"string"}]}`)
+		if made.Code != 201 {
+			t.Fatalf("%d %s", made.Code, made.Body)
+		}
+		if w := f.do(t, "POST /templates/x/publish\nAuthorization: full"); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		wantLevels(t, "a template", check("/templates/x/checks", `{"variables":{"LINK":"https://example.org/x"}}`),
+			"link_target", "pass")
+		wantLevels(t, "a draft by a template", check("/emails/checks",
+			`{"template":{"id":"x","variables":{"LINK":"https://example.org/x"}}}`), "link_target", "pass")
+		wantLevels(t, "a template with a value that is none", check("/templates/x/checks",
+			`{"variables":{"LINK":"{{{OTHER}}}"}}`), "link_target", "problem")
+	})
+}

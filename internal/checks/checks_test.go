@@ -224,7 +224,6 @@ func TestHTML(t *testing.T) {
 		{`<a href="https://bücher.example/">x</a>`, "link_hosts", Warning, "xn--bcher-kva.example"},
 		{`<a href="https://acme.org.">x</a><a href="https://a.b.acme.org:8443/">x</a>`, "", "", ""},
 		{`<a href="mailto:a@evil.net">x</a><a href="tel:+1">y</a><a name=x>z</a><a href="#x">z</a>`, "", "", ""},
-		{`<a href="{{{unsubscribe}}}">x</a><a href="https://evil.net/{{{x}}}">y</a><img alt="" src="{{{x}}}">`, "", "", ""},
 
 		{`<a href="http://acme.org/">x</a>`, "link_http", Warning, "1 address with http:"},
 		{`<img alt="" src="http://acme.org/x.png">`, "link_http", Warning, "http://acme.org/x.png"},
@@ -242,6 +241,9 @@ func TestHTML(t *testing.T) {
 		{`<a href="https://">x</a>`, "link_target", Problem, "https://"},
 		{`<a href="https://a b.org/">x</a>`, "link_target", Problem, "a b.org"},
 		{`<img alt="" src="logo.png">`, "link_target", Problem, "logo.png"},
+		{`<a href="{{{UNSUBSCRIBE_URL}}}">x</a>`, "link_target", Problem, "{{{UNSUBSCRIBE_URL}}}"},
+		{`<a href="https://{{{HOST}}}/">x</a><img alt="" src="{{{LOGO}}}">`, "link_target", Problem, "2 addresses"},
+		{`<a href="https://evil.net/{{{X}}}">y</a>`, "link_hosts", Warning, "evil.net"},
 		{`<img alt="">`, "link_target", Problem, "an image with an empty address"},
 		{`<img alt="" src="https://intranet/logo.png">`, "link_target", Problem, "intranet"},
 

@@ -146,9 +146,6 @@ func (p *page) startTag(in *Input, t htmltext.Token) {
 
 func (p *page) startLink(in *Input, tag string, a attributes) {
 	href := strings.TrimSpace(a.href)
-	if strings.Contains(href, "{{{") {
-		return // filled in when the email is composed
-	}
 	to := parseTarget(href)
 	switch {
 	case to.scheme == "javascript":
@@ -218,9 +215,6 @@ func (p *page) endLink(in *Input) {
 
 func (p *page) image(in *Input, src string) {
 	src = strings.TrimSpace(src)
-	if strings.Contains(src, "{{{") {
-		return
-	}
 	from := parseTarget(src)
 	switch {
 	case from.scheme == "data":

@@ -147,9 +147,11 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 }
 
 // choose writes what decide changes in the preferences of a link's owner. An address that is no contact becomes one if
-// anything changes.
+// anything changes. If the contact has opted in too often lately, only what it opts out of is written, and the error is
+// a TooFast fault.
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
+	counted, refused := false, false // also when the transaction is repeated
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		at, found, err := lockContact(ctx, tx, l.TeamID, l.Address)
 		if err != nil {
@@ -161,6 +163,13 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 		after = before
 		after.Topics = slices.Clone(before.Topics)
 		decide(&after)
+		if n := after.optIns(&before); n > 0 && !counted {
+			counted = true
+			refused = !s.again.take(l.TeamID+"\x00"+l.Address, tx.Now(), n, againMax+len(before.Topics))
+		}
+		if refused {
+			after.onlyOut(&before)
+		}
 		var c Change
 		if after.Unsubscribed != before.Unsubscribed {
 			c.Unsubscribed = &after.Unsubscribed
@@ -179,6 +188,10 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 		}
 		return s.Left(ctx, tx, l)
 	})
+	if err == nil && refused {
+		err = fault.New(fault.TooFast, "", "You have subscribed again many times, so you are not subscribed to anything new "+
+			"at present. What you unsubscribed from is saved. Try again in an hour.")
+	}
 	return before, after, err
 }
 

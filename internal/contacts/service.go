@@ -30,6 +30,7 @@ type Service struct {
 	recorder *events.Recorder
 	keys     *keyring.Keyring
 	counting *counting
+	again    again
 }
 
 // New returns the service. keys sign the links; a service without them makes and reads none.

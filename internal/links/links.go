@@ -71,6 +71,9 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusNotFound, err.Error()
 	case fault.Forbidden:
 		status, text = http.StatusForbidden, err.Error()
+	case fault.TooFast:
+		status, text = http.StatusTooManyRequests, err.Error()
+		w.Header().Set("Retry-After", "3600")
 	case fault.Unavailable:
 		status, text = http.StatusServiceUnavailable, "This cannot be shown at present. Try again in a moment."
 		w.Header().Set("Retry-After", "1")

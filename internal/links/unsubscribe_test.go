@@ -577,3 +577,58 @@ func TestUnsubscribingWithoutADatabase(t *testing.T) {
 		}
 	})
 }
+
+// Whoever has links to an address cannot fill the disk by going back and forth: opting in again is refused after a
+// while, with any of the links, and opting out never is.
+func TestOptingInAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	eachPages(t, func(t *testing.T, p *pages) {
+		news := p.topic("News", contacts.OptIn, contacts.Public)
+		offers := p.topic("Offers", contacts.OptIn, contacts.Public)
+		p.post(p.token(news.ID), oneClick)
+		in := url.Values{"save": {"1"}, "shown": {news.ID}, "topic": {news.ID}}.Encode()
+		refused := 0
+		for range 40 {
+			token := p.token(news.ID)
+			switch a := p.post(token, in); a.status {
+			case 200:
+				if p.holds() != "News Offers" || refused > 0 {
+					t.Fatalf("after the form %q holds, and %d were refused", p.holds(), refused)
+				}
+			case 429:
+				refused++
+				if p.holds() != "Offers" || a.header.Get("Retry-After") == "" || !strings.Contains(a.text, "in an hour") {
+					t.Fatalf("%q holds after %s", p.holds(), a.text)
+				}
+			default:
+				t.Fatalf("%d %s", a.status, a.text)
+			}
+			if a := p.post(token, oneClick); a.status != 200 || p.holds() != "Offers" {
+				t.Fatalf("%d %s: %q holds", a.status, a.text, p.holds())
+			}
+		}
+		if refused != 18 { // 20, and one for each topic, are not
+			t.Errorf("%d of 40 were refused", refused)
+		}
+		if n := len(p.seen.Take()); n != 1+2*22 {
+			t.Errorf("%d events", n)
+		}
+		// What is left at the same time is left.
+		mixed := url.Values{"save": {"1"}, "shown": {news.ID, offers.ID}, "topic": {news.ID}}.Encode()
+		if a := p.post(p.token(""), mixed); a.status != 429 || p.holds() != "" {
+			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
+		}
+		if a := p.post(p.token(""), oneClick); a.status != 200 || p.holds() != "none" {
+			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
+		}
+		if a := p.post(p.token(""), "save=1"); a.status != 429 || p.holds() != "none" {
+			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
+		}
+		// Another address has its own count.
+		other := p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: news.ID, Address: "otto@example.org"})
+		p.post(other, oneClick)
+		if a := p.post(other, in); a.status != 200 {
+			t.Errorf("another address: %d %s", a.status, a.text)
+		}
+	})
+}

@@ -61,13 +61,13 @@ type Declared struct {
 	Fallback Value // none when it must be given for each email
 }
 
-// reserved are the keys that no variable may have: they are filled otherwise, or by contact data.
-// Those in capitals are reserved also with POSTRIDER_ or RESEND_ before them.
+// reserved are the keys that no variable may have, also with POSTRIDER_ or RESEND_ before them: they are filled
+// otherwise, or by contact data.
 var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
 func isReserved(key string) bool {
 	for _, prefix := range []string{"POSTRIDER_", "RESEND_"} {
-		if rest, ok := strings.CutPrefix(key, prefix); ok && rest == strings.ToUpper(rest) {
+		if rest, ok := strings.CutPrefix(key, prefix); ok {
 			return slices.Contains(reserved, rest)
 		}
 	}
@@ -122,7 +122,7 @@ func (d *Declared) check(field string) error {
 			"digit or an underscore (`%s.key`).", maxKey, field)
 	case isReserved(d.Key):
 		return fault.Invalidf(field+".key", "The key %s is reserved (`%s.key`). Choose another name; reserved are %s, "+
-			"and those in capitals with POSTRIDER_ or RESEND_ before them.", d.Key,
+			"also with POSTRIDER_ or RESEND_ before them.", d.Key,
 			field, strings.Join(reserved, ", "))
 	case d.Type == "":
 		return fault.MissingField(field + ".type")

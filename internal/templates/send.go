@@ -201,8 +201,9 @@ type Filling struct {
 }
 
 // Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
-// that. An error names a member of variables, or the field that is wrong once it is filled. What would be larger than
-// an email may be, or than 10 MB, is refused before it is made. The caller closes what is returned.
+// that. An error names a member of variables, or the field that is wrong once it is filled. HTML and given text
+// that would be larger than an email may be, or than 10 MB, are refused before they are made. The caller closes what is
+// returned.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {

@@ -46,7 +46,7 @@ const (
 	maxKey      = 50  // characters of a variable's key
 	maxSubject  = content.MaxSubject
 	maxMailbox  = 2000     // octets of an address with its display name
-	maxRendered = 10 << 20 // octets of the HTML and the text together that Render makes
+	maxRendered = 10 << 20 // octets of the HTML and the given text together that Render makes
 	maxCompared = 2 << 20  // octets of the HTML and the texts of two versions together that Compare compares
 	maxLines    = 20_000   // and lines of the HTML, and of the texts: each takes some 250 octets of memory
 )

@@ -219,7 +219,8 @@ func TestChecksOfPlaceholders(t *testing.T) {
 		check := func(request, body string) map[string]string {
 			return f.checked(t, "POST "+request+"\n\n"+body)
 		}
-		wantLevels(t, "a draft", check("/emails/checks", `{"from":"a@example.org","html":"`+html+`"}`), "link_target", "problem")
+		wantLevels(t, "a draft", check("/emails/checks", `{"from":"a@example.org","html":"`+html+`"}`),
+			"link_target", "problem")
 		wantLevels(t, "a draft that cannot be left", check("/emails/checks",
 			`{"from":"a@example.org","html":"<a href=\"{{{UNSUBSCRIBE_URL}}}\">x</a>"}`), "link_target", "problem")
 		made := f.do(t, "POST /templates\nAuthorization: full\n\n"+`{"name":"x","alias":"x","from":"a@example.org",

@@ -51,8 +51,8 @@ func TestLargeTemplates(t *testing.T) {
 		"subject":"s","html":"`+html+`"}`); w.Code != 201 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	for _, request := range []string{"GET /templates/x", "GET /templates/x/versions/1", "GET /templates/x/versions/1/compare/1",
-		"POST /templates/x/render", "POST /templates/x/checks"} {
+	for _, request := range []string{"GET /templates/x", "GET /templates/x/versions/1",
+		"GET /templates/x/versions/1/compare/1", "POST /templates/x/render", "POST /templates/x/checks"} {
 		body := ""
 		if strings.HasPrefix(request, "POST") {
 			body = `{"version":"draft"}`

@@ -38,8 +38,8 @@ func TestAgainIsBounded(t *testing.T) {
 	for i := range againCount {
 		a.take(fmt.Sprint(i), now.Add(time.Duration(i%2)*time.Hour), 1, 1)
 	}
-	if a.take("1", now.Add(time.Hour), 1, 1) || !a.take("new", now.Add(time.Hour), 1, 1) || len(a.all) != againCount/2+1 ||
-		a.take("1", now.Add(time.Hour), 1, 1) {
+	if a.take("1", now.Add(time.Hour), 1, 1) || !a.take("new", now.Add(time.Hour), 1, 1) ||
+		len(a.all) != againCount/2+1 || a.take("1", now.Add(time.Hour), 1, 1) {
 		t.Errorf("%d are counted after those that are over were forgotten", len(a.all))
 	}
 	for i := range againCount {

@@ -189,8 +189,8 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 		return s.Left(ctx, tx, l)
 	})
 	if err == nil && refused {
-		err = fault.New(fault.TooFast, "", "You have subscribed again many times, so you are not subscribed to anything new "+
-			"at present. What you unsubscribed from is saved. Try again in an hour.")
+		err = fault.New(fault.TooFast, "", "You have subscribed again many times, so you are not subscribed to anything "+
+			"new at present. What you unsubscribed from is saved. Try again in an hour.")
 	}
 	return before, after, err
 }

@@ -96,7 +96,8 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 		{"verified before", after(Verified), "go", both},
 		{"missing before", after(TemporaryFailure), "go", both},
 		{"pending before", after(Pending), "go", old},
-		{"missing before and looked up", judge(after(TemporaryFailure), map[string]finding{"tracking": absent}, t0), "go", both},
+		{"missing before and looked up", judge(after(TemporaryFailure), map[string]finding{"tracking": absent}, t0), "go",
+			both},
 	} {
 		was := maps.Clone(c.d.checks)
 		if err := c.d.set(Capabilities{}, nil, &c.next); err != nil {

@@ -46,7 +46,8 @@ func TestTracksForgets(t *testing.T) {
 			n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links"})
 		}
 		n.Update(func(tx *db.Tx) error { // behind the back of the node
-			tx.Queue(t.Context(), `UPDATE domains SET tracking_subdomain = 'go', old_tracking = '' WHERE name = 'shop.example'`)
+			tx.Queue(t.Context(), `UPDATE domains SET tracking_subdomain = 'go', old_tracking = ''
+				WHERE name = 'shop.example'`)
 			return nil
 		})
 		testnode.Until(t, "what is remembered is looked up again", func() bool {
@@ -75,7 +76,8 @@ func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 		}
 		change := func(label string) {
 			t.Helper()
-			if err := n.Domains.Update(t.Context(), n.Acme.TeamID, d.ID, domains.Change{TrackingSubdomain: &label}); err != nil {
+			err := n.Domains.Update(t.Context(), n.Acme.TeamID, d.ID, domains.Change{TrackingSubdomain: &label})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -625,7 +625,8 @@ func TestOptingInAgainAndAgain(t *testing.T) {
 			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
 		}
 		// Another address has its own count.
-		other := p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: news.ID, Address: "otto@example.org"})
+		other := p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: news.ID,
+			Address: "otto@example.org"})
 		p.post(other, oneClick)
 		if a := p.post(other, in); a.status != 200 {
 			t.Errorf("another address: %d %s", a.status, a.text)

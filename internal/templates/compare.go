@@ -86,8 +86,8 @@ func checkLines(field string, texts ...string) error {
 		n += strings.Count(text, "\n") + 1
 	}
 	if n > maxLines {
-		return fault.Invalidf("", "The `%s` fields of the versions have %d lines in all; at most %d are compared. Get each "+
-			"version, and compare them yourself.", field, n, maxLines)
+		return fault.Invalidf("", "The `%s` fields of the versions have %d lines in all; at most %d are compared. Get "+
+			"each version, and compare them yourself.", field, n, maxLines)
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Limits of the memory for large templates. Nothing is counted below memoryLarge. Stored texts and what is made of
-// them have a pool each, so a request that has one of them and waits for the other keeps none waiting that it waits for.
+// them have a pool each, so that no two requests wait for each other: a request never holds memory of the pool that it
+// waits for.
 const (
 	memoryMax   = 128 << 20 // octets of a pool
 	memoryLarge = 256 << 10 // octets of texts that are counted

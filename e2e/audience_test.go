@@ -113,15 +113,16 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 		t.Errorf("a contact that is gone: %v", err)
 	}
 
-	audience, err := c.Audiences.Create(&resend.CreateAudienceRequest{Name: "Registered"})
+	audiences := c.Audiences //lint:ignore SA1019 older programs call it
+	audience, err := audiences.Create(&resend.CreateAudienceRequest{Name: "Registered"})
 	must("create an audience", err)
-	if got, err := c.Audiences.Get(audience.Id); err != nil || got.Name != "Registered" {
+	if got, err := audiences.Get(audience.Id); err != nil || got.Name != "Registered" {
 		t.Errorf("the audience is %+v, %v", got, err)
 	}
 	if all, err := c.Segments.List(); err != nil || len(all.Data) != 2 || all.Data[0].Id != audience.Id {
 		t.Errorf("segments %+v, %v", all, err)
 	}
-	if gone, err := c.Audiences.Remove(audience.Id); err != nil || !gone.Deleted {
+	if gone, err := audiences.Remove(audience.Id); err != nil || !gone.Deleted {
 		t.Errorf("removed %+v, %v", gone, err)
 	}
 	if gone, err := c.Segments.Remove(segment.Id); err != nil || !gone.Deleted {

@@ -323,7 +323,7 @@ func (a *API) resumeBroadcast(ctx context.Context, c *Call, _ none) (ref, error)
 }
 
 type winnerIn struct {
-	Variant *int `json:"variant" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
+	Variant *int `json:"variant" nullable:"false" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
 }
 
 func (a *API) chooseBroadcastWinner(ctx context.Context, c *Call, in winnerIn) (ref, error) {

@@ -165,15 +165,7 @@ func (o *Options) check(variants int) error {
 	return nil
 }
 
-// Bits of what a variant gives.
-const (
-	gaveFrom = 1 << iota
-	gaveSubject
-	gavePreview
-	gaveHTML
-	gavePlain
-)
-
+// given has a bit for each text that a variant gives.
 func (v *Variant) given() (bits int) {
 	for i, text := range []*string{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain} {
 		if text != nil {

@@ -35,7 +35,7 @@ func manageContacts(ctx context.Context, e *env, args []string) error {
 		return nil
 	}
 	if len(args) < 2 || args[0] != "import" || strings.HasPrefix(args[1], "--") {
-		return errors.New(contactsUsage)
+		return fmt.Errorf("no such use; %s", contactsUsage)
 	}
 	m, err := newImporter(e, args[1], args[2:])
 	if err != nil {

@@ -185,7 +185,6 @@ type bulkWriter struct {
 // bulkContact is a row and the contact that it is written to.
 type bulkContact struct {
 	BulkRow
-	again   int // further rows with the address
 	at      *Contact
 	created bool
 	changed bool

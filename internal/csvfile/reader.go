@@ -16,7 +16,6 @@ type Reader struct {
 	form  Form
 	at    int64 // offset in the file of what is read next
 	lines int64 // that end before it
-	cr    bool  // the last octet was a CR that ended a line; an LF that follows belongs to it
 	text  []byte
 	ends  []int // of the fields in text
 	out   []string

@@ -278,26 +278,33 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 	})
 }
 
-// page enters the emails of the contacts that follow the broadcast's position.
+// page enters the emails of the contacts that follow the broadcast's position. They are read before the transaction,
+// because a filter may pass over very many, and a transaction keeps others from writing on SQLite. Who may not be mailed
+// is looked up within it.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
-	s, began, entered := r.s, time.Now(), 0
-	more, err = r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
-		if b.nextAt.After(tx.Now()) {
-			s.p.Queue.Wait(ctx, tx, r.job, b.nextAt, "")
+	if read.nextAt.After(r.s.p.DB.Now()) {
+		return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+			r.s.p.Queue.Wait(ctx, tx, r.job, b.nextAt, "")
 			return false, nil
-		}
-		most := r.max
-		if b.Options.Pace > 0 {
-			most = min(most, paced(b.Options.Pace))
-		}
-		read := min(readMax, most)
-		if b.phase != walkAll {
-			read = readMax
-		}
-		members, err := s.p.Contacts.Walk(ctx, tx.Reader, b.TeamID, contacts.Audience{SegmentID: b.SegmentID,
-			Before: b.StartedAt, Properties: r.properties}, b.position, read)
-		if err != nil {
-			return false, err
+		})
+	}
+	most := r.max
+	if read.Options.Pace > 0 {
+		most = min(most, paced(read.Options.Pace))
+	}
+	limit := min(readMax, most)
+	if read.phase != walkAll {
+		limit = readMax
+	}
+	members, err := r.s.p.Contacts.Walk(ctx, r.s.p.DB.Reader, read.TeamID, contacts.Audience{SegmentID: read.SegmentID,
+		Before: read.StartedAt, Properties: r.properties}, read.position, limit)
+	if err != nil {
+		return false, err
+	}
+	began, entered := time.Now(), 0
+	more, err = r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		if b.position != read.position || b.phase != read.phase {
+			return true, nil // another worker was faster
 		}
 		p := parts{b: b, to: make([][]emails.To, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
 		used := p.divide(members, most, r.placeholders)
@@ -315,7 +322,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 			}
 			b.nextAt = from.Add(time.Duration(p.n) * time.Hour / time.Duration(b.Options.Pace))
 		}
-		if used == len(members) && len(members) < read {
+		if used == len(members) && len(members) < limit {
 			b.walked(tx.Now())
 		}
 		return true, nil

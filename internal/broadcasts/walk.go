@@ -17,10 +17,11 @@ const (
 	turn = 20 * time.Second // of one broadcast, before other jobs may have its worker
 
 	// A transaction that enters a page blocks all other writes on SQLite, so the number of emails in it is adjusted to
-	// how long one takes.
+	// how long it takes itself, without waiting for its turn and for the disk. On PostgreSQL it blocks nobody, and a page
+	// has as many emails as one call may enter.
 	pageTime  = 50 * time.Millisecond
 	pageFirst = 100
-	pageLeast = 25
+	pageLeast = 50
 
 	// readMax is how many contacts one page reads at most, where few of them get an email.
 	readMax = 2000
@@ -55,7 +56,10 @@ type run struct {
 
 // send is the handler of the jobs of Kind: it takes step after step until the job has ended or waits.
 func (s *Service) send(ctx context.Context, j jobs.Job) error {
-	r := &run{s: s, job: j, max: pageFirst}
+	r := &run{s: s, job: j, max: emails.MaxEnqueue}
+	if s.p.DB.Alone() {
+		r.max = pageFirst
+	}
 	for began := time.Now(); ; {
 		if err := j.Sure(ctx); err != nil {
 			return err
@@ -301,11 +305,14 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	began, entered := time.Now(), 0
+	var took time.Duration
+	entered := 0
 	more, err = r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if b.position != read.position || b.phase != read.phase {
 			return true, nil // another worker was faster
 		}
+		began := time.Now()
+		defer func() { took = max(1, time.Since(began)) }()
 		p := parts{b: b, to: make([][]emails.To, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
 		used := p.divide(members, most, r.placeholders)
 		if err := r.enter(ctx, tx, b, &p); err != nil {
@@ -327,7 +334,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		}
 		return true, nil
 	})
-	if took := time.Since(began); err == nil && entered >= r.max/2 {
+	if err == nil && entered >= r.max/2 && r.s.p.DB.Alone() {
 		r.max = min(emails.MaxEnqueue, 2*r.max, max(pageLeast, int(int64(r.max)*int64(pageTime)/int64(took))))
 	}
 	return more, err

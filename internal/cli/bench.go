@@ -41,6 +41,8 @@ func bench(ctx context.Context, e *env, args []string) error {
 		"measure what single emails see beside the same team's bulk mail to the same destination")
 	enqueue := flags.Int("enqueue", 0,
 		"measure how fast so many recipients of one content are entered, as a broadcast does")
+	audience := flags.Int("audience", 0,
+		"measure imports, segments and broadcasts with so many contacts, such as 1000000; PostgreSQL must be empty before")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
@@ -69,6 +71,9 @@ func bench(ctx context.Context, e *env, args []string) error {
 	}
 	if *bulk {
 		return b.bulk(ctx)
+	}
+	if *audience > 0 {
+		return b.audience(ctx, *audience)
 	}
 	return b.run(ctx)
 }

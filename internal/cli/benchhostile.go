@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
@@ -82,7 +85,7 @@ func (b *benchRun) hostile(ctx context.Context) error {
 }
 
 // beside starts a node and a team, to be measured beside another load. stop must be called even after an error.
-func (b *benchRun) beside(ctx context.Context) (h *hostileRun, stop func(), err error) {
+func (b *benchRun) beside(ctx context.Context, args ...string) (h *hostileRun, stop func(), err error) {
 	h = &hostileRun{benchRun: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
 		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
 	if stop, err = h.serveHosts(); err != nil {
@@ -90,7 +93,7 @@ func (b *benchRun) beside(ctx context.Context) (h *hostileRun, stop func(), err 
 	}
 	_, port, _ := net.SplitHostPort(b.sink.Addr())
 	b.direct = []string{"--transport", "direct", "--smtp-port", port, "--dns-servers", b.dns}
-	if h.node, err = b.start(ctx); err != nil {
+	if h.node, err = b.start(ctx, args...); err != nil {
 		return h, stop, err
 	}
 	stopHosts := stop
@@ -184,7 +187,8 @@ func acceptSilently(l net.Listener) {
 	}
 }
 
-// hostileZone answers for good.example, whose host is the sink, and for the domains below silent.example.
+// hostileZone answers for good.example, whose host is the sink, and for the domains below silent.example and
+// crowd.example.
 func hostileZone(q dns.Question) []dns.RR {
 	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
 	header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 3600}
@@ -196,6 +200,8 @@ func hostileZone(q dns.Question) []dns.RR {
 		sum := fnv.New32a()
 		io.WriteString(sum, name)
 		host = silentHost(int(sum.Sum32() % silentHosts))
+	case strings.HasSuffix(name, ".crowd.example"):
+		host = crowdHost
 	default:
 		return nil
 	}
@@ -293,58 +299,76 @@ func (h *hostileRun) attachSlowFiles(ctx context.Context) error {
 // measured from when the email was due. One email in ten has an attachment to be fetched.
 func (h *hostileRun) behave(ctx context.Context, name string) error {
 	count := int(goodFor.Seconds() * goodRate)
-	h.mu.Lock()
-	clear(h.arrived)
 	hooks := 2 * count
+	h.mu.Lock()
 	if h.told = h.told[:0]; h.told == nil {
 		hooks = 0
 	}
 	h.mu.Unlock()
-	start := time.Now()
-	failed := make(chan error, count)
-	for i := range count {
-		due := start.Add(time.Duration(i) * time.Second / goodRate)
-		if err := pause(ctx, time.Until(due)); err != nil {
-			return err
+	mails, err := h.mail(ctx, goodRate, true, func(i int) bool { return i < count })
+	if err != nil {
+		return err
+	}
+	if err := h.await(ctx, "events told", hooks, func() int { return len(h.told) }); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.say("%-42s %s %s", name, quantiles(mails), quantiles(h.told))
+	return nil
+}
+
+// mail sends emails of the good team at a rate a second while more is true of the next, and returns how long each took
+// to be handed over, measured from when it was due. With attach, one email in ten has an attachment to be fetched.
+func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(i int) bool) ([]time.Duration, error) {
+	h.mu.Lock()
+	clear(h.arrived)
+	h.mu.Unlock()
+	start, count := time.Now(), 0
+	g, posting := errgroup.WithContext(ctx)
+	for ; more(count); count++ {
+		due := start.Add(time.Duration(count) * time.Second / time.Duration(rate))
+		if pause(posting, time.Until(due)) != nil {
+			break
 		}
-		to := fmt.Sprintf("u%d-%d@good.example", start.UnixMilli(), i)
+		to := fmt.Sprintf("u%d-%d@good.example", start.UnixMilli(), count)
 		h.mu.Lock()
 		h.posted[to] = due
 		h.mu.Unlock()
 		email := map[string]any{"from": "a@bench.example", "to": to, "subject": "Receipt", "html": h.html()}
-		if i%10 == 9 {
+		if attach && count%10 == 9 {
 			email["attachments"] = []map[string]any{{"filename": "a.txt", "path": h.hooks.URL + "/file"}}
 		}
-		go func() { failed <- h.post(ctx, h.good, "/emails", email) }()
+		g.Go(func() error { return h.post(posting, h.good, "/emails", email) })
 	}
-	for range count {
-		if err := <-failed; err != nil {
-			return err
-		}
+	if err := cmp.Or(g.Wait(), ctx.Err()); err != nil {
+		return nil, err
 	}
+	if err := h.await(ctx, "emails handed over", count, func() int { return len(h.arrived) }); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.arrived)), nil
+}
+
+// await waits until done, which is called with h.mu held, counts as many as are wanted.
+func (h *hostileRun) await(ctx context.Context, what string, want int, done func() int) error {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	for {
 		h.mu.Lock()
-		mails, told := len(h.arrived), len(h.told)
+		n := done()
 		h.mu.Unlock()
-		if mails >= count && told >= hooks {
-			break
+		if n >= want {
+			return nil
 		}
 		select {
 		case <-h.more:
 		case <-limited.Done():
-			return fmt.Errorf("%d of %d emails were handed over and %d of %d events told", mails, count, told, hooks)
+			return fmt.Errorf("%d of %d %s", n, want, what)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var mails []time.Duration
-	for _, took := range h.arrived {
-		mails = append(mails, took)
-	}
-	h.say("%-42s %s %s", name, quantiles(mails), quantiles(h.told))
-	return nil
 }
 
 func quantiles(all []time.Duration) string {

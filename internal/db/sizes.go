@@ -1,0 +1,29 @@
+package db
+
+import "context"
+
+// Sizes returns the octets of each table with its indexes, as the engine has laid them out, so also what is free within
+// their pages. On SQLite it reads the whole file, which takes seconds for gigabytes.
+func (d *DB) Sizes(ctx context.Context) (map[string]int64, error) {
+	text := `SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class c
+		WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace`
+	if d.Alone() {
+		text = `SELECT t.tbl_name, SUM(s.pgsize) FROM dbstat s, sqlite_schema t
+			WHERE s.aggregate = TRUE AND t.name = s.name GROUP BY t.tbl_name`
+	}
+	sizes := map[string]int64{}
+	rows, err := d.Query(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table string
+		var octets int64
+		if err := rows.Scan(&table, &octets); err != nil {
+			return nil, err
+		}
+		sizes[table] = octets
+	}
+	return sizes, rows.Err()
+}

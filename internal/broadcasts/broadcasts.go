@@ -167,6 +167,7 @@ const (
 	KeyDeleted        Reason = "api_key_deleted"
 	NotAllowed        Reason = "sender_not_allowed"
 	BadContent        Reason = "content_refused"
+	BadFilter         Reason = "segment_filter_refused"
 	SegmentDeleted    Reason = "segment_deleted"
 	TopicDeleted      Reason = "topic_deleted"
 )
@@ -180,6 +181,7 @@ var reasons = map[Reason]string{
 	KeyDeleted:     "The API key that it was sent with was deleted. Resume the broadcast with another one.",
 	NotAllowed:     "Its sender may not be used any more. Verify the domain again and resume the broadcast.",
 	BadContent:     "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
+	BadFilter:      "The filter of its segment names something that was deleted. Change the filter and resume the broadcast.",
 	SegmentDeleted: "Its segment was deleted while it was being sent. Those who got no email yet are not known any more.",
 	TopicDeleted:   "Its topic was deleted, so it is not known who wants to read about it.",
 }

@@ -211,3 +211,48 @@ func TestSendingAtOnce(t *testing.T) {
 }
 
 func pageOf(n int) page.Page { return page.Page{Limit: n} }
+
+// A duplicate of a broadcast that was sent is sent as well, and keeps the variants of an A/B test.
+func TestDuplicateOfWhatWasSent(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 4
+		s.readers(n)
+		s.Run(append(s.b.Kinds(), s.delivery())...)
+		plain, tested := s.news(), s.news()
+		tested.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
+		tested.Options = broadcasts.Options{TestShare: 100, Metric: broadcasts.ByOpens}
+		for _, draft := range []broadcasts.NewBroadcast{plain, tested} {
+			id := s.draft(draft)
+			s.send(id)
+			s.until(id, broadcasts.Sent)
+			again, err := s.b.Duplicate(t.Context(), s.Acme.TeamID, id)
+			s.Must(err)
+			if len(again.Variants) != len(draft.Variants) {
+				t.Errorf("the duplicate has %d variants, not %d", len(again.Variants), len(draft.Variants))
+			}
+			s.send(again.ID)
+			s.until(again.ID, broadcasts.Sent)
+			s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, again.ID)
+		}
+	})
+}
+
+// The winner cannot be chosen before there is a test.
+func TestWinnerBeforeTheTest(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		s.readers(4)
+		draft := s.news()
+		draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
+		draft.Options = broadcasts.Options{TestShare: 50, Metric: broadcasts.ByHand}
+		id := s.draft(draft)
+		s.send(id)
+		if err := s.b.SetWinner(t.Context(), s.Acme.TeamID, id, 1); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a winner before the start: %v", err)
+		}
+		if b := s.broadcast(id); b.Winner != broadcasts.NoWinner {
+			t.Errorf("the winner is %d", b.Winner)
+		}
+	})
+}

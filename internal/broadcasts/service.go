@@ -351,6 +351,12 @@ func (s *Service) Duplicate(ctx context.Context, teamID, broadcastID string) (Br
 	if b.Variants, err = getVariants(ctx, s.p.DB.Reader, teamID, b.ID); err != nil {
 		return b, err
 	}
+	if len(b.Variants) == 1 { // of a broadcast without an A/B test that was started; it gives nothing
+		b.Variants = nil
+	}
+	for i := range b.Variants {
+		b.Variants[i].contentID = "" // what is sent is stored at the start
+	}
 	name := b.Name
 	if most := copiedName - utf8.RuneCountInString(copySuffix); utf8.RuneCountInString(name) > most {
 		name = strings.TrimSpace(string([]rune(name)[:most]))

@@ -99,7 +99,7 @@ var conditions = map[RecipientType]string{
 	"complained":   `r.complained`,
 	"unsubscribed": `r.unsubscribed`,
 	"suppressed":   `r.reason = 'suppressed' AND r.reason <> ''`,
-	"left_out":     `r.reason <> ''`,
+	"left_out":     `r.reason <> '' AND r.state = 'left_out'`,
 	"failed":       `r.state = 'failed' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
 	"canceled":     `r.state = 'canceled' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
 	"waiting":      `r.state = 'waiting' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
@@ -231,7 +231,7 @@ func undelivered(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 // reasonCounts counts those who were left out, by the reason.
 func reasonCounts(ctx context.Context, r db.Reader, teamID, broadcastID string) (map[string]int64, error) {
 	return counts(ctx, r, `SELECT reason, COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-		AND reason <> '' GROUP BY reason`, teamID, broadcastID)
+		AND reason <> '' AND state = 'left_out' GROUP BY reason`, teamID, broadcastID)
 }
 
 // responses counts what recipients did.

@@ -2,6 +2,7 @@ package broadcasts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -257,7 +258,10 @@ func whyStopped(err error) Reason {
 	case fault.KindOf(err) == fault.NotFound:
 		return SegmentDeleted
 	}
-	return TopicDeleted
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Field == "topic_id" {
+		return TopicDeleted
+	}
+	return BadFilter
 }
 
 // stop pauses a broadcast, or ends it as failed if nobody can mend it. Without a reason it returns err.

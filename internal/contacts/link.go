@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,6 +61,10 @@ type Preferences struct {
 	Topics       []Subscribed // the link's own first
 
 	hidden []Subscribed
+
+	// What the owner of the link refuses, also where others had noted it before: an import undoes only what others noted.
+	refusesAll bool
+	refuses    []string // ids of topics, also of hidden ones
 }
 
 // topic returns a topic, nil if it is not among those to choose from, and whether the team has it at all.
@@ -106,6 +111,14 @@ func (t *Subscribed) offered() bool {
 	return t.Visibility == Public || t.Subscription == OptIn || t.chosen == OptOut && t.source != ""
 }
 
+// outOtherwise reports whether the contact was opted out by its team, or by an import.
+func (t *Subscribed) outOtherwise() bool { return t.chosen == OptOut && t.source == "" }
+
+// confirms reports whether the owner of the link refuses a topic that others had noted as refused.
+func (p *Preferences) confirms(t *Subscribed) bool {
+	return t.outOtherwise() && slices.Contains(p.refuses, t.ID)
+}
+
 // Selection is what the owner of a link chooses: of the topics that were shown, those to be subscribed to. Topics that
 // were not shown stay as they are.
 type Selection struct {
@@ -118,7 +131,7 @@ type Selection struct {
 // choose are left as they are.
 func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
-		p.Unsubscribed = chosen.Unsubscribed
+		p.Unsubscribed, p.refusesAll = chosen.Unsubscribed, chosen.Unsubscribed
 		for i := range p.Topics {
 			t := &p.Topics[i]
 			switch {
@@ -126,7 +139,7 @@ func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before,
 			case slices.Contains(chosen.Wanted, t.ID):
 				t.Subscription = OptIn
 			default:
-				t.Subscription = OptOut
+				t.Subscription, p.refuses = OptOut, append(p.refuses, t.ID)
 			}
 		}
 	})
@@ -139,16 +152,18 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 	return s.choose(ctx, l, func(p *Preferences) {
 		switch t, exists := p.topic(l.TopicID); {
 		case t != nil:
-			t.Subscription = OptOut
-		case !exists:
-			p.Unsubscribed = true
+			t.Subscription, p.refuses = OptOut, []string{t.ID}
+		case exists:
+			p.refuses = []string{strings.ToLower(l.TopicID)}
+		default:
+			p.Unsubscribed, p.refusesAll = true, true
 		}
 	})
 }
 
-// choose writes what decide changes in the preferences of a link's owner. An address that is no contact becomes one if
-// anything changes. If the contact has opted in too often lately, only what it opts out of is written, and the error is
-// a TooFast fault.
+// choose writes what decide changes in the preferences of a link's owner, and that they refuse what others had noted
+// before as refused. An address that is no contact becomes one if anything changes. If the contact has opted in too often
+// lately, only what it opts out of is written, and the error is a TooFast fault.
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
 	counted, refused := false, false // also when the transaction is repeated
@@ -171,12 +186,17 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 			after.onlyOut(&before)
 		}
 		var c Change
-		if after.Unsubscribed != before.Unsubscribed {
+		if after.Unsubscribed != before.Unsubscribed || after.refusesAll && at.source == "" {
 			c.Unsubscribed = &after.Unsubscribed
 		}
 		for i, t := range after.Topics {
-			if t.Subscription != before.Topics[i].Subscription {
+			if had := before.Topics[i]; t.Subscription != had.Subscription || after.confirms(&had) {
 				c.Topics = append(c.Topics, Choice{t.ID, t.Subscription})
+			}
+		}
+		for _, t := range before.hidden {
+			if after.confirms(&t) {
+				c.Topics = append(c.Topics, Choice{t.ID, OptOut})
 			}
 		}
 		if c.Unsubscribed == nil && c.Topics == nil {

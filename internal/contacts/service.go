@@ -291,7 +291,9 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 // add writes what the contact does not have yet, and reports whether there was anything. It adds the segments to h.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
-		same := func(k Subscribed) bool { return k.ID == t.TopicID && k.chosen == t.Subscription }
+		same := func(k Subscribed) bool {
+			return k.ID == t.TopicID && k.chosen == t.Subscription && (source == "" || !k.outOtherwise())
+		}
 		if !slices.ContainsFunc(h.topics, same) {
 			setSubscription(ctx, tx, of, t, source)
 			changed = true
@@ -325,7 +327,8 @@ func (c *Contact) apply(to resolved, source string) (changed bool) {
 			*f.dst, changed = *f.to, true
 		}
 	}
-	if to.Unsubscribed != nil && c.Unsubscribed != *to.Unsubscribed {
+	confirms := c.Unsubscribed && c.source == "" && source != ""
+	if to.Unsubscribed != nil && (c.Unsubscribed != *to.Unsubscribed || confirms) {
 		c.Unsubscribed, c.source, changed = *to.Unsubscribed, source, true
 	}
 	return changed

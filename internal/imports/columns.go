@@ -139,7 +139,7 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 		if at < 0 || at >= len(fields) {
 			return ""
 		}
-		return strings.TrimSpace(fields[at])
+		return strings.Clone(strings.TrimSpace(fields[at])) // without the clone it would keep the whole record
 	}
 	c := &p.Columns
 	row.Address, row.FirstName, row.LastName = field(c.Email), field(c.FirstName), field(c.LastName)

@@ -239,19 +239,28 @@ func TestChoicesByLinkStay(t *testing.T) {
 			_, _, err := w.Contacts.Unsubscribe(ctx, l)
 			w.Must(err)
 		}
-		_, _, err = w.Contacts.Upsert(ctx, w.team, "cid@example.org", contacts.Change{Unsubscribed: new(true),
-			Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
-		w.Must(err)
-		i := w.imported("email,unsubscribed\nann@example.org,false\nbob@example.org,false\ncid@example.org,false\n",
+		// Dan and Eve confirm by a link what was noted of them before.
+		for _, address := range []string{"cid@example.org", "dan@example.org", "eve@example.org"} {
+			_, _, err = w.Contacts.Upsert(ctx, w.team, address, contacts.Change{Unsubscribed: new(true),
+				Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
+			w.Must(err)
+		}
+		for _, l := range []contacts.Link{link("dan@example.org", topic.ID), link("eve@example.org", "")} {
+			_, _, err := w.Contacts.Unsubscribe(ctx, l)
+			w.Must(err)
+		}
+		i := w.imported("email,unsubscribed\nann@example.org,false\nbob@example.org,false\ncid@example.org,false\n"+
+			"dan@example.org,false\neve@example.org,false\n",
 			imports.NewImport{OnConflict: "upsert",
 				Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptIn}}})
-		if counts(i) != "completed 3=0+3+0+0" {
+		if counts(i) != "completed 5=0+5+0+0" {
 			t.Error(counts(i))
 		}
 		got, err := w.Contacts.Refused(ctx, w.DB.Reader, w.team, topic.ID, []string{"ann@example.org", "bob@example.org",
-			"cid@example.org"})
+			"cid@example.org", "dan@example.org", "eve@example.org"})
 		if diff := cmp.Diff(map[string]contacts.Refusal{"ann@example.org": contacts.OptedOut,
-			"bob@example.org": contacts.Unsubscribed}, got); diff != "" || err != nil {
+			"bob@example.org": contacts.Unsubscribed, "dan@example.org": contacts.OptedOut,
+			"eve@example.org": contacts.Unsubscribed}, got); diff != "" || err != nil {
 			t.Errorf("%v %s", err, diff)
 		}
 	})

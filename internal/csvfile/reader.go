@@ -95,7 +95,7 @@ func (r *Reader) record() (problem Problem, err error) {
 		}
 	}
 	for state := fieldStart; ; {
-		c, err := r.next()
+		c, err := r.next(state == quoted)
 		if err != nil {
 			if state == quoted {
 				note(Unclosed)
@@ -130,20 +130,26 @@ func (r *Reader) record() (problem Problem, err error) {
 	}
 }
 
-// next returns the next octet, and a newline for each end of a line.
-func (r *Reader) next() (byte, error) {
+// next returns the next octet. Without quotes, each end of a line is one newline; within, it stays as it is.
+func (r *Reader) next(within bool) (byte, error) {
 	c, err := r.octet()
 	switch {
 	case err != nil:
 		return 0, err
 	case c == '\r':
 		if next, err := r.r.Peek(1); err == nil && next[0] == '\n' {
+			if within {
+				return c, nil // the newline ends the line
+			}
 			r.octet()
 		}
 	case c != '\n':
 		return c, nil
 	}
 	r.lines++
+	if within {
+		return c, nil
+	}
 	return '\n', nil
 }
 

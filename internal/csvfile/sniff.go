@@ -33,13 +33,14 @@ func Sniff(head []byte) (Form, Record, error) {
 	}
 	form := Form{Charset: UTF8}
 	form.Charset, form.Start = charset(head)
-	if isBinary(head, form.Charset) {
-		return form, Record{}, fault.Invalidf("file",
-			"The `file` is not text. Save it as CSV (UTF-8) with the program that it comes from, and send that.")
-	}
-	first, err := firstLine(head, form)
+	text, err := decoded(head, form)
 	if err != nil {
 		return form, Record{}, err
+	}
+	first := firstLine(text)
+	if isBinary(text, first) {
+		return form, Record{}, fault.Invalidf("file",
+			"The `file` is not text. Save it as CSV (UTF-8) with the program that it comes from, and send that.")
 	}
 	form.Comma = separator(first)
 	lines := int64(0)
@@ -98,16 +99,19 @@ func charset(head []byte) (cs Charset, start int64) {
 	return UTF8, 0
 }
 
-// isBinary reports whether the beginning of a file has control characters that no text has.
-func isBinary(head []byte, cs Charset) bool {
-	text := head
-	if cs != UTF8 {
-		var err error
-		if text, err = io.ReadAll(newUTF16(bytes.NewReader(head), cs)); err != nil {
-			return true
-		}
+// decoded returns the beginning of a file, after a byte order mark, in UTF-8.
+func decoded(head []byte, form Form) (string, error) {
+	if form.Charset == UTF8 {
+		return string(head[form.Start:]), nil
 	}
-	return bytes.ContainsFunc(text, func(r rune) bool {
+	text, err := io.ReadAll(newUTF16(bytes.NewReader(head[form.Start:]), form.Charset))
+	return string(text), err
+}
+
+// isBinary reports whether the beginning of a file, whose first line is first, is not that of text. A value of a
+// contact may have any character but NUL; names of columns have no control characters.
+func isBinary(text, first string) bool {
+	return strings.ContainsRune(text, 0) || strings.ContainsFunc(first, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\r' && r != '\n' && r != '\f' && r != '\v' && r != '\x1a' && r != '\x1b'
 	})
 }
@@ -115,27 +119,19 @@ func isBinary(head []byte, cs Charset) bool {
 // commas are what may separate fields. Of those that occur equally often the first is meant.
 const commas = ",;\t|"
 
-// firstLine returns the first record, or what head has of it, without its end.
-func firstLine(head []byte, form Form) (string, error) {
-	var r io.Reader = bytes.NewReader(head[form.Start:])
-	if form.Charset != UTF8 {
-		r = newUTF16(r, form.Charset)
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return "", err
-	}
-	line := strings.TrimLeft(string(text), "\r\n")
+// firstLine returns the first record, or what text has of it, without its end.
+func firstLine(text string) string {
+	line := strings.TrimLeft(text, "\r\n")
 	quoted := false
 	for i := range len(line) {
 		switch c := line[i]; {
 		case c == '"':
 			quoted = !quoted
 		case !quoted && (c == '\n' || c == '\r'):
-			return line[:i], nil
+			return line[:i]
 		}
 	}
-	return line, nil
+	return line
 }
 
 // separator returns the separator that a line has most of outside of quotes.

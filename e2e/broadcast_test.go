@@ -14,9 +14,11 @@ func TestOfficialClientUsesBroadcasts(t *testing.T) {
 	c := client(t, n)
 	var segment, contact struct{ ID string }
 	n.must("POST", "/segments", `{"name":"Readers"}`, &segment)
-	n.must("POST", "/contacts", `{"email":"ann@reader.example","first_name":"Ann","segments":["`+segment.ID+`"]}`, &contact)
-	made, err := c.Broadcasts.Create(&resend.CreateBroadcastRequest{SegmentId: segment.ID, From: "Acme <news@acme.example>",
-		Subject: "News", Name: "Autumn", Html: "<p>Dear {{{FIRST_NAME|reader}}}</p>", Text: "Dear {{{FIRST_NAME|reader}}}"})
+	n.must("POST", "/contacts", `{"email":"ann@reader.example","first_name":"Ann","segments":["`+segment.ID+`"]}`,
+		&contact)
+	made, err := c.Broadcasts.Create(&resend.CreateBroadcastRequest{SegmentId: segment.ID,
+		From: "Acme <news@acme.example>", Subject: "News", Name: "Autumn",
+		Html: "<p>Dear {{{FIRST_NAME|reader}}}</p>", Text: "Dear {{{FIRST_NAME|reader}}}"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,8 @@ func TestOfficialClientUsesBroadcasts(t *testing.T) {
 	if removed, err := c.Broadcasts.Remove(gone.Id); err != nil || !removed.Deleted {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
-	if sent, err := c.Broadcasts.Send(&resend.SendBroadcastRequest{BroadcastId: made.Id}); err != nil || sent.Id != made.Id {
+	sent, err := c.Broadcasts.Send(&resend.SendBroadcastRequest{BroadcastId: made.Id})
+	if err != nil || sent.Id != made.Id {
 		t.Fatalf("sent %+v, %v", sent, err)
 	}
 	if _, err := c.Broadcasts.Send(&resend.SendBroadcastRequest{BroadcastId: made.Id}); err == nil ||

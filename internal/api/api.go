@@ -274,8 +274,8 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	}
 	if a.Observe != nil && w.actor.TeamID != "" {
 		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
-			Path: path, UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body, Answer: w.answer,
-			Streamed: w.streamed})
+			Path: path, UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body,
+			Answer: w.answer, Streamed: w.streamed})
 	}
 }
 

@@ -110,11 +110,12 @@ var rightBodies = map[string]string{
 	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
 	"POST /webhooks":     `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
 	"POST /api-keys":     `{"name":"x"}`,
-	"POST /broadcasts":   `{"from":"a@example.org","subject":"s","segment_id":"0199d0a1-b2c3-7def-8123-456789abcde6","text":"t"}`,
-	"POST /templates":    `{"name":"x","html":"<p>","variables":[{"key":"A","type":"string"}]}`,
-	"POST /contacts":     `{"email":"a@example.org"}`,
-	"POST /segments":     `{"name":"x"}`,
-	"POST /topics":       `{"name":"x","default_subscription":"opt_in"}`,
+	"POST /broadcasts": `{"from":"a@example.org","subject":"s","text":"t",` +
+		`"segment_id":"0199d0a1-b2c3-7def-8123-456789abcde6"}`,
+	"POST /templates": `{"name":"x","html":"<p>","variables":[{"key":"A","type":"string"}]}`,
+	"POST /contacts":  `{"email":"a@example.org"}`,
+	"POST /segments":  `{"name":"x"}`,
+	"POST /topics":    `{"name":"x","default_subscription":"opt_in"}`,
 
 	"POST /contact-properties": `{"key":"x","type":"string"}`,
 }

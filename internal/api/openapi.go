@@ -76,8 +76,8 @@ func parameters(name string) *huma.Param {
 		p.Description = "The form of the file."
 		p.Schema.Enum, p.Schema.Default = []any{"csv", "ndjson"}, "csv"
 	case "formulas":
-		p.Description = "quote puts an apostrophe before texts in CSV that a spreadsheet would take for formulas; keep writes " +
-			"them as they are, so that the file can be imported again."
+		p.Description = "quote puts an apostrophe before texts in CSV that a spreadsheet would take for formulas; keep " +
+			"writes them as they are, so that the file can be imported again."
 		p.Schema.Enum, p.Schema.Default = []any{"keep", "quote"}, "keep"
 	case "origin":
 		p.Schema.Enum = []any{"bounce", "complaint", "manual"}

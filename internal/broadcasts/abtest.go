@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// part says what becomes of a contact: whether it gets an email or is held out in this phase, and which variant it gets.
-// It depends on the ids alone, so a page that is entered again, and another walk, decide the same.
+// part says what becomes of a contact: whether it gets an email or is held out in this phase, and which variant it
+// gets. It depends on the ids alone, so a page that is entered again, and another walk, decide the same.
 func (b *Broadcast) part(contactID string) (variant int, held, now bool) {
 	if b.Options.HoldOut == 0 && len(b.Variants) == 0 {
 		return 0, false, true

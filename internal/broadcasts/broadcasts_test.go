@@ -133,7 +133,9 @@ func (s *sender) walked(broadcastID string, entered int) {
 
 func (s *sender) until(broadcastID string, status broadcasts.Status) {
 	s.T.Helper()
-	testnode.Until(s.T, "the broadcast is "+string(status), func() bool { return s.broadcast(broadcastID).Status == status })
+	testnode.Until(s.T, "the broadcast is "+string(status), func() bool {
+		return s.broadcast(broadcastID).Status == status
+	})
 }
 
 // mustCount compares a count of rows.
@@ -170,8 +172,8 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 			t.Errorf("results %+v", r)
 		}
 		var emailID string
-		s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1 AND address = $2`,
-			id, to[7]).Scan(&emailID))
+		s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
+			AND address = $2`, id, to[7]).Scan(&emailID))
 		if e := s.Email(emailID); e.Subject != "News for Reader 7" || !strings.Contains(*e.HTML, "Dear Reader 7") {
 			t.Errorf("the email of reader 7 is %q: %s", e.Subject, *e.HTML)
 		}

@@ -59,10 +59,10 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 
 // over says of a broadcast that cannot be paused any more what is wrong with it.
 var over = map[Reason]string{
-	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the segment " +
-		"before you send to it again.",
-	TooManyComplaints: "Too many recipients reported it as spam. Make sure that those to whom you send again all asked for " +
-		"it.",
+	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
+		"segment before you send to it again.",
+	TooManyComplaints: "Too many recipients reported it as spam. Make sure that those to whom you send again all asked " +
+		"for it.",
 }
 
 // watched reports whether the limits still apply to a broadcast.

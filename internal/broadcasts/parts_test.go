@@ -151,7 +151,8 @@ func TestLeavingABroadcast(t *testing.T) {
 		s.send(next)
 		s.Run(s.b.Kinds()...)
 		s.walked(next, 2)
-		all, _, err = s.b.Recipients(t.Context(), s.Acme.TeamID, next, broadcasts.RecipientQuery{Type: "left_out"}, pageOf(10))
+		all, _, err = s.b.Recipients(t.Context(), s.Acme.TeamID, next, broadcasts.RecipientQuery{Type: "left_out"},
+			pageOf(10))
 		s.Must(err)
 		if len(all) != 1 || all[0].Address != to || all[0].Reason != "contact_unsubscribed" || all[0].EmailID != "" {
 			t.Errorf("left out: %+v", all)
@@ -166,7 +167,9 @@ func TestLeavingWhileItWaits(t *testing.T) {
 		id := s.entered(3)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
 		stop := s.Run(append(s.b.Kinds(), s.delivery())...)
-		testnode.Until(t, "all are held", func() bool { return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == 3 })
+		testnode.Until(t, "all are held", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == 3
+		})
 		leave := true
 		_, _, err := s.Contacts.Upsert(t.Context(), s.Acme.TeamID, "r1@reader.example", contacts.Change{Unsubscribed: &leave})
 		s.Must(err)
@@ -210,7 +213,8 @@ func TestClickedLinks(t *testing.T) {
 			back[0].URL != all[0].URL {
 			t.Errorf("back: %d, %v", len(back), err)
 		}
-		clicked, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "clicked"}, pageOf(10))
+		clicked, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "clicked"},
+			pageOf(10))
 		s.Must(err)
 		if len(clicked) != 2 {
 			t.Fatalf("%d have clicked", len(clicked))
@@ -283,7 +287,8 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 			var emailID string
 			s.Must(s.DB.QueryRow(ctx, `SELECT email_id FROM broadcast_recipients WHERE address = $1`, address).Scan(&emailID))
 			html := *s.Email(emailID).HTML
-			if !strings.Contains(html, "<p>"+want+"</p>") || !strings.Contains(html, "<body class=a><div style=\"display:none") ||
+			if !strings.Contains(html, "<p>"+want+"</p>") ||
+				!strings.Contains(html, "<body class=a><div style=\"display:none") ||
 				!strings.Contains(html, " &amp; others") {
 				t.Errorf("%s gets %s", address, html)
 			}

@@ -148,7 +148,8 @@ func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
 
 // Links returns a page of the links that recipients of a broadcast followed, those with the most clicks first. p has a
 // limit, and the cursors of [Link.Cursor].
-func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.Page) (all []Link, more bool, err error) {
+func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.Page) (all []Link, more bool,
+	err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
 		return nil, false, err
 	}

@@ -26,8 +26,8 @@ func sendJob(b *Broadcast, at time.Time) jobs.New {
 	return jobs.New{Kind: Kind, Lane: b.TeamID, TeamID: b.TeamID, Dedupe: b.ID, Payload: b.ID, RunAt: at}
 }
 
-// wake makes the job of a broadcast due now, or enters it. The caller has locked the broadcast, so a job that is in hand
-// sees what was changed.
+// wake makes the job of a broadcast due now, or enters it. The caller has locked the broadcast, so a job that is in
+// hand sees what was changed.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.ID, tx.Now())
 	if err != nil {

@@ -56,7 +56,8 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.until(id, broadcasts.Sent)
 		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, id)
-		s.mustCount(n, `SELECT COUNT(*) FROM email_attempts a JOIN emails e ON e.id = a.email_id WHERE e.broadcast_id = $1`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM email_attempts a JOIN emails e ON e.id = a.email_id
+			WHERE e.broadcast_id = $1`, id)
 		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'delivered'`, id)
 		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`)
 		r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
@@ -114,7 +115,9 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 		id := s.entered(n)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
 		s.Run(append(s.b.Kinds(), s.delivery())...)
-		testnode.Until(t, "some emails are held", func() bool { return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) > 0 })
+		testnode.Until(t, "some emails are held", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) > 0
+		})
 		_, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id)
 		s.Must(err)
 		testnode.Until(t, "no job is left", func() bool {

@@ -111,8 +111,8 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 // erasedRecipients is the count that EraseAddress reports.
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
-// EraseAddress erases an address from the recipients of broadcasts: the row stays, so that the counts stay true, and has
-// no address, and what its contact followed is deleted.
+// EraseAddress erases an address from the recipients of broadcasts: the row stays, so that the counts stay true, and
+// has no address, and what its contact followed is deleted.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	err = db.Walk(ctx, d.Reader, "broadcasts WHERE TRUE", "id", nil, func(after, upTo string) error {

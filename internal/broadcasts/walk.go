@@ -114,11 +114,11 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	return false, fmt.Errorf("broadcast %s is in the phase %q, which this release does not know", b.ID, b.phase)
 }
 
-// alter locks the broadcast and calls change if it is still being sent and no page of it has to wait; then it writes the
-// broadcast. change reports whether the job goes on; otherwise it has ended the job or had it wait. alter ends the job
-// of a broadcast that is not being sent.
-func (r *run) alter(ctx context.Context, read *Broadcast, change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool,
-	err error) {
+// alter locks the broadcast and calls change if it is still being sent and no page of it has to wait; then it writes
+// the broadcast. change reports whether the job goes on; otherwise it has ended the job or had it wait. alter ends the
+// job of a broadcast that is not being sent.
+func (r *run) alter(ctx context.Context, read *Broadcast,
+	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, read.TeamID, read.ID)
@@ -287,8 +287,8 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 }
 
 // page enters the emails of the contacts that follow the broadcast's position. They are read before the transaction,
-// because a filter may pass over very many, and a transaction keeps others from writing on SQLite. Who may not be mailed
-// is looked up within it.
+// because a filter may pass over very many, and a transaction keeps others from writing on SQLite. Who may not be
+// mailed is looked up within it.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
 	if read.nextAt.After(r.s.p.DB.Now()) {
 		return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {

@@ -210,8 +210,8 @@ func TestEraseByAPI(t *testing.T) {
 		n.made(key, "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.delivered","contact.created"]}`, hook.URL))
 		n.made(key, "/contact-properties", `{"key":"note","type":"string"}`)
 		segment := n.made(key, "/segments", `{"name":"News"}`)
-		contact := n.made(key, "/contacts", `{"email":"b@one.example","first_name":"Bo","properties":{"note":"x"},"segments":["`+
-			segment+`"]}`)
+		contact := n.made(key, "/contacts",
+			`{"email":"b@one.example","first_name":"Bo","properties":{"note":"x"},"segments":["`+segment+`"]}`)
 		n.made(other, "/contacts", `{"email":"b@one.example"}`)
 		for _, k := range []string{key, key, other} {
 			n.made(k, "/emails", `{"from":"a@resend.dev","to":"B@one.example","subject":"for b@one.example","text":"Hello"}`)
@@ -255,7 +255,8 @@ func TestEraseByAPI(t *testing.T) {
 			t.Errorf("a dry run changed %v to %v", before, after)
 		}
 		told2 := ended("/contacts/b@one.example/erase", "{}")
-		for _, want := range []string{`{"in":"sent emails","what":"sent emails to nobody else, deleted","count":2,"left":null}`,
+		for _, want := range []string{
+			`{"in":"sent emails","what":"sent emails to nobody else, deleted","count":2,"left":null}`,
 			`{"in":"contacts","what":"contacts deleted","count":1,"left":null}`} {
 			if !strings.Contains(told, want) || !strings.Contains(told2, want) {
 				t.Errorf("no report has %s:\n%s\n%s", want, told, told2)

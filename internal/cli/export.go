@@ -25,7 +25,8 @@ const exportUsage = `use one of
   postrider export logs --team TEAM         [--from TIME] [--to TIME] [--status 4xx] [--method M] [--endpoint PATH]
                                             [--user-agent TEXT] [--api-key-id ID]
 each with [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
-TEAM is an id or an exact name; names with spaces are given in quotes. Without --output the file goes to standard output`
+TEAM is an id or an exact name; names with spaces are given in quotes. Without --output the file goes to standard
+output`
 
 // export writes a list of a team into a file. A node may run meanwhile.
 func export(ctx context.Context, e *env, args []string) error {

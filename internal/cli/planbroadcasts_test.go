@@ -52,7 +52,9 @@ func (d *driver) broadcast() {
 	})
 	d.do("POST", "/broadcasts/"+slow+"/cancel", "")
 	tested := draft(`,"variants":[{},{"subject":"b"}],"ab_test":{"share":50,"metric":"manual"},"send":true`)
-	eventually(d.t, "the test is sent", func() bool { return d.count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'wait'`) > 0 })
+	eventually(d.t, "the test is sent", func() bool {
+		return d.count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'wait'`) > 0
+	})
 	d.do("POST", "/broadcasts/"+tested+"/winner", `{"variant":1}`)
 	d.sent(tested, "sent")
 	d.do("GET", "/broadcasts/"+tested+"/results", "")
@@ -86,7 +88,8 @@ func (d *driver) happened(ctx context.Context, broadcastID string) {
 	eventually(d.t, "the guard has looked", func() bool {
 		return d.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
 	})
-	if _, _, err := d.contacts.Unsubscribe(ctx, contacts.Link{TeamID: d.team, EmailID: emailID, Address: address}); err != nil {
+	link := contacts.Link{TeamID: d.team, EmailID: emailID, Address: address}
+	if _, _, err := d.contacts.Unsubscribe(ctx, link); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -215,9 +215,9 @@ func (f *filtered) rule(t rapid.TB, rule any) *filter.Rule {
 }
 
 // words are texts with what SQL, LIKE, collations and numerals could read in another way.
-var words = []string{"", "pro", "Pro", "PRO", "free", "50%", "50_", `5\%`, "é", "É", "e\u0301", "E", "z", "Z", "a b", " ",
-	"a\tb", "10", "9", "9.0", "-1.5", "-", ".5", "1e3", "007", "٣", "1234567890123456", "12345678901234567", "$1", "?",
-	"'; DROP TABLE contacts; --", "Straße", "STRASSE", "ﬁ", "😀x", "x😀", "İ", "null", "true", "\u202e\u200b",
+var words = []string{"", "pro", "Pro", "PRO", "free", "50%", "50_", `5\%`, "é", "É", "e\u0301", "E", "z", "Z", "a b",
+	" ", "a\tb", "10", "9", "9.0", "-1.5", "-", ".5", "1e3", "007", "٣", "1234567890123456", "12345678901234567", "$1",
+	"?", "'; DROP TABLE contacts; --", "Straße", "STRASSE", "ﬁ", "😀x", "x😀", "İ", "null", "true", "\u202e\u200b",
 	strings.Repeat("x", 2000)}
 
 func drawWord(t *rapid.T) string {

@@ -111,8 +111,8 @@ func someMembers(ctx context.Context, r db.Reader, of source, after string, ids 
 // selectMemberIDs does not name the team, which the index does not have: a segment that was looked up belongs to one.
 const selectMemberIDs = `SELECT m.contact_id FROM contact_segments m WHERE m.segment_id = $1`
 
-// memberIDs returns the ids of contacts that were added to a segment, in their order, after one of them. A membership is
-// no older than its contact.
+// memberIDs returns the ids of contacts that were added to a segment, in their order, after one of them. A membership
+// is no older than its contact.
 func memberIDs(ctx context.Context, r db.Reader, of source, after string, limit int) ([]string, error) {
 	text, args := selectMemberIDs+` AND m.contact_id > $2`, []any{of.segmentID, after, limit}
 	if of.before != 0 {

@@ -125,7 +125,8 @@ func TestExportOfContacts(t *testing.T) {
 			text = strings.ReplaceAll(text, "\x00", "")
 			name := strings.NewReplacer("\r", "", "\n", "").Replace(text)
 			change := contacts.Change{FirstName: &name, LastName: &name, Unsubscribed: new(i%2 == 0),
-				Properties: map[string]contacts.Value{"plan": contacts.TextValue(text), "Zed": contacts.NumberValue(float64(i) - 2.5)}}
+				Properties: map[string]contacts.Value{"plan": contacts.TextValue(text),
+					"Zed": contacts.NumberValue(float64(i) - 2.5)}}
 			line := []string{fmt.Sprintf("%02d@one.example", i), name, name, fmt.Sprint(i%2 == 0), fmt.Sprint(float64(i) - 2.5),
 				"", text}
 			if i == 3 {

@@ -84,8 +84,8 @@ func read(t *testing.T, e *Export, o Options) string {
 	return b.String()
 }
 
-// An export costs queries in proportion to its length, and has some rows at a time in memory, whether its filter selects
-// all or few.
+// An export costs queries in proportion to its length, and has some rows at a time in memory, whether its filter
+// selects all or few.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -198,8 +198,8 @@ func TestExportWhileRowsChange(t *testing.T) {
 }
 
 // hostile are texts that break files which are written carelessly.
-var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1", "-1",
-	"@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
+var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1",
+	"-1", "@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
 	"=HYPERLINK(\"x\")"}
 
 // A strange text is the same after it was written and read, in both formats, and quoting can be undone.
@@ -354,8 +354,8 @@ func TestExportOfEmails(t *testing.T) {
 		for _, teamID := range []string{mine, others} {
 			insert(t, d, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
 				topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables)
-				VALUES ($1, $2, '', '', $3, 'a@one.example', $4, $5, '', '', '', '', 'delivered', 40, 0, $6, 'key', '', '')`, 0, 600,
-				func(i int) []any {
+				VALUES ($1, $2, '', '', $3, 'a@one.example', $4, $5, '', '', '', '', 'delivered', 40, 0, $6, 'key', '', '')`,
+				0, 600, func(i int) []any {
 					created := at.Add(time.Duration(i) * time.Second)
 					return []any{strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1), teamID, fmt.Sprint(i),
 						strings.ReplaceAll(hostile[i%len(hostile)], "\x00", ""), `{"to":["b@two.example","c@two.example"]}`,

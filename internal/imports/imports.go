@@ -27,7 +27,8 @@
 //
 // # What it does not do
 //
-// It does not know how contacts are stored: package contacts writes a batch. It does not read CSV: package csvfile does.
+// It does not know how contacts are stored: package contacts writes a batch. It does not read CSV: package csvfile
+// does.
 package imports
 
 import (

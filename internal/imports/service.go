@@ -259,8 +259,8 @@ func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (I
 
 // Failures returns the names of the columns of an import and its failed rows, in the order of the file, which are read
 // in pages.
-func (s *Service) Failures(ctx context.Context, teamID, importID string) (header []string, all iter.Seq2[Failure, error],
-	err error) {
+func (s *Service) Failures(ctx context.Context, teamID, importID string) (header []string,
+	all iter.Seq2[Failure, error], err error) {
 	const most = 500
 	_, p, err := planOf(ctx, s.DB.Reader, teamID, importID)
 	if err != nil {

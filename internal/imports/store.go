@@ -156,7 +156,8 @@ type Failure struct {
 }
 
 // listFailures returns failed rows in the order of the file: those after a line.
-func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure, error) {
+func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure,
+	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1
 		AND line > $2 AND team_id = $3 ORDER BY line LIMIT $4`, importID, after, teamID, limit)
 	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {

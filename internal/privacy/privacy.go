@@ -23,8 +23,8 @@
 //
 // # What it does not do
 //
-// It owns no data besides erasures, and decides nothing about who may ask. Backups, logs of the program, and what teams'
-// own programs were sent by webhooks are out of its reach.
+// It owns no data besides erasures, and decides nothing about who may ask. Backups, logs of the program, and what
+// teams' own programs were sent by webhooks are out of its reach.
 package privacy
 
 import (

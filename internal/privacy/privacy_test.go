@@ -166,7 +166,8 @@ func TestErase(t *testing.T) {
 			t.Errorf("after an interruption it is %s, %v", f.state(e.ID), err)
 		}
 		f.Must(f.work(e.ID))
-		if want := "completed" + alone + "; contacts: 1 contacts deleted; recent: 1 rows; suppressions:"; f.state(e.ID) != want {
+		want := "completed" + alone + "; contacts: 1 contacts deleted; recent: 1 rows; suppressions:"
+		if f.state(e.ID) != want {
 			t.Errorf("it is %s", f.state(e.ID))
 		}
 		if want := []string{"sent emails", "contacts", "contacts", "recent", "suppressions"}; !slices.Equal(began, want) {
@@ -223,7 +224,8 @@ func TestErasePasses(t *testing.T) {
 		f.settled("bo@one.example")
 		e = f.erase("bo@one.example", privacy.Options{DryRun: true})
 		f.Must(f.work(e.ID))
-		if state := f.state(e.ID); !strings.HasPrefix(state, "completed"+alone) || f.Count(`SELECT COUNT(*) FROM emails`) != 1 {
+		if state := f.state(e.ID); !strings.HasPrefix(state, "completed"+alone) ||
+			f.Count(`SELECT COUNT(*) FROM emails`) != 1 {
 			t.Errorf("a dry run is %s", state)
 		}
 	})
@@ -395,7 +397,8 @@ func TestEraseFails(t *testing.T) {
 		failed := trace.EachBroken(t, func() { j = f.job(e.ID) }, func() error { return f.Kind().Handle(ctx, j) }, nil,
 			"DELETE FROM jobs")
 		// What was erased by a try that failed later is not counted.
-		if state := f.state(e.ID); failed < 5 || state != "completed; sent emails:; contacts:; recent: 1 rows; suppressions:" ||
+		if state := f.state(e.ID); failed < 5 ||
+			state != "completed; sent emails:; contacts:; recent: 1 rows; suppressions:" ||
 			f.Count(`SELECT COUNT(*) FROM emails`) > 0 {
 			t.Errorf("after %d failures it is %s", failed, state)
 		}

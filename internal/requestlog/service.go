@@ -202,7 +202,8 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 }
 
 // Part reads a part of a team's log after a cursor: those of its next entries that the filter selects, newest first and
-// without bodies. next is the cursor of the part that follows, "" after the last. It looks at no more than 2,000 entries.
+// without bodies. next is the cursor of the part that follows, "" after the last. It looks at no more than 2,000
+// entries.
 func (s *Service) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
 	err error) {
 	if err := f.check(); err != nil {

@@ -147,8 +147,8 @@ var errChanged = errors.New("the template was changed meanwhile")
 
 // change gets a template with its newest version and calls plan, which reads the texts that it needs, works out the
 // change and returns what writes it, or nil if nothing is to be written. What writes it runs in a transaction, once the
-// template was claimed, and changes t, which is then written. If the template was changed meanwhile, all of that is done
-// again. It returns the template as it is then.
+// template was claimed, and changes t, which is then written. If the template was changed meanwhile, all of that is
+// done again. It returns the template as it is then.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {

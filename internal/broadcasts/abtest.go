@@ -109,10 +109,7 @@ func (s *Service) SetWinner(ctx context.Context, teamID, broadcastID string, win
 		if winner < 0 || winner >= len(b.Variants) {
 			return fault.Invalidf("variant", "The `variant` field must be 0 to %d.", len(b.Variants)-1)
 		}
-		if b.StartedAt.IsZero() {
-			return fault.Invalidf("", "The test has not begun yet. Choose the winner in a moment, or send one of the variants.")
-		}
-		if !b.Testing() {
+		if !b.Testing() && !b.StartedAt.IsZero() {
 			return fault.Invalidf("", "The winner has been chosen already, or nobody waits for it.")
 		}
 		b.restWith(winner)

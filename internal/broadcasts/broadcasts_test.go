@@ -240,21 +240,33 @@ func TestDuplicateOfWhatWasSent(t *testing.T) {
 	})
 }
 
-// The winner cannot be chosen before there is a test.
-func TestWinnerBeforeTheTest(t *testing.T) {
+// A winner that is chosen before the start does not outlive a cancel: the draft may have other variants then.
+func TestWinnerBeforeACancel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
-		s.readers(4)
+		const n = 12
+		s.readers(n)
 		draft := s.news()
-		draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
+		draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}, {Subject: new("C")}}
 		draft.Options = broadcasts.Options{TestShare: 50, Metric: broadcasts.ByHand}
 		id := s.draft(draft)
 		s.send(id)
-		if err := s.b.SetWinner(t.Context(), s.Acme.TeamID, id, 1); fault.KindOf(err) != fault.Invalid {
-			t.Errorf("a winner before the start: %v", err)
+		s.Must(s.b.SetWinner(t.Context(), s.Acme.TeamID, id, 2))
+		if _, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id); err != nil {
+			t.Fatal(err)
 		}
-		if b := s.broadcast(id); b.Winner != broadcasts.NoWinner {
-			t.Errorf("the winner is %d", b.Winner)
+		if b := s.broadcast(id); b.Status != broadcasts.Draft || b.Winner != broadcasts.NoWinner {
+			t.Errorf("it is %s with the winner %d", b.Status, b.Winner)
 		}
+		two := draft.Variants[:2]
+		_, err := s.b.Update(t.Context(), s.Acme.TeamID, id, broadcasts.Change{Variants: &two})
+		s.Must(err)
+		s.send(id)
+		s.Run(s.b.Kinds()...)
+		testnode.Until(t, "the test is sent and the rest waits for a winner", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'wait'`) == 1
+		})
+		s.Must(s.b.SetWinner(t.Context(), s.Acme.TeamID, id, 1))
+		s.walked(id, n)
 	})
 }

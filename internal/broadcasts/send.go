@@ -197,7 +197,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 			return err
 		}
 		if b.StartedAt.IsZero() {
-			b.Status, b.ScheduledAt = Draft, time.Time{}
+			b.Status, b.ScheduledAt, b.Winner = Draft, time.Time{}, NoWinner
 			b.revision++
 			save(ctx, tx, &b)
 			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {

@@ -31,7 +31,7 @@ var layers = [][]string{
 		"internal/mail/smtptest", "internal/mail/linear", "internal/blob", "internal/keyring", "internal/netguard",
 		"internal/config", "internal/schedule", "internal/render"},
 	{"internal/mail/mailparse"},
-	{"internal/mail/message", "internal/csvfile"},
+	{"internal/mail/message", "internal/csvfile", "internal/scalar"},
 	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/fault", "internal/id",
 		"internal/fair", "internal/private", "internal/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
 }

@@ -78,9 +78,9 @@ func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailCh
 
 // checkTemplateIn says how a template is filled for its checks.
 type checkTemplateIn struct {
-	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
-	Version   string                             `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
-	From      string                             `json:"from,omitzero" doc:"The sender, if not the template's."`
+	Variables named[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
+	Version   string                           `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+	From      string                           `json:"from,omitzero" doc:"The sender, if not the template's."`
 }
 
 // checkTemplate checks an email that would be sent with a template.

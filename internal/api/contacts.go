@@ -12,48 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/scalar"
 )
-
-// propertyValue is a value of a property of a contact: a string or a number, or null for none. It keeps of any other
-// value only that it is another, for the error.
-type propertyValue struct{ contacts.Value }
-
-// UnmarshalJSONFrom reads any value.
-func (v *propertyValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	kind, text, n, err := readScalar(d)
-	switch kind {
-	case '"':
-		v.Value = contacts.TextValue(text)
-	case '0':
-		v.Value = contacts.NumberValue(n)
-	case 'n':
-		v.Value = contacts.Value{}
-	default:
-		v.Value = contacts.Value{Type: contacts.Other}
-	}
-	return err
-}
-
-// MarshalJSONTo writes what UnmarshalJSONFrom reads.
-func (v propertyValue) MarshalJSONTo(e *jsontext.Encoder) error {
-	switch v.Type {
-	case contacts.String:
-		return e.WriteToken(jsontext.String(v.Text))
-	case contacts.Number:
-		return e.WriteValue(jsontext.Value(v.Text))
-	}
-	return e.WriteToken(jsontext.Null)
-}
-
-func (*propertyValue) elements() []reflect.Type { return nil }
-
-// Schema describes both types in the document.
-func (propertyValue) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{
-		{Type: huma.TypeString, MaxLength: new(contacts.MaxValue)},
-		{Type: huma.TypeNumber, Minimum: new(-float64(contacts.MaxNumber)), Maximum: new(float64(contacts.MaxNumber))},
-		{Type: "null"}}}
-}
 
 // segmentRef is the id of a segment, or an object that has it.
 type segmentRef string
@@ -94,14 +54,14 @@ func choices(in []subscriptionWire) []contacts.Choice {
 }
 
 type createContactIn struct {
-	Email        string                              `json:"email" doc:"If there is a contact with the address, it is changed."`
-	FirstName    *string                             `json:"first_name,omitzero" maxLength:"255"`
-	LastName     *string                             `json:"last_name,omitzero" maxLength:"255"`
-	Unsubscribed *bool                               `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
-	Properties   named[propertyValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value."`
-	Segments     many[segmentRef, maxSegments]       `json:"segments,omitzero" doc:"To which the contact is added."`
-	Topics       many[subscriptionWire, maxTopics]   `json:"topics,omitzero" doc:"What the contact is subscribed to."`
-	AudienceID   string                              `json:"audience_id,omitzero" doc:"Deprecated: a segment to which the contact is added." format:"uuid"`
+	Email        string                            `json:"email" doc:"If there is a contact with the address, it is changed."`
+	FirstName    *string                           `json:"first_name,omitzero" maxLength:"255"`
+	LastName     *string                           `json:"last_name,omitzero" maxLength:"255"`
+	Unsubscribed *bool                             `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Properties   named[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value."`
+	Segments     many[segmentRef, maxSegments]     `json:"segments,omitzero" doc:"To which the contact is added."`
+	Topics       many[subscriptionWire, maxTopics] `json:"topics,omitzero" doc:"What the contact is subscribed to."`
+	AudienceID   string                            `json:"audience_id,omitzero" doc:"Deprecated: a segment to which the contact is added." format:"uuid"`
 }
 
 func (in *createContactIn) change() contacts.Change {
@@ -116,8 +76,8 @@ func (in *createContactIn) change() contacts.Change {
 	return c
 }
 
-func propertyValues(in map[string]propertyValue) map[string]contacts.Value {
-	values := make(map[string]contacts.Value, len(in))
+func propertyValues(in map[string]scalarValue) map[string]scalar.Value {
+	values := make(map[string]scalar.Value, len(in))
 	for name, v := range in {
 		values[name] = v.Value
 	}
@@ -125,11 +85,11 @@ func propertyValues(in map[string]propertyValue) map[string]contacts.Value {
 }
 
 type updateContactIn struct {
-	Email        string                              `json:"email,omitzero" doc:"A new address, if the contact is named by its id; otherwise it is ignored."`
-	FirstName    opt[string]                         `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
-	LastName     opt[string]                         `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
-	Unsubscribed *bool                               `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
-	Properties   named[propertyValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
+	Email        string                            `json:"email,omitzero" doc:"A new address, if the contact is named by its id; otherwise it is ignored."`
+	FirstName    opt[string]                       `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
+	LastName     opt[string]                       `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
+	Unsubscribed *bool                             `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Properties   named[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
 }
 
 // orClear returns the text to write: an empty one for null, and nil if the field is absent.
@@ -179,8 +139,8 @@ func (contactTopicsIn) Schema(r huma.Registry) *huma.Schema {
 }
 
 type valueWire struct {
-	Value propertyValue `json:"value"`
-	Type  string        `json:"type" enum:"string,number"`
+	Value scalarValue `json:"value"`
+	Type  string      `json:"type" enum:"string,number"`
 }
 
 type contactWire struct {
@@ -241,7 +201,7 @@ func (a *API) contactsIn(ctx context.Context, c *Call, segmentID string) (list[C
 func memberToWire(m contacts.Member) contactWire {
 	w := contactWire{"contact", contactToItem(m.Contact), map[string]valueWire{}}
 	for name, v := range m.Properties {
-		w.Properties[name] = valueWire{propertyValue{v}, string(v.Type)}
+		w.Properties[name] = valueWire{scalarValue{v}, string(v.Type)}
 	}
 	return w
 }

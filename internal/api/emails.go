@@ -88,8 +88,8 @@ type tagIn struct {
 }
 
 type templateIn struct {
-	ID        string                             `json:"id" doc:"Id or alias of a published template."`
-	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"A value for each variable without a fallback, and for others. Values of other names are ignored."`
+	ID        string                           `json:"id" doc:"Id or alias of a published template."`
+	Variables named[scalarValue, maxVariables] `json:"variables,omitzero" doc:"A value for each variable without a fallback, and for others. Values of other names are ignored."`
 }
 
 type sendEmailIn struct {

@@ -5,16 +5,17 @@ import (
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 type createPropertyIn struct {
-	Key           string        `json:"key" doc:"ASCII letters, digits and underscores; broadcasts refer to it as {{{KEY}}}." maxLength:"50" example:"company_name"`
-	Type          string        `json:"type" enum:"string,number"`
-	FallbackValue propertyValue `json:"fallback_value,omitzero" doc:"Stands for contacts without a value."`
+	Key           string      `json:"key" doc:"ASCII letters, digits and underscores; broadcasts refer to it as {{{KEY}}}." maxLength:"50" example:"company_name"`
+	Type          string      `json:"type" enum:"string,number"`
+	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"Stands for contacts without a value."`
 }
 
 type updatePropertyIn struct {
-	FallbackValue opt[propertyValue] `json:"fallback_value" doc:"Null removes it."`
+	FallbackValue opt[scalarValue] `json:"fallback_value" doc:"Null removes it."`
 }
 
 type contactPropertyWire struct {
@@ -25,20 +26,20 @@ type contactPropertyWire struct {
 // ContactPropertyItem is a property in a list. It is exported because Huma overlooks the fields of embedded types that
 // are not.
 type ContactPropertyItem struct {
-	ID            string        `json:"id"`
-	Key           string        `json:"key"`
-	Type          string        `json:"type" enum:"string,number"`
-	FallbackValue propertyValue `json:"fallback_value"`
-	CreatedAt     dbTime        `json:"created_at"`
+	ID            string      `json:"id"`
+	Key           string      `json:"key"`
+	Type          string      `json:"type" enum:"string,number"`
+	FallbackValue scalarValue `json:"fallback_value"`
+	CreatedAt     dbTime      `json:"created_at"`
 }
 
 func propertyToItem(p contacts.Property) ContactPropertyItem {
-	return ContactPropertyItem{p.ID, p.Name, string(p.Type), propertyValue{p.Fallback}, dbTime(p.CreatedAt)}
+	return ContactPropertyItem{p.ID, p.Name, string(p.Type), scalarValue{p.Fallback}, dbTime(p.CreatedAt)}
 }
 
 func (a *API) createProperty(ctx context.Context, c *Call, in createPropertyIn) (ref, error) {
 	p, err := a.Services.Contacts.CreateProperty(ctx, c.TeamID, contacts.NewProperty{Name: in.Key,
-		Type: contacts.Type(in.Type), Fallback: in.FallbackValue.Value})
+		Type: scalar.Type(in.Type), Fallback: in.FallbackValue.Value})
 	return ref{"contact_property", p.ID}, err
 }
 
@@ -68,7 +69,7 @@ func (a *API) updateProperty(ctx context.Context, c *Call, in updatePropertyIn) 
 	if !in.FallbackValue.given {
 		return ref{}, fault.MissingField("fallback_value")
 	}
-	var fallback contacts.Value
+	var fallback scalar.Value
 	if v := in.FallbackValue.value; v != nil {
 		fallback = v.Value
 	}

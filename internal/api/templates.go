@@ -2,56 +2,15 @@ package api
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )
-
-// variableValue is a value of a variable of a template: a string or a number, or null for none. It keeps of any other
-// value only that it is another, for the error.
-type variableValue struct{ templates.Value }
-
-// UnmarshalJSONFrom reads any value.
-func (v *variableValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	kind, text, n, err := readScalar(d)
-	switch kind {
-	case '"':
-		v.Value = templates.TextValue(text)
-	case '0':
-		v.Value = templates.NumberValue(n)
-	case 'n':
-		v.Value = templates.Value{}
-	default:
-		v.Value = templates.Value{Type: templates.Other}
-	}
-	return err
-}
-
-// MarshalJSONTo writes what UnmarshalJSONFrom reads.
-func (v variableValue) MarshalJSONTo(e *jsontext.Encoder) error {
-	switch v.Type {
-	case templates.String:
-		return e.WriteToken(jsontext.String(v.Text))
-	case templates.Number:
-		return e.WriteValue(jsontext.Value(v.Text))
-	}
-	return e.WriteToken(jsontext.Null)
-}
-
-func (*variableValue) elements() []reflect.Type { return nil }
-
-// Schema describes both types in the document.
-func (variableValue) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{
-		{Type: huma.TypeString, MaxLength: new(templates.MaxValue)},
-		{Type: huma.TypeNumber, Minimum: new(-float64(templates.MaxNumber)), Maximum: new(float64(templates.MaxNumber))},
-		{Type: "null"}}}
-}
 
 // addresses is a list in a response that is null when it is empty.
 type addresses []string
@@ -71,10 +30,10 @@ func (addresses) Schema(huma.Registry) *huma.Schema {
 }
 
 // valuesOf returns the values that are not null.
-func valuesOf(in map[string]variableValue) map[string]templates.Value {
-	values := make(map[string]templates.Value, len(in))
+func valuesOf(in map[string]scalarValue) map[string]scalar.Value {
+	values := make(map[string]scalar.Value, len(in))
 	for name, v := range in {
-		if v.Value != (templates.Value{}) {
+		if v.Value != (scalar.Value{}) {
 			values[name] = v.Value
 		}
 	}
@@ -82,9 +41,9 @@ func valuesOf(in map[string]variableValue) map[string]templates.Value {
 }
 
 type variableIn struct {
-	Key           string        `json:"key" doc:"ASCII letters, digits and underscores; the HTML refers to it as {{{KEY}}}." maxLength:"50" example:"FIRST_ITEM"`
-	Type          string        `json:"type" enum:"string,number"`
-	FallbackValue variableValue `json:"fallback_value,omitzero" doc:"For emails that give no value; without it they must."`
+	Key           string      `json:"key" doc:"ASCII letters, digits and underscores; the HTML refers to it as {{{KEY}}}." maxLength:"50" example:"FIRST_ITEM"`
+	Type          string      `json:"type" enum:"string,number"`
+	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"For emails that give no value; without it they must."`
 }
 
 func declared(in []variableIn) []templates.Declared {
@@ -174,12 +133,12 @@ func templateToItem(t templates.Template) TemplateItem {
 }
 
 type variableWire struct {
-	ID            string        `json:"id"`
-	Key           string        `json:"key" example:"FIRST_ITEM"`
-	Type          string        `json:"type" enum:"string,number"`
-	FallbackValue variableValue `json:"fallback_value"`
-	CreatedAt     dbTime        `json:"created_at"`
-	UpdatedAt     dbTime        `json:"updated_at"`
+	ID            string      `json:"id"`
+	Key           string      `json:"key" example:"FIRST_ITEM"`
+	Type          string      `json:"type" enum:"string,number"`
+	FallbackValue scalarValue `json:"fallback_value"`
+	CreatedAt     dbTime      `json:"created_at"`
+	UpdatedAt     dbTime      `json:"updated_at"`
 }
 
 // TemplateText is what a version of a template says. It is exported because Huma overlooks the fields of embedded types
@@ -196,7 +155,7 @@ type TemplateText struct {
 func versionToText(v *templates.Version) TemplateText {
 	t := TemplateText{orNull(v.From), orNull(v.Subject), v.ReplyTo, v.HTML, v.Shown(), []variableWire{}}
 	for _, d := range v.Variables {
-		t.Variables = append(t.Variables, variableWire{d.ID, d.Key, string(d.Type), variableValue{d.Fallback},
+		t.Variables = append(t.Variables, variableWire{d.ID, d.Key, string(d.Type), scalarValue{d.Fallback},
 			dbTime(d.CreatedAt), dbTime(d.UpdatedAt)})
 	}
 	return t
@@ -283,8 +242,8 @@ func (a *API) duplicateTemplate(ctx context.Context, c *Call, _ none) (ref, erro
 }
 
 type renderTemplateIn struct {
-	Variables named[variableValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
-	Version   string                             `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+	Variables named[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
+	Version   string                           `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
 }
 
 type renderTemplateOut struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // list is the envelope of every list (specification, List envelope).
@@ -247,6 +248,47 @@ func orEmpty(l []string) []string {
 		return []string{}
 	}
 	return l
+}
+
+// scalarValue is a value of a property of a contact or of a variable of a template: a string or a number, or null for
+// none. It keeps of any other value only that it is another, for the error.
+type scalarValue struct{ scalar.Value }
+
+// UnmarshalJSONFrom reads any value.
+func (v *scalarValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	kind, text, n, err := readScalar(d)
+	switch kind {
+	case '"':
+		v.Value = scalar.OfText(text)
+	case '0':
+		v.Value = scalar.OfNumber(n)
+	case 'n':
+		v.Value = scalar.Value{}
+	default:
+		v.Value = scalar.Value{Type: scalar.Other}
+	}
+	return err
+}
+
+// MarshalJSONTo writes what UnmarshalJSONFrom reads.
+func (v scalarValue) MarshalJSONTo(e *jsontext.Encoder) error {
+	switch v.Type {
+	case scalar.String:
+		return e.WriteToken(jsontext.String(v.Text))
+	case scalar.Number:
+		return e.WriteValue(jsontext.Value(v.Text))
+	}
+	return e.WriteToken(jsontext.Null)
+}
+
+func (*scalarValue) elements() []reflect.Type { return nil }
+
+// Schema describes both types in the document.
+func (scalarValue) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeString, MaxLength: new(scalar.MaxText)},
+		{Type: huma.TypeNumber, Minimum: new(-float64(scalar.MaxNumber)), Maximum: new(float64(scalar.MaxNumber))},
+		{Type: "null"}}}
 }
 
 // readScalar reads any value, and returns its kind: that of a string with its text, and of a number with the number,

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -267,12 +268,12 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
 		ctx := t.Context()
-		_, err := s.Contacts.CreateProperty(ctx, s.Acme.TeamID, contacts.NewProperty{Name: "plan", Type: contacts.String,
-			Fallback: contacts.TextValue("free")})
+		_, err := s.Contacts.CreateProperty(ctx, s.Acme.TeamID, contacts.NewProperty{Name: "plan", Type: scalar.String,
+			Fallback: scalar.OfText("free")})
 		s.Must(err)
 		s.join("ann@reader.example", "bob@reader.example")
 		_, _, err = s.Contacts.Upsert(ctx, s.Acme.TeamID, "bob@reader.example", contacts.Change{
-			Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro")}})
+			Properties: map[string]scalar.Value{"plan": scalar.OfText("pro")}})
 		s.Must(err)
 		draft := s.news()
 		draft.HTML = new("<html><head><title>x</title></head><body class=a><p>{{{plan}}}, {{{contact.plan|none}}}, " +

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Audience is the contacts that a segment has, or all contacts of a team. Who is unsubscribed is one of them too.
@@ -22,7 +23,7 @@ type Audience struct {
 // Member is a contact of an audience.
 type Member struct {
 	Contact
-	Properties map[string]Value // by name; those that the contact has a value of, without fallbacks
+	Properties map[string]scalar.Value // by name; those that the contact has a value of, without fallbacks
 }
 
 // Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids, and limit at
@@ -156,7 +157,7 @@ func (s *Service) RefusedMembers(ctx context.Context, r db.Reader, teamID, topic
 }
 
 // Values returns what a contact has of its team's properties, by their names, without fallbacks.
-func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID string) (map[string]Value, error) {
+func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID string) (map[string]scalar.Value, error) {
 	values, err := valuesOf(ctx, r, teamID, []string{contactID}, nil)
 	return values[contactID], err
 }

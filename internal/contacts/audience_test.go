@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 func (w *world) segment(name string) contacts.Segment {
@@ -25,7 +26,7 @@ func (w *world) segment(name string) contacts.Segment {
 	return g
 }
 
-func (w *world) property(name string, t contacts.Type) contacts.Property {
+func (w *world) property(name string, t scalar.Type) contacts.Property {
 	w.t.Helper()
 	p, err := w.Contacts.CreateProperty(w.t.Context(), w.team, contacts.NewProperty{Name: name, Type: t})
 	if err != nil {
@@ -66,15 +67,15 @@ func TestWalk(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		w.property("plan", contacts.String)
-		w.property("seats", contacts.Number)
+		w.property("plan", scalar.String)
+		w.property("seats", scalar.Number)
 		vip, empty := w.segment("vip"), w.segment("empty")
 		var before time.Time
 		for i := range 7 {
-			c := contacts.Change{Properties: map[string]contacts.Value{"seats": contacts.NumberValue(float64(i) + 0.5)}}
+			c := contacts.Change{Properties: map[string]scalar.Value{"seats": scalar.OfNumber(float64(i) + 0.5)}}
 			if i%2 == 0 {
 				c.Segments = []string{strings.ToUpper(vip.ID)}
-				c.Properties["plan"] = contacts.TextValue("pro")
+				c.Properties["plan"] = scalar.OfText("pro")
 			}
 			before = w.upsert(fmt.Sprintf("%d@x.example", i), c).CreatedAt
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Bulk is what the contacts of an import have in common.
@@ -36,7 +37,7 @@ type BulkCount struct{ Created, Updated, Skipped int }
 // BulkProperty is a property that an import needs.
 type BulkProperty struct {
 	Name string
-	Type Type
+	Type scalar.Type
 }
 
 // Check checks a row without the database and brings it into the form that WriteBulk takes.
@@ -55,15 +56,15 @@ func (b *Bulk) Check(row *BulkRow) (err error) {
 		if text == "" {
 			continue
 		}
-		value := TextValue(text)
-		if p.Type == Number {
+		value := scalar.OfText(text)
+		if p.Type == scalar.Number {
 			n, ok := parseNumber(text)
 			if !ok {
 				return fault.Invalidf(p.Name, "The `%s` field must be a number, as 12 or 12.5, not %.50q.", p.Name, text)
 			}
-			value = NumberValue(n)
+			value = scalar.OfNumber(n)
 		}
-		if err := value.check(p.Name, p.Type); err != nil {
+		if err := value.Check(p.Name, p.Type); err != nil {
 			return err
 		}
 		row.Values[i] = value.Text
@@ -306,15 +307,15 @@ func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 		return nil
 	}
 	older := w.older()
-	ids := map[Type][]string{}
+	ids := map[scalar.Type][]string{}
 	for _, p := range w.b.Properties {
 		ids[p.Type] = append(ids[p.Type], p.ID)
 	}
-	texts, err := textsOf(ctx, tx.Reader, w.teamID, older, ids[String])
+	texts, err := textsOf(ctx, tx.Reader, w.teamID, older, ids[scalar.String])
 	if err != nil {
 		return err
 	}
-	numbers, err := numbersOf(ctx, tx.Reader, w.teamID, older, ids[Number])
+	numbers, err := numbersOf(ctx, tx.Reader, w.teamID, older, ids[scalar.Number])
 	if err != nil {
 		return err
 	}
@@ -327,8 +328,8 @@ func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 			if text == "" {
 				continue
 			}
-			if p.Type == Number {
-				value := Value{Number, text}.Number()
+			if p.Type == scalar.Number {
+				value := scalar.Value{Type: scalar.Number, Text: text}.Number()
 				if had, ok := numbers[key]; !ok || had != value {
 					newNumbers.add(key, value)
 					row.changed = true

@@ -12,15 +12,16 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Property is what a team notes of its contacts besides their names.
 type Property struct {
 	ID        string
 	TeamID    string
-	Name      string // the key by which contacts and placeholders refer to it
-	Type      Type   // String or Number; it never changes
-	Fallback  Value  // of contacts without a value; none if there is no fallback
+	Name      string       // the key by which contacts and placeholders refer to it
+	Type      scalar.Type  // String or Number; it never changes
+	Fallback  scalar.Value // of contacts without a value; none if there is no fallback
 	CreatedAt time.Time
 }
 
@@ -31,8 +32,8 @@ var reserved = []string{"email", "first_name", "last_name", "unsubscribed", "uns
 // NewProperty is a property to create.
 type NewProperty struct {
 	Name     string
-	Type     Type
-	Fallback Value
+	Type     scalar.Type
+	Fallback scalar.Value
 }
 
 // CreateProperty creates a property. A name that the team has already is an Invalid fault.
@@ -75,17 +76,17 @@ func (p *Property) check() error {
 		return fault.Invalidf("key", "The `key` field is %s, which is reserved. Choose another.", p.Name)
 	case p.Type == "":
 		return fault.MissingField("type")
-	case p.Type != String && p.Type != Number:
+	case p.Type != scalar.String && p.Type != scalar.Number:
 		return fault.Invalidf("type", "The `type` field must be `string` or `number`.")
 	}
 	return p.checkFallback()
 }
 
 func (p *Property) checkFallback() error {
-	if p.Fallback == (Value{}) {
+	if p.Fallback == (scalar.Value{}) {
 		return nil
 	}
-	return p.Fallback.check("fallback_value", p.Type)
+	return p.Fallback.Check("fallback_value", p.Type)
 }
 
 // isName reports whether a text can be the name of a property.
@@ -112,7 +113,7 @@ func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID strin
 }
 
 // UpdateProperty changes the fallback of a property, or removes it.
-func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback Value) (
+func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback scalar.Value) (
 	p Property, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if p, err = propertyByID(ctx, tx.Reader, teamID, strings.ToLower(propertyID)); err != nil {
@@ -136,7 +137,7 @@ func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
 // valuedBy looks up the properties of values, and checks these. A name that is no property of the team is an Invalid
 // fault.
-func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string]Value) ([]valued, error) {
+func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]valued, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -161,8 +162,8 @@ func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string
 			return nil, noSuchProperty(name)
 		}
 		v := valued{have[i], values[name]}
-		if v.value != (Value{}) {
-			if err := v.value.check("properties."+name, v.Type); err != nil {
+		if v.value != (scalar.Value{}) {
+			if err := v.value.Check("properties."+name, v.Type); err != nil {
 				return nil, err
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -28,8 +29,8 @@ func TestEventsOfContacts(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		first, second, gone := w.segment("first"), w.segment("second"), w.segment("gone")
-		w.property("plan", contacts.String)
-		pro := map[string]contacts.Value{"plan": contacts.TextValue("pro")}
+		w.property("plan", scalar.String)
+		pro := map[string]scalar.Value{"plan": scalar.OfText("pro")}
 		at := w.upsert("a@x.example", contacts.Change{Segments: []string{second.ID, gone.ID, second.ID}, Properties: pro})
 		add := func(segmentID string) {
 			t.Helper()
@@ -49,8 +50,8 @@ func TestEventsOfContacts(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.upsert("a@x.example", contacts.Change{Properties: pro}) // changes nothing
-		w.upsert("a@x.example", contacts.Change{Properties: map[string]contacts.Value{"plan": {}}})
-		w.upsert("a@x.example", contacts.Change{Properties: map[string]contacts.Value{"plan": {}}}) // changes nothing
+		w.upsert("a@x.example", contacts.Change{Properties: map[string]scalar.Value{"plan": {}}})
+		w.upsert("a@x.example", contacts.Change{Properties: map[string]scalar.Value{"plan": {}}}) // changes nothing
 		remove(second.ID)
 		remove(second.ID) // changes nothing
 		if _, err := w.Contacts.Update(ctx, w.team, at.ID, contacts.Change{Address: new("B@x.example")}); err != nil {
@@ -99,7 +100,7 @@ func (w *world) rows() string {
 func (w *world) whole(address string, topic contacts.Topic, g contacts.Segment, choice contacts.Subscription) string {
 	w.t.Helper()
 	at := w.upsert(address, contacts.Change{FirstName: new("First"), Segments: []string{g.ID},
-		Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro"), "seats": contacts.NumberValue(7)},
+		Properties: map[string]scalar.Value{"plan": scalar.OfText("pro"), "seats": scalar.OfNumber(7)},
 		Topics:     []contacts.Choice{{TopicID: topic.ID, Subscription: choice}}})
 	w.Update(func(tx *db.Tx) error { w.Contacts.Mailed(w.t.Context(), tx, w.team, []string{at.ID}); return nil })
 	return at.ID
@@ -125,7 +126,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		topic := w.topic(contacts.NewTopic{Name: "News", Default: contacts.OptIn})
 		g := w.segment("all")
-		plan, seats := w.property("plan", contacts.String), w.property("seats", contacts.Number)
+		plan, seats := w.property("plan", scalar.String), w.property("seats", scalar.Number)
 		for i := range 6 {
 			w.whole(fmt.Sprintf("%d@x.example", i), topic, g, contacts.OptIn)
 		}
@@ -157,8 +158,8 @@ func TestNothingIsLeft(t *testing.T) {
 		must(w.Contacts.DeleteSegment(ctx, w.team, g.ID))
 		must(w.Contacts.Sweep(ctx))
 		want("all deleted", "5 5 0 0 0 4 1 0 0 0")
-		w.property("plan", contacts.String)
-		w.property("seats", contacts.Number)
+		w.property("plan", scalar.String)
+		w.property("seats", scalar.Number)
 		g = w.segment("again")
 		for i := range 3 {
 			w.whole(fmt.Sprintf("%d@y.example", i), topic, g, contacts.OptIn)
@@ -176,7 +177,7 @@ func TestSweepInSteps(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		g, kept := w.segment("gone"), w.segment("kept")
-		plan, other := w.property("plan", contacts.String), w.property("other", contacts.String)
+		plan, other := w.property("plan", scalar.String), w.property("other", scalar.String)
 		w.Update(func(tx *db.Tx) error {
 			for i := range 1201 {
 				contactID := id.New()
@@ -219,7 +220,7 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "more", Type: contacts.String})
+		_, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "more", Type: scalar.String})
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("one property too many: %v", err)
 		}
@@ -243,19 +244,19 @@ func TestAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		g := w.segment("all")
-		w.property("seats", contacts.Number)
+		w.property("seats", scalar.Number)
 		var wg sync.WaitGroup
 		ids := make([]string, 12)
 		taken := make([]error, 12)
 		for i := range 12 {
 			wg.Go(func() {
 				at, _, err := w.Contacts.Upsert(ctx, w.team, "new@x.example", contacts.Change{Segments: []string{g.ID},
-					Properties: map[string]contacts.Value{"seats": contacts.NumberValue(float64(i))}})
+					Properties: map[string]scalar.Value{"seats": scalar.OfNumber(float64(i))}})
 				if err != nil {
 					t.Error(err)
 				}
 				ids[i] = at.ID
-				_, taken[i] = w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: contacts.String})
+				_, taken[i] = w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: scalar.String})
 			})
 		}
 		wg.Wait()
@@ -286,15 +287,15 @@ func TestDeletedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		topic, g := w.topic(contacts.NewTopic{Name: "News", Default: contacts.OptIn}), w.segment("all")
-		w.property("plan", contacts.String)
-		w.property("seats", contacts.Number)
+		w.property("plan", scalar.String)
+		w.property("seats", scalar.Number)
 		a, err := erasure.Parse("a@x.example")
 		if err != nil {
 			t.Fatal(err)
 		}
 		all := contacts.Change{Segments: []string{g.ID},
 			Topics:     []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptIn}},
-			Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro"), "seats": contacts.NumberValue(1)}}
+			Properties: map[string]scalar.Value{"plan": scalar.OfText("pro"), "seats": scalar.OfNumber(1)}}
 		var wg sync.WaitGroup
 		for _, do := range []func() error{
 			func() error { return errorOf2(w.Contacts.Upsert(ctx, w.team, "a@x.example", all)) },
@@ -366,7 +367,7 @@ func TestCountSegment(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		w.property("plan", contacts.String)
+		w.property("plan", scalar.String)
 		hand := w.segment("by hand")
 		filtered, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "by filter",
 			Filter: `{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`})
@@ -378,7 +379,7 @@ func TestCountSegment(t *testing.T) {
 		add := func() {
 			t.Helper()
 			w.upsert(fmt.Sprintf("%d@x.example", n), contacts.Change{Segments: []string{hand.ID},
-				Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro")}})
+				Properties: map[string]scalar.Value{"plan": scalar.OfText("pro")}})
 			n++
 		}
 		count := func(g contacts.Segment) contacts.Count {
@@ -443,8 +444,8 @@ func TestOfOtherTeams(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx, strange := t.Context(), w.Other.TeamID
 		topic := w.topic(contacts.NewTopic{Name: "News", Default: contacts.OptIn})
-		g, p := w.segment("all"), w.property("plan", contacts.String)
-		w.property("seats", contacts.Number)
+		g, p := w.segment("all"), w.property("plan", scalar.String)
+		w.property("seats", scalar.Number)
 		contactID := w.whole("a@x.example", topic, g, contacts.OptIn)
 		theirs, _, err := w.Contacts.Upsert(ctx, strange, "b@x.example", contacts.Change{})
 		if err != nil {
@@ -477,12 +478,12 @@ func TestOfOtherTeams(t *testing.T) {
 			"rename":          {errorOf(w.Contacts.UpdateSegment(ctx, strange, g.ID, contacts.SegmentChange{})), fault.NotFound},
 			"delete it":       {w.Contacts.DeleteSegment(ctx, strange, g.ID), fault.NotFound},
 			"property":        {errorOf(w.Contacts.Property(ctx, strange, p.ID)), fault.NotFound},
-			"fallback":        {errorOf(w.Contacts.UpdateProperty(ctx, strange, p.ID, contacts.Value{})), fault.NotFound},
+			"fallback":        {errorOf(w.Contacts.UpdateProperty(ctx, strange, p.ID, scalar.Value{})), fault.NotFound},
 			"delete property": {w.Contacts.DeleteProperty(ctx, strange, p.ID), fault.NotFound},
 			"a segment of a change": {errorOf(w.Contacts.Update(ctx, strange, theirs.ID,
 				contacts.Change{Segments: []string{g.ID}})), fault.Invalid},
 			"a property of a change": {errorOf(w.Contacts.Update(ctx, strange, theirs.ID,
-				contacts.Change{Properties: map[string]contacts.Value{"plan": contacts.TextValue("x")}})), fault.Invalid},
+				contacts.Change{Properties: map[string]scalar.Value{"plan": scalar.OfText("x")}})), fault.Invalid},
 			"a topic of a change": {w.Contacts.Subscribe(ctx, strange, theirs.ID,
 				[]contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}), fault.Invalid},
 			"a property of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange, filter("contact.properties.plan", "pro"))),

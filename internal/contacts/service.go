@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Service implements the operations on contacts, properties, segments and topics.
@@ -44,9 +45,9 @@ type Change struct {
 	FirstName    *string
 	LastName     *string
 	Unsubscribed *bool
-	Properties   map[string]Value // by name; none removes the contact's value. Others stay as they are
-	Segments     []string         // to be added to; it stays in others
-	Topics       []Choice         // others stay as they are
+	Properties   map[string]scalar.Value // by name; none removes the contact's value. Others stay as they are
+	Segments     []string                // to be added to; it stays in others
+	Topics       []Choice                // others stay as they are
 }
 
 // Choice is a subscription to a topic.
@@ -209,7 +210,7 @@ type resolved struct {
 // valued is a property with the value that a contact is to have.
 type valued struct {
 	Property
-	value Value
+	value scalar.Value
 }
 
 // resolve looks up what a change names. What the team does not have is an Invalid fault.
@@ -265,7 +266,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 // relations is what a contact has besides its own row, as far as a change concerns it.
 type relations struct {
 	topics   []Subscribed
-	values   map[string]Value
+	values   map[string]scalar.Value
 	segments []string // all of its memberships, in their order
 }
 

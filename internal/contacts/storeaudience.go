@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // contactColumnsOfC are contactColumns in a query that names the table c.
@@ -164,7 +165,7 @@ func countAudience(ctx context.Context, r db.Reader, of source) (n int, err erro
 // valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and
 // name.
 func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string) (
-	map[string]map[string]Value, error) {
+	map[string]map[string]scalar.Value, error) {
 	byID := map[string]string{}
 	var ids []string
 	properties, err := propertiesNamed(ctx, r, teamID, names)
@@ -175,13 +176,13 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 		byID[p.ID] = p.Name
 		ids = append(ids, p.ID)
 	}
-	values := map[string]map[string]Value{}
+	values := map[string]map[string]scalar.Value{}
 	if len(ids) == 0 {
 		return values, nil
 	}
-	keep := func(contactID, propertyID string, v Value) {
+	keep := func(contactID, propertyID string, v scalar.Value) {
 		if values[contactID] == nil {
-			values[contactID] = map[string]Value{}
+			values[contactID] = map[string]scalar.Value{}
 		}
 		values[contactID][byID[propertyID]] = v
 	}
@@ -190,7 +191,7 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID, text string
 		err = r.Scan(&contactID, &propertyID, &text)
-		keep(contactID, propertyID, TextValue(text))
+		keep(contactID, propertyID, scalar.OfText(text))
 		return none, err
 	})
 	if err != nil {
@@ -202,7 +203,7 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 		var contactID, propertyID string
 		var n float64
 		err = r.Scan(&contactID, &propertyID, &n)
-		keep(contactID, propertyID, NumberValue(n))
+		keep(contactID, propertyID, scalar.OfNumber(n))
 		return none, err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 const propertyColumns = `p.id, p.team_id, p.name, p.type, p.fallback, p.has_fallback, p.created_at`
@@ -17,7 +18,7 @@ func scanProperty(r db.Row) (p Property, err error) {
 	var created int64
 	err = r.Scan(&p.ID, &p.TeamID, &p.Name, &p.Type, &fallback, &has, &created)
 	if has {
-		p.Fallback = Value{p.Type, fallback}
+		p.Fallback = scalar.Value{Type: p.Type, Text: fallback}
 	}
 	p.CreatedAt = db.Time(created)
 	return p, err
@@ -27,7 +28,7 @@ func insertProperty(ctx context.Context, tx *db.Tx, p *Property) {
 	tx.Proof(`SELECT 1 FROM contact_properties WHERE id = $1`, p.ID)
 	tx.Queue(ctx, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at, deleted_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`, p.ID, p.TeamID, p.Name, string(p.Type), p.Fallback.Text,
-		p.Fallback != Value{}, p.CreatedAt.UnixMicro())
+		p.Fallback != scalar.Value{}, p.CreatedAt.UnixMicro())
 }
 
 func propertyByID(ctx context.Context, r db.Reader, teamID, propertyID string) (Property, error) {
@@ -69,7 +70,7 @@ func countProperties(ctx context.Context, r db.Reader, teamID string) (n int, er
 
 func updateProperty(ctx context.Context, tx *db.Tx, p *Property) error {
 	n, err := tx.Exec(ctx, `UPDATE contact_properties SET fallback = $3, has_fallback = $4 WHERE id = $1 AND team_id = $2
-		AND deleted_at = 0`, p.ID, p.TeamID, p.Fallback.Text, p.Fallback != Value{})
+		AND deleted_at = 0`, p.ID, p.TeamID, p.Fallback.Text, p.Fallback != scalar.Value{})
 	if err != nil {
 		return fmt.Errorf("update a property: %w", err)
 	}
@@ -82,10 +83,10 @@ func updateProperty(ctx context.Context, tx *db.Tx, p *Property) error {
 // setValue writes what a contact has of a property, or deletes it when it is none.
 func setValue(ctx context.Context, tx *db.Tx, of *Contact, v valued) {
 	table, value := "contact_texts", any(v.value.Text)
-	if v.Type == Number {
+	if v.Type == scalar.Number {
 		table, value = "contact_numbers", v.value.Number()
 	}
-	if v.value == (Value{}) {
+	if v.value == (scalar.Value{}) {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = $1 AND property_id = $2 AND team_id = $3`, of.ID, v.ID,
 			of.TeamID)
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -29,9 +30,9 @@ func eachStencil(t *testing.T, f func(t *testing.T, s *stencil)) {
 		s.id = s.published(templates.NewTemplate{Name: "Order", Alias: "order", From: "{{{SHOP}}} <orders@acme.example>",
 			Subject: "{{{ITEM}}} is on its way", ReplyTo: []string{"help@acme.example"},
 			HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declared{{Key: "ITEM", Type: "string"},
-				{Key: "PRICE", Type: "number", Fallback: templates.NumberValue(9.5)},
-				{Key: "SHOP", Type: "string", Fallback: templates.TextValue("Acme")}, {Key: "UNUSED", Type: "string",
-					Fallback: templates.TextValue("nobody sees it")}}})
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)},
+				{Key: "SHOP", Type: "string", Fallback: scalar.OfText("Acme")}, {Key: "UNUSED", Type: "string",
+					Fallback: scalar.OfText("nobody sees it")}}})
 		f(t, s)
 	})
 }
@@ -51,7 +52,7 @@ func (s *stencil) published(n templates.NewTemplate) string {
 // tea is an email by the template, with as little as may be given.
 func tea() emails.Send {
 	return emails.Send{To: []string{"bob@one.example"}, HasTemplate: true, TemplateID: "order",
-		Variables: map[string]templates.Value{"ITEM": templates.TextValue("Tea")}}
+		Variables: map[string]scalar.Value{"ITEM": scalar.OfText("Tea")}}
 }
 
 func (s *stencil) get(emailID string) emails.Email {
@@ -142,8 +143,8 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 		in.Tags = []emails.Tag{{Name: "kind", Value: "order"}}
 		in.Headers = []message.Field{{Name: "X-Entity-Ref-ID", Value: "1"}, {Name: "Precedence", Value: "bulk"}}
 		in.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("hello"), HasContent: true}}
-		in.Variables["PRICE"] = templates.NumberValue(12)
-		in.Variables["EXTRA"] = templates.Value{Type: templates.Other}
+		in.Variables["PRICE"] = scalar.OfNumber(12)
+		in.Variables["EXTRA"] = scalar.Value{Type: scalar.Other}
 		in.ScheduledAt = "in 1 hour"
 		emailID := s.Send(in)
 		e := s.get(emailID)
@@ -182,7 +183,7 @@ func TestBatchByTemplate(t *testing.T) {
 		var all []emails.Send
 		for i := range 5 {
 			one := tea()
-			one.Variables = map[string]templates.Value{"ITEM": templates.TextValue(fmt.Sprint("item ", i))}
+			one.Variables = map[string]scalar.Value{"ITEM": scalar.OfText(fmt.Sprint("item ", i))}
 			all = append(all, one)
 		}
 		all[3].Variables = nil
@@ -218,8 +219,8 @@ func TestTemplateWithIdempotencyKey(t *testing.T) {
 		if again, err := send(tea()); err != nil || again != first {
 			t.Errorf("again: %s, %v", again, err)
 		}
-		for what, v := range map[string]templates.Value{"another text": templates.TextValue("Coffee"),
-			"another type": templates.NumberValue(1)} {
+		for what, v := range map[string]scalar.Value{"another text": scalar.OfText("Coffee"),
+			"another type": scalar.OfNumber(1)} {
 			other := tea()
 			other.Variables["ITEM"] = v
 			if _, err := send(other); fault.KindOf(err) != fault.IdempotencyMismatch {
@@ -227,7 +228,7 @@ func TestTemplateWithIdempotencyKey(t *testing.T) {
 			}
 		}
 		if emails.Digest("", emails.Send{HasTemplate: true}) == emails.Digest("", emails.Send{HasTemplate: true,
-			Variables: map[string]templates.Value{"": {}}}) {
+			Variables: map[string]scalar.Value{"": {}}}) {
 			t.Error("a variable does not count")
 		}
 	})
@@ -305,7 +306,7 @@ func TestTemplateRules(t *testing.T) {
 		s.published(templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("<p>")})
 		s.published(templates.NewTemplate{Name: "All", Alias: "all", From: "a@acme.example", Subject: "s",
 			HTML: new("{{{ITEM}}}"), Variables: []templates.Declared{{Key: "ITEM", Type: "string"}}})
-		text := func(n int) templates.Value { return templates.TextValue(strings.Repeat("é", n)) }
+		text := func(n int) scalar.Value { return scalar.OfText(strings.Repeat("é", n)) }
 		for _, c := range []struct {
 			name string
 			set  func(*emails.Send)
@@ -326,36 +327,36 @@ func TestTemplateRules(t *testing.T) {
 				"`subject`"},
 			{"another domain", func(e *emails.Send) { e.From = "a@other.example" }, fault.Forbidden, "`from`"},
 			{"no variable", func(e *emails.Send) { e.Variables = nil }, fault.Invalid, "`template.variables.ITEM`"},
-			{"a number for a text", func(e *emails.Send) { e.Variables["ITEM"] = templates.NumberValue(1) }, fault.Invalid,
+			{"a number for a text", func(e *emails.Send) { e.Variables["ITEM"] = scalar.OfNumber(1) }, fault.Invalid,
 				"`template.variables.ITEM` field must be a string"},
-			{"a text for a number", func(e *emails.Send) { e.Variables["PRICE"] = templates.TextValue("1") }, fault.Invalid,
+			{"a text for a number", func(e *emails.Send) { e.Variables["PRICE"] = scalar.OfText("1") }, fault.Invalid,
 				"`template.variables.PRICE` field must be a number"},
-			{"something else", func(e *emails.Send) { e.Variables["ITEM"] = templates.Value{Type: templates.Other} },
+			{"something else", func(e *emails.Send) { e.Variables["ITEM"] = scalar.Value{Type: scalar.Other} },
 				fault.Invalid, "`template.variables.ITEM`"},
 			{"a long text", func(e *emails.Send) { e.Variables["ITEM"] = text(2001) }, fault.Invalid,
 				"`template.variables.ITEM` field has 2001 characters"},
 			{"100 KB", func(e *emails.Send) { e.Variables["ITEM"] = text(50_000) }, fault.Invalid,
 				"`template.variables.ITEM`"},
-			{"a large number", func(e *emails.Send) { e.Variables["PRICE"] = templates.NumberValue(1 << 60) }, fault.Invalid,
+			{"a large number", func(e *emails.Send) { e.Variables["PRICE"] = scalar.OfNumber(1 << 60) }, fault.Invalid,
 				"`template.variables.PRICE`"},
-			{"a reserved name", func(e *emails.Send) { e.Variables["EMAIL"] = templates.TextValue("a@b.example") },
+			{"a reserved name", func(e *emails.Send) { e.Variables["EMAIL"] = scalar.OfText("a@b.example") },
 				fault.Invalid, "`template.variables.EMAIL`"},
-			{"contact", func(e *emails.Send) { e.Variables["contact"] = templates.TextValue("x") }, fault.Invalid,
+			{"contact", func(e *emails.Send) { e.Variables["contact"] = scalar.OfText("x") }, fault.Invalid,
 				"`template.variables.contact`"},
 			{"a value that breaks the sender", func(e *emails.Send) {
-				e.Variables["SHOP"] = templates.TextValue("<x@y.example>,")
+				e.Variables["SHOP"] = scalar.OfText("<x@y.example>,")
 			}, fault.Invalid, "`from`"},
 			{"a value that makes the subject too long", func(e *emails.Send) { e.Variables["ITEM"] = text(500) },
 				fault.Invalid, "`subject`"},
 			{"no HTML is left", func(e *emails.Send) {
-				e.TemplateID, e.Variables["ITEM"] = "all", templates.TextValue("")
+				e.TemplateID, e.Variables["ITEM"] = "all", scalar.OfText("")
 			}, fault.Missing, "`html`"},
 			{"a subject of its own for one that would be too long", func(e *emails.Send) {
 				e.Variables["ITEM"], e.Subject = text(500), "s"
 			}, 0, ""},
 			{"the longest subject", func(e *emails.Send) { e.Variables["ITEM"] = text(490) }, 0, ""},
 			{"no line of a header begins in a value", func(e *emails.Send) {
-				e.Variables["ITEM"] = templates.TextValue("x\r\nBcc: y@z.example")
+				e.Variables["ITEM"] = scalar.OfText("x\r\nBcc: y@z.example")
 			}, 0, ""},
 		} {
 			before := s.count(`SELECT COUNT(*) FROM emails`)
@@ -388,7 +389,7 @@ func TestSendByTemplateWritesLess(t *testing.T) {
 		s.id = s.published(templates.NewTemplate{Name: "x", Alias: "x", From: "a@acme.example", Subject: "s",
 			HTML: new("<p>{{{A}}}</p>"), Variables: []templates.Declared{{Key: "A", Type: "string"}}})
 		in := emails.Send{To: []string{"b@one.example"}, HasTemplate: true, TemplateID: "x",
-			Variables: map[string]templates.Value{"A": templates.TextValue("x")}}
+			Variables: map[string]scalar.Value{"A": scalar.OfText("x")}}
 		own := emails.Send{From: "a@acme.example", To: in.To, Subject: "s", HTML: new("<p>x</p>")}
 		s.Send(in) // fills the caches
 		s.Send(own)
@@ -423,7 +424,7 @@ func BenchmarkSendByTemplate(b *testing.B) {
 				b.Fatal(err)
 			}
 			in := emails.Send{To: []string{"b@one.example"}, HasTemplate: true, TemplateID: "x",
-				Variables: map[string]templates.Value{"A": templates.TextValue("x")}}
+				Variables: map[string]scalar.Value{"A": scalar.OfText("x")}}
 			if name == "body" {
 				in = emails.Send{From: "a@acme.example", To: in.To, Subject: "s", HTML: &html}
 			}

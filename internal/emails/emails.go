@@ -46,8 +46,8 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/templates"
 )
 
 // State is the latest event of an email or of a recipient, as the API shows it.
@@ -136,7 +136,7 @@ type Send struct {
 	TopicID     string
 	TemplateID  string // id or alias; HasTemplate distinguishes an empty one from none
 	HasTemplate bool
-	Variables   map[string]templates.Value // of the template
+	Variables   map[string]scalar.Value // of the template
 
 	template *pinned       // set by byTemplate
 	values   render.Values // of the template's placeholders

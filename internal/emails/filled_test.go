@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )
 
@@ -22,7 +23,7 @@ func TestRenderedAsSent(t *testing.T) {
 			Subject: "{{{escape A}}}", HTML: new("<p>{{{escape A}}} {{{A}}}</p>"),
 			Variables: []templates.Declared{{Key: "A", Type: "string"}}})
 		in := tea()
-		in.TemplateID, in.Variables = "e", map[string]templates.Value{"A": templates.TextValue("Tom & 'Al'")}
+		in.TemplateID, in.Variables = "e", map[string]scalar.Value{"A": scalar.OfText("Tom & 'Al'")}
 		emailID := s.Send(in)
 		sent := s.get(emailID)
 		r, err := s.Templates.Render(t.Context(), s.Acme.TeamID, "e", templates.Filling{Variables: in.Variables})
@@ -42,7 +43,7 @@ func TestTooLargeToFill(t *testing.T) {
 		const places = 199
 		line := strings.Repeat("{{{A}}}", places)
 		many := slices.Repeat([]string{line + "@acme.example"}, 50)
-		declared := []templates.Declared{{Key: "A", Type: "string", Fallback: templates.TextValue("a")}}
+		declared := []templates.Declared{{Key: "A", Type: "string", Fallback: scalar.OfText("a")}}
 		for field, n := range map[string]templates.NewTemplate{
 			"from":     {From: line + "@acme.example"},
 			"subject":  {From: "a@acme.example", Subject: line[:140*len("{{{A}}}")]},
@@ -57,7 +58,7 @@ func TestTooLargeToFill(t *testing.T) {
 			s.published(n)
 			in := tea()
 			in.TemplateID = field
-			in.Variables = map[string]templates.Value{"A": templates.TextValue(strings.Repeat("x", templates.MaxValue))}
+			in.Variables = map[string]scalar.Value{"A": scalar.OfText(strings.Repeat("x", scalar.MaxText))}
 			for what, do := range map[string]func() error{
 				"send": func() error {
 					_, err := s.Emails.Send(t.Context(), s.Acme, in, emails.Idempotency{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -19,7 +20,7 @@ func TestTrackedByTemplate(t *testing.T) {
 			HTML:      new(`<p><a href="https://shop.example/{{{A}}}">shop</a></p>`),
 			Variables: []templates.Declared{{Key: "A", Type: "string"}}})
 		emailID := n.Send(emails.Send{To: []string{"a@one.example", "b@one.example"}, HasTemplate: true, TemplateID: "x",
-			Variables: map[string]templates.Value{"A": templates.TextValue("tea")}})
+			Variables: map[string]scalar.Value{"A": scalar.OfText("tea")}})
 		all := deliveries(t, n, emailID)
 		if len(all) != 2 {
 			t.Fatalf("%d deliveries for two recipients", len(all))

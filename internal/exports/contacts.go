@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // ContactRow is a contact with all that a team has noted of it.
@@ -22,7 +23,7 @@ type ContactRow struct {
 	Segments     []NamedRow     `json:"segments" doc:"Those that it was added to."`
 	Topics       []TopicRow     `json:"topics" doc:"Those that it opted in to or out of."`
 
-	values []contacts.Value // in the order of the columns
+	values []scalar.Value // in the order of the columns
 }
 
 // NamedRow is a segment.
@@ -46,7 +47,7 @@ func (c *ContactRow) lines(w *table) {
 	w.text(orNone(c.LastName))
 	w.plain(strconv.FormatBool(c.Unsubscribed))
 	for _, v := range c.values {
-		if v.Type == contacts.Number {
+		if v.Type == scalar.Number {
 			w.plain(v.Text)
 		} else {
 			w.text(v.Text)
@@ -126,13 +127,13 @@ func contactRow(p *contacts.Profile, names []string) *ContactRow {
 	c := &ContactRow{ID: p.ID, Email: p.Address, FirstName: orNull(p.FirstName), LastName: orNull(p.LastName),
 		Unsubscribed: p.Unsubscribed, CreatedAt: stamp(p.CreatedAt), UpdatedAt: stamp(p.UpdatedAt),
 		Properties: map[string]any{}, Segments: []NamedRow{}, Topics: []TopicRow{},
-		values: make([]contacts.Value, len(names))}
+		values: make([]scalar.Value, len(names))}
 	for i, name := range names {
 		v := p.Properties[name]
 		switch c.values[i] = v; v.Type {
-		case contacts.String:
+		case scalar.String:
 			c.Properties[name] = v.Text
-		case contacts.Number:
+		case scalar.Number:
 			c.Properties[name] = v.Number()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // enter inserts n contacts of a team.
@@ -111,8 +112,8 @@ func TestExportOfContacts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for name, typ := range map[string]contacts.Type{"plan": contacts.String, "Zed": contacts.Number,
-			"id": contacts.String} {
+		for name, typ := range map[string]scalar.Type{"plan": scalar.String, "Zed": scalar.Number,
+			"id": scalar.String} {
 			_, err := c.CreateProperty(ctx, mine, contacts.NewProperty{Name: name, Type: typ})
 			must(err)
 		}
@@ -125,8 +126,8 @@ func TestExportOfContacts(t *testing.T) {
 			text = strings.ReplaceAll(text, "\x00", "")
 			name := strings.NewReplacer("\r", "", "\n", "").Replace(text)
 			change := contacts.Change{FirstName: &name, LastName: &name, Unsubscribed: new(i%2 == 0),
-				Properties: map[string]contacts.Value{"plan": contacts.TextValue(text),
-					"Zed": contacts.NumberValue(float64(i) - 2.5)}}
+				Properties: map[string]scalar.Value{"plan": scalar.OfText(text),
+					"Zed": scalar.OfNumber(float64(i) - 2.5)}}
 			line := []string{fmt.Sprintf("%02d@one.example", i), name, name, fmt.Sprint(i%2 == 0), fmt.Sprint(float64(i) - 2.5),
 				"", text}
 			if i == 3 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Map says by the names of columns what they are. A field without a column is not imported.
@@ -60,11 +61,11 @@ func (m *Map) find(header []string) (c columns, needed []contacts.BulkProperty, 
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Properties)) {
-		p := property{Name: name, Type: contacts.String}
+		p := property{Name: name, Type: scalar.String}
 		switch of := m.Properties[name]; of.Type {
 		case "", "string":
 		case "number":
-			p.Type = contacts.Number
+			p.Type = scalar.Number
 		case "boolean":
 			p.Bool = true
 		default:

@@ -37,6 +37,7 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/csvfile"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Status is the state of an import.
@@ -133,11 +134,11 @@ type columns struct {
 
 // property is a column whose values are those of a property.
 type property struct {
-	ID     string        `json:"id"`
-	Name   string        `json:"name"`
-	Type   contacts.Type `json:"type"`
-	Column int           `json:"column"`
-	Bool   bool          `json:"bool,omitempty"` // true or false, in the forms that parseBool knows
+	ID     string      `json:"id"`
+	Name   string      `json:"name"`
+	Type   scalar.Type `json:"type"`
+	Column int         `json:"column"`
+	Bool   bool        `json:"bool,omitempty"` // true or false, in the forms that parseBool knows
 }
 
 // bulk is what the rows have in common.

@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -270,7 +271,7 @@ func TestCreateRefuses(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{MaxSize: 1000}, func(t *testing.T, w *world) {
 		segmentID, ctx := w.segment("News"), t.Context()
-		_, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "seats", Type: contacts.Number})
+		_, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "seats", Type: scalar.Number})
 		w.Must(err)
 		theirs, err := w.Contacts.CreateSegment(ctx, w.Other.TeamID, contacts.NewSegment{Name: "Theirs"})
 		w.Must(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // ContactPart is what is noted of the contact with the address.
@@ -59,7 +60,7 @@ func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, e
 		Unsubscribed: c.Unsubscribed, CreatedAt: Stamp(c.CreatedAt), UpdatedAt: Stamp(c.UpdatedAt),
 		Properties: map[string]any{}, Segments: []SegmentPart{}, Topics: []TopicPart{}}
 	for name, v := range p.Properties {
-		if part.Properties[name] = v.Text; v.Type == contacts.Number {
+		if part.Properties[name] = v.Text; v.Type == scalar.Number {
 			part.Properties[name] = v.Number()
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/privacy"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -310,14 +311,14 @@ func TestErasuresGo(t *testing.T) {
 func TestDocument(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
-		_, err := f.Contacts.CreateProperty(ctx, acme, contacts.NewProperty{Name: "plan", Type: contacts.String})
+		_, err := f.Contacts.CreateProperty(ctx, acme, contacts.NewProperty{Name: "plan", Type: scalar.String})
 		f.Must(err)
 		segment, err := f.Contacts.CreateSegment(ctx, acme, contacts.NewSegment{Name: "News"})
 		f.Must(err)
 		topic, err := f.Contacts.CreateTopic(ctx, acme, contacts.NewTopic{Name: "Offers", Default: contacts.OptIn})
 		f.Must(err)
 		c, _, err := f.Contacts.Upsert(ctx, acme, "ann@one.example", contacts.Change{FirstName: new("Ann"),
-			Properties: map[string]contacts.Value{"plan": contacts.TextValue("pro")}, Segments: []string{segment.ID},
+			Properties: map[string]scalar.Value{"plan": scalar.OfText("pro")}, Segments: []string{segment.ID},
 			Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
 		f.Must(err)
 		f.Update(func(tx *db.Tx) error { f.Contacts.Mailed(ctx, tx, acme, []string{c.ID}); return nil })

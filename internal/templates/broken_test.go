@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )
 
@@ -69,7 +70,7 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 			{"Compare", func() error { _, err := s.Compare(ctx, "team", "order", "1", "2"); return err }},
 			{"Render", func() error {
 				_, err := s.Render(ctx, "team", "order", templates.Filling{
-					Variables: map[string]templates.Value{"ITEM": templates.TextValue("x")}})
+					Variables: map[string]scalar.Value{"ITEM": scalar.OfText("x")}})
 				return err
 			}},
 			{"Duplicate", func() error { _, err := s.Duplicate(ctx, "team", "order"); return err }},

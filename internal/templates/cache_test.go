@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // The cache has at most its number of names and of octets, and nothing that has expired.
@@ -33,7 +35,7 @@ func TestCacheIsBounded(t *testing.T) {
 		}
 		large := published{variables: make([]Variable, MaxVariables)}
 		for i := range large.variables {
-			large.variables[i].Fallback = TextValue(strings.Repeat("\U0001f600", MaxValue))
+			large.variables[i].Fallback = scalar.OfText(strings.Repeat("\U0001f600", scalar.MaxText))
 		}
 		for i := range 100 {
 			c.put(fmt.Sprint("team ", i%7), fmt.Sprint(i), large, 0)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )
 
@@ -109,20 +110,20 @@ func TestRules(t *testing.T) {
 			{"no type", one(templates.Declared{Key: "a"}), fault.Missing, "`variables[0].type`"},
 			{"another type", one(templates.Declared{Key: "a", Type: "boolean"}), fault.Invalid, "`variables[0].type`"},
 			{"a fallback of another type", one(templates.Declared{Key: "a", Type: "number",
-				Fallback: templates.TextValue("1")}), fault.Invalid, "`variables[0].fallback_value`"},
+				Fallback: scalar.OfText("1")}), fault.Invalid, "`variables[0].fallback_value`"},
 			{"a fallback of no type", one(templates.Declared{Key: "a", Type: "string",
-				Fallback: templates.Value{Type: templates.Other}}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"an empty fallback", one(templates.Declared{Key: "a", Type: "string", Fallback: templates.TextValue("")}), 0, ""},
+				Fallback: scalar.Value{Type: scalar.Other}}), fault.Invalid, "`variables[0].fallback_value`"},
+			{"an empty fallback", one(templates.Declared{Key: "a", Type: "string", Fallback: scalar.OfText("")}), 0, ""},
 			{"the longest fallback", one(templates.Declared{Key: "a", Type: "string",
-				Fallback: templates.TextValue(strings.Repeat("é", 2000))}), 0, ""},
+				Fallback: scalar.OfText(strings.Repeat("é", 2000))}), 0, ""},
 			{"a longer fallback", one(templates.Declared{Key: "a", Type: "string",
-				Fallback: templates.TextValue(strings.Repeat("é", 2001))}), fault.Invalid, "`variables[0].fallback_value`"},
+				Fallback: scalar.OfText(strings.Repeat("é", 2001))}), fault.Invalid, "`variables[0].fallback_value`"},
 			{"the largest number", one(templates.Declared{Key: "a", Type: "number",
-				Fallback: templates.NumberValue(-templates.MaxNumber)}), 0, ""},
+				Fallback: scalar.OfNumber(-scalar.MaxNumber)}), 0, ""},
 			{"a larger number", one(templates.Declared{Key: "a", Type: "number",
-				Fallback: templates.NumberValue(templates.MaxNumber + 1)}), fault.Invalid, "`variables[0].fallback_value`"},
+				Fallback: scalar.OfNumber(scalar.MaxNumber + 1)}), fault.Invalid, "`variables[0].fallback_value`"},
 			{"an infinite number", one(templates.Declared{Key: "a", Type: "number",
-				Fallback: templates.NumberValue(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
+				Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
 		} {
 			n := templates.NewTemplate{Name: "x", Alias: fmt.Sprint("alias-", i), HTML: new("<p>")}
 			c.set(&n)
@@ -225,17 +226,17 @@ func TestRender(t *testing.T) {
 		n := order()
 		n.From, n.ReplyTo = "{{{ITEM}}} <a@acme.example>", []string{"r+{{{PRICE}}}@acme.example"}
 		o.create(t, n)
-		tea := map[string]templates.Value{"ITEM": templates.TextValue("<tea>\r\nBcc: x@y.example"),
-			"OTHER": templates.TextValue("ignored"), "contact.plan": templates.TextValue("ignored")}
+		tea := map[string]scalar.Value{"ITEM": scalar.OfText("<tea>\r\nBcc: x@y.example"),
+			"OTHER": scalar.OfText("ignored"), "contact.plan": scalar.OfText("ignored")}
 		_, err := o.Render(ctx, o.team, "order", templates.Filling{Variables: tea})
 		wantFault(t, "a draft", err, fault.Invalid, "has not been published")
 		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: tea})
 		if err == nil {
 			t.Errorf("a sender that cannot be parsed is rendered: %+v", r)
 		}
-		tea["ITEM"] = templates.TextValue("Tea & <i>")
-		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: map[string]templates.Value{
-			"ITEM": templates.TextValue("Tea"), "PRICE": templates.NumberValue(1e3)}})
+		tea["ITEM"] = scalar.OfText("Tea & <i>")
+		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: map[string]scalar.Value{
+			"ITEM": scalar.OfText("Tea"), "PRICE": scalar.OfNumber(1e3)}})
 		if err != nil || r.From != "Tea <a@acme.example>" || r.Subject != "Your Tea" || r.HTML != "<p>Tea for 1000</p>" ||
 			r.Text != "Tea for 1000" || r.ReplyTo[0] != "r+1000@acme.example" {
 			t.Errorf("rendered %+v, %v", r, err)
@@ -245,9 +246,9 @@ func TestRender(t *testing.T) {
 			Text: new(new(""))})
 		for version, want := range map[string]string{"": "<p>Tea & <i> for 9.5</p>", "published": "<p>Tea & <i> for 9.5</p>",
 			"1": "<p>Tea & <i> for 9.5</p>", "2": "<b>Tea & <i></b>", "draft": "<b>Tea & <i></b>"} {
-			given := map[string]templates.Value{"ITEM": tea["ITEM"]}
+			given := map[string]scalar.Value{"ITEM": tea["ITEM"]}
 			if version == "" || version == "published" || version == "1" {
-				given["ITEM"] = templates.TextValue("Tea")
+				given["ITEM"] = scalar.OfText("Tea")
 				want = strings.ReplaceAll(want, " & <i>", "")
 			}
 			r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: version, Variables: given})
@@ -258,24 +259,24 @@ func TestRender(t *testing.T) {
 				t.Errorf("a version without text has %q", r.Text)
 			}
 		}
-		x := templates.TextValue("x")
-		for says, given := range map[string]map[string]templates.Value{
+		x := scalar.OfText("x")
+		for says, given := range map[string]map[string]scalar.Value{
 			"`variables.ITEM`":                           {},
-			"`variables.PRICE` field must be a number":   {"ITEM": x, "PRICE": templates.TextValue("1")},
-			"`variables.ITEM` field must be a string":    {"ITEM": templates.NumberValue(1)},
-			"`variables.ITEM` field has 2001 characters": {"ITEM": templates.TextValue(strings.Repeat("é", 2001))},
+			"`variables.PRICE` field must be a number":   {"ITEM": x, "PRICE": scalar.OfText("1")},
+			"`variables.ITEM` field must be a string":    {"ITEM": scalar.OfNumber(1)},
+			"`variables.ITEM` field has 2001 characters": {"ITEM": scalar.OfText(strings.Repeat("é", 2001))},
 			"`variables.EMAIL`":                          {"ITEM": x, "EMAIL": x},
-			"UTF-8":                                      {"ITEM": templates.TextValue("\xff")},
-			"from -9007199254740991":                     {"ITEM": x, "PRICE": templates.NumberValue(1e16)},
+			"UTF-8":                                      {"ITEM": scalar.OfText("\xff")},
+			"from -9007199254740991":                     {"ITEM": x, "PRICE": scalar.OfNumber(1e16)},
 		} {
 			_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
 			wantFault(t, says, err, fault.Invalid, says)
 		}
 		o.create(t, templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("{{{A}}}"), Variables: []templates.Declared{
-			{Key: "A", Type: "string", Fallback: templates.TextValue("")}}})
+			{Key: "A", Type: "string", Fallback: scalar.OfText("")}}})
 		_, err = o.Render(ctx, o.team, "bare", templates.Filling{Version: "draft"})
 		wantFault(t, "nothing to read", err, fault.Missing, "`html`")
-		tea["ITEM"] = templates.TextValue("<x>,")
+		tea["ITEM"] = scalar.OfText("<x>,")
 		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "1", Variables: tea, From: "own@acme.example"})
 		if err != nil || r.From != "own@acme.example" {
 			t.Errorf("with a sender of its own: %+v, %v", r, err)
@@ -293,7 +294,7 @@ func TestFallbacksOfPlaceholders(t *testing.T) {
 		for html, want := range map[string]string{"{{{A|you}}} {{{A|}}}{{{B}}}": "you B", "{{{A|you}}} {{{A}}}{{{B}}}": "",
 			"{{{B}}}": ""} {
 			o.create(t, templates.NewTemplate{Name: "x", Alias: "x", HTML: &html, Variables: []templates.Declared{
-				{Key: "A", Type: "string"}, {Key: "B", Type: "string", Fallback: templates.TextValue("B")}}})
+				{Key: "A", Type: "string"}, {Key: "B", Type: "string", Fallback: scalar.OfText("B")}}})
 			o.publish(t, "x")
 			r, err := o.Render(t.Context(), o.team, "x", templates.Filling{})
 			if want == "" {
@@ -317,12 +318,12 @@ func TestFallbacksOfPlaceholders(t *testing.T) {
 
 // Numbers are written as in JSON.
 func TestNumberValue(t *testing.T) {
-	if got := templates.NumberValue(math.Copysign(0, -1)); got.Text != "0" {
+	if got := scalar.OfNumber(math.Copysign(0, -1)); got.Text != "0" {
 		t.Errorf("-0 is written %s", got.Text)
 	}
 	for n, want := range map[float64]string{0: "0", 1: "1", -2.5: "-2.5", 1e3: "1000", 0.1: "0.1", 1e-7: "1e-7",
-		templates.MaxNumber: "9007199254740991"} {
-		if got := templates.NumberValue(n); got.Text != want || got.Type != templates.Number {
+		scalar.MaxNumber: "9007199254740991"} {
+		if got := scalar.OfNumber(n); got.Text != want || got.Type != scalar.Number {
 			t.Errorf("%v is written %+v", n, got)
 		}
 	}

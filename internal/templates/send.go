@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 const (
@@ -32,7 +33,7 @@ type Sendable struct {
 // Values returns what to put in the place of each variable that the version declares: the given value, or else the
 // fallback. A variable has neither if all its placeholders have fallbacks of their own. Further values are ignored. An
 // error names the member of template.variables at fault.
-func (s *Sendable) Values(given map[string]Value) (render.Values, error) {
+func (s *Sendable) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
@@ -194,7 +195,7 @@ type Rendered struct {
 // Filling says what of a template is filled, and how.
 type Filling struct {
 	Version   string // published or empty for the published version, draft for the newest, or the id or number of one
-	Variables map[string]Value
+	Variables map[string]scalar.Value
 	From      string // the sender of an email that has its own, which takes the place of the template's
 
 	UnsubscribeURL string // empty for none, as in an email without a topic

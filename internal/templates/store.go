@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 const (
@@ -25,19 +26,19 @@ func versionNotFound() *fault.Error { return fault.NotFoundf("Template version n
 
 // stored is a variable as the JSON of a version has it.
 type stored struct {
-	ID        string  `json:"id"`
-	Key       string  `json:"key"`
-	Type      Type    `json:"type"`
-	Fallback  *string `json:"fallback,omitzero"`
-	CreatedAt int64   `json:"created_at"`
-	UpdatedAt int64   `json:"updated_at"`
+	ID        string      `json:"id"`
+	Key       string      `json:"key"`
+	Type      scalar.Type `json:"type"`
+	Fallback  *string     `json:"fallback,omitzero"`
+	CreatedAt int64       `json:"created_at"`
+	UpdatedAt int64       `json:"updated_at"`
 }
 
 func encodeVariables(all []Variable) (string, error) {
 	list := make([]stored, len(all))
 	for i, v := range all {
 		list[i] = stored{v.ID, v.Key, v.Type, nil, db.Micros(v.CreatedAt), db.Micros(v.UpdatedAt)}
-		if v.Fallback != (Value{}) {
+		if v.Fallback != (scalar.Value{}) {
 			list[i].Fallback = &v.Fallback.Text
 		}
 	}
@@ -58,7 +59,7 @@ func decodeVariables(text string) ([]Variable, error) {
 		all[i] = Variable{ID: v.ID, Key: v.Key, Type: v.Type, CreatedAt: db.Time(v.CreatedAt),
 			UpdatedAt: db.Time(v.UpdatedAt)}
 		if v.Fallback != nil {
-			all[i].Fallback = Value{v.Type, *v.Fallback}
+			all[i].Fallback = scalar.Value{Type: v.Type, Text: *v.Fallback}
 		}
 	}
 	return all, nil

@@ -38,8 +38,6 @@ const (
 	MaxSize         = 4 << 20 // octets of the HTML and the text together
 	MaxPlaceholders = 10_000
 	MaxVariables    = 50
-	MaxValue        = 2000 // characters of a text
-	MaxNumber       = 1<<53 - 1
 
 	maxAlias    = 100 // characters
 	maxReplyTo  = 50  // addresses

@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -39,7 +40,7 @@ func order() templates.NewTemplate {
 	return templates.NewTemplate{Name: "Order", Alias: "order", From: "Acme <orders@acme.example>",
 		Subject: "Your {{{ITEM}}}", ReplyTo: []string{"help@acme.example"},
 		HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declared{
-			{Key: "ITEM", Type: "string"}, {Key: "PRICE", Type: "number", Fallback: templates.NumberValue(9.5)}}}
+			{Key: "ITEM", Type: "string"}, {Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}}}
 }
 
 func (o *office) create(t *testing.T, n templates.NewTemplate) templates.Template {
@@ -89,7 +90,7 @@ func (o *office) sentWith(t *testing.T, name string) string {
 	if err != nil {
 		return err.Error()
 	}
-	values, err := p.Values(map[string]templates.Value{"ITEM": templates.TextValue("tea")})
+	values, err := p.Values(map[string]scalar.Value{"ITEM": scalar.OfText("tea")})
 	if err != nil {
 		return err.Error()
 	}
@@ -199,11 +200,11 @@ func TestVersionsAreMadeByChanges(t *testing.T) {
 			{"the text from the HTML", templates.Change{Text: new((*string)(nil))}, true},
 			{"the HTML", templates.Change{HTML: new("<p>{{{PRICE}}}</p>")}, true},
 			{"a type", templates.Change{Variables: &[]templates.Declared{{Key: "ITEM", Type: "number"},
-				{Key: "PRICE", Type: "number", Fallback: templates.NumberValue(9.5)}}}, true},
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}}}, true},
 			{"a variable more", templates.Change{Variables: &[]templates.Declared{{Key: "ITEM", Type: "number"},
-				{Key: "PRICE", Type: "number", Fallback: templates.NumberValue(9.5)}, {Key: "MORE", Type: "string"}}}, true},
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}, {Key: "MORE", Type: "string"}}}, true},
 			{"their order", templates.Change{Variables: &[]templates.Declared{{Key: "MORE", Type: "string"},
-				{Key: "PRICE", Type: "number", Fallback: templates.NumberValue(9.5)}, {Key: "ITEM", Type: "number"}}}, true},
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}, {Key: "ITEM", Type: "number"}}}, true},
 			{"no variables", templates.Change{Variables: &[]templates.Declared{}}, true},
 		} {
 			before, v := o.get(t, "order")
@@ -236,7 +237,7 @@ func TestVersionsAreMadeByChanges(t *testing.T) {
 			t.Errorf("a variable that was not changed was %+v and is %+v and %+v", one["PRICE"], retyped["PRICE"], more["PRICE"])
 		}
 		if a, b := one["ITEM"], retyped["ITEM"]; a.ID != b.ID || a.CreatedAt != b.CreatedAt || a.UpdatedAt == b.UpdatedAt ||
-			b.Type != templates.Number {
+			b.Type != scalar.Number {
 			t.Errorf("a variable whose type was changed was %+v and is %+v", a, b)
 		}
 		if n := o.count(t, `SELECT COUNT(*) FROM contents WHERE kept`); n != 14 {
@@ -465,7 +466,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 		}
 		v.Close()
 		v.Close()
-		given := map[string]templates.Value{"ITEM": templates.TextValue("tea")}
+		given := map[string]scalar.Value{"ITEM": scalar.OfText("tea")}
 		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
 		if held := o.Held(o.team); err != nil || held != size {
 			t.Errorf("%d octets are held of something rendered, %v", held, err)

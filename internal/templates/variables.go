@@ -3,53 +3,23 @@ package templates
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/scalar"
 )
-
-// Type is the type of a variable, or of a value.
-type Type string
-
-const (
-	String Type = "string"
-	Number Type = "number"
-	Other  Type = "other" // of values only: neither, so no variable takes it
-)
-
-// Value is a value of a variable. The zero Value is none.
-type Value struct {
-	Type Type
-	Text string // as it is put into the email; a number is written as in JSON
-}
-
-// TextValue returns the value of a variable of type string.
-func TextValue(text string) Value { return Value{String, text} }
-
-// NumberValue returns the value of a variable of type number.
-func NumberValue(n float64) Value {
-	if n == 0 {
-		n = 0 // and not -0
-	}
-	return Value{Number, jsontext.Float(n).String()}
-}
 
 // Variable is a variable that a version declares.
 type Variable struct {
 	ID        string // the same in all versions, as long as the key is declared
 	Key       string
-	Type      Type
-	Fallback  Value // none when it must be given for each email
+	Type      scalar.Type
+	Fallback  scalar.Value // none when it must be given for each email
 	CreatedAt time.Time
 	UpdatedAt time.Time // when the type or the fallback was changed last
 }
@@ -58,7 +28,7 @@ type Variable struct {
 type Declared struct {
 	Key      string
 	Type     string
-	Fallback Value // none when it must be given for each email
+	Fallback scalar.Value // none when it must be given for each email
 }
 
 // reserved are the keys that no variable may have, also with POSTRIDER_ or RESEND_ before them: they are filled
@@ -72,26 +42,6 @@ func isReserved(key string) bool {
 		}
 	}
 	return slices.Contains(reserved, key)
-}
-
-// check applies the rules of a value for a variable of type t.
-func (v Value) check(field string, t Type) error {
-	switch {
-	case v.Type != t && t == Number:
-		return fault.Invalidf(field, "The `%s` field must be a number.", field)
-	case v.Type != t:
-		return fault.Invalidf(field, "The `%s` field must be a string.", field)
-	case t == Number:
-		if n, err := strconv.ParseFloat(v.Text, 64); err != nil || !(math.Abs(n) <= MaxNumber) {
-			return fault.Invalidf(field, "The `%s` field must be a number from -%d to %d.", field, MaxNumber, MaxNumber)
-		}
-	case utf8.RuneCountInString(v.Text) > MaxValue:
-		return fault.Invalidf(field, "The `%s` field has %d characters; the limit is %d.", field,
-			utf8.RuneCountInString(v.Text), MaxValue)
-	case strings.ContainsRune(v.Text, 0) || !utf8.ValidString(v.Text):
-		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without NUL characters.", field)
-	}
-	return nil
 }
 
 // checkDeclared applies the rules of the variables of a template.
@@ -126,10 +76,10 @@ func (d *Declared) check(field string) error {
 			field, strings.Join(reserved, ", "))
 	case d.Type == "":
 		return fault.MissingField(field + ".type")
-	case d.Type != string(String) && d.Type != string(Number):
+	case d.Type != string(scalar.String) && d.Type != string(scalar.Number):
 		return fault.Invalidf(field+".type", "The type of a variable must be `string` or `number` (`%s.type`).", field)
-	case d.Fallback != Value{}:
-		return d.Fallback.check(field+".fallback_value", Type(d.Type))
+	case d.Fallback != scalar.Value{}:
+		return d.Fallback.Check(field+".fallback_value", scalar.Type(d.Type))
 	}
 	return nil
 }
@@ -143,7 +93,7 @@ func notKeyRune(r rune) bool {
 func declare(before []Variable, all []Declared, now time.Time) []Variable {
 	list := make([]Variable, len(all))
 	for i, d := range all {
-		v := Variable{ID: id.New(), Key: d.Key, Type: Type(d.Type), Fallback: d.Fallback, CreatedAt: now, UpdatedAt: now}
+		v := Variable{ID: id.New(), Key: d.Key, Type: scalar.Type(d.Type), Fallback: d.Fallback, CreatedAt: now, UpdatedAt: now}
 		for _, b := range before {
 			if b.Key != d.Key {
 				continue
@@ -168,7 +118,7 @@ func sameVariables(a, b []Variable) bool {
 // valuesFor returns what to put in the place of each declared variable of a content: the given value or else the
 // fallback, or nothing if all its placeholders have fallbacks of their own. Further values are ignored. Errors name
 // template.variables, or what prefix says instead of it.
-func valuesFor(c *content.Compiled, declared []Variable, given map[string]Value, prefix string) (render.Values, error) {
+func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value, prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if isReserved(key) {
 			return nil, fault.Invalidf(prefix+"."+key, "The variable %s is reserved and cannot be given (`%s.%s`).", key, prefix,
@@ -180,14 +130,14 @@ func valuesFor(c *content.Compiled, declared []Variable, given map[string]Value,
 		field := prefix + "." + d.Key
 		v, ok := given[d.Key]
 		if !ok {
-			if d.Fallback == (Value{}) && c.Optional(d.Key) {
+			if d.Fallback == (scalar.Value{}) && c.Optional(d.Key) {
 				continue
-			} else if d.Fallback == (Value{}) {
+			} else if d.Fallback == (scalar.Value{}) {
 				return nil, fault.Invalidf(field, "The variable %s is not given and has no fallback: give it in `%s`.", d.Key,
 					field)
 			}
 			v = d.Fallback
-		} else if err := v.check(field, d.Type); err != nil {
+		} else if err := v.Check(field, d.Type); err != nil {
 			return nil, err
 		}
 		values[d.Key] = v.Text

@@ -1,4 +1,12 @@
-package contacts
+// Package scalar has the values that callers give to variables of templates and to properties of contacts: a text or a
+// number, within limits.
+//
+// The zero [Value] is none. A value never changes, and two are the same if == says so: a number is kept as the text that
+// JSON writes for it, so that 1, 1.0 and 1e0 are one value, and 0 and -0 too.
+//
+// [Value.Check] returns faults that name the field of the request. The package neither reads JSON, which is left to
+// package api, nor stores anything.
+package scalar
 
 import (
 	"math"
@@ -11,32 +19,32 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// Type is the type of a property, or of a value.
+// Type is the type of a value, or of what takes one.
 type Type string
 
 const (
 	String Type = "string"
 	Number Type = "number"
-	Other  Type = "other" // of values only: neither, so no property takes it
+	Other  Type = "other" // of values only: neither, so nothing takes it
 )
 
-// Limits of values (API reference section 14).
+// Limits of values (API reference sections 8.4 and 14).
 const (
-	MaxValue  = 2000      // characters of a string
-	MaxNumber = 1<<53 - 1 // the largest amount of a number
+	MaxText   = 2000      // characters
+	MaxNumber = 1<<53 - 1 // and its negative the least
 )
 
-// Value is what a contact has of a property. The zero Value is none.
+// Value is a text or a number.
 type Value struct {
 	Type Type
 	Text string // as it is put into emails; a number is written as in JSON
 }
 
-// TextValue returns a value of type String.
-func TextValue(text string) Value { return Value{String, text} }
+// OfText returns a value of type String.
+func OfText(text string) Value { return Value{String, text} }
 
-// NumberValue returns a value of type Number.
-func NumberValue(n float64) Value {
+// OfNumber returns a value of type Number.
+func OfNumber(n float64) Value {
 	if n == 0 {
 		n = 0 // and not -0
 	}
@@ -55,8 +63,9 @@ func (v Value) Number() float64 {
 	return n
 }
 
-// check applies the rules of a value for a property of type t. field is the name of the value in the request.
-func (v Value) check(field string, t Type) error {
+// Check applies the rules of a value for what takes the type t. field is the name of the value in the request. Its
+// errors are Invalid faults.
+func (v Value) Check(field string, t Type) error {
 	switch {
 	case v.Type != t && t == Number:
 		return fault.Invalidf(field, "The `%s` field must be a number.", field)
@@ -68,9 +77,9 @@ func (v Value) check(field string, t Type) error {
 		}
 	case !utf8.ValidString(v.Text) || strings.ContainsRune(v.Text, 0):
 		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without NUL characters.", field)
-	case utf8.RuneCountInString(v.Text) > MaxValue:
+	case utf8.RuneCountInString(v.Text) > MaxText:
 		return fault.Invalidf(field, "The `%s` field has %d characters; the limit is %d.", field,
-			utf8.RuneCountInString(v.Text), MaxValue)
+			utf8.RuneCountInString(v.Text), MaxText)
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ type run struct {
 	mailings     []*emails.Mailing // by variant
 	placeholders []string
 	properties   []string
+	ahead        ahead
 }
 
 // send is the handler of the jobs of Kind: it takes step after step until the job has ended or waits.
@@ -61,6 +62,9 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	if s.p.DB.Alone() {
 		r.max = pageFirst
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.ahead.forget()
+	defer cancel()
 	for began := time.Now(); ; {
 		if err := j.Sure(ctx); err != nil {
 			return err
@@ -304,8 +308,11 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if read.phase != walkAll {
 		limit = readMax
 	}
-	members, err := r.s.p.Contacts.Walk(ctx, r.s.p.DB.Reader, read.TeamID, contacts.Audience{SegmentID: read.SegmentID,
-		Before: read.StartedAt, Properties: r.properties}, read.position, limit)
+	r.ahead.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, error) {
+		return r.s.p.Contacts.Walk(ctx, r.s.p.DB.Reader, read.TeamID, contacts.Audience{SegmentID: read.SegmentID,
+			Before: read.StartedAt, Properties: r.properties}, after, limit)
+	}
+	members, last, err := r.ahead.take(ctx, read.position, limit)
 	if err != nil {
 		return false, err
 	}
@@ -333,7 +340,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 			}
 			b.nextAt = from.Add(time.Duration(p.n) * time.Hour / time.Duration(b.Options.Pace))
 		}
-		if used == len(members) && len(members) < limit {
+		if used == len(members) && last {
 			b.walked(tx.Now())
 		}
 		return true, nil

@@ -1,0 +1,83 @@
+package broadcasts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/contacts"
+)
+
+// ahead reads the contacts of an audience one page before they are needed, while the page before is written: on SQLite
+// reading takes an eighth of a page's time, and reads do not wait for the writer. It belongs to one worker.
+//
+// What it returns was read up to two pages, and at most five seconds, before it is used. Whoever uses it must look up
+// again, when it writes, what must not be out of date, as it must with what it has just read.
+type ahead struct {
+	read func(ctx context.Context, after string, limit int) ([]contacts.Member, error)
+
+	known []contacts.Member // in order; those up to the position were used
+	since time.Time         // when the first of them were read
+	ended bool              // nobody follows those
+	next  chan pageRead     // the page that follows those, nil when it is not being read
+}
+
+type pageRead struct {
+	at      time.Time
+	members []contacts.Member
+	ended   bool
+	err     error
+}
+
+// take returns at most limit contacts that follow a position, and whether nobody follows them. Fewer than limit are
+// returned at the end only. It begins to read what follows.
+func (a *ahead) take(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool, err error) {
+	at := slices.IndexFunc(a.known, func(m contacts.Member) bool { return m.ID == after })
+	if at < 0 || time.Since(a.since) > loadedFor {
+		a.forget()
+		at = -1
+	}
+	a.known = a.known[at+1:]
+	for len(a.known) < limit && !a.ended {
+		if a.next == nil {
+			a.begin(ctx, a.last(after), limit-len(a.known))
+		}
+		page := <-a.next
+		if a.next = nil; page.err != nil {
+			return nil, false, page.err
+		}
+		if len(a.known) == 0 {
+			a.since = page.at
+		}
+		a.known, a.ended = append(slices.Clip(a.known), page.members...), page.ended
+	}
+	if a.next == nil && !a.ended {
+		a.begin(ctx, a.last(after), limit)
+	}
+	n := min(limit, len(a.known))
+	return a.known[:n:n], a.ended && n == len(a.known), nil
+}
+
+func (a *ahead) last(after string) string {
+	if len(a.known) == 0 {
+		return after
+	}
+	return a.known[len(a.known)-1].ID
+}
+
+func (a *ahead) begin(ctx context.Context, after string, limit int) {
+	a.next = make(chan pageRead, 1)
+	go func(to chan<- pageRead) {
+		now := time.Now()
+		members, err := a.read(ctx, after, limit)
+		to <- pageRead{now, members, len(members) < limit, err}
+	}(a.next)
+}
+
+// forget waits for what is being read, and drops all that was.
+func (a *ahead) forget() {
+	if a.next != nil {
+		<-a.next
+	}
+	a.known, a.ended, a.next = nil, false, nil
+}

@@ -1,0 +1,114 @@
+package broadcasts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/contacts"
+)
+
+// numbered reads contacts with the ids 001 to n, and counts the reads.
+func numbered(n int, reads *int) func(context.Context, string, int) ([]contacts.Member, error) {
+	return func(_ context.Context, after string, limit int) (all []contacts.Member, err error) {
+		*reads++
+		for i := 1; i <= n && len(all) < limit; i++ {
+			if id := fmt.Sprintf("%03d", i); id > after {
+				all = append(all, contacts.Member{Contact: contacts.Contact{ID: id}})
+			}
+		}
+		return all, nil
+	}
+}
+
+func TestAhead(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		all         int
+		limit, used func(page int) int // what a page asks for, and how many of these it enters
+	}{
+		{"nobody", 0, is(10), is(10)},
+		{"less than a page", 7, is(10), is(10)},
+		{"full pages", 40, is(10), is(10)},
+		{"the last page in part", 45, is(10), is(10)},
+		{"pages used in part", 45, is(10), is(3)},
+		{"growing pages", 200, func(page int) int { return 5 << min(page, 4) }, is(200)},
+		{"shrinking pages", 200, func(page int) int { return max(3, 64>>page) }, is(200)},
+		{"uneven", 150, func(page int) int { return 3 + 7*page%11 }, func(page int) int { return 1 + page%4 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var reads int
+			a := ahead{read: numbered(c.all, &reads)}
+			defer a.forget()
+			position, got := "", 0
+			for page := 0; ; page++ {
+				limit := c.limit(page)
+				members, ended, err := a.take(t.Context(), position, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(members) > limit || len(members) < limit && !ended {
+					t.Fatalf("page %d has %d contacts of %d, and ended is %v", page, len(members), limit, ended)
+				}
+				used := min(c.used(page), len(members))
+				for _, m := range members[:used] {
+					if got++; m.ID != fmt.Sprintf("%03d", got) {
+						t.Fatalf("contact %d is %s", got, m.ID)
+					}
+					position = m.ID
+				}
+				if ended && used == len(members) {
+					break
+				}
+				if page > c.all+1 {
+					t.Fatal("it does not end")
+				}
+			}
+			if got != c.all {
+				t.Errorf("%d contacts were taken of %d", got, c.all)
+			}
+		})
+	}
+}
+
+func is(n int) func(int) int { return func(int) int { return n } }
+
+func TestAheadReadsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads int
+		failed := errors.New("no connection")
+		a := ahead{read: numbered(100, &reads)}
+		defer a.forget()
+		first := func(after, want string) {
+			t.Helper()
+			members, _, err := a.take(t.Context(), after, 10)
+			if err != nil || members[0].ID != want {
+				t.Fatalf("after %q come %v, %v", after, members, err)
+			}
+			synctest.Wait()
+		}
+		first("", "001")
+		first("010", "011")
+		if reads != 3 {
+			t.Errorf("two pages took %d reads, one of them ahead", reads)
+		}
+		first("", "001") // the walk began anew
+		reads = 0
+		time.Sleep(loadedFor + time.Second)
+		first("010", "011")
+		if reads != 2 {
+			t.Errorf("a page that was out of date was read again with %d reads", reads)
+		}
+		whole := a.read
+		a.read = func(context.Context, string, int) ([]contacts.Member, error) { return nil, failed }
+		first("020", "021") // read before
+		if _, _, err := a.take(t.Context(), "030", 10); !errors.Is(err, failed) {
+			t.Errorf("the error of reading ahead is %v", err)
+		}
+		a.read = whole
+		first("030", "031")
+	})
+}

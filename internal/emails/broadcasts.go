@@ -2,11 +2,11 @@ package emails
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // Decision is what becomes of those emails of a broadcast that no host was given yet, and of the later attempts for the
@@ -31,14 +31,23 @@ func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
 // nothing if the email was deleted, or is not one of the team's.
 func (s *Service) RecordUnsubscribed(ctx context.Context, tx *db.Tx, teamID, emailID, address string) error {
 	e := events.Event{TeamID: teamID, EmailID: emailID, Type: events.EmailUnsubscribed}
-	err := tx.QueryRow(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
-		ON r.email_id = e.id AND LOWER(r.address) = $3 WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position LIMIT 1`,
-		emailID, teamID, address).Scan(&e.DomainID, &e.BroadcastID, &e.Recipient)
-	if errors.Is(err, db.ErrNoRows) {
-		return nil
-	}
+	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
+		ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, emailID, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var to string
+		if err = r.Scan(&e.DomainID, &e.BroadcastID, &to); err != nil || e.Recipient != "" {
+			return none, err
+		}
+		if a, err := message.ParseAddress(to); err == nil && a.Key() == address {
+			e.Recipient = to
+		}
+		return none, nil
+	})
 	if err != nil {
 		return fmt.Errorf("look up the email by whose link somebody left: %w", err)
+	}
+	if e.Recipient == "" {
+		return nil
 	}
 	return s.recorder.Record(ctx, tx, e)
 }

@@ -53,7 +53,7 @@ func checkEmail(email string) (string, error) {
 	if err != nil {
 		return "", fault.Invalidf("email", "The owner's address must be one such as owner@example.com: %s.", err).Because(err)
 	}
-	return strings.ToLower(a.Addr()), nil
+	return a.Key(), nil
 }
 
 // Create creates a team. Names need not be unique, but a team cannot be found by a name that others share. email may be

@@ -21,21 +21,32 @@ type Link struct {
 	TeamID  string
 	EmailID string // the email that has it, which may have been deleted since
 	TopicID string // of that email; "" if it has none
-	Address string // of the email's recipient, in lower case
+	// ContactID is the contact that the email was sent to by a broadcast, which may have another address by now; "" for
+	// other emails.
+	ContactID string
+	Address   string // of the email's recipient, in lower case
 }
 
 // Token returns the signed token of a link. It never expires: somebody may want to leave years later.
 func (s *Service) Token(l Link) string {
-	return s.keys.Sign(linkPurpose, time.Time{}, pack(l.TeamID), pack(l.EmailID), pack(l.TopicID), l.Address)
+	parts := []string{pack(l.TeamID), pack(l.EmailID), pack(l.TopicID), l.Address}
+	if l.ContactID != "" {
+		parts = append(parts, pack(l.ContactID))
+	}
+	return s.keys.Sign(linkPurpose, time.Time{}, parts...)
 }
 
 // ReadToken returns the link of a token. A token that was not made here or was altered is a NotFound fault.
 func (s *Service) ReadToken(token string) (Link, error) {
 	parts, err := s.keys.Verify(linkPurpose, token, time.Time{})
-	if err != nil || len(parts) != 4 || parts[0] == "" || parts[3] == "" {
+	if err != nil || len(parts) < 4 || len(parts) > 5 || parts[0] == "" || parts[3] == "" {
 		return Link{}, fault.NotFoundf("There is nothing at this address.")
 	}
-	return Link{TeamID: unpack(parts[0]), EmailID: unpack(parts[1]), TopicID: unpack(parts[2]), Address: parts[3]}, nil
+	l := Link{TeamID: unpack(parts[0]), EmailID: unpack(parts[1]), TopicID: unpack(parts[2]), Address: parts[3]}
+	if len(parts) == 5 {
+		l.ContactID = unpack(parts[4])
+	}
+	return l, nil
 }
 
 // pack shortens an id to its 16 octets: links are long enough. What is no id is none.
@@ -77,13 +88,46 @@ func (p *Preferences) topic(topicID string) (t *Subscribed, exists bool) {
 	return nil, slices.ContainsFunc(p.hidden, func(t Subscribed) bool { return t.ID == topicID })
 }
 
-// Preferences returns what holds for the owner of a link.
+// Preferences returns what holds for the owner of a link: for the contact that its email was sent to, under whatever
+// address, or else for the address.
 func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) {
-	at, err := contactByAddress(ctx, s.d.Reader, l.TeamID, l.Address)
+	var at Contact
+	err := noContact()
+	if l.ContactID != "" {
+		at, err = contactByID(ctx, s.d.Reader, l.TeamID, l.ContactID)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		at, err = contactByAddress(ctx, s.d.Reader, l.TeamID, l.Address)
+	}
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return Preferences{}, err
 	}
 	return preferences(ctx, s.d.Reader, l, &at)
+}
+
+// owner is a contact, or an address that may become one, for which the owner of a link chooses.
+type owner struct {
+	Contact
+	found bool
+}
+
+// lockOwners returns for whom a link chooses, and keeps other transactions from changing them: the contact that its
+// email was sent to, and the address of the email where that is not the contact's any more. Of a contact that was
+// deleted, and of an email that was sent to none, the address alone is left.
+func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error) {
+	if l.ContactID != "" {
+		at, err := lockByID(ctx, tx, l.TeamID, l.ContactID)
+		if err == nil {
+			all = append(all, owner{at, true})
+		} else if fault.KindOf(err) != fault.NotFound {
+			return nil, err
+		}
+	}
+	if len(all) > 0 && all[0].Address == l.Address {
+		return all, nil
+	}
+	at, found, err := lockContact(ctx, tx, l.TeamID, l.Address)
+	return append(all, owner{at, found}), err
 }
 
 // preferences returns what holds for a contact; the zero Contact is an address that is none.
@@ -164,47 +208,48 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 // choose writes what decide changes in the preferences of a link's owner, and that they refuse what others had noted
 // before as refused. An address that is no contact becomes one if anything changes. If the contact has opted in too often
 // lately, only what it opts out of is written, and the error is a TooFast fault.
+//
+// If the contact has another address than the email was sent to, the person leaves with both, and opts in with the new
+// one alone: the old one may be somebody else's by now.
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
 	counted, refused := false, false // also when the transaction is repeated
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		at, found, err := lockContact(ctx, tx, l.TeamID, l.Address)
+		owners, err := lockOwners(ctx, tx, l)
 		if err != nil {
 			return err
 		}
-		if before, err = preferences(ctx, tx.Reader, l, &at); err != nil {
-			return err
-		}
-		after = before
-		after.Topics = slices.Clone(before.Topics)
-		decide(&after)
-		if n := after.optIns(&before); n > 0 && !counted {
-			counted = true
-			refused = !s.again.take(l.TeamID+"\x00"+l.Address, tx.Now(), n, againMax+len(before.Topics))
-		}
-		if refused {
-			after.onlyOut(&before)
-		}
-		var c Change
-		if after.Unsubscribed != before.Unsubscribed || after.refusesAll && at.source == "" {
-			c.Unsubscribed = &after.Unsubscribed
-		}
-		for i, t := range after.Topics {
-			if had := before.Topics[i]; t.Subscription != had.Subscription || after.confirms(&had) {
-				c.Topics = append(c.Topics, Choice{t.ID, t.Subscription})
+		left := false
+		for i := range owners {
+			of := &owners[i]
+			had, err := preferences(ctx, tx.Reader, l, &of.Contact)
+			if err != nil {
+				return err
 			}
-		}
-		for _, t := range before.hidden {
-			if after.confirms(&t) {
-				c.Topics = append(c.Topics, Choice{t.ID, OptOut})
+			now := had
+			now.Topics = slices.Clone(had.Topics)
+			decide(&now)
+			if n := now.optIns(&had); i == 0 && n > 0 && !counted {
+				counted = true
+				refused = !s.again.take(l.TeamID+"\x00"+of.Address, tx.Now(), n, againMax+len(had.Topics))
 			}
+			if i > 0 || refused {
+				now.onlyOut(&had)
+			}
+			if i == 0 {
+				before, after = had, now
+			}
+			c := now.change(&had, of.source)
+			if c.Unsubscribed == nil && c.Topics == nil {
+				continue
+			}
+			if _, err = s.write(ctx, tx, &of.Contact, of.found, resolved{Change: c}, l.EmailID); err != nil {
+				return err
+			}
+			left = left || c.leaves()
 		}
-		if c.Unsubscribed == nil && c.Topics == nil {
+		if !left || s.Left == nil {
 			return nil
-		}
-		if _, err = s.write(ctx, tx, &at, found, resolved{Change: c}, l.EmailID); err != nil || s.Left == nil ||
-			!c.leaves() {
-			return err
 		}
 		return s.Left(ctx, tx, l)
 	})
@@ -213,6 +258,25 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 			"new at present. What you unsubscribed from is saved. Try again in an hour.")
 	}
 	return before, after, err
+}
+
+// change returns what is to be written of p where before held. source is the email by whose link the contact was
+// unsubscribed from everything, "" if that was not done by a link.
+func (p *Preferences) change(before *Preferences, source string) (c Change) {
+	if p.Unsubscribed != before.Unsubscribed || p.refusesAll && source == "" {
+		c.Unsubscribed = &p.Unsubscribed
+	}
+	for i, t := range p.Topics {
+		if had := before.Topics[i]; t.Subscription != had.Subscription || p.confirms(&had) {
+			c.Topics = append(c.Topics, Choice{t.ID, t.Subscription})
+		}
+	}
+	for _, t := range before.hidden {
+		if p.confirms(&t) {
+			c.Topics = append(c.Topics, Choice{t.ID, OptOut})
+		}
+	}
+	return c
 }
 
 // leaves reports whether a change ends a subscription.

@@ -163,7 +163,7 @@ type Email struct {
 	TopicID     string
 	TemplateID  string
 	BroadcastID string
-	ContactID   string // to whom the broadcast sent it; set only where it is written
+	ContactID   string // to whom a broadcast sent it; "" for other emails
 	LastEvent   State
 	ScheduledAt time.Time // zero when not scheduled
 	CreatedAt   time.Time

@@ -38,7 +38,7 @@ func (s *Service) listing(o *Outgoing) (l listing) {
 		return l // Composing reports it.
 	}
 	l.url = s.c.PublicURL + "/unsubscribe/" + s.contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
-		TopicID: e.TopicID, Address: to.Key()})
+		TopicID: e.TopicID, ContactID: e.ContactID, Address: to.Key()})
 	_, domain, _ := strings.Cut(strings.TrimSuffix(e.MessageID, ">"), "@")
 	if id := cmp.Or(e.TopicID, e.TeamID) + "." + domain; len(id) <= maxListID {
 		l.id = id

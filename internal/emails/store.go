@@ -116,7 +116,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 }
 
 const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
-	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind`
+	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind,
+	e.contact_id`
 
 // emailRow is the destination of scanning emailColumns.
 type emailRow struct {
@@ -129,7 +130,7 @@ type emailRow struct {
 func (r *emailRow) dest(more ...any) []any {
 	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
 		&r.TopicID,
-		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind}, more...)
+		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID}, more...)
 }
 
 func (r *emailRow) email() (Email, error) {

@@ -633,3 +633,128 @@ func TestOptingInAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+// The link of an email that a broadcast sent to a contact is the contact's also under a later address, which the page
+// does not show. What is left is left with the address of the email too; once the contact is deleted, with that alone.
+func TestLinkAfterAChangeOfAddress(t *testing.T) {
+	t.Parallel()
+	eachPages(t, func(t *testing.T, p *pages) {
+		ctx := t.Context()
+		const later, other = "later@example.org", "other@example.org"
+		news := p.topic("News", contacts.OptOut, contacts.Public)
+		offers := p.topic("Offers", contacts.OptIn, contacts.Public)
+		optIn := contacts.Change{Topics: []contacts.Choice{{TopicID: news.ID, Subscription: contacts.OptIn}}}
+		moved := func() (contactID string) {
+			at, _, err := p.Contacts.Upsert(ctx, p.team, rita, optIn)
+			if err == nil {
+				_, err = p.Contacts.Update(ctx, p.team, at.ID, contacts.Change{Address: new(later)})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at.ID
+		}
+		removed := func() {
+			for _, address := range []string{rita, later} {
+				if _, err := p.Contacts.Delete(ctx, p.team, address); err != nil {
+					t.Fatalf("delete %s: %v", address, err)
+				}
+			}
+		}
+		token := func(contactID, topicID string) string {
+			return p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: topicID, ContactID: contactID,
+				Address: rita})
+		}
+		holds := func(address string) string {
+			at, err := p.Contacts.Get(ctx, p.team, address)
+			if err != nil {
+				return "no contact"
+			}
+			all, err := p.Contacts.Subscriptions(ctx, p.team, at.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var on []string
+			for _, s := range all {
+				if s.Subscription == contacts.OptIn {
+					on = append(on, s.Name)
+				}
+			}
+			if at.Unsubscribed {
+				on = append(on, "none")
+			}
+			return strings.Join(on, " ")
+		}
+		want := func(what, ofLater, ofRita string) {
+			t.Helper()
+			if got := holds(later); got != ofLater {
+				t.Errorf("%s: the later address holds %q, want %q", what, got, ofLater)
+			}
+			if got := holds(rita); got != ofRita {
+				t.Errorf("%s: the address of the email holds %q, want %q", what, got, ofRita)
+			}
+		}
+
+		contactID := moved()
+		if a := p.post(token(contactID, ""), oneClick); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.text)
+		}
+		want("one click without a topic", "News Offers none", "Offers none")
+		removed()
+
+		contactID = moved()
+		if a := p.post(token(contactID, offers.ID), oneClick); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.text)
+		}
+		want("one click", "News", "")
+		removed()
+
+		contactID = moved()
+		of := token(contactID, news.ID)
+		a := p.request(http.MethodGet, of, "")
+		if strings.Contains(a.text, later) || !strings.Contains(a.text, rita) {
+			t.Errorf("the page shows the later address: %s", a.text)
+		}
+		if got := a.choices(); len(got) != 3 || got[0] != "+News" || got[1] != "+Offers" {
+			t.Errorf("the page offers %q", got)
+		}
+		a = p.submit(a, of, "Save", []string{"News"})
+		if a.status != 200 || strings.Contains(a.text, later) {
+			t.Fatalf("%d %s", a.status, a.text)
+		}
+		want("the page", "News", "")
+		p.submit(p.request(http.MethodGet, of, ""), of, "Save", []string{"News", "Offers"})
+		want("the page, again", "News Offers", "")
+		removed()
+
+		// Somebody else's contact has the address of the email by now: it is left, and opted in to nothing.
+		contactID = moved()
+		if _, _, err := p.Contacts.Upsert(ctx, p.team, rita, contacts.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		of = token(contactID, news.ID)
+		p.submit(p.request(http.MethodGet, of, ""), of, "Save", []string{"News"})
+		want("another contact", "News", "")
+		removed()
+
+		contactID = moved()
+		if _, err := p.Contacts.Delete(ctx, p.team, later); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := p.Contacts.Upsert(ctx, p.team, later, optIn); err != nil {
+			t.Fatal(err)
+		}
+		p.post(token(contactID, ""), oneClick)
+		want("a deleted contact", "News Offers", "Offers none")
+
+		// A link names contacts of its own team alone.
+		strange, _, err := p.Contacts.Upsert(ctx, p.Other.TeamID, other, contacts.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.post(token(strange.ID, ""), oneClick)
+		if at, err := p.Contacts.Get(ctx, p.Other.TeamID, strange.ID); err != nil || at.Unsubscribed {
+			t.Errorf("another team's contact: %+v, %v", at, err)
+		}
+	})
+}

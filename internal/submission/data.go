@@ -142,6 +142,11 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 		value := strings.TrimSpace(f.Value)
 		switch strings.ToLower(f.Name) {
 		case "resend-idempotency-key", "postrider-idempotency-key":
+			// Without a key, or with one of two, a message that is sent again would be another email.
+			if value == "" || key.Key != "" && key.Key != value {
+				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty, or differs from another one; give one key",
+					f.Name)
+			}
 			key = emails.Idempotency{Scope: scope, Key: value}
 		case "x-postrider-tag":
 			name, text, ok := strings.Cut(value, "=")
@@ -150,6 +155,14 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 			}
 			in.Tags = append(in.Tags, emails.Tag{Name: strings.TrimSpace(name), Value: strings.TrimSpace(text)})
 		case "x-postrider-topic", "x-postrider-topic-id":
+			// An empty field is not taken for no topic: the email would go to those who left the topic that was meant.
+			if value == "" {
+				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty; give the id of a topic, or leave it out",
+					f.Name)
+			}
+			if in.TopicID != "" {
+				return key, smtpserver.Refuse(554, "5.6.0", "The header names a topic more than once")
+			}
 			in.TopicID = value
 		default:
 			in.Headers = append(in.Headers, f)

@@ -14,6 +14,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
@@ -143,6 +144,12 @@ func TestWhatIsMissingIsAdded(t *testing.T) {
 // TestRefusals breaks one rule after the other.
 func TestRefusals(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
+	topic, err := f.Contacts.CreateTopic(t.Context(), f.Acme.TeamID, contacts.NewTopic{Name: "News",
+		Default: contacts.OptIn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	topicID := topic.ID
 	many := func(n int) string {
 		var list []string
 		for i := range n {
@@ -170,6 +177,14 @@ func TestRefusals(t *testing.T) {
 		{"tag", "From: a@acme.example\nX-Postrider-Tag: none\n\nx\n", "554 5.6.0 Write the field X-Postrider-Tag"},
 		{"tag characters", "From: a@acme.example\nX-Postrider-Tag: a=b c\n\nx\n", "554 5.6.0"},
 		{"topic", "From: a@acme.example\nX-Postrider-Topic: t\n\nx\n", "554 5.6.0"},
+		{"empty topic", "From: a@acme.example\nX-Postrider-Topic:\n\nx\n",
+			"554 5.6.0 The field X-Postrider-Topic is empty"},
+		{"two topics", "From: a@acme.example\nX-Postrider-Topic: " + topicID + "\nX-Postrider-Topic-Id: " + topicID +
+			"\n\nx\n", "554 5.6.0 The header names a topic more than once"},
+		{"empty key", "From: a@acme.example\nPostrider-Idempotency-Key: \n\nx\n",
+			"554 5.6.0 The field Postrider-Idempotency-Key is empty"},
+		{"two keys", "From: a@acme.example\nPostrider-Idempotency-Key: a\nResend-Idempotency-Key: b\n\nx\n",
+			"554 5.6.0 The field Resend-Idempotency-Key is empty, or differs"},
 		{"long subject", "From: a@acme.example\nSubject: " + strings.Repeat("x", 999) + "\n\nx\n", "554 5.6.0"},
 		{"many in to", "From: a@acme.example\nTo: " + many(51) + "\n\nx\n", "553 5.1.3"},
 		{"many fields", "From: a@acme.example\n" + strings.Repeat("X: y\n", 1001) + "\nx\n",

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -32,7 +33,8 @@ type createImportIn struct {
 	Topics     string `json:"topics,omitzero" doc:"JSON: what the contacts are subscribed to." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
 }
 
-// columnMap is the JSON of column_map.
+// columnMap is the JSON of column_map. Unlike in the bodies of other requests, members that nobody knows are refused:
+// clients add none, and the column that a misspelt one was to import would be left out of every row.
 type columnMap struct {
 	Email        string                            `json:"email"`
 	FirstName    string                            `json:"first_name"`
@@ -68,7 +70,8 @@ func importOf(f form) (n imports.NewImport, err error) {
 	n.Filename, n.OnConflict = f.filename, f.fields["on_conflict"]
 	if f.fields["column_map"] != "" {
 		var in *columnMap // stays nil for null
-		if err := f.field("column_map", `{"email":"Email","first_name":"First name"}`, &in); err != nil {
+		err := f.field("column_map", `{"email":"Email","first_name":"First name"}`, &in, json.RejectUnknownMembers(true))
+		if err != nil {
 			return n, err
 		}
 		if in != nil {
@@ -240,7 +243,7 @@ func (a *API) watchImport(rec *recorder, r *http.Request, importID string) {
 }
 
 // ImportFailures sends the rows of an import that failed, as CSV: the line of the file, the reason, and the columns of
-// the file. A file that breaks off was not read to its end.
+// the file, with formulas as the exports write them. A file that breaks off was not read to its end.
 func (a *API) ImportFailures(w http.ResponseWriter, r *http.Request) {
 	rec := w.(*recorder)
 	if importID, err := a.enterImport(rec, r); err != nil {
@@ -251,6 +254,15 @@ func (a *API) ImportFailures(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) importFailures(rec *recorder, r *http.Request, importID string) {
+	var o exports.Options
+	q, err := readURL(r.URL)
+	if err == nil {
+		o, err = exports.ParseOptions("", q.Get("formulas"))
+	}
+	if err != nil {
+		a.fail(rec, r, err)
+		return
+	}
 	header, rows, err := a.Services.Imports.Failures(r.Context(), rec.actor.TeamID, importID)
 	if err != nil {
 		a.fail(rec, r, err)
@@ -263,14 +275,21 @@ func (a *API) importFailures(rec *recorder, r *http.Request, importID string) {
 	const piece = 64 << 10
 	var b strings.Builder
 	out := csv.NewWriter(&b)
-	out.Write(append([]string{"line", "reason"}, header...))
+	write := func(first, second string, rest []string) {
+		line := []string{first, second}
+		for _, text := range rest {
+			line = append(line, o.Text(text))
+		}
+		out.Write(line)
+	}
+	write("line", "reason", header)
 	for f, err := range rows {
 		if err != nil {
 			rec.cause = err
 			a.Log.Error("could not send all failed rows of an import", "import", importID, "error", err)
 			panic(http.ErrAbortHandler) // so that the client does not take it for the end
 		}
-		out.Write(append([]string{strconv.FormatInt(f.Line, 10), f.Reason}, f.Fields...))
+		write(strconv.FormatInt(f.Line, 10), f.Reason, f.Fields)
 		if out.Flush(); b.Len() >= piece {
 			if push(rec, b.String()) != nil {
 				return

@@ -93,6 +93,23 @@ func (f *fixture) imported(t testing.TB, importID string) (i contactImportWire, 
 	return contactImportWire{Status: got.Status, Counts: got.Counts, Error: got.Error, Processed: got.Processed}, text
 }
 
+// The failed rows of an import have formulas as the exports write them: as they are, or with an apostrophe.
+func TestFormulasInFailures(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		importID := f.importing(t, "email,=note\n=1+1,'-x\n", nil)
+		f.imported(t, importID)
+		for query, want := range map[string][2]string{"": {"line,reason,email,=note\n2,", ",=1+1,'-x\n"},
+			"?formulas=quote": {"line,reason,email,'=note\n2,", ",'=1+1,''-x\n"}} {
+			w := f.do(t, "GET /contacts/imports/"+importID+"/failures"+query)
+			if text := w.Body.String(); !strings.HasPrefix(text, want[0]) || !strings.HasSuffix(text, want[1]) {
+				t.Errorf("%q: %d %s", query, w.Code, text)
+			}
+		}
+	})
+}
+
 func TestImportsThroughTheAPI(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

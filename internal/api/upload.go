@@ -139,14 +139,18 @@ func (f *form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 }
 
 // field decodes the JSON of a field, if the form has it. like is an example for the error.
-func (f *form) field(name, like string, to any) error {
+func (f *form) field(name, like string, to any, options ...json.Options) error {
 	text := f.fields[name]
 	if text == "" {
 		return nil
 	}
-	err := json.Unmarshal([]byte(text), to, lenient)
+	err := json.Unmarshal([]byte(text), to, append(options, lenient)...)
 	if _, ours := errors.AsType[*fault.Error](err); ours {
 		return err
+	}
+	if e, ok := errors.AsType[*json.SemanticError](err); ok && errors.Is(err, json.ErrUnknownName) {
+		return fault.Invalidf(name, "The `%s` field has `%s`, which is not known. It must be JSON such as %s.", name,
+			fieldName(e.JSONPointer), like).Because(err)
 	}
 	if err == nil && hasNUL([]byte(text)) {
 		err = errors.New("escaped NUL")

@@ -16,6 +16,7 @@ type Reader struct {
 	form  Form
 	at    int64 // offset in the file of what is read next
 	lines int64 // that end before it
+	begun bool  // the line of what is read next has begun
 	text  []byte
 	ends  []int // of the fields in text
 	out   []string
@@ -43,7 +44,7 @@ func (r *Reader) Read() (Record, error) {
 			if err != nil && !errors.Is(err, io.EOF) {
 				return rec, err
 			}
-			if errors.Is(err, io.EOF) {
+			if r.begun {
 				last++ // which the end of the file ends
 			}
 			return rec, &RecordError{problem, rec.Line, last}
@@ -133,9 +134,11 @@ func (r *Reader) record() (problem Problem, err error) {
 // next returns the next octet. Without quotes, each end of a line is one newline; within, it stays as it is.
 func (r *Reader) next(within bool) (byte, error) {
 	c, err := r.octet()
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
+	}
+	r.begun = true
+	switch {
 	case c == '\r':
 		if next, err := r.r.Peek(1); err == nil && next[0] == '\n' {
 			if within {
@@ -146,7 +149,7 @@ func (r *Reader) next(within bool) (byte, error) {
 	case c != '\n':
 		return c, nil
 	}
-	r.lines++
+	r.lines, r.begun = r.lines+1, false
 	if within {
 		return c, nil
 	}

@@ -11,7 +11,7 @@ import (
 // the line breaks within fields as they are.
 type table struct {
 	bytes.Buffer
-	quote   bool // texts that look like formulas
+	options Options
 	started bool // the line has a field
 }
 
@@ -24,10 +24,7 @@ func (w *table) header(names []string) {
 
 // text writes a field that somebody chose.
 func (w *table) text(s string) {
-	if w.quote && isFormula(s) {
-		s = "'" + s
-	}
-	w.plain(s)
+	w.plain(w.options.Text(s))
 }
 
 // isFormula reports whether a spreadsheet may take a text for a formula. A tab and a carriage return count, because

@@ -61,6 +61,14 @@ type Options struct {
 	QuoteFormulas bool
 }
 
+// Text returns a text as it stands in a field of CSV.
+func (o Options) Text(s string) string {
+	if o.QuoteFormulas && isFormula(s) {
+		return "'" + s
+	}
+	return s
+}
+
 // ParseOptions reads options as a request or a command gives them: a format, CSV when it is "", and keep or quote for
 // formulas, keep when it is "". The error is an Invalid fault that names the field.
 func ParseOptions(format, formulas string) (o Options, err error) {
@@ -101,7 +109,7 @@ const partKept = 1 << 20 // octets of memory that are used again for the next pa
 // Parts iterates over the file. A part is valid until the next one is asked for, and may be empty. An error ends it.
 func (e *Export) Parts(ctx context.Context, o Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		w := table{quote: o.QuoteFormulas}
+		w := table{options: o}
 		if o.Format != NDJSON {
 			w.header(e.columns)
 		}

@@ -210,7 +210,7 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		given := []string{a, b}
 		for _, quote := range []bool{false, true} {
-			w := &table{quote: quote}
+			w := &table{options: Options{QuoteFormulas: quote}}
 			for range 2 {
 				w.text(a)
 				w.number(-5)

@@ -71,6 +71,13 @@ func deleteEmail(flags *flag.FlagSet) action {
 	}
 }
 
+// leftHints say how to erase what an erasure left.
+var leftHints = map[erasure.Left]string{
+	erasure.LeftSoon:  ": run this again in a few minutes",
+	erasure.LeftLater: ": cancel them, or run this again afterwards",
+	erasure.LeftKept:  ": --suppressions deletes them too",
+}
+
 func eraseAddress(flags *flag.FlagSet) action {
 	team := flags.String("team", "", "erase it in this team alone, by its id or its exact name")
 	dryRun := flags.Bool("dry-run", false, "say what would be erased, and erase nothing")
@@ -92,7 +99,7 @@ func eraseAddress(flags *flag.FlagSet) action {
 		for _, x := range n.addressErasers() {
 			found, err := x.Erase(ctx, a, scope)
 			for _, c := range found {
-				fmt.Fprintf(e.out, "%6d %s\n", c.N, c.Kind)
+				fmt.Fprintf(e.out, "%6d %s%s\n", c.N, c.Kind, leftHints[c.Left])
 			}
 			if err != nil {
 				return fmt.Errorf("%w; what is listed is done, and running this again goes on", err)

@@ -12,7 +12,7 @@ import (
 // The counts that EraseAddress reports.
 const (
 	erasedContacts = "contacts deleted"
-	leftRefusals   = "contacts LEFT without their names, because they unsubscribed: --suppressions deletes them too"
+	leftRefusals   = "contacts LEFT without their names, because they unsubscribed"
 )
 
 // EraseAddress deletes the contacts with an address. A contact that is unsubscribed, or opted out of a topic, would be

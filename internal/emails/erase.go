@@ -16,8 +16,8 @@ const (
 	erasedEmails  = "sent emails to nobody else, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
 	erasedBodies  = "of these, contents deleted because they name it"
-	leftUnsettled = "sent emails LEFT, still to be delivered: cancel them, or run this again afterwards"
-	leftUncounted = "sent emails LEFT, too recent: run this again in a few minutes"
+	leftUnsettled = "sent emails LEFT, still to be delivered"
+	leftUncounted = "sent emails LEFT, too recent"
 )
 
 // EraseAddress erases an address from sent emails. An email to that address alone is deleted with everything that

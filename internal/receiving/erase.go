@@ -29,7 +29,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 					return err
 				}
 				if len(gone) == 0 {
-					found.Leave("received emails from it LEFT, too recent: run this again in a few minutes", erasure.LeftSoon, 1)
+					found.Leave("received emails from it LEFT, too recent", erasure.LeftSoon, 1)
 				} else {
 					found.Add("received emails from it, deleted", 1)
 				}

@@ -77,7 +77,11 @@ func (a *API) updateAudienceContact(ctx context.Context, c *Call, in updateConta
 	if err != nil {
 		return ref{}, err
 	}
-	at, err := a.Services.Contacts.Update(ctx, c.TeamID, m.ID, in.change(c.Param("contact")))
+	change, err := in.change(c.Param("contact"))
+	if err != nil {
+		return ref{}, err
+	}
+	at, err := a.Services.Contacts.Update(ctx, c.TeamID, m.ID, change)
 	return ref{"contact", at.ID}, err
 }
 

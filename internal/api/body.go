@@ -64,6 +64,9 @@ func badBody(err error, contentType string) error {
 		if field == "" {
 			return fault.Invalidf("", "The request body must be %s, not %s.", want, kindName(e.JSONKind)).Because(err)
 		}
+		if want == kindName(e.JSONKind) && e.GoType.Kind() == reflect.Float64 {
+			return fault.Invalidf(field, "The `%s` field is too large a number.", field).Because(err)
+		}
 		if want == kindName(e.JSONKind) {
 			return fault.Invalidf(field, "The `%s` field must be a whole number within its range.", field).Because(err)
 		}

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/fault"
@@ -28,13 +31,37 @@ func variantsOf(in []variantIn) []broadcasts.Variant {
 
 // abTest says how the variants are compared.
 type abTest struct {
-	Share  float64 `json:"share,omitzero" doc:"Percent of the audience that get the variants; the others wait for the winner. 100, the default, sends the variants to all." minimum:"1" maximum:"100"`
-	Metric string  `json:"metric,omitzero" doc:"By what the winner is chosen. Opens and clicks by machines do not count." enum:"opens,clicks,manual" default:"opens"`
-	Wait   int64   `json:"wait,omitzero" doc:"Minutes until the winner is chosen." default:"240" minimum:"1" maximum:"10080"`
+	Share  *float64 `json:"share,omitzero" nullable:"false" doc:"Percent of the audience that get the variants; the others wait for the winner. 100, the default, sends the variants to all." minimum:"1" maximum:"100"`
+	Metric *string  `json:"metric,omitzero" nullable:"false" doc:"By what the winner is chosen. Opens and clicks by machines do not count." enum:"opens,clicks,manual" default:"opens"`
+	Wait   *int64   `json:"wait,omitzero" nullable:"false" doc:"Minutes until the winner is chosen." default:"240" minimum:"1" maximum:"10080"`
 }
 
+// check refuses what stands for the defaults in the options: whoever gives a value does not mean those.
+func (t *abTest) check() error {
+	switch {
+	case t == nil:
+	case t.Share != nil && *t.Share == 0:
+		return fault.Invalidf("ab_test.share", "The `ab_test.share` field must be a percentage from 1 to 100.")
+	case t.Metric != nil && *t.Metric == "":
+		return invalidChoice("ab_test.metric", "opens", "clicks", "manual")
+	case t.Wait != nil && *t.Wait == 0:
+		return fault.Invalidf("ab_test.wait", "The `ab_test.wait` field must be at least 1 minute. To choose the winner "+
+			"yourself, give `manual` as the `ab_test.metric`.")
+	}
+	return nil
+}
+
+// set sets what is given.
 func (t *abTest) set(o *broadcasts.Options) {
-	o.TestShare, o.Metric, o.Wait = t.Share, broadcasts.Metric(t.Metric), t.Wait
+	if t.Share != nil {
+		o.TestShare = *t.Share
+	}
+	if t.Metric != nil {
+		o.Metric = broadcasts.Metric(*t.Metric)
+	}
+	if t.Wait != nil {
+		o.Wait = *t.Wait
+	}
 }
 
 type createBroadcastIn struct {
@@ -47,7 +74,7 @@ type createBroadcastIn struct {
 	PreviewText string               `json:"preview_text,omitzero" doc:"What mail programs show beside the subject." maxLength:"998"`
 	HTML        *string              `json:"html,omitzero"`
 	Text        *string              `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	TopicID     string               `json:"topic_id,omitzero" doc:"Who does not want to read about the topic is left out." format:"uuid"`
+	TopicID     topicRef             `json:"topic_id,omitzero" doc:"Who does not want to read about the topic is left out." format:"uuid"`
 	Send        bool                 `json:"send,omitzero" doc:"Send it at once, or at scheduled_at."`
 	ScheduledAt string               `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; only together with send."`
 
@@ -59,22 +86,32 @@ type createBroadcastIn struct {
 	ComplaintLimit *float64                     `json:"complaint_limit,omitzero" doc:"Percent of complaints at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
 }
 
-func (in *createBroadcastIn) broadcast() broadcasts.NewBroadcast {
-	n := broadcasts.NewBroadcast{Name: in.Name, SegmentID: in.SegmentID, TopicID: in.TopicID,
+func (in *createBroadcastIn) broadcast() (broadcasts.NewBroadcast, error) {
+	n := broadcasts.NewBroadcast{Name: in.Name, SegmentID: in.SegmentID, TopicID: string(in.TopicID),
 		Text: broadcasts.Text{From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, PreviewText: in.PreviewText,
 			HTML: in.HTML, Plain: in.Text},
 		Options: broadcasts.Options{Pace: in.Pace, HoldOut: in.HoldOut, BounceLimit: in.BounceLimit,
 			ComplaintLimit: in.ComplaintLimit}}
-	if n.SegmentID == "" {
-		n.SegmentID = in.AudienceID
-	}
 	if len(in.Variants) > 0 {
 		n.Variants = variantsOf(in.Variants)
 	}
 	if in.ABTest != nil {
 		in.ABTest.set(&n.Options)
 	}
-	return n
+	var err error
+	if n.SegmentID, err = segmentOf(in.SegmentID, in.AudienceID); err != nil {
+		return n, err
+	}
+	return n, in.ABTest.check()
+}
+
+// segmentOf returns the segment that is given by either of its names.
+func segmentOf(segmentID, audienceID string) (string, error) {
+	if segmentID != "" && audienceID != "" && !strings.EqualFold(segmentID, audienceID) {
+		return "", fault.Invalidf("audience_id", "The `audience_id` field names another segment than `segment_id`, of which "+
+			"it is an older name. Give one of them.")
+	}
+	return cmp.Or(segmentID, audienceID), nil
 }
 
 type updateBroadcastIn struct {
@@ -87,19 +124,26 @@ type updateBroadcastIn struct {
 	PreviewText opt[string]                       `json:"preview_text,omitzero" doc:"Null removes it." maxLength:"998"`
 	HTML        opt[string]                       `json:"html,omitzero" doc:"Null removes it."`
 	Text        opt[string]                       `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	TopicID     opt[string]                       `json:"topic_id,omitzero" doc:"Null removes it."`
-	Pace        *int                              `json:"pace,omitzero" minimum:"0" maximum:"1000000"`
-	HoldOut     *float64                          `json:"hold_out,omitzero" minimum:"0" maximum:"90"`
+	TopicID     opt[topicRef]                     `json:"topic_id,omitzero" doc:"Null removes it."`
+	Pace        opt[int]                          `json:"pace,omitzero" doc:"Null is 0, as fast as possible." minimum:"0" maximum:"1000000"`
+	HoldOut     opt[float64]                      `json:"hold_out,omitzero" doc:"Null is 0, nobody." minimum:"0" maximum:"90"`
 	Variants    opt[many[variantIn, maxVersions]] `json:"variants,omitzero" doc:"All variants; null or an empty list ends the A/B test."`
-	ABTest      *abTest                           `json:"ab_test,omitzero"`
+	ABTest      opt[abTest]                       `json:"ab_test,omitzero" doc:"What is not named stays; null brings the defaults back."`
 
 	BounceLimit    opt[float64] `json:"bounce_limit,omitzero"`
 	ComplaintLimit opt[float64] `json:"complaint_limit,omitzero"`
+
+	Send        elsewhere `json:"send,omitzero" hidden:"true"`
+	ScheduledAt elsewhere `json:"scheduled_at,omitzero" hidden:"true"`
 }
 
 // change translates a change. Clients send empty strings for what they do not mean to change.
-func (in *updateBroadcastIn) change() broadcasts.Change {
-	var c broadcasts.Change
+func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
+	const instead = "Send or schedule a broadcast with POST /broadcasts/{broadcast_id}/send."
+	if err := cmp.Or(in.Send.refuse("send", instead), in.ScheduledAt.refuse("scheduled_at", instead),
+		in.ABTest.value.check()); err != nil {
+		return c, err
+	}
 	given := func(text string) *string {
 		if text == "" {
 			return nil
@@ -115,11 +159,13 @@ func (in *updateBroadcastIn) change() broadcasts.Change {
 		}
 		return o.value
 	}
-	c.SegmentID, c.From, c.Subject = given(in.SegmentID), given(in.From), given(in.Subject)
-	if c.SegmentID == nil {
-		c.SegmentID = given(in.AudienceID)
+	segmentID, err := segmentOf(in.SegmentID, in.AudienceID)
+	if err != nil {
+		return c, err
 	}
-	c.Name, c.PreviewText, c.TopicID = orEmpty(in.Name), orEmpty(in.PreviewText), orEmpty(in.TopicID)
+	c.SegmentID, c.From, c.Subject = given(segmentID), given(in.From), given(in.Subject)
+	c.Name, c.PreviewText = orEmpty(in.Name), orEmpty(in.PreviewText)
+	c.TopicID = (*string)(in.TopicID.orClear())
 	switch r := in.ReplyTo; {
 	case r.given && r.value == nil:
 		c.ReplyTo = new([]string)
@@ -138,18 +184,22 @@ func (in *updateBroadcastIn) change() broadcasts.Change {
 			*c.Variants = variantsOf(*in.Variants.value)
 		}
 	}
+	if !in.Pace.given && !in.HoldOut.given && !in.Variants.given && !in.ABTest.given && !in.BounceLimit.given &&
+		!in.ComplaintLimit.given {
+		return c, nil
+	}
 	c.Options = func(o *broadcasts.Options) {
-		if in.Pace != nil {
-			o.Pace = *in.Pace
+		if in.Pace.given {
+			o.Pace = in.Pace.orZero()
 		}
-		if in.HoldOut != nil {
-			o.HoldOut = *in.HoldOut
+		if in.HoldOut.given {
+			o.HoldOut = in.HoldOut.orZero()
 		}
-		if in.Variants.given && *c.Variants == nil {
-			(&abTest{}).set(o)
+		if in.Variants.given && *c.Variants == nil || in.ABTest.given && in.ABTest.value == nil {
+			o.TestShare, o.Metric, o.Wait = 0, "", 0
 		}
-		if in.ABTest != nil {
-			in.ABTest.set(o)
+		if in.ABTest.value != nil {
+			in.ABTest.value.set(o)
 		}
 		if in.BounceLimit.given {
 			o.BounceLimit = in.BounceLimit.value
@@ -158,7 +208,7 @@ func (in *updateBroadcastIn) change() broadcasts.Change {
 			o.ComplaintLimit = in.ComplaintLimit.value
 		}
 	}
-	return c
+	return c, nil
 }
 
 // BroadcastItem is a broadcast in a list. It is exported because Huma overlooks the fields of embedded types that are
@@ -225,7 +275,10 @@ func broadcastToWire(b broadcasts.Broadcast) broadcastWire {
 		w.Variants = append(w.Variants, variantWire{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain})
 	}
 	if len(b.Variants) > 0 {
-		w.ABTest = &abTest{b.Options.TestShare, string(b.Options.Metric), b.Options.Wait}
+		w.ABTest = &abTest{Share: &b.Options.TestShare, Metric: (*string)(&b.Options.Metric)}
+		if b.Options.Wait != 0 {
+			w.ABTest.Wait = &b.Options.Wait
+		}
 	}
 	if b.Winner >= 0 {
 		w.Winner = &b.Winner
@@ -237,11 +290,15 @@ func (a *API) createBroadcast(ctx context.Context, c *Call, in createBroadcastIn
 	if in.ScheduledAt != "" && !in.Send {
 		return ref{}, fault.Invalidf("scheduled_at", "The `scheduled_at` field needs `send` to be true.")
 	}
+	n, err := in.broadcast()
+	if err != nil {
+		return ref{}, err
+	}
 	if !in.Send {
-		b, err := a.Services.Broadcasts.Create(ctx, c.TeamID, in.broadcast())
+		b, err := a.Services.Broadcasts.Create(ctx, c.TeamID, n)
 		return ref{"broadcast", b.ID}, err
 	}
-	b, err := a.Services.Broadcasts.CreateAndSend(ctx, c.Actor, in.broadcast(), in.ScheduledAt)
+	b, err := a.Services.Broadcasts.CreateAndSend(ctx, c.Actor, n, in.ScheduledAt)
 	return ref{"broadcast", b.ID}, err
 }
 
@@ -268,7 +325,14 @@ func (a *API) updateBroadcast(ctx context.Context, c *Call, in updateBroadcastIn
 	if err != nil {
 		return ref{}, err
 	}
-	_, err = a.Services.Broadcasts.Update(ctx, c.TeamID, id, in.change())
+	change, err := in.change()
+	if err == nil {
+		err = changesNothing(c.body, reflect.TypeOf(in), change)
+	}
+	if err != nil {
+		return ref{}, err
+	}
+	_, err = a.Services.Broadcasts.Update(ctx, c.TeamID, id, change)
 	return ref{"broadcast", id}, err
 }
 

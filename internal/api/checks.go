@@ -31,7 +31,7 @@ type checkEmailIn struct {
 	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded. None is stored or fetched."`
 	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
 	ScheduledAt string                             `json:"scheduled_at,omitzero"`
-	TopicID     string                             `json:"topic_id,omitzero"`
+	TopicID     topicRef                           `json:"topic_id,omitzero"`
 }
 
 func (in *checkEmailIn) draft() *sendEmailIn {

@@ -1,9 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"reflect"
-	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
@@ -12,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/scalar"
 )
 
@@ -38,6 +40,30 @@ func (segmentRef) Schema(huma.Registry) *huma.Schema {
 	one := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 	return &huma.Schema{OneOf: []*huma.Schema{one,
 		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": one}, Required: []string{"id"}}}}
+}
+
+// topicRef is the id of a topic, which is never empty: an email for which an empty id were taken for none would go to
+// those who left the topic that was meant.
+type topicRef string
+
+// UnmarshalJSONFrom reads an id; null is absent.
+func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	given := d.PeekKind() != 'n'
+	if err := json.UnmarshalDecode(d, (*string)(t)); err != nil {
+		return err
+	}
+	if given && *t == "" {
+		field := fieldName(d.StackPointer())
+		return fault.Invalidf(field, "The `%s` field is empty. Give the id of a topic, or leave it out.", field)
+	}
+	return nil
+}
+
+func (*topicRef) elements() []reflect.Type { return nil }
+
+// Schema describes the id in the document.
+func (topicRef) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 }
 
 type subscriptionWire struct {
@@ -85,11 +111,13 @@ func propertyValues(in map[string]scalarValue) map[string]scalar.Value {
 }
 
 type updateContactIn struct {
-	Email        string                            `json:"email,omitzero" doc:"A new address, if the contact is named by its id; otherwise it is ignored."`
+	Email        *string                           `json:"email,omitzero" nullable:"false" doc:"A new address, if the contact is named by its id; otherwise its present one."`
 	FirstName    opt[string]                       `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
 	LastName     opt[string]                       `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
 	Unsubscribed *bool                             `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
 	Properties   named[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
+	Segments     elsewhere                         `json:"segments,omitzero" hidden:"true"`
+	Topics       elsewhere                         `json:"topics,omitzero" hidden:"true"`
 }
 
 // orClear returns the text to write: an empty one for null, and nil if the field is absent.
@@ -100,13 +128,32 @@ func (o *opt[T]) orClear() *T {
 	return o.value
 }
 
-func (in *updateContactIn) change(name string) contacts.Change {
+// change returns the change of a contact that is named by its id or its address.
+func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	c := contacts.Change{FirstName: in.FirstName.orClear(), LastName: in.LastName.orClear(),
 		Unsubscribed: in.Unsubscribed, Properties: propertyValues(in.Properties)}
-	if in.Email != "" && id.Valid(name) {
-		c.Address = &in.Email // some clients repeat the address by which they name the contact
+	switch {
+	case in.Email == nil:
+	case id.Valid(name):
+		c.Address = in.Email
+	case !repeats(*in.Email, name): // some clients repeat the address by which they name the contact
+		return c, fault.Invalidf("email", "The `email` field is another address than that of the path. Name the contact by "+
+			"its id to change its address.")
 	}
-	return c
+	return c, cmp.Or(
+		in.Segments.refuse("segments", "Add and remove a contact with /contacts/{contact}/segments/{segment_id}."),
+		in.Topics.refuse("topics", "Change them with PATCH /contacts/{contact}/topics."))
+}
+
+// repeats reports whether an address is the one by which a contact is named in the path. What is no address there is left
+// to whoever looks the contact up.
+func repeats(address, name string) bool {
+	of, err := message.ParseAddress(name)
+	if err != nil {
+		return true
+	}
+	a, err := message.ParseAddress(address)
+	return err == nil && a.Key() == of.Key()
 }
 
 // contactTopicsIn is a list of subscriptions, or an object that has it.
@@ -213,7 +260,11 @@ func (a *API) getContact(ctx context.Context, c *Call, _ none) (contactWire, err
 
 func (a *API) updateContact(ctx context.Context, c *Call, in updateContactIn) (ref, error) {
 	name := c.Param("contact")
-	at, err := a.Services.Contacts.Update(ctx, c.TeamID, name, in.change(name))
+	change, err := in.change(name)
+	if err != nil {
+		return ref{}, err
+	}
+	at, err := a.Services.Contacts.Update(ctx, c.TeamID, name, change)
 	return ref{"contact", at.ID}, err
 }
 
@@ -290,5 +341,9 @@ func (a *API) updateContactTopics(ctx context.Context, c *Call, in contactTopics
 		return contactTopicsWire{}, fault.MissingField("topics")
 	}
 	at, err := a.Services.Contacts.Update(ctx, c.TeamID, c.Param("contact"), contacts.Change{Topics: choices(in.topics)})
-	return contactTopicsWire{"contact_topics", at.ID, at.ID, slices.Clone(in.topics)}, err
+	out := contactTopicsWire{"contact_topics", at.ID, at.ID, []subscriptionWire{}}
+	for _, t := range in.topics {
+		out.Topics = append(out.Topics, subscriptionWire{strings.ToLower(t.ID), t.Subscription})
+	}
+	return out, err
 }

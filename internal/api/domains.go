@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -29,6 +30,10 @@ type updateDomainIn struct {
 	TLS               *string        `json:"tls,omitzero" enum:"opportunistic,enforced"`
 	Capabilities      capabilitiesIn `json:"capabilities,omitzero"`
 	TrackingSubdomain *string        `json:"tracking_subdomain,omitzero" maxLength:"63"`
+
+	Name       fixed[string] `json:"name,omitzero" hidden:"true"`
+	Region     fixed[string] `json:"region,omitzero" hidden:"true"`
+	ReturnPath fixed[string] `json:"custom_return_path,omitzero" hidden:"true"`
 }
 
 type capabilitiesWire struct {
@@ -149,6 +154,16 @@ func (a *API) updateDomain(ctx context.Context, c *Call, in updateDomainIn) (ref
 	caps, err := capabilities(in.Capabilities)
 	if err != nil {
 		return ref{}, err
+	}
+	if in.Name.given() || in.Region.given() || in.ReturnPath.given() {
+		d, err := a.Services.Domains.Get(ctx, c.TeamID, id)
+		if err == nil {
+			err = cmp.Or(in.Name.is("name", d.Name), in.Region.is("region", d.Region),
+				in.ReturnPath.is("custom_return_path", d.ReturnPath))
+		}
+		if err != nil {
+			return ref{}, err
+		}
 	}
 	return ref{"domain", id}, a.Services.Domains.Update(ctx, c.TeamID, id, domains.Change{OpenTracking: in.OpenTracking,
 		ClickTracking: in.ClickTracking, TLS: in.TLS, TrackingSubdomain: in.TrackingSubdomain, Capabilities: caps})

@@ -107,13 +107,13 @@ type sendEmailIn struct {
 	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
 	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
 	ScheduledAt string                             `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
-	TopicID     string                             `json:"topic_id,omitzero" doc:"Only those who want to read about the topic get it, each with a link to unsubscribe by."`
+	TopicID     topicRef                           `json:"topic_id,omitzero" doc:"Only those who want to read about the topic get it, each with a link to unsubscribe by."`
 }
 
 func (in *sendEmailIn) send() emails.Send {
 	s := emails.Send{From: in.From, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo, Subject: in.Subject,
 		HTML: in.HTML,
-		Text: in.Text, Headers: in.Headers, ScheduledAt: in.ScheduledAt, TopicID: in.TopicID}
+		Text: in.Text, Headers: in.Headers, ScheduledAt: in.ScheduledAt, TopicID: string(in.TopicID)}
 	if len(s.ReplyTo) == 0 {
 		s.ReplyTo = in.ReplyToOld
 	}

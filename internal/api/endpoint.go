@@ -81,6 +81,11 @@ func endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, err
 			if err := decode(c.body, c.Request.Header.Get("Content-Type"), &in); err != nil {
 				return nil, err
 			}
+			if c.Request.Method == http.MethodPatch {
+				if err := changesNothing(c.body, b.in, in); err != nil {
+					return nil, err
+				}
+			}
 		}
 		return f(ctx, c, in)
 	}

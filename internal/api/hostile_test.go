@@ -117,6 +117,8 @@ var rightBodies = map[string]string{
 	"POST /segments":  `{"name":"x"}`,
 	"POST /topics":    `{"name":"x","default_subscription":"opt_in"}`,
 
+	"PATCH /broadcasts/{broadcast_id}": `{"name":"x"}`,
+
 	"POST /contact-properties": `{"key":"x","type":"string"}`,
 }
 

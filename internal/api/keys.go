@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/postrider/postrider/internal/teams"
@@ -25,7 +26,9 @@ type keyWire struct {
 }
 
 type renameKeyIn struct {
-	Name string `json:"name" maxLength:"50"`
+	Name       string    `json:"name" maxLength:"50"`
+	Permission elsewhere `json:"permission,omitzero" hidden:"true"`
+	DomainID   elsewhere `json:"domain_id,omitzero" hidden:"true"`
 }
 
 func keyToWire(k teams.Key) keyWire {
@@ -50,6 +53,10 @@ func (a *API) listKeys(ctx context.Context, c *Call, _ none) (list[keyWire], err
 func (a *API) renameKey(ctx context.Context, c *Call, in renameKeyIn) (ref, error) {
 	id, err := c.ID("api_key_id")
 	if err != nil {
+		return ref{}, err
+	}
+	const instead = "Create another key and delete this one."
+	if err := cmp.Or(in.Permission.refuse("permission", instead), in.DomainID.refuse("domain_id", instead)); err != nil {
 		return ref{}, err
 	}
 	return ref{"api_key", id}, a.Services.Teams.RenameKey(ctx, c.TeamID, id, in.Name)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/postrider/postrider/internal/contacts"
@@ -16,6 +17,8 @@ type createPropertyIn struct {
 
 type updatePropertyIn struct {
 	FallbackValue opt[scalarValue] `json:"fallback_value" doc:"Null removes it."`
+	Key           fixed[string]    `json:"key,omitzero" hidden:"true"`
+	Type          fixed[string]    `json:"type,omitzero" hidden:"true"`
 }
 
 type contactPropertyWire struct {
@@ -65,6 +68,15 @@ func (a *API) updateProperty(ctx context.Context, c *Call, in updatePropertyIn) 
 	id, err := c.ID("contact_property_id")
 	if err != nil {
 		return ref{}, err
+	}
+	if in.Key.given() || in.Type.given() {
+		p, err := a.Services.Contacts.Property(ctx, c.TeamID, id)
+		if err == nil {
+			err = cmp.Or(in.Key.is("key", p.Name), in.Type.is("type", string(p.Type)))
+		}
+		if err != nil {
+			return ref{}, err
+		}
 	}
 	if !in.FallbackValue.given {
 		return ref{}, fault.MissingField("fallback_value")

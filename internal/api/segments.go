@@ -15,7 +15,7 @@ type createSegmentIn struct {
 }
 
 type updateSegmentIn struct {
-	Name   string         `json:"name,omitzero" maxLength:"255"`
+	Name   *string        `json:"name,omitzero" nullable:"false" maxLength:"255"`
 	Filter jsontext.Value `json:"filter,omitzero" doc:"For a segment that has one."`
 }
 
@@ -95,9 +95,9 @@ func (a *API) updateSegment(ctx context.Context, c *Call, in updateSegmentIn) (r
 	if err != nil {
 		return ref{}, err
 	}
-	change := contacts.SegmentChange{Filter: filterOf(in.Filter)}
-	if in.Name != "" {
-		change.Name = &in.Name
+	change := contacts.SegmentChange{Name: in.Name}
+	if in.Filter != nil {
+		change.Filter = new(filterOf(in.Filter))
 	}
 	g, err := a.Services.Contacts.UpdateSegment(ctx, c.TeamID, id, change)
 	return ref{"segment", g.ID}, err

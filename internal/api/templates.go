@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
@@ -219,6 +220,9 @@ func (a *API) getTemplate(ctx context.Context, c *Call, _ none) (templateWire, e
 
 func (a *API) updateTemplate(ctx context.Context, c *Call, in updateTemplateIn) (ref, error) {
 	change, err := in.change()
+	if err == nil {
+		err = changesNothing(c.body, reflect.TypeOf(in), change)
+	}
 	if err != nil {
 		return ref{}, err
 	}

@@ -14,9 +14,11 @@ type createTopicIn struct {
 }
 
 type updateTopicIn struct {
-	Name        string  `json:"name,omitzero" maxLength:"50"`
-	Description *string `json:"description,omitzero" maxLength:"200"`
-	Visibility  string  `json:"visibility,omitzero" enum:"public,private"`
+	Name        *string     `json:"name,omitzero" nullable:"false" maxLength:"50"`
+	Description opt[string] `json:"description,omitzero" doc:"Null removes it." maxLength:"200"`
+	Visibility  *string     `json:"visibility,omitzero" nullable:"false" enum:"public,private"`
+
+	DefaultSubscription fixed[string] `json:"default_subscription,omitzero" hidden:"true"`
 }
 
 type topicWire struct {
@@ -68,13 +70,17 @@ func (a *API) updateTopic(ctx context.Context, c *Call, in updateTopicIn) (ref, 
 	if err != nil {
 		return ref{}, err
 	}
-	change := contacts.TopicChange{Description: in.Description}
-	if in.Name != "" {
-		change.Name = &in.Name
+	if in.DefaultSubscription.given() {
+		t, err := a.Services.Contacts.Topic(ctx, c.TeamID, id)
+		if err == nil {
+			err = in.DefaultSubscription.is("default_subscription", string(t.Default))
+		}
+		if err != nil {
+			return ref{}, err
+		}
 	}
-	if in.Visibility != "" {
-		change.Visibility = new(contacts.Visibility(in.Visibility))
-	}
+	change := contacts.TopicChange{Name: in.Name, Description: in.Description.orClear(),
+		Visibility: (*contacts.Visibility)(in.Visibility)}
 	t, err := a.Services.Contacts.UpdateTopic(ctx, c.TeamID, id, change)
 	return ref{"topic", t.ID}, err
 }

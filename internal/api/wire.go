@@ -221,11 +221,22 @@ func (o *opt[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, &o.value)
 }
 
+// orZero returns the value, the zero value for null.
+func (o *opt[T]) orZero() (v T) {
+	if o.value != nil {
+		v = *o.value
+	}
+	return v
+}
+
 func (*opt[T]) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
 // Schema is that of the value, nullable. The tag nullable:"false" takes that back where null is refused.
 func (opt[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	if s.Ref != "" { // what stands beside a reference would have to hold too
+		return &huma.Schema{OneOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}}
+	}
 	if s.Type == "" { // Nullable would add null to a type that there is not
 		s.OneOf = append(slices.Clip(s.OneOf), &huma.Schema{Type: "null"})
 		return &s

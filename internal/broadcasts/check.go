@@ -109,6 +109,12 @@ func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error
 			return fault.Invalidf("variants", "Only the first of the `variants` may be the broadcast itself: the variant %d "+
 				"(from 0) names nothing that differs.", i)
 		}
+		for field, text := range map[string]*string{"from": v.From, "subject": v.Subject} {
+			if text != nil && strings.TrimSpace(*text) == "" {
+				field = fmt.Sprintf("variants[%d].%s", i, field)
+				return fault.Invalidf(field, "The `%s` field is empty. Leave it out for that of the broadcast.", field)
+			}
+		}
 		differs := v.apply(t)
 		if err := differs.check(fmt.Sprintf("variants[%d].", i), maxSize); err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )
@@ -67,25 +66,19 @@ type createTemplateIn struct {
 }
 
 type updateTemplateIn struct {
-	Name      opt[string]                        `json:"name,omitzero" nullable:"false" maxLength:"255"`
-	Alias     opt[string]                        `json:"alias,omitzero" doc:"Null removes it."`
-	From      opt[string]                        `json:"from,omitzero" doc:"Null removes it."`
-	Subject   opt[string]                        `json:"subject,omitzero" doc:"Null removes it."`
-	ReplyTo   opt[texts[maxRecipients]]          `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
-	HTML      opt[string]                        `json:"html,omitzero" nullable:"false"`
-	Text      opt[string]                        `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	Variables opt[many[variableIn, maxDeclared]] `json:"variables,omitzero" nullable:"false" doc:"All variables; a known key keeps its id."`
+	Name      *string                        `json:"name,omitzero" nullable:"false" maxLength:"255"`
+	Alias     opt[string]                    `json:"alias,omitzero" doc:"Null removes it."`
+	From      opt[string]                    `json:"from,omitzero" doc:"Null removes it."`
+	Subject   opt[string]                    `json:"subject,omitzero" doc:"Null removes it."`
+	ReplyTo   opt[texts[maxRecipients]]      `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	HTML      *string                        `json:"html,omitzero" nullable:"false"`
+	Text      opt[string]                    `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	Variables *many[variableIn, maxDeclared] `json:"variables,omitzero" nullable:"false" doc:"All variables; a known key keeps its id."`
 }
 
 // change translates a change. An empty string where one makes no sense counts as absent: the Go client always sends the
-// name and the HTML.
-func (in *updateTemplateIn) change() (c templates.Change, err error) {
-	for name, null := range map[string]bool{"name": in.Name.given && in.Name.value == nil,
-		"html": in.HTML.given && in.HTML.value == nil, "variables": in.Variables.given && in.Variables.value == nil} {
-		if null {
-			return c, fault.Invalidf(name, "The `%s` field must not be null. Leave it out to keep what is there.", name)
-		}
-	}
+// name and the HTML. So does null, which the .NET client writes for all that it was not given.
+func (in *updateTemplateIn) change() (c templates.Change) {
 	given := func(o opt[string]) *string {
 		switch {
 		case !o.given || o.value != nil && *o.value == "":
@@ -96,7 +89,12 @@ func (in *updateTemplateIn) change() (c templates.Change, err error) {
 		return o.value
 	}
 	c.Alias, c.From, c.Subject = given(in.Alias), given(in.From), given(in.Subject)
-	c.Name, c.HTML = given(in.Name), given(in.HTML)
+	if in.Name != nil && *in.Name != "" {
+		c.Name = in.Name
+	}
+	if in.HTML != nil && *in.HTML != "" {
+		c.HTML = in.HTML
+	}
 	if in.Text.given {
 		c.Text = &in.Text.value
 	}
@@ -106,10 +104,10 @@ func (in *updateTemplateIn) change() (c templates.Change, err error) {
 	case r.given && *r.value != nil: // nil is an empty string
 		c.ReplyTo = (*[]string)(r.value)
 	}
-	if in.Variables.given {
-		c.Variables = new(declared(*in.Variables.value))
+	if in.Variables != nil {
+		c.Variables = new(declared(*in.Variables))
 	}
-	return c, nil
+	return c
 }
 
 // TemplateItem is a template in a list. It is exported because Huma overlooks the fields of embedded types that are
@@ -219,11 +217,8 @@ func (a *API) getTemplate(ctx context.Context, c *Call, _ none) (templateWire, e
 }
 
 func (a *API) updateTemplate(ctx context.Context, c *Call, in updateTemplateIn) (ref, error) {
-	change, err := in.change()
-	if err == nil {
-		err = changesNothing(c.body, reflect.TypeOf(in), change)
-	}
-	if err != nil {
+	change := in.change()
+	if err := changesNothing(c.body, reflect.TypeOf(in), change); err != nil {
 		return ref{}, err
 	}
 	t, err := a.Services.Templates.Update(ctx, c.TeamID, c.Param("template"), change)

@@ -138,7 +138,7 @@ func TestPartsGoByIndexes(t *testing.T) {
 			}
 		}
 		asked := trace.Take()
-		if len(asked) < 16 {
+		if len(asked) < 14 {
 			t.Fatalf("%d statements", len(asked))
 		}
 		for _, x := range asked {

@@ -47,17 +47,27 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 	return all, err
 }
 
-// add adds one address unless it is listed, and returns its entry.
+// addTries is how often add tries to insert an entry or to find the one that there is.
+const addTries = 10
+
+// add adds one address unless it is listed, and returns its entry. With PostgreSQL, another transaction may remove the
+// entry that keeps ours from being inserted before it is looked up; then ours can be inserted.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
-	n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
-	added, err := insert(ctx, tx, &n)
-	if err != nil {
-		return n, err
+	for range addTries {
+		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
+		added, err := insert(ctx, tx, &n)
+		if err != nil {
+			return n, fmt.Errorf("insert a suppression: %w", err)
+		}
+		if added {
+			return n, s.recorder.Record(ctx, tx, events.Event{TeamID: n.TeamID, Type: events.SuppressionAdded, Data: n})
+		}
+		listed, err := byAddress(ctx, tx.Reader, n.TeamID, n.Address)
+		if fault.KindOf(err) != fault.NotFound {
+			return listed, err
+		}
 	}
-	if !added {
-		return byAddress(ctx, tx.Reader, n.TeamID, n.Address)
-	}
-	return n, s.recorder.Record(ctx, tx, events.Event{TeamID: n.TeamID, Type: events.SuppressionAdded, Data: n})
+	return n, fmt.Errorf("add a suppression: its address was listed and removed %d times meanwhile", addTries)
 }
 
 // normal parses an address and returns it in the form in which it is listed.
@@ -81,10 +91,10 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 	return list(ctx, s.d.Reader, teamID, origin, p)
 }
 
-const partRows = 2000 // that one call of Part looks at
+const partRows = 2000 // that one call of Part returns
 
-// Part reads a part of the list after a cursor: those of the next 2,000 entries that have the origin, newest first;
-// origin "" means all. next is the cursor of the part that follows, "" after the last.
+// Part reads a part of the list after a cursor: the next 2,000 entries that have the origin, newest first; origin ""
+// means all. next is the cursor of the part that follows, "" after the last.
 func (s *Service) Part(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {
@@ -136,7 +146,9 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 	if err != nil {
 		return gone, err
 	}
-	deleteByID(ctx, tx, teamID, gone.ID)
+	if gone, err = deleteByID(ctx, tx, teamID, gone.ID); err != nil {
+		return gone, err // another transaction has removed it, and recorded that
+	}
 	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }
 

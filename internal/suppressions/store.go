@@ -50,30 +50,28 @@ func byAddress(ctx context.Context, r db.Reader, teamID, address string) (Suppre
 		address))
 }
 
-func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) {
-	tx.Queue(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2`, id, teamID)
+// deleteByID deletes an entry and returns it.
+func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression, error) {
+	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns, id, teamID))
 }
 
-// listed is a team's list; listedFor is that of one origin, "" for all.
-func listed(teamID string) page.Select {
-	return page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id",
-		Args: []any{teamID}}
-}
-
-func listedFor(teamID string, origin Origin) page.Select {
-	s := listed(teamID)
-	s.Text += ` AND (origin = $2 OR CAST($2 AS TEXT) = '')`
-	s.Args = append(s.Args, string(origin))
+// listed is a team's list, or its entries of one origin. Each goes by an index of its own.
+func listed(teamID string, origin Origin) page.Select {
+	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	if origin != "" {
+		s.Text += ` AND origin = $2`
+		s.Args = append(s.Args, string(origin))
+	}
 	return s
 }
 
 func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
-	return page.Query(ctx, r, listedFor(teamID, origin), p, scan)
+	return page.Query(ctx, r, listed(teamID, origin), p, scan)
 }
 
 func part(ctx context.Context, r db.Reader, teamID string, origin Origin, after string) ([]Suppression, string, error) {
-	return page.Part(ctx, r, listed(teamID), listedFor(teamID, origin), after, partRows, scan,
-		func(s Suppression) string { return s.ID })
+	of := listed(teamID, origin)
+	return page.Part(ctx, r, of, of, after, partRows, scan, func(s Suppression) string { return s.ID })
 }
 
 func among(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {

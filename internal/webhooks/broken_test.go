@@ -134,7 +134,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"EraseAddress", one, func() error {
 				a, err := erasure.Parse(fmt.Sprintf("ann%d@one.example", n))
 				must(t, err)
-				_, err = webhooks.EraseAddress(ctx, d, a, erasure.Scope{All: true})
+				_, err = webhooks.EraseAddress(ctx, d, a, erasure.Scope{Teams: []string{team}, All: true})
 				return err
 			}},
 			{"EraseTeam", one, func() error { return f.EraseTeam(ctx, team) }},

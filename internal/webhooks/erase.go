@@ -13,48 +13,52 @@ import (
 // deleted, so that each keeps its place in its chain.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	err = db.Walk(ctx, d.Reader, "webhook_messages WHERE TRUE", "id", nil, func(after, upTo string) error {
-		some, err := messagesNaming(ctx, d.Reader, a, &scope, after, upTo)
+	for _, teamID := range scope.Teams {
+		err := db.Walk(ctx, d.Reader, "webhook_messages WHERE team_id = $1", "id", []any{teamID},
+			func(after, upTo string) error {
+				return eraseBetween(ctx, d, a, teamID, after, upTo, scope.DryRun, &found)
+			})
 		if err != nil {
-			return err
+			return found, fmt.Errorf("erase an address in the webhooks of team %s: %w", teamID, err)
 		}
-		for _, m := range some {
-			found.Add("webhook messages in which it was replaced", 1)
-			if scope.DryRun {
-				continue
-			}
-			endpoints, err := endpointIDs(ctx, d.Reader, m.teamID)
-			if err != nil {
-				return err
-			}
-			err = d.Update(ctx, func(tx *db.Tx) error { return replaceIn(ctx, tx, a, &m, endpoints) })
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return found, fmt.Errorf("erase an address in webhooks: %w", err)
 	}
 	return found, nil
 }
 
-// naming is a message that contains an address.
-type naming struct{ id, teamID, payload string }
-
-// messagesNaming returns the messages of a scope between two ids that contain an address.
-func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, scope *erasure.Scope, after, upTo string) (
-	some []naming, err error) {
-	text, args := `SELECT id, team_id, payload FROM webhook_messages WHERE id > $1 AND id <= $2
-		AND LOWER(payload) LIKE $3 ESCAPE '\'`, []any{after, upTo, a.Pattern()}
-	if !scope.All { // Payloads of other teams need not be read.
-		text, args = text+` AND team_id = ANY($4)`, append(args, scope.Teams)
+// eraseBetween erases an address in a team's messages between two ids.
+func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, after, upTo string, dry bool,
+	found *erasure.Report) error {
+	some, err := messagesNaming(ctx, d.Reader, a, teamID, after, upTo)
+	if err != nil || len(some) == 0 {
+		return err
 	}
-	rows, err := r.Query(ctx, text+` ORDER BY id`, args...)
+	found.Add("webhook messages in which it was replaced", len(some))
+	if dry {
+		return nil
+	}
+	endpoints, err := endpointIDs(ctx, d.Reader, teamID)
+	if err != nil {
+		return err
+	}
+	for _, m := range some {
+		if err := d.Update(ctx, func(tx *db.Tx) error { return replaceIn(ctx, tx, a, &m, endpoints) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// naming is a message that contains an address.
+type naming struct{ id, payload string }
+
+// messagesNaming returns a team's messages between two ids that contain an address.
+func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []naming,
+	err error) {
+	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
+		AND LOWER(payload) LIKE $4 ESCAPE '\' ORDER BY id`, teamID, after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var m naming
-		if err = r.Scan(&m.id, &m.teamID, &m.payload); err == nil && a.In(m.payload) {
+		if err = r.Scan(&m.id, &m.payload); err == nil && a.In(m.payload) {
 			some = append(some, m)
 		}
 		return none, err

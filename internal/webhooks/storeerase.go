@@ -15,11 +15,9 @@ const eraseRows = 500 // deleted in one transaction
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.eraseEndpoints(ctx, teamID)
 	if err == nil {
-		// No index finds the messages of a team, so the whole table is read once, in steps.
-		err = s.p.DB.WalkIDs(ctx, "webhook_messages", func(tx *db.Tx, after, upTo string) error {
-			_, err := tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo,
-				teamID)
-			return err
+		err = s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+			return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN
+				(SELECT id FROM webhook_messages WHERE team_id = $1 ORDER BY id LIMIT $2)`, teamID, eraseRows)
 		})
 	}
 	if err != nil {

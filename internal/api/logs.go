@@ -26,6 +26,14 @@ type LogItem struct {
 	UserAgent      *string `json:"user_agent"`
 }
 
+// logList is a list of logs, as far as it was looked through.
+type logList struct {
+	Object  string    `json:"object"`
+	HasMore bool      `json:"has_more"`
+	Data    []LogItem `json:"data"`
+	Next    string    `json:"next,omitzero" doc:"Given when few entries match and there may be more: the value of after, or of before, with which to go on."`
+}
+
 type logWire struct {
 	Object string `json:"object"`
 	LogItem
@@ -52,17 +60,18 @@ func logToItem(e requestlog.Entry) LogItem {
 	return LogItem{e.ID, dbTime(e.CreatedAt), e.Endpoint, e.Method, e.Status, orNull(e.UserAgent)}
 }
 
-func (a *API) listLogs(ctx context.Context, c *Call, _ none) (list[LogItem], error) {
+func (a *API) listLogs(ctx context.Context, c *Call, _ none) (logList, error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[LogItem]{}, err
+		return logList{}, err
 	}
 	f, err := logFilter(c.Query())
 	if err != nil {
-		return list[LogItem]{}, err
+		return logList{}, err
 	}
-	all, more, err := a.Services.Logs.List(ctx, c.TeamID, f, p)
-	return listOf(all, more, logToItem), err
+	all, more, next, err := a.Services.Logs.List(ctx, c.TeamID, f, p)
+	l := listOf(all, more, logToItem)
+	return logList{l.Object, l.HasMore, l.Data, next}, err
 }
 
 func (a *API) getLog(ctx context.Context, c *Call, _ none) (logWire, error) {

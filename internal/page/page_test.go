@@ -262,3 +262,61 @@ func TestPart(t *testing.T) {
 		}, nil)
 	})
 }
+
+// A page by a condition that no index serves is that of Query, and costs the same however little is selected.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		shelf(t, d)
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO shelf (id, team) WITH RECURSIVE n(i) AS (SELECT 100000
+				UNION ALL SELECT i + 1 FROM n WHERE i < 204999) SELECT 'd' || i, 'long' FROM n`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		scan := func(r db.Row) (id string, err error) { err = r.Scan(&id); return id, err }
+		for _, c := range []struct {
+			team, condition string
+			page            page.Page
+			want            string
+			more            bool
+			next            string
+			queries         int
+		}{
+			{"one", "", page.Page{Limit: 3}, "a9 a8 a7", true, "", 1},
+			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 3}, "a9 a7 a6", true, "", 2},
+			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 3, Before: "a3"}, "a6 a5 a4", true, "", 2},
+			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 4, Before: "a5"}, "a9 a7 a6", false, "", 2},
+			{"one", ` AND s.id = 'x'`, page.Page{Limit: 3}, "", false, "", 2},
+			{"long", ` AND s.id IN ('d204999', 'd204700', 'd204000')`, page.Page{Limit: 2}, "d204999 d204700", true, "", 4},
+			{"long", ` AND s.id IN ('d204999', 'd204000', 'd203999')`, page.Page{Limit: 2}, "d204999 d204000", true, "", 6},
+			{"long", ` AND s.id < 'd100003'`, page.Page{Limit: 2, After: "d101500"}, "d100002 d100001", true, "", 6},
+			{"long", ` AND s.id < 'd100002'`, page.Page{Limit: 2, After: "d101500"}, "d100001 d100000", false, "", 6},
+			{"long", ` AND s.id IN ('d204999', 'd100000')`, page.Page{Limit: 2}, "d204999", true, "d108000", 100},
+			{"long", ` AND s.id IN ('d204999', 'd100000')`, page.Page{Limit: 2, After: "d108000"}, "d100000", false, "", 12},
+			{"long", ` AND s.id > 'd204997'`, page.Page{Limit: 2, Before: "d203900"}, "d204999 d204998", false, "", 6},
+			{"long", ` AND s.id > 'd204996'`, page.Page{Limit: 2, Before: "d203900"}, "d204998 d204997", true, "", 6},
+			{"long", ` AND s.id IN ('d204999', 'd100001')`, page.Page{Limit: 2, Before: "d100000"}, "d100001", true, "d197000",
+				100},
+		} {
+			all := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{c.team}}
+			some := all
+			some.Text += c.condition
+			trace.Take()
+			ids, more, next, err := page.Search(t.Context(), d.Reader, all, some, c.page, scan)
+			got, n := strings.Join(ids, " "), len(trace.Take())
+			if err != nil || got != c.want || more != c.more || next != c.next || n != c.queries {
+				t.Errorf("%s %q %+v: %q, more %v, next %q by %d queries, %v; want %q, %v, %q by %d", c.team, c.condition, c.page,
+					got, more, next, n, err, c.want, c.more, c.next, c.queries)
+			}
+		}
+		trace.EachBroken(t, nil, func() error {
+			all := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"}}
+			some := all
+			some.Text += ` AND s.id <> 'a8'`
+			_, _, _, err := page.Search(t.Context(), d.Reader, all, some, page.Page{Limit: 3}, scan)
+			return err
+		}, nil)
+	})
+}

@@ -45,7 +45,7 @@ func TestEntry(t *testing.T) {
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
-		all, more, err := s.List(ctx, "team", requestlog.Filter{}, page.Page{Limit: 20})
+		all, more, _, err := s.List(ctx, "team", requestlog.Filter{}, page.Page{Limit: 20})
 		if err != nil || more || len(all) != 1 {
 			t.Fatalf("%+v, more %v, %v", all, more, err)
 		}
@@ -111,7 +111,7 @@ func TestFilters(t *testing.T) {
 			"earlier":        {requestlog.Filter{To: now.Add(-time.Minute)}, ""},
 			"two at once":    {requestlog.Filter{Status: "2xx", KeyID: "k1"}, "0"},
 		} {
-			all, _, err := s.List(ctx, "team", x.f, page.Page{Limit: 20})
+			all, _, _, err := s.List(ctx, "team", x.f, page.Page{Limit: 20})
 			got := ""
 			for _, e := range all {
 				got += fmt.Sprint(int(e.Duration.Seconds()))
@@ -122,9 +122,54 @@ func TestFilters(t *testing.T) {
 		}
 		for _, f := range []requestlog.Filter{{Status: "9xx"}, {Status: "20"}, {Method: "get"},
 			{From: now, To: now.Add(-1)}} {
-			if _, _, err := s.List(ctx, "team", f, page.Page{}); fault.KindOf(err) != fault.Invalid {
+			if _, _, _, err := s.List(ctx, "team", f, page.Page{}); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%+v: %v", f, err)
 			}
+		}
+	})
+}
+
+// A filter that selects few entries costs no more than one that selects many: the list is looked at in steps, up to a
+// bound, by its key.
+func TestRareEntries(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := requestlog.New(d, quiet, time.Hour)
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO request_logs (team_id, id, api_key_id, request_id, method, endpoint,
+				status, user_agent, duration, request_body, response_body, created_at, actor_kind)
+				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 199999)
+				SELECT 'team', 'l' || i, 'k', '', 'GET', '/', CASE WHEN i IN (199998, 100001) THEN 500 ELSE 200 END, '', 0, '',
+				'', 0, 'api_key' FROM n`)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := requestlog.Filter{Status: "5xx"}
+		trace.Take()
+		all, more, next, err := s.List(t.Context(), "team", failed, page.Page{Limit: 2})
+		if err != nil || len(all) != 1 || all[0].ID != "l199998" || !more || next == "" {
+			t.Errorf("%+v, more %v, next %q, %v", all, more, next, err)
+		}
+		asked := trace.Take()
+		if len(asked) != 100 {
+			t.Errorf("%d statements", len(asked))
+		}
+		for _, x := range asked[len(asked)-2:] {
+			plan := trace.Plan(t, x)
+			bounded := strings.Contains(plan, "team_id=? AND id") || d.Engine() == "postgres" &&
+				strings.Contains(plan, "request_logs_pkey") && strings.Contains(plan, "(id < 'l")
+			if !bounded || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "Sort") {
+				t.Errorf("%s\n%s", x.SQL, plan)
+			}
+		}
+		all, more, next, err = s.List(t.Context(), "team", failed, page.Page{Limit: 2, After: next})
+		if err != nil || len(all) != 1 || all[0].ID != "l100001" || more || next != "" {
+			t.Errorf("the rest: %+v, more %v, next %q, %v", all, more, next, err)
+		}
+		all, more, _, err = s.List(t.Context(), "team", requestlog.Filter{Method: "GET"}, page.Page{Limit: 20})
+		if n := len(trace.Take()); err != nil || len(all) != 20 || !more || n > 30 {
+			t.Errorf("a common filter: %d entries by %d statements, %v", len(all), n, err)
 		}
 	})
 }

@@ -113,26 +113,30 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	return s, nil
 }
 
-func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, error) {
-	s, err := selected(teamID, f)
+func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, string, error) {
+	span, some, err := selections(teamID, f)
 	if err != nil {
-		return nil, false, err
+		return nil, false, "", err
 	}
-	return page.Query(ctx, r, s, p, scanEntry)
+	return page.Search(ctx, r, span, some, p, scanEntry)
 }
 
-// part returns those of the next entries after a cursor that a filter selects, and the cursor of the next part. The
-// span of time bounds the list itself, so that no part is spent on what is outside.
+// part returns those of the next entries after a cursor that a filter selects, and the cursor of the next part.
 func part(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
-	span, err := selected(teamID, Filter{From: f.From, To: f.To})
+	span, some, err := selections(teamID, f)
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := selected(teamID, f)
-	if err != nil {
-		return nil, "", err
+	return page.Part(ctx, r, span, some, after, partRows, scanEntry, func(e Entry) string { return e.ID })
+}
+
+// selections returns what a filter selects, and the list that has to be looked at for that. The span of time bounds the
+// list itself, so that nothing outside is looked at.
+func selections(teamID string, f Filter) (span, some page.Select, err error) {
+	if span, err = selected(teamID, Filter{From: f.From, To: f.To}); err == nil {
+		some, err = selected(teamID, f)
 	}
-	return page.Part(ctx, r, span, s, after, partRows, scanEntry, func(e Entry) string { return e.ID })
+	return span, some, err
 }
 
 func scanEntry(r db.Row) (Entry, error) { return scan(r) }

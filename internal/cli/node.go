@@ -298,8 +298,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	})
 	recorder.Listen(n.live)
 
-	n.imports = imports.New(imports.Config{MaxSize: int64(c.ImportMaxSize)}, imports.Parts{DB: n.db, Queue: n.queue,
-		Blobs: n.blobs, Contacts: n.contacts, Log: n.log})
+	n.imports = imports.New(imports.Config{MaxSize: int64(c.ImportMaxSize), Retention: c.ImportRetention},
+		imports.Parts{DB: n.db, Queue: n.queue, Blobs: n.blobs, Contacts: n.contacts, Log: n.log})
 
 	n.mux = http.NewServeMux()
 	public := links.New(n.emails, n.receiving, n.log)

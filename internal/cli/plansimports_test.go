@@ -52,7 +52,7 @@ func (d *driver) imported() {
 		d.t.Error(err)
 	}
 	d.change(`UPDATE contact_imports SET finished_at = $1 WHERE id = $2`,
-		time.Now().Add(-2*imports.KeptFor).UnixMicro(), last)
+		time.Now().Add(-2*d.c.ImportRetention).UnixMicro(), last)
 }
 
 func (d *driver) pagesOfImports() string {

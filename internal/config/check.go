@@ -252,6 +252,9 @@ func (l *loader) checkNumbers() {
 	if c.LogRetention < time.Hour {
 		l.wrong("log_retention", "is %v, must be at least 1h", c.LogRetention)
 	}
+	if c.ImportRetention < time.Hour {
+		l.wrong("import_retention", "is %v, must be at least 1h", c.ImportRetention)
+	}
 	for _, kept := range []struct {
 		key string
 		d   time.Duration

@@ -102,9 +102,10 @@ type Config struct {
 	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: a domain that is asked to be verified is found verified a second later, and a claim proven, without DNS."`
 	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
 
-	Roles          []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
-	MigrateOnStart bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
-	LogRetention   time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
+	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
+	MigrateOnStart  bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
+	LogRetention    time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
+	ImportRetention time.Duration `toml:"import_retention" default:"720h" doc:"How long imports of contacts are shown after they ended, with the rows that failed."`
 
 	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all that belongs to them; those that are still to be delivered stay. Teams may have a shorter time. 0s: without end."`
 	BodyRetention     time.Duration `toml:"body_retention" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and what happened to them stay. 0s: as long as the emails."`

@@ -141,7 +141,8 @@ func TestCreatedMeanwhile(t *testing.T) {
 // Files and failed rows go away when nobody needs them, and with their team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
-	each(t, imports.Config{}, func(t *testing.T, w *world) {
+	const retention = 48 * time.Hour
+	each(t, imports.Config{Retention: retention}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		kept := w.imported("email\nwrong\nann smith@example.org\n", imports.NewImport{})
 		_, err := w.create("email\n", imports.NewImport{})
@@ -166,14 +167,22 @@ func TestSweepAndErase(t *testing.T) {
 			}
 		}
 
-		old := w.DB.Now().Add(-imports.KeptFor - time.Hour).UnixMicro()
-		w.Update(func(tx *db.Tx) error {
-			tx.Queue(ctx, `UPDATE contact_imports SET finished_at = $1 WHERE id = $2`, old, kept.ID)
-			return nil
-		})
+		young := w.imported("email\nwrong\n", imports.NewImport{})
+		ended := func(i imports.Import, ago time.Duration) {
+			w.Update(func(tx *db.Tx) error {
+				tx.Queue(ctx, `UPDATE contact_imports SET finished_at = $1 WHERE id = $2`,
+					w.DB.Now().Add(-ago).UnixMicro(), i.ID)
+				return nil
+			})
+		}
+		ended(kept, retention+time.Hour)
+		ended(young, retention-time.Hour)
 		w.Must(w.imports.Sweep(ctx))
-		if i := w.get(kept.ID); i.Kept != 0 || i.Failed != 2 || len(w.failures(kept.ID)) != 0 {
-			t.Errorf("%+v", i)
+		if _, err := w.imports.Get(ctx, w.team, kept.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("an import that ended long ago: %v", err)
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM contact_import_failures`); n != 1 || len(w.failures(young.ID)) != 1 {
+			t.Errorf("%d failed rows, of which 1 is young", n)
 		}
 
 		w.imported("email\nwrong\n", imports.NewImport{})

@@ -5,7 +5,8 @@
 // [Service.Store] stores the file while it arrives, and [Service.Create] checks what is asked for and enters a row and
 // a job. The job reads the file in batches. One transaction writes the contacts of a batch, the rows of it that failed,
 // the counts, and the position in the file from which to go on; then the next batch is read. Imports of a team run one
-// after another, oldest first. When the last row is written, the file is deleted.
+// after another, oldest first. When the last row is written, the file is deleted, and after the retention the import
+// with the rows that failed.
 //
 //	queued ──► in_progress ──► completed
 //	   └──────────────┴──────► failed: canceled, or the file or something that it refers to is gone
@@ -21,7 +22,7 @@
 // # When it fails
 //
 // What is wrong with the file as a whole, or with what is asked for, is a fault of Store or Create, and nothing is
-// kept. A row that is wrong is counted as failed and kept with the reason, up to [MaxKept] rows, for [KeptFor]. When
+// kept. A row that is wrong is counted as failed and kept with the reason, up to [MaxKept] rows, as long as the import. When
 // the database or the store of files does not answer, the job is tried again without end. An import fails if its file
 // is gone, or a segment, topic or property that it refers to; what it wrote until then stays.
 //
@@ -62,11 +63,10 @@ func (s Status) Check() error {
 
 // Limits of imports.
 const (
-	MaxWaiting    = 100                 // imports of a team that are queued or in progress
-	MaxKept       = 100_000             // failed rows that are kept of an import
-	KeptFor       = 30 * 24 * time.Hour // failed rows, after the import ended
-	MaxSegments   = 50                  // to which an import adds contacts
-	MaxTopics     = 50                  // to which an import subscribes them
+	MaxWaiting    = 100     // imports of a team that are queued or in progress
+	MaxKept       = 100_000 // failed rows that are kept of an import
+	MaxSegments   = 50      // to which an import adds contacts
+	MaxTopics     = 50      // to which an import subscribes them
 	MaxProperties = contacts.MaxProperties
 
 	keptRow      = 8 << 10 // octets of a failed row; of longer ones only the reason is kept

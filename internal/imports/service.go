@@ -33,9 +33,10 @@ type Parts struct {
 
 // Config is what installations and tests differ in.
 type Config struct {
-	MaxSize int64         // of a file, in octets; 0 is 50 MB
-	Batch   int           // the most rows of a transaction; 0 is 1,000
-	Look    time.Duration // between two looks at an import that is watched; 0 is half a second
+	MaxSize   int64         // of a file, in octets; 0 is 50 MB
+	Batch     int           // the most rows of a transaction; 0 is 1,000
+	Look      time.Duration // between two looks at an import that is watched; 0 is half a second
+	Retention time.Duration // of imports that have ended, with the rows that failed; 0 is 30 days
 }
 
 // Service implements the operations on imports.
@@ -51,6 +52,7 @@ func New(c Config, p Parts) *Service {
 	c.MaxSize = cmp.Or(c.MaxSize, 50<<20)
 	c.Batch = cmp.Or(c.Batch, 1000)
 	c.Look = cmp.Or(c.Look, time.Second/2)
+	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
 	closed := make(chan struct{})
 	return &Service{p, c, closed, sync.OnceFunc(func() { close(closed) })}
 }

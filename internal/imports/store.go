@@ -175,11 +175,11 @@ func unfinished(ctx context.Context, r db.Reader, ids []string) ([]string, error
 	return db.Collect(rows, err, scanText)
 }
 
-// keptBefore returns imports that ended before a time and whose failed rows are kept.
-func keptBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE finished_at < $1 AND finished_at > 0 AND kept > 0
+// endedBefore returns some imports that ended before a time.
+func endedBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]Import, error) {
+	rows, err := r.Query(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE finished_at < $1 AND finished_at > 0
 		ORDER BY finished_at LIMIT $2`, before, limit)
-	return db.Collect(rows, err, scanText)
+	return db.Collect(rows, err, func(r db.Row) (Import, error) { return scanImport(r) })
 }
 
 const eraseRows = 500 // deleted in one transaction
@@ -188,10 +188,6 @@ const eraseRows = 500 // deleted in one transaction
 func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND line <= (SELECT MAX(line) FROM
 		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, importID, eraseRows)
-}
-
-func keepsNone(ctx context.Context, tx *db.Tx, importID string) {
-	tx.Queue(ctx, `UPDATE contact_imports SET kept = 0 WHERE id = $1`, importID)
 }
 
 // importsOf returns some imports of a team.

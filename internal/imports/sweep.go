@@ -14,8 +14,8 @@ import (
 // entered, which then takes seconds.
 const strayAfter = time.Hour
 
-// Sweep deletes the files that no import needs, and the failed rows of imports that ended long ago. It is called
-// periodically.
+// Sweep deletes the files that no import needs, and imports that ended before the retention, with their failed rows. It
+// is called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.Blobs.Sweep(ctx, filePrefix, s.DB.Now().Add(-strayAfter), func(ctx context.Context, keys []string) ([]string,
 		error) {
@@ -33,20 +33,31 @@ func (s *Service) Sweep(ctx context.Context) error {
 		return fmt.Errorf("delete files that no import needs: %w", err)
 	}
 	for {
-		some, err := keptBefore(ctx, s.DB.Reader, s.DB.Now().Add(-KeptFor).UnixMicro(), eraseRows)
-		if err != nil || len(some) == 0 {
-			return err
+		some, err := endedBefore(ctx, s.DB.Reader, s.DB.Now().Add(-s.c.Retention).UnixMicro(), eraseRows)
+		if err != nil {
+			return fmt.Errorf("look for imports that ended long ago: %w", err)
 		}
-		for _, importID := range some {
-			if err := s.dropFailures(ctx, importID); err != nil {
+		if len(some) == 0 {
+			return nil
+		}
+		for _, i := range some {
+			// The failed rows first: if that breaks off, they are found again by their import.
+			if err := s.dropFailures(ctx, i.ID); err != nil {
 				return err
 			}
-			err := s.DB.Update(ctx, func(tx *db.Tx) error { keepsNone(ctx, tx, importID); return nil })
-			if err != nil {
-				return fmt.Errorf("delete the failed rows of import %s: %w", importID, err)
+			if err := s.drop(ctx, i.TeamID, i.ID); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+func (s *Service) drop(ctx context.Context, teamID, importID string) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error { deleteImport(ctx, tx, teamID, importID); return nil })
+	if err != nil {
+		return fmt.Errorf("delete import %s: %w", importID, err)
+	}
+	return nil
 }
 
 func (s *Service) dropFailures(ctx context.Context, importID string) error {
@@ -69,9 +80,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			return nil
 		}
 		for _, importID := range some {
-			err := s.DB.Update(ctx, func(tx *db.Tx) error { deleteImport(ctx, tx, teamID, importID); return nil })
-			if err != nil {
-				return fmt.Errorf("erase import %s: %w", importID, err)
+			if err := s.drop(ctx, teamID, importID); err != nil {
+				return err
 			}
 			if err := s.dropFailures(ctx, importID); err != nil {
 				return err

@@ -13,7 +13,8 @@
 //
 // # Invariants
 //
-// Every operation answers in JSON, except exports, which are streamed; every error has the same envelope. Requests are
+// Every operation answers in JSON, except exports, which are streamed; a list without a limit is streamed too if it is
+// long. Every error has the same envelope. Requests are
 // read as real clients send them: with doubled and trailing slashes, null for absent, unknown members, empty bodies.
 // Lists in requests are bounded while they are decoded, and the memory for large bodies is shared among teams.
 //
@@ -35,7 +36,7 @@
 //     (thingWire, error). An operation without input takes [none]. Check nothing that the resource checks itself; ids
 //     in paths are read by [Call.ID], other segments by [Call.Param], pages by [Call.Page] with the default limit or
 //     0 for all, other parameters from [Call.Query]. Times are dbTime, or isoTime where the reference says so; lists
-//     in responses are made by listOf. Lists in requests are many, texts (a string or a list) or named (an object),
+//     in responses are made by listOf, or by wholeList where no limit means all. Lists in requests are many, texts (a string or a list) or named (an object),
 //     with their limit; [endpoint] accepts no other. [Call.Status] and [Call.Header] change the status and the header
 //     of the response.
 //  3. Give each operation a line in routes.go, with the scope that an actor needs for it; without one the program
@@ -131,11 +132,12 @@ type API struct {
 	begun  *fair.Pool    // octets of large bodies, see read
 	bodies *fair.Pool
 
-	mediums *fair.Pool
-	streams *fair.Pool      // answers that are being written
-	away    lograte.Limiter // limits log lines about what is unavailable
-	doc     func() []byte
-	docs    func() ([]byte, error)
+	mediums   *fair.Pool
+	streams   *fair.Pool      // exports that are being written
+	longLists *fair.Pool      // and long lists
+	away      lograte.Limiter // limits log lines about what is unavailable
+	doc       func() []byte
+	docs      func() ([]byte, error)
 }
 
 // New returns the API.
@@ -148,7 +150,8 @@ func New(o Options) *API {
 	}
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
 	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
-		mediums: fair.New(mediumsMax, fair.Greed), streams: fair.New(streamsMax, streamsGreed)}
+		mediums: fair.New(mediumsMax, fair.Greed), streams: fair.New(streamsMax, streamsGreed),
+		longLists: fair.New(longListsMax, streamsGreed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	ops := a.operations()
 	if o.NoAliases {
@@ -275,7 +278,7 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	if a.Observe != nil && w.actor.TeamID != "" {
 		a.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
 			Path: path, UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body,
-			Answer: w.answer, Streamed: w.streamed})
+			Answer: w.answer, Long: w.long, Streamed: w.streamed})
 	}
 }
 
@@ -288,7 +291,8 @@ type RequestRecord struct {
 	Start                       time.Time
 	Duration                    time.Duration
 	Body, Answer                []byte
-	Streamed                    bool // the answer was a stream of events, of which nothing is kept
+	Long                        int64 // octets of an answer that was written while it was made, and is not kept
+	Streamed                    bool  // the answer was a stream of events, of which nothing is kept
 }
 
 // recorder records what the log and Observe need of a request.
@@ -301,6 +305,8 @@ type recorder struct {
 	status       int
 	cause        error // of an internal failure
 	keep         bool  // the answer, for the observer
+	measured     bool  // or only its length
+	long         int64 // the length
 	streamed     bool
 	body, answer []byte
 	head         bool   // the request is HEAD: the answer has no body
@@ -321,6 +327,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 	}
 	if r.keep {
 		r.answer = append(r.answer, p...)
+	}
+	if r.measured {
+		r.long += int64(len(p))
 	}
 	return r.ResponseWriter.Write(p)
 }

@@ -127,7 +127,8 @@ func (f *fixture) remember(t testing.TB) {
 		}
 		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
 			Path:      r.Path,
-			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
+			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer,
+			LongAnswer: r.Long})
 		if err := f.Services.Logs.Flush(ctx); err != nil {
 			t.Error(err)
 		}

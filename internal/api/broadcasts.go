@@ -307,8 +307,10 @@ func (a *API) listBroadcasts(ctx context.Context, c *Call, _ none) (list[Broadca
 	if err != nil {
 		return list[BroadcastItem]{}, err
 	}
-	all, more, err := a.Services.Broadcasts.List(ctx, c.TeamID, p)
-	return listOf(all, more, broadcastToItem), err
+	read := func(p page.Page) ([]broadcasts.Broadcast, bool, error) {
+		return a.Services.Broadcasts.List(ctx, c.TeamID, p)
+	}
+	return wholeList(p, read, func(b broadcasts.Broadcast) string { return b.ID }, broadcastToItem)
 }
 
 func (a *API) getBroadcast(ctx context.Context, c *Call, _ none) (broadcastWire, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/scalar"
 )
 
@@ -241,8 +242,10 @@ func (a *API) contactsIn(ctx context.Context, c *Call, segmentID string) (list[C
 	if err != nil {
 		return list[ContactItem]{}, err
 	}
-	all, more, err := a.Services.Contacts.List(ctx, c.TeamID, segmentID, p)
-	return listOf(all, more, contactToItem), err
+	read := func(p page.Page) ([]contacts.Contact, bool, error) {
+		return a.Services.Contacts.List(ctx, c.TeamID, segmentID, p)
+	}
+	return wholeList(p, read, func(c contacts.Contact) string { return c.ID }, contactToItem)
 }
 
 func memberToWire(m contacts.Member) contactWire {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/page"
 )
 
 type capabilitiesIn struct {
@@ -133,8 +134,8 @@ func (a *API) listDomains(ctx context.Context, c *Call, _ none) (list[DomainItem
 	if err != nil {
 		return list[DomainItem]{}, err
 	}
-	all, more, err := a.Services.Domains.List(ctx, c.TeamID, p)
-	return listOf(all, more, domainToItem), err
+	read := func(p page.Page) ([]domains.Domain, bool, error) { return a.Services.Domains.List(ctx, c.TeamID, p) }
+	return wholeList(p, read, func(d domains.Domain) string { return d.ID }, domainToItem)
 }
 
 func (a *API) getDomain(ctx context.Context, c *Call, _ none) (domainWire, error) {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -13,8 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
@@ -140,14 +137,17 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 		a.fail(w, r, err)
 		return
 	}
-	if s, ok := out.(stream); ok {
+	s, streams := out.(stream)
+	if l, ok := out.(interface{ long() (stream, bool) }); ok {
+		s, streams = l.long()
+	}
+	if streams {
 		a.stream(w, r, o, s)
 		return
 	}
-	answer, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
-		json.Deterministic(true))
+	answer, err := encode(out)
 	if err != nil {
-		a.fail(w, r, fmt.Errorf("encode the answer: %w", err))
+		a.fail(w, r, err)
 		return
 	}
 	write(w, c.Status, answer)

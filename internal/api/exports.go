@@ -27,7 +27,7 @@ func exported[Row any](f func(ctx context.Context, c *Call) (*exports.Export, er
 		if err != nil {
 			return stream{}, err
 		}
-		return stream{o.Format.MediaType(), e.Name + "." + string(o.Format), e.Parts(ctx, o)}, nil
+		return stream{media: o.Format.MediaType(), file: e.Name + "." + string(o.Format), parts: e.Parts(ctx, o)}, nil
 	}, mediaCSV, mediaNDJSON)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -46,8 +47,8 @@ func (a *API) listKeys(ctx context.Context, c *Call, _ none) (list[keyWire], err
 	if err != nil {
 		return list[keyWire]{}, err
 	}
-	keys, more, err := a.Services.Teams.ListKeys(ctx, c.TeamID, p)
-	return listOf(keys, more, keyToWire), err
+	read := func(p page.Page) ([]teams.Key, bool, error) { return a.Services.Teams.ListKeys(ctx, c.TeamID, p) }
+	return wholeList(p, read, func(k teams.Key) string { return k.ID }, keyToWire)
 }
 
 func (a *API) renameKey(ctx context.Context, c *Call, in renameKeyIn) (ref, error) {

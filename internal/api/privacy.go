@@ -84,6 +84,6 @@ func (a *API) exportContact(ctx context.Context, c *Call) (stream, error) {
 			return stream{}, err
 		}
 	}
-	return stream{"application/json; charset=utf-8", "contact.json",
-		a.Services.Privacy.Document(ctx, c.TeamID, c.Param("contact"))}, nil
+	return stream{media: mediaJSON + "; charset=utf-8", file: "contact.json",
+		parts: a.Services.Privacy.Document(ctx, c.TeamID, c.Param("contact"))}, nil
 }

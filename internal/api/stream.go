@@ -15,9 +15,11 @@ import (
 // Limits of streams. A place is held for as long as a stream takes, by a slow reader for longer: a team that has all
 // of its own waits for itself alone.
 const (
-	streamsMax     = 64               // at once, on this node
+	streamsMax     = 64               // exports at once, on this node
 	streamsOfTeam  = 4                // and for one team
 	streamsGreed   = 1                // of a team for them, see package fair
+	longListsMax   = 128              // long lists at once, on this node; each has a chunk in memory
+	longListWait   = 10 * time.Second // of a long list for a place, before the client is asked to try again
 	streamPiece    = 32 << 10         // octets that are written at once
 	streamPatience = 30 * time.Second // that a reader may take to receive a piece
 )
@@ -25,7 +27,8 @@ const (
 // stream is an answer that is written while it is made, such as an export, because it may be larger than memory.
 type stream struct {
 	media string // media type
-	file  string // name that browsers give the file
+	file  string // name that browsers give the file; "" for none
+	list  bool   // it is a list that clients expect as one answer
 	// parts are the answer. A part is valid until the next one is asked for. An error of the first part is answered like
 	// that of any operation; a later one cuts the answer.
 	parts iter.Seq2[[]byte, error]
@@ -46,14 +49,13 @@ var errGone = errors.New("the client went away, or receives too slowly")
 // answer that cannot be written to its end is cut: the connection is closed within the body, so that no client takes
 // it for whole. It is cut too when the actor may no longer have it.
 func (a *API) stream(w *recorder, r *http.Request, o *op, s stream) {
-	team := w.actor.TeamID
-	if a.streams.Held(team) >= streamsOfTeam || !a.streams.TryAcquire(team, 1) {
-		a.fail(w, r, fault.New(fault.TooFast, "", "This team has as many exports under way as it may, which is %d at most. "+
-			"Wait until one has ended.", streamsOfTeam))
+	leave, err := a.place(r.Context(), w.actor.TeamID, &s)
+	if err != nil {
+		a.fail(w, r, err)
 		return
 	}
-	defer a.streams.Release(team, 1)
-	w.keep = false
+	defer leave()
+	w.keep, w.measured = false, w.keep && s.list
 	begun := false
 	for part, err := range s.parts {
 		if err == nil && begun {
@@ -79,13 +81,33 @@ func (a *API) stream(w *recorder, r *http.Request, o *op, s stream) {
 	}
 }
 
+// place takes a place for a stream, which leave gives back.
+func (a *API) place(ctx context.Context, team string, s *stream) (leave func(), err error) {
+	if s.list {
+		wait, cancel := context.WithTimeout(ctx, longListWait)
+		defer cancel()
+		if err := a.longLists.Acquire(wait, team, 1); err != nil {
+			return nil, fault.New(fault.TooFast, "", "Too many long lists are being read. Try again in a moment, or ask for "+
+				"pages with the parameter `limit`.").Because(err)
+		}
+		return func() { a.longLists.Release(team, 1) }, nil
+	}
+	if a.streams.Held(team) >= streamsOfTeam || !a.streams.TryAcquire(team, 1) {
+		return nil, fault.New(fault.TooFast, "", "This team has as many exports under way as it may, which is %d at most. "+
+			"Wait until one has ended.", streamsOfTeam)
+	}
+	return func() { a.streams.Release(team, 1) }, nil
+}
+
 func begin(w http.ResponseWriter, status int, s stream) {
 	h := w.Header()
 	h["Content-Type"] = []string{s.media}
-	h["Content-Disposition"] = []string{fmt.Sprintf("attachment; filename=%q", s.file)}
-	h["Cache-Control"] = []string{"no-store"}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
 	h["X-Accel-Buffering"] = []string{"no"} // A proxy that stores the answer would hide that it is cut.
+	if s.file != "" {
+		h["Content-Disposition"] = []string{fmt.Sprintf("attachment; filename=%q", s.file)}
+		h["Cache-Control"] = []string{"no-store"}
+		h["X-Content-Type-Options"] = []string{"nosniff"}
+	}
 	w.WriteHeader(status)
 }
 

@@ -26,7 +26,7 @@ func streaming(t *testing.T, parts iter.Seq2[[]byte, error]) (*fixture, *httptes
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	o := op{http.MethodGet, "/stream", exportScope, 200, "", "", nil,
 		streamed[string](func(context.Context, *Call) (stream, error) {
-			return stream{"text/plain; charset=utf-8", "a.txt", parts}, nil
+			return stream{media: "text/plain; charset=utf-8", file: "a.txt", parts: parts}, nil
 		}, mediaCSV)}
 	f.mount(append(f.operations(), o))
 	s := httptest.NewUnstartedServer(f)

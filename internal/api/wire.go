@@ -16,21 +16,6 @@ import (
 	"github.com/postrider/postrider/internal/scalar"
 )
 
-// list is the envelope of every list (specification, List envelope).
-type list[T any] struct {
-	Object  string `json:"object"`
-	HasMore bool   `json:"has_more"`
-	Data    []T    `json:"data"`
-}
-
-func listOf[T, W any](items []T, more bool, wire func(T) W) list[W] {
-	data := make([]W, len(items))
-	for i, t := range items {
-		data[i] = wire(t)
-	}
-	return list[W]{"list", more, data}
-}
-
 // ref identifies a thing; creating and changing operations answer with it.
 type ref struct {
 	Object string `json:"object"`

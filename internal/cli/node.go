@@ -407,7 +407,8 @@ func (n *node) observe(ctx context.Context, r api.RequestRecord) {
 	if r.Logged() {
 		n.logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
 			Path:      r.Path,
-			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer})
+			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer,
+			LongAnswer: r.Long})
 	}
 }
 

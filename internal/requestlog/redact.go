@@ -47,13 +47,18 @@ func Redact(body []byte, longest int) string {
 	}
 	switch {
 	case errors.Is(err, errTooLong):
-		return fmt.Sprintf(`{"omitted":"The body had %d bytes, which is more than the log keeps."}`, len(body))
+		return omitted(int64(len(body)))
 	case err != nil:
 		return ""
 	case !utf8.Valid(r.out):
 		return strings.ToValidUTF8(string(r.out), "\ufffd")
 	}
 	return string(r.out)
+}
+
+// omitted is what is stored in place of a body that is too long.
+func omitted(octets int64) string {
+	return fmt.Sprintf(`{"omitted":"The body had %d bytes, which is more than the log keeps."}`, octets)
 }
 
 // redactor copies one JSON text.

@@ -56,6 +56,7 @@ type Request struct {
 	Duration     time.Duration
 	ContentType  string
 	Body, Answer []byte
+	LongAnswer   int64 // octets of an answer that was too long to be given as Answer
 }
 
 // Entry is a logged request.

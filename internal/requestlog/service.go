@@ -68,6 +68,9 @@ func (s *Service) Add(ctx context.Context, r Request) {
 		longest = briefMax
 	}
 	e.RequestBody, e.ResponseBody = Redact(r.Body, longest), Redact(r.Answer, longest)
+	if r.LongAnswer > 0 {
+		e.ResponseBody = omitted(r.LongAnswer)
+	}
 	w := &waiting{e, int64(overhead + len(e.RequestBody) + len(e.ResponseBody))}
 	if !s.room.TryAcquire(w.TeamID, w.weight) {
 		limited, cancel := context.WithTimeout(ctx, patience)

@@ -36,9 +36,10 @@
 //     (thingWire, error). An operation without input takes [none]. Check nothing that the resource checks itself; ids
 //     in paths are read by [Call.ID], other segments by [Call.Param], pages by [Call.Page] with the default limit or
 //     0 for all, other parameters from [Call.Query]. Times are dbTime, or isoTime where the reference says so; lists
-//     in responses are made by listOf, or by wholeList where no limit means all. Lists in requests are many, texts (a string or a list) or named (an object),
-//     with their limit; [endpoint] accepts no other. [Call.Status] and [Call.Header] change the status and the header
-//     of the response.
+//     in responses are made by listOf, or by wholeList where no limit means all. Lists in requests are many, texts (a
+//     string or a list) or named (an object), with their limit; [endpoint] accepts no other. [Call.Status] and
+//     [Call.Header] change the status and the header of the response. An operation whose answer may be large takes
+//     memory for it with [Call.reserve] before it reads what it answers.
 //  3. Give each operation a line in routes.go, with the scope that an actor needs for it; without one the program
 //     does not start. Run the tests with -update and read what changed in testdata/scopes.txt. A literal segment
 //     takes precedence over a parameter at the same place.
@@ -135,6 +136,7 @@ type API struct {
 	mediums   *fair.Pool
 	streams   *fair.Pool      // exports that are being written
 	longLists *fair.Pool      // and long lists
+	answers   *fair.Pool      // octets of large answers, see answer.go
 	away      lograte.Limiter // limits log lines about what is unavailable
 	doc       func() []byte
 	docs      func() ([]byte, error)
@@ -151,7 +153,7 @@ func New(o Options) *API {
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
 	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
 		mediums: fair.New(mediumsMax, fair.Greed), streams: fair.New(streamsMax, streamsGreed),
-		longLists: fair.New(longListsMax, streamsGreed)}
+		longLists: fair.New(longListsMax, streamsGreed), answers: fair.New(answersMax, answersGreed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	ops := a.operations()
 	if o.NoAliases {
@@ -190,6 +192,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		head: r.Method == http.MethodHead}
 	w.Header()["X-Request-Id"] = []string{w2.id}
 	defer func() {
+		if w2.done != nil {
+			w2.done()
+		}
+	}()
+	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
 				panic(p)
@@ -200,9 +207,6 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		a.finish(w2, r)
-		if w2.done != nil {
-			w2.done()
-		}
 		if w2.cut {
 			panic(http.ErrAbortHandler)
 		}
@@ -311,7 +315,7 @@ type recorder struct {
 	body, answer []byte
 	head         bool   // the request is HEAD: the answer has no body
 	cut          bool   // the answer is not whole: the connection is to be closed
-	done         func() // gives back the memory of the body; nil when it has none
+	done         func() // gives back the memory of the body and of the answer; nil when they have none
 }
 
 func (r *recorder) WriteHeader(status int) {

@@ -286,7 +286,12 @@ func (a *API) getEmail(ctx context.Context, c *Call, _ none) (emailWire, error) 
 	if err != nil {
 		return emailWire{}, err
 	}
-	e, err := a.Services.Emails.Get(ctx, c.TeamID, id)
+	e, size, err := a.Services.Emails.GetWithin(ctx, c.TeamID, id, answerIsLarge)
+	if err == nil && size > answerIsLarge {
+		if err = c.reserve(ctx, size); err == nil {
+			e, err = a.Services.Emails.Get(ctx, c.TeamID, id)
+		}
+	}
 	if err != nil {
 		return emailWire{}, err
 	}

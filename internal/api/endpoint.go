@@ -62,7 +62,8 @@ type Call struct {
 	w       *recorder   // of an operation that reads a form
 	scope   teams.Scope // of the operation
 	path    string      // that is logged in place of the request's, when it is set
-	done    func()      // set by an operation whose answer holds counted memory; called when the client has the answer
+	done    func()      // set by an operation whose answer is made of counted memory; called when it is made
+	memory  answerMemory
 }
 
 // endpoint makes an operation of a function. It panics if In has a list or a map without a limit.
@@ -102,7 +103,8 @@ func (a *API) serve(w *recorder, r *http.Request, o *op) {
 
 // perform executes one operation for the authenticated actor.
 func (a *API) perform(w *recorder, r *http.Request, o *op) {
-	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.status, w: w, scope: o.scope}
+	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.status, w: w, scope: o.scope,
+		memory: answerMemory{pool: a.answers, team: w.actor.TeamID}}
 	var err error
 	if o.scope != open {
 		if err = c.Require(o.scope); err != nil {
@@ -126,11 +128,14 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 		}
 		w.body = c.body
 	}
-	defer func() {
-		if c.done != nil {
-			c.done()
+	defer c.finished()
+	before := w.done
+	w.done = func() {
+		c.memory.shrink(0)
+		if before != nil {
+			before()
 		}
-	}()
+	}
 	out, err := o.call(r.Context(), c)
 	w.path = c.path
 	if err != nil {
@@ -150,7 +155,15 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 		a.fail(w, r, err)
 		return
 	}
-	write(w, c.Status, answer)
+	a.answer(w, r, c, answer)
+}
+
+// finished gives back the memory of what the answer is made of.
+func (c *Call) finished() {
+	if done := c.done; done != nil {
+		c.done = nil
+		done()
+	}
 }
 
 // Bounds of a query. An operation bounds the values of its own parameters.

@@ -36,7 +36,7 @@ func (a *API) listEvents(ctx context.Context, c *Call, _ none) (list[eventItem],
 	if err != nil {
 		return list[eventItem]{}, err
 	}
-	if _, err := a.Services.Emails.Get(ctx, c.TeamID, id); err != nil {
+	if err := a.Services.Emails.Exists(ctx, c.TeamID, id); err != nil {
 		return list[eventItem]{}, err
 	}
 	all, more, err := a.Services.Emails.Timeline(ctx, c.TeamID, id, p)
@@ -74,7 +74,7 @@ func (a *API) listAttempts(ctx context.Context, c *Call, _ none) (list[attemptIt
 	if err != nil {
 		return list[attemptItem]{}, err
 	}
-	if _, err := a.Services.Emails.Get(ctx, c.TeamID, id); err != nil {
+	if err := a.Services.Emails.Exists(ctx, c.TeamID, id); err != nil {
 		return list[attemptItem]{}, err
 	}
 	all, more, err := a.Services.Emails.Attempts(ctx, c.TeamID, id, p)

@@ -394,6 +394,21 @@ func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error
 	return e, s.fill(ctx, &e)
 }
 
+// GetWithin is Get for an email whose bodies, which it does not share with others, have at most so many octets. size is
+// how many they have; if they have more, the email is returned without them.
+func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
+	e, size, err = getEmailWithin(ctx, s.d.Reader, teamID, emailID, most)
+	if err != nil || size > int64(most) {
+		return e, size, err
+	}
+	return e, size, s.fill(ctx, &e)
+}
+
+// Exists returns a NotFound fault if the team has no such email.
+func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
+	return exists(ctx, s.d.Reader, teamID, emailID)
+}
+
 // List returns a page of the team's emails, newest first, without bodies and tags.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email, bool, error) {
 	return listEmails(ctx, s.d.Reader, teamID, p)

@@ -153,13 +153,30 @@ func (r *emailRow) email() (Email, error) {
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	var html, text string
 	e, parts, err := selectEmail(ctx, r, teamID, emailID, `COALESCE(b.html, ''), COALESCE(b.body_text, '')`, &html, &text)
+	return e.withBody(parts, html, text), err
+}
+
+// getEmailWithin is getEmail if the body has at most so many octets, and otherwise returns an empty one, which neither
+// engine reads then. size is how many it has.
+func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, most int) (e Email, size int64,
+	err error) {
+	var html, text string
+	const octets = `OCTET_LENGTH(COALESCE(b.html, '')) + OCTET_LENGTH(COALESCE(b.body_text, ''))`
+	columns := fmt.Sprintf(`%[1]s, CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.html, '') END,
+		CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.body_text, '') END`, octets, most)
+	e, parts, err := selectEmail(ctx, r, teamID, emailID, columns, &size, &html, &text)
+	return e.withBody(parts, html, text), size, err
+}
+
+// withBody returns an email with those texts that were given.
+func (e Email) withBody(parts int, html, text string) Email {
 	if parts&gaveHTML != 0 {
 		e.HTML = &html
 	}
 	if parts&gaveText != 0 {
 		e.Text = &text
 	}
-	return e, err
+	return e
 }
 
 // readEmail returns an email without its body, which neither engine reads for this query.

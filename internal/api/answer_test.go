@@ -1,0 +1,194 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/receiving"
+)
+
+// large sends an email with a text of so many octets and returns its id.
+func (f *fixture) large(t testing.TB, octets int) string {
+	t.Helper()
+	w := f.do(t, "POST /emails\n\n"+`{"from":"a@resend.dev","to":"delivered@resend.dev","subject":"Large","html":"`+
+		strings.Repeat("x", octets)+`"}`)
+	var made emailID
+	if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return made.ID
+}
+
+// halting is a client that takes a piece of its answer when it is let go on.
+type halting struct {
+	*httptest.ResponseRecorder
+	at, on chan struct{}
+}
+
+func (w *halting) Write(p []byte) (int, error) {
+	w.at <- struct{}{}
+	<-w.on
+	return w.ResponseRecorder.Write(p)
+}
+
+// asks makes a request of a client that halts, and returns it when its answer begins.
+func (f *fixture) asks(t *testing.T, path string) (w *halting, end func()) {
+	t.Helper()
+	w = &halting{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	over := make(chan struct{})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
+	go func() {
+		defer close(over)
+		f.ServeHTTP(w, r)
+	}()
+	<-w.at
+	return w, func() {
+		for {
+			select {
+			case w.on <- struct{}{}:
+			case <-w.at:
+			case <-over:
+				return
+			}
+		}
+	}
+}
+
+// A large email has memory while it is read, and as much as the answer is long until its client has received that.
+func TestMemoryOfLargeEmails(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFixture(t, d, Options{})
+		const octets = 3 << 20
+		large, small := f.large(t, octets), f.large(t, answerIsLarge-1000)
+		trace.Before(`COALESCE(b.html, ''), COALESCE`, func() {
+			if n := f.answers.Held(f.Acme.TeamID); n != octets*answerCost {
+				t.Errorf("the text is read with %d octets of memory", n)
+			}
+		})
+		w, end := f.asks(t, "/emails/"+large)
+		if n := f.answers.Held(f.Acme.TeamID); n < octets || n > octets+2000 {
+			t.Errorf("the answer has %d octets of memory", n)
+		}
+		for _, path := range []string{"/emails/" + small, "/emails/" + large + "/events", "/emails/" + large + "/attempts"} {
+			trace.Take()
+			before := f.answers.Held(f.Acme.TeamID)
+			if w := f.do(t, "GET "+path); w.Code != 200 || f.answers.Held(f.Acme.TeamID) != before {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+			for _, s := range trace.Take() {
+				if strings.Contains(s.SQL, "COALESCE(b.html, ''), COALESCE") {
+					t.Errorf("%s reads the texts: %s", path, s.SQL)
+				}
+			}
+		}
+		end()
+		var got struct {
+			HTML string `json:"html"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.HTML) != octets ||
+			w.Header().Get("Content-Length") != fmt.Sprint(w.Body.Len()) {
+			t.Errorf("%d %v, %d octets of HTML, %v", w.Code, w.Header(), len(got.HTML), err)
+		}
+		if n := f.answers.Held(f.Acme.TeamID); n != 0 {
+			t.Errorf("%d octets of memory are held", n)
+		}
+	})
+}
+
+// Without memory for a large answer in time the client is asked to try again; small ones need none.
+func TestNoMemoryForLargeAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, dbtest.SQLite(t), Options{})
+		large, small := f.large(t, answerIsLarge+1), f.large(t, 1000)
+		f.Must(f.answers.Acquire(context.Background(), "others", answersMax))
+		began := time.Now()
+		wantError(t, f.do(t, "GET /emails/"+large), 503, "service_unavailable")
+		if waited := time.Since(began); waited != bodyWait {
+			t.Errorf("it waited for %v", waited)
+		}
+		if w := f.do(t, "GET /emails/"+small); w.Code != 200 {
+			t.Errorf("a small one: %d %s", w.Code, w.Body)
+		}
+		f.answers.Release("others", answersMax)
+		if w := f.do(t, "GET /emails/"+large); w.Code != 200 {
+			t.Errorf("with memory: %d %.200s", w.Code, w.Body)
+		}
+	})
+}
+
+// A slow client of a large received email holds up neither others that read nor mail that comes in: what the message
+// takes in memory is free once the answer is made.
+func TestSlowReaderOfReceivedEmail(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, dbtest.SQLite(t), Options{})
+	const octets = 2 << 20
+	f.Services.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", PublicURL: "https://a.example",
+		Hosts: []string{"mx.postrider.test"}, Memory: 3 * (octets + 2000), TakeWait: time.Minute, ReadWait: time.Minute},
+		receiving.Parts{DB: f.DB, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains, Emails: f.Emails,
+			Teams: f.Teams, Log: f.Log})
+	f.API = New(Options{Services: f.Services, Log: f.Log})
+	f.do(t, "POST /domains\n\n"+fmt.Sprintf(onlyReceiving, "in.example"))
+	f.verified("in.example")
+	line := strings.Repeat("x", 70) + "\n"
+	message := "RECEIVE a@one.example b@in.example\n\nSubject: Large\n\n" + strings.Repeat(line, octets/len(line)-100)
+	answer := f.receive(t, message)
+	id, ok := strings.CutPrefix(answer, "250 ")
+	if !ok {
+		t.Fatal(answer)
+	}
+	_, end := f.asks(t, "/emails/receiving/"+id)
+	_, end2 := f.asks(t, "/emails/receiving/"+id) // it would wait for a minute for memory
+	if answer := f.receive(t, message); !strings.HasPrefix(answer, "250 ") {
+		t.Error(answer)
+	}
+	if n := f.answers.Held(f.Acme.TeamID); n < octets {
+		t.Errorf("the answers have %d octets of memory", n)
+	}
+	end()
+	end2()
+	if n := f.answers.Held(f.Acme.TeamID); n != 0 {
+		t.Errorf("%d octets of memory are held", n)
+	}
+}
+
+// A client must receive a large answer at a minimum rate, which does not begin anew with each piece.
+func TestPaceOfLargeAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}
+		if err := writeAtPace(w, make([]byte, 5*answerPace/2)); err != nil || w.Body.Len() != 5*answerPace/2 {
+			t.Errorf("%d octets, %v", w.Body.Len(), err)
+		}
+		want := []time.Duration{answerGrace + time.Second, answerGrace + 2*time.Second, answerGrace + 5*time.Second/2}
+		if fmt.Sprint(w.until) != fmt.Sprint(want) {
+			t.Errorf("deadlines %v, want %v", w.until, want)
+		}
+		slow := &sluggish{ResponseRecorder: httptest.NewRecorder()}
+		if err := writeAtPace(slow, make([]byte, 3*answerPace)); err != errGone || slow.pieces != 2 {
+			t.Errorf("after %d pieces: %v", slow.pieces, err)
+		}
+	})
+}
+
+// dated is a client whose deadlines are noted.
+type dated struct {
+	*httptest.ResponseRecorder
+	start time.Time
+	until []time.Duration
+}
+
+func (w *dated) SetWriteDeadline(at time.Time) error {
+	w.until = append(w.until, at.Sub(w.start))
+	return nil
+}

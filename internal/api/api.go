@@ -13,8 +13,8 @@
 //
 // # Invariants
 //
-// Every operation answers in JSON, except exports, which are streamed; a list without a limit is streamed too if it is
-// long. Every error has the same envelope. Requests are
+// Every operation answers in JSON, except exports and events, which are streamed; a list without a limit is streamed too
+// if it is long. Every error has the same envelope. Requests are
 // read as real clients send them: with doubled and trailing slashes, null for absent, unknown members, empty bodies.
 // Lists in requests are bounded while they are decoded, and the memory for large bodies is shared among teams.
 //
@@ -136,6 +136,7 @@ type API struct {
 	mediums   *fair.Pool
 	streams   *fair.Pool      // exports that are being written
 	longLists *fair.Pool      // and long lists
+	watchers  *fair.Pool      // and streams of events
 	answers   *fair.Pool      // octets of large answers, see answer.go
 	away      lograte.Limiter // limits log lines about what is unavailable
 	doc       func() []byte
@@ -153,7 +154,8 @@ func New(o Options) *API {
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
 	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
 		mediums: fair.New(mediumsMax, fair.Greed), streams: fair.New(streamsMax, streamsGreed),
-		longLists: fair.New(longListsMax, streamsGreed), answers: fair.New(answersMax, answersGreed)}
+		longLists: fair.New(longListsMax, streamsGreed), answers: fair.New(answersMax, answersGreed),
+		watchers: fair.New(watchersMax, streamsGreed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	ops := a.operations()
 	if o.NoAliases {
@@ -181,8 +183,6 @@ func (a *API) mount(ops []op) {
 	r.Get("/openapi.json", a.Document)
 	r.Get("/docs", a.Docs)
 	r.Get("/webhooks/listen", a.Listen)
-	r.Get("/contacts/imports/{import_id}/events", a.WatchImport)
-	r.Get("/contacts/imports/{import_id}/failures", a.ImportFailures)
 	a.routes = r
 }
 

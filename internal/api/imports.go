@@ -1,28 +1,24 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
-	"fmt"
+	"errors"
 	"io"
-	"net/http"
+	"iter"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/imports"
-	"github.com/postrider/postrider/internal/teams"
 )
 
-const (
-	importsLimit = 10                 // items of a list without a limit (specification, Limits)
-	importsScope = teams.ContactsRead // to read what became of an import
-)
+const importsLimit = 10 // items of a list without a limit (specification, Limits)
 
 // createImportIn is the form of a new import.
 type createImportIn struct {
@@ -171,132 +167,93 @@ func (a *API) cancelImport(ctx context.Context, c *Call, _ none) (contactImportW
 	return importToWire(i), err
 }
 
-// enterImport authenticates a request about an import, outside of the operations, and returns its id.
-func (a *API) enterImport(w *recorder, r *http.Request) (importID string, err error) {
-	if err := a.enter(w, r); err != nil {
-		return "", err
-	}
-	return a.importOfPath(w, r)
-}
-
-// importOfPath returns the id of the import in the path, if the authenticated actor may read imports.
-func (a *API) importOfPath(w *recorder, r *http.Request) (importID string, err error) {
-	if err := w.actor.Require(importsScope); err != nil {
-		return "", err
-	}
-	c := &Call{Actor: w.actor, Request: r}
-	if c.query, err = readURL(r.URL); err != nil {
-		return "", err
-	}
-	return c.ID("import_id")
-}
-
-// WatchImport streams the state of an import as server-sent events: progress whenever it changes, and done when it has
-// ended, with which the stream ends. The data is the import as it is retrieved.
-//
-// It is not an operation like the others, because its answer is a stream.
-func (a *API) WatchImport(w http.ResponseWriter, r *http.Request) {
-	rec := w.(*recorder)
-	if importID, err := a.enterImport(rec, r); err != nil {
-		a.fail(rec, r, err)
-	} else {
-		a.watchImport(rec, r, importID)
-	}
-}
-
-func (a *API) watchImport(rec *recorder, r *http.Request, importID string) {
-	i, err := a.Services.Imports.Get(r.Context(), rec.actor.TeamID, importID)
+// watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2): progress whenever
+// it changes, and done when it has ended, with which the stream ends. The data is the import as it is retrieved.
+func (a *API) watchImport(ctx context.Context, c *Call) (stream, error) {
+	importID, err := c.ID("import_id")
 	if err != nil {
-		a.fail(rec, r, err)
-		return
+		return stream{}, err
 	}
-	rec.keep, rec.streamed = false, true
-	h := rec.Header()
-	h["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
-	h["Cache-Control"] = []string{"no-store"}
-	h["X-Accel-Buffering"] = []string{"no"} // proxies must not buffer the stream
-	shown := ""
-	for {
-		data, err := json.Marshal(importToWire(i))
-		if err != nil {
-			rec.cause = fmt.Errorf("encode an import: %w", err)
-			return
-		}
-		text, name := string(data), "progress"
-		if i.Done() {
-			name = "done"
-		}
-		if text == shown {
-			text = ": still there\n\n"
-		} else {
-			shown = text
-			text = "event: " + name + "\ndata: " + text + "\n\n"
-		}
-		if push(rec, text) != nil || i.Done() {
-			return
-		}
-		i, err = a.Services.Imports.Watch(r.Context(), i, cmp.Or(a.Heartbeat, heartbeat))
-		if err != nil || a.still(rec, r, importsScope) != nil {
-			return
-		}
-	}
+	i, err := a.Services.Imports.Get(ctx, c.TeamID, importID)
+	return stream{media: mediaEvents + "; charset=utf-8", kind: watching, parts: a.progress(ctx, i)}, err
 }
 
-// ImportFailures sends the rows of an import that failed, as CSV: the line of the file, the reason, and the columns of
-// the file, with formulas as the exports write them. A file that breaks off was not read to its end.
-func (a *API) ImportFailures(w http.ResponseWriter, r *http.Request) {
-	rec := w.(*recorder)
-	if importID, err := a.enterImport(rec, r); err != nil {
-		a.fail(rec, r, err)
-	} else {
-		a.importFailures(rec, r, importID)
-	}
-}
-
-func (a *API) importFailures(rec *recorder, r *http.Request, importID string) {
-	var o exports.Options
-	q, err := readURL(r.URL)
-	if err == nil {
-		o, err = exports.ParseOptions("", q.Get("formulas"))
-	}
-	if err != nil {
-		a.fail(rec, r, err)
-		return
-	}
-	header, rows, err := a.Services.Imports.Failures(r.Context(), rec.actor.TeamID, importID)
-	if err != nil {
-		a.fail(rec, r, err)
-		return
-	}
-	rec.keep, rec.streamed = false, true
-	h := rec.Header()
-	h["Content-Type"] = []string{"text/csv; charset=utf-8; header=present"}
-	h["Content-Disposition"] = []string{`attachment; filename="import-` + importID + `-failures.csv"`}
-	const piece = 64 << 10
-	var b strings.Builder
-	out := csv.NewWriter(&b)
-	write := func(first, second string, rest []string) {
-		line := []string{first, second}
-		for _, text := range rest {
-			line = append(line, o.Text(text))
-		}
-		out.Write(line)
-	}
-	write("line", "reason", header)
-	for f, err := range rows {
-		if err != nil {
-			rec.cause = err
-			a.Log.Error("could not send all failed rows of an import", "import", importID, "error", err)
-			panic(http.ErrAbortHandler) // so that the client does not take it for the end
-		}
-		write(strconv.FormatInt(f.Line, 10), f.Reason, f.Fields)
-		if out.Flush(); b.Len() >= piece {
-			if push(rec, b.String()) != nil {
+// progress has an event for each state of an import from now on, and comments in between. It ends when the import has
+// ended, or the node stops.
+func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for shown := ""; ; {
+			data, err := encode(importToWire(i))
+			if err != nil {
+				yield(nil, err)
 				return
 			}
-			b.Reset()
+			name, part := "progress", ": still there\n\n"
+			if i.Done() {
+				name = "done"
+			}
+			if text := string(data); text != shown {
+				shown, part = text, "event: "+name+"\ndata: "+text+"\n\n"
+			}
+			if !yield([]byte(part), nil) || i.Done() {
+				return
+			}
+			i, err = a.Services.Imports.Watch(ctx, i, cmp.Or(a.Heartbeat, heartbeat))
+			if errors.Is(err, imports.ErrClosed) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
 		}
 	}
-	out.Flush()
-	push(rec, b.String())
+}
+
+// importFailures streams the rows of an import that failed, as CSV: the line of the file, the reason, and the columns of
+// the file.
+func (a *API) importFailures(ctx context.Context, c *Call) (stream, error) {
+	importID, err := c.ID("import_id")
+	if err != nil {
+		return stream{}, err
+	}
+	o, err := exports.ParseOptions("", c.Query().Get("formulas"))
+	if err != nil {
+		return stream{}, err
+	}
+	header, rows, err := a.Services.Imports.Failures(ctx, c.TeamID, importID)
+	return stream{media: mediaCSV + "; charset=utf-8; header=present", file: "import-" + importID + "-failures.csv",
+		parts: failedRows(header, rows, o)}, err
+}
+
+// failedRows writes rows that failed, in parts of about 64 KB, with formulas as the exports write them.
+func failedRows(header []string, rows iter.Seq2[imports.Failure, error], o exports.Options) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		const size = 64 << 10
+		var b bytes.Buffer
+		out := csv.NewWriter(&b)
+		write := func(line, reason string, fields []string) {
+			row := []string{line, reason}
+			for _, text := range fields {
+				row = append(row, o.Text(text))
+			}
+			out.Write(row)
+		}
+		write("line", "reason", header)
+		for f, err := range rows {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			write(strconv.FormatInt(f.Line, 10), f.Reason, f.Fields)
+			if out.Flush(); b.Len() >= size {
+				if !yield(b.Bytes(), nil) {
+					return
+				}
+				b.Reset()
+			}
+		}
+		out.Flush()
+		yield(b.Bytes(), nil)
+	}
 }

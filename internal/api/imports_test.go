@@ -227,6 +227,40 @@ func TestWatchImport(t *testing.T) {
 	})
 }
 
+// A team has a number of streams of events, and so has the node; who closes one makes room for another.
+func TestWatchersAreCounted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, dbtest.SQLite(t), Options{})
+	s := listening(t, f)
+	events := "/contacts/imports/" + f.importing(t, "email\na@example.org\n", nil) + "/events"
+	var all []*http.Response
+	for range watchersOfTeam {
+		w := f.fetch(t, s, http.MethodGet, events)
+		if line, err := bufio.NewReader(w.Body).ReadString('\n'); w.StatusCode != 200 || line != "event: progress\n" {
+			t.Fatalf("%d %q %v", w.StatusCode, line, err)
+		}
+		all = append(all, w)
+	}
+	for _, path := range []string{events, "/webhooks/listen"} {
+		wantError(t, f.do(t, "GET "+path), 429, "rate_limit_exceeded")
+	}
+	if status, next := f.watch(t, s, "", "other", ""); status != 200 || next() != ": watching\n" {
+		t.Errorf("another team: %d", status)
+	}
+	all[0].Body.Close()
+	// The place is free once the next event cannot be sent.
+	f.do(t, "POST "+strings.TrimSuffix(events, "/events")+"/cancel")
+	testnode.Until(t, "the streams have ended", func() bool { return f.watchers.Held(f.Acme.TeamID) == 0 })
+	if w := f.do(t, "GET "+events); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "event: done\n") {
+		t.Errorf("with places: %d %s", w.Code, w.Body)
+	}
+	f.Services.Live.Close()
+	testnode.Until(t, "the other team's stream has ended", func() bool { return f.watchers.Held(f.Other.TeamID) == 0 })
+	f.Must(f.watchers.Acquire(t.Context(), "others", watchersMax))
+	wantError(t, f.do(t, "GET "+events), 429, "rate_limit_exceeded")
+	f.watchers.Release("others", watchersMax)
+}
+
 func TestImportsRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -68,7 +68,7 @@ func (l list[T]) long() (s stream, long bool) {
 	if l.rest == nil {
 		return stream{}, false
 	}
-	return stream{media: mediaJSON + "; charset=utf-8", list: true, parts: l.parts()}, true
+	return stream{media: mediaJSON + "; charset=utf-8", kind: listing, parts: l.parts()}, true
 }
 
 // parts writes the list chunk by chunk. The member has_more comes last, because only the end shows what is beyond it.

@@ -39,11 +39,12 @@ func (a *API) Listen(w http.ResponseWriter, r *http.Request) {
 
 // listen streams the events of the authenticated actor's team.
 func (a *API) listen(rec *recorder, r *http.Request) {
-	tail, err := a.openTail(rec, r)
+	tail, leave, err := a.openTail(rec, r)
 	if err != nil {
 		a.fail(rec, r, err)
 		return
 	}
+	defer leave()
 	defer tail.Close()
 	rec.keep, rec.streamed = false, true
 	h := rec.Header()
@@ -86,25 +87,32 @@ func (a *API) listen(rec *recorder, r *http.Request) {
 	}
 }
 
-func (a *API) openTail(w *recorder, r *http.Request) (*live.Tail, error) {
+// openTail returns a tail with a place for its stream, which leave gives back.
+func (a *API) openTail(w *recorder, r *http.Request) (t *live.Tail, leave func(), err error) {
 	if err := w.actor.Require(listenScope); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	query, err := readURL(r.URL)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	names, err := listed(query, "events")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var types []events.Type
 	if len(names) > 0 {
 		if types, err = webhooks.CheckEvents(names); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return a.Services.Live.Open(r.Context(), w.actor.TeamID, types, r.Header.Get("Last-Event-ID"))
+	if leave, err = a.watcher(w.actor.TeamID); err != nil {
+		return nil, nil, err
+	}
+	if t, err = a.Services.Live.Open(r.Context(), w.actor.TeamID, types, r.Header.Get("Last-Event-ID")); err != nil {
+		leave()
+	}
+	return t, leave, err
 }
 
 // push writes a part of the stream at once. A reader that does not receive it in time is disconnected.

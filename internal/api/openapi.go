@@ -25,6 +25,7 @@ const (
 	mediaJSON   = "application/json"
 	mediaCSV    = "text/csv"
 	mediaNDJSON = "application/x-ndjson"
+	mediaEvents = "text/event-stream"
 )
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)

@@ -369,8 +369,12 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 			continue
 		}
 		media := mediaJSON
-		if slices.Contains(o.media, mediaNDJSON) {
-			media = mediaNDJSON
+		if o.media != nil {
+			described := slices.DeleteFunc(slices.Clone(o.media), func(m string) bool { return m == mediaCSV })
+			if len(described) == 0 {
+				continue // a file whose columns depend on another
+			}
+			media = described[0]
 		}
 		s := resolve(d.Responses[strconv.Itoa(o.status)].Content[media].Schema)
 		out := reflect.New(o.out).Elem()

@@ -117,6 +117,11 @@ func (a *API) operations() []op {
 			endpoint(a.getImport)},
 		{post, "/contacts/imports/{import_id}/cancel", teams.ContactsWrite, 200, "Contacts",
 			"End an import of contacts before the end of its file", nil, endpoint(a.cancelImport)},
+		{get, "/contacts/imports/{import_id}/events", teams.ContactsRead, 200, "Contacts",
+			"Watch an import of contacts, as server-sent events", nil,
+			streamed[contactImportWire](a.watchImport, mediaEvents)},
+		{get, "/contacts/imports/{import_id}/failures", teams.ContactsRead, 200, "Contacts",
+			"Download the rows of an import that failed, with the reasons", nil, streamed[string](a.importFailures, mediaCSV)},
 
 		{post, "/contact-properties", teams.ContactsWrite, 201, "Contact properties", "Create a contact property", nil,
 			endpoint(a.createProperty)},

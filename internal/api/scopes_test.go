@@ -31,18 +31,6 @@ func (f *fixture) entered(by teams.Actor) http.Handler {
 			f.perform(&recorder{ResponseWriter: w, actor: by}, r, o)
 		}))
 	}
-	about := func(f *fixture, do func(*recorder, *http.Request, string)) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			rec := &recorder{ResponseWriter: w, actor: by}
-			if importID, err := f.importOfPath(rec, r); err != nil {
-				f.fail(rec, r, err)
-			} else {
-				do(rec, r, importID)
-			}
-		}
-	}
-	r.Get("/contacts/imports/{import_id}/events", about(f, f.watchImport))
-	r.Get("/contacts/imports/{import_id}/failures", about(f, f.importFailures))
 	r.Get("/webhooks/listen", func(w http.ResponseWriter, r *http.Request) {
 		f.listen(&recorder{ResponseWriter: w, actor: by}, r)
 	})
@@ -126,8 +114,6 @@ func TestScopes(t *testing.T) {
 			line(o.method, o.path, o.scope, "{}")
 		}
 		line("GET", "/webhooks/listen", listenScope, "")
-		line("GET", "/contacts/imports/{import_id}/events", importsScope, "")
-		line("GET", "/contacts/imports/{import_id}/failures", importsScope, "")
 		w.Flush()
 		got := strings.ReplaceAll(table.String(), " \n", "\n")
 		if *update {

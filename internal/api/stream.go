@@ -20,22 +20,34 @@ const (
 	streamsGreed   = 1                // of a team for them, see package fair
 	longListsMax   = 128              // long lists at once, on this node; each has a chunk in memory
 	longListWait   = 10 * time.Second // of a long list for a place, before the client is asked to try again
+	watchersMax    = 256              // streams of events at once, on this node
+	watchersOfTeam = 10               // and for one team
 	streamPiece    = 32 << 10         // octets that are written at once
 	streamPatience = 30 * time.Second // that a reader may take to receive a piece
+)
+
+// kind is what a stream is for, which decides of what it must have a place.
+type kind int
+
+const (
+	exporting kind = iota
+	listing        // a list that clients expect as one answer
+	watching       // events, as they happen
 )
 
 // stream is an answer that is written while it is made, such as an export, because it may be larger than memory.
 type stream struct {
 	media string // media type
 	file  string // name that browsers give the file; "" for none
-	list  bool   // it is a list that clients expect as one answer
+	kind  kind
 	// parts are the answer. A part is valid until the next one is asked for. An error of the first part is answered like
 	// that of any operation; a later one cuts the answer.
 	parts iter.Seq2[[]byte, error]
 }
 
 // streamed makes an operation of a function whose answer is a stream. Row is what the document describes: of
-// application/x-ndjson a line, of application/json all. The operation has no input.
+// application/x-ndjson a line, of text/event-stream the data of an event, of application/json all. The operation has
+// no input.
 func streamed[Row any](f func(ctx context.Context, c *Call) (stream, error), media ...string) bound {
 	b := endpoint(func(ctx context.Context, c *Call, _ none) (stream, error) { return f(ctx, c) })
 	b.out, b.media = reflect.TypeFor[Row](), media
@@ -55,7 +67,7 @@ func (a *API) stream(w *recorder, r *http.Request, o *op, s stream) {
 		return
 	}
 	defer leave()
-	w.keep, w.measured = false, w.keep && s.list
+	w.keep, w.measured, w.streamed = false, w.keep && s.kind == listing, s.kind == watching
 	begun := false
 	for part, err := range s.parts {
 		if err == nil && begun {
@@ -83,7 +95,10 @@ func (a *API) stream(w *recorder, r *http.Request, o *op, s stream) {
 
 // place takes a place for a stream, which leave gives back.
 func (a *API) place(ctx context.Context, team string, s *stream) (leave func(), err error) {
-	if s.list {
+	switch s.kind {
+	case watching:
+		return a.watcher(team)
+	case listing:
 		wait, cancel := context.WithTimeout(ctx, longListWait)
 		defer cancel()
 		if err := a.longLists.Acquire(wait, team, 1); err != nil {
@@ -99,13 +114,24 @@ func (a *API) place(ctx context.Context, team string, s *stream) (leave func(), 
 	return func() { a.streams.Release(team, 1) }, nil
 }
 
+// watcher takes a place for a stream of events.
+func (a *API) watcher(team string) (leave func(), err error) {
+	if a.watchers.Held(team) >= watchersOfTeam || !a.watchers.TryAcquire(team, 1) {
+		return nil, fault.New(fault.TooFast, "", "This team has as many streams of events open as it may, which is %d at "+
+			"most. Close one and try again.", watchersOfTeam)
+	}
+	return func() { a.watchers.Release(team, 1) }, nil
+}
+
 func begin(w http.ResponseWriter, status int, s stream) {
 	h := w.Header()
 	h["Content-Type"] = []string{s.media}
 	h["X-Accel-Buffering"] = []string{"no"} // A proxy that stores the answer would hide that it is cut.
+	if s.kind != listing {
+		h["Cache-Control"] = []string{"no-store"}
+	}
 	if s.file != "" {
 		h["Content-Disposition"] = []string{fmt.Sprintf("attachment; filename=%q", s.file)}
-		h["Cache-Control"] = []string{"no-store"}
 		h["X-Content-Type-Options"] = []string{"nosniff"}
 	}
 	w.WriteHeader(status)

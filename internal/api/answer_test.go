@@ -72,13 +72,20 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 		f := newFixture(t, d, Options{})
 		const octets = 3 << 20
 		large, small := f.large(t, octets), f.large(t, answerIsLarge-1000)
-		trace.Before(`COALESCE(b.html, ''), COALESCE`, func() {
+		read := 0
+		reserved := func() {
 			if n := f.answers.Held(f.Acme.TeamID); n != octets*answerCost {
 				t.Errorf("the text is read with %d octets of memory", n)
 			}
-		})
+			read++
+		}
+		trace.Before(`COALESCE(b.html, ''), COALESCE`, reserved)
+		if w := f.do(t, "GET /emails/"+large+"/checks"); w.Code != 200 || read != 1 {
+			t.Errorf("the checks: %d %s, read %d times", w.Code, w.Body, read)
+		}
+		trace.Before(`COALESCE(b.html, ''), COALESCE`, reserved)
 		w, end := f.asks(t, "/emails/"+large)
-		if n := f.answers.Held(f.Acme.TeamID); n < octets || n > octets+2000 {
+		if n := f.answers.Held(f.Acme.TeamID); n < octets || n > octets+2000 || read != 2 {
 			t.Errorf("the answer has %d octets of memory", n)
 		}
 		for _, path := range []string{"/emails/" + small, "/emails/" + large + "/events", "/emails/" + large + "/attempts"} {

@@ -110,6 +110,13 @@ func (a *API) getEmailChecks(ctx context.Context, c *Call, _ none) (emailChecksW
 }
 
 func (a *API) checkSent(ctx context.Context, c *Call, emailID string) (emailChecksWire, error) {
+	size, err := a.Services.Emails.TextSize(ctx, c.TeamID, emailID)
+	if err == nil && size > answerIsLarge { // the texts are in memory while DNS is asked
+		err = c.reserve(ctx, size)
+	}
+	if err != nil {
+		return emailChecksWire{}, err
+	}
 	p, err := a.Services.Emails.PreviewSent(ctx, c.TeamID, emailID)
 	if err != nil {
 		return emailChecksWire{}, err

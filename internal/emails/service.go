@@ -404,6 +404,12 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 	return e, size, s.fill(ctx, &e)
 }
 
+// TextSize returns how many octets the bodies of an email have, which it does not share with others.
+func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, error) {
+	_, size, err := getEmailWithin(ctx, s.d.Reader, teamID, emailID, 0)
+	return size, err
+}
+
 // Exists returns a NotFound fault if the team has no such email.
 func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
 	return exists(ctx, s.d.Reader, teamID, emailID)

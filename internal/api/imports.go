@@ -167,8 +167,9 @@ func (a *API) cancelImport(ctx context.Context, c *Call, _ none) (contactImportW
 	return importToWire(i), err
 }
 
-// watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2): progress whenever
-// it changes, and done when it has ended, with which the stream ends. The data is the import as it is retrieved.
+// watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2): progress
+// whenever it changes, and done when it has ended, with which the stream ends. The data is the import as it is
+// retrieved.
 func (a *API) watchImport(ctx context.Context, c *Call) (stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -210,8 +211,8 @@ func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, 
 	}
 }
 
-// importFailures streams the rows of an import that failed, as CSV: the line of the file, the reason, and the columns of
-// the file.
+// importFailures streams the rows of an import that failed, as CSV: the line of the file, the reason, and the columns
+// of the file.
 func (a *API) importFailures(ctx context.Context, c *Call) (stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {

@@ -43,8 +43,8 @@ func wired[T, W any](items []T, wire func(T) W) []W {
 	return data
 }
 
-// wholeList returns a page of a list that has all items in one answer unless there is a limit. read reads a page, and id
-// returns the cursor of an item.
+// wholeList returns a page of a list that has all items in one answer unless there is a limit. read reads a page, and
+// id returns the cursor of an item.
 func wholeList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id func(T) string,
 	wire func(T) W) (list[W], error) {
 	if p.Limit > 0 {

@@ -196,8 +196,8 @@ func (s *Service) write(ctx context.Context, batch []*waiting) error {
 	return nil
 }
 
-// List returns a page of a team's entries, without bodies, newest first, and whether there may be more beyond it. With a
-// filter that selects few it looks at some 100,000 entries at most: if the page is not full then, next is the cursor
+// List returns a page of a team's entries, without bodies, newest first, and whether there may be more beyond it. With
+// a filter that selects few it looks at some 100,000 entries at most: if the page is not full then, next is the cursor
 // from which to look on, otherwise "". p must have a limit.
 func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) (some []Entry, more bool, next string,
 	err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/suppressions"
 )
 
-// An entry that is removed after it has kept a new one from being inserted, and before it is looked up, is entered anew.
-// SQLite has one writer, so that nothing comes in between.
+// An entry that is removed after it has kept a new one from being inserted, and before it is looked up, is entered
+// anew. SQLite has one writer, so that nothing comes in between.
 func TestAddBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}

@@ -270,7 +270,7 @@ func TestSearch(t *testing.T) {
 		shelf(t, d)
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO shelf (id, team) WITH RECURSIVE n(i) AS (SELECT 100000
-				UNION ALL SELECT i + 1 FROM n WHERE i < 204999) SELECT 'd' || i, 'long' FROM n`)
+				UNION ALL SELECT i + 1 FROM n WHERE i < 109999) SELECT 'd' || i, 'long' FROM n`)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -289,16 +289,12 @@ func TestSearch(t *testing.T) {
 			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 3, Before: "a3"}, "a6 a5 a4", true, "", 2},
 			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 4, Before: "a5"}, "a9 a7 a6", false, "", 2},
 			{"one", ` AND s.id = 'x'`, page.Page{Limit: 3}, "", false, "", 2},
-			{"long", ` AND s.id IN ('d204999', 'd204700', 'd204000')`, page.Page{Limit: 2}, "d204999 d204700", true, "", 4},
-			{"long", ` AND s.id IN ('d204999', 'd204000', 'd203999')`, page.Page{Limit: 2}, "d204999 d204000", true, "", 6},
+			{"long", ` AND s.id IN ('d109999', 'd109700', 'd109000')`, page.Page{Limit: 2}, "d109999 d109700", true, "", 4},
+			{"long", ` AND s.id IN ('d109999', 'd109000', 'd108999')`, page.Page{Limit: 2}, "d109999 d109000", true, "", 6},
 			{"long", ` AND s.id < 'd100003'`, page.Page{Limit: 2, After: "d101500"}, "d100002 d100001", true, "", 6},
 			{"long", ` AND s.id < 'd100002'`, page.Page{Limit: 2, After: "d101500"}, "d100001 d100000", false, "", 6},
-			{"long", ` AND s.id IN ('d204999', 'd100000')`, page.Page{Limit: 2}, "d204999", true, "d108000", 100},
-			{"long", ` AND s.id IN ('d204999', 'd100000')`, page.Page{Limit: 2, After: "d108000"}, "d100000", false, "", 12},
-			{"long", ` AND s.id > 'd204997'`, page.Page{Limit: 2, Before: "d203900"}, "d204999 d204998", false, "", 6},
-			{"long", ` AND s.id > 'd204996'`, page.Page{Limit: 2, Before: "d203900"}, "d204998 d204997", true, "", 6},
-			{"long", ` AND s.id IN ('d204999', 'd100001')`, page.Page{Limit: 2, Before: "d100000"}, "d100001", true, "d197000",
-				100},
+			{"long", ` AND s.id > 'd109997'`, page.Page{Limit: 2, Before: "d108900"}, "d109999 d109998", false, "", 6},
+			{"long", ` AND s.id > 'd109996'`, page.Page{Limit: 2, Before: "d108900"}, "d109998 d109997", true, "", 6},
 		} {
 			all := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{c.team}}
 			some := all

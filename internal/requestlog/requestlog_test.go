@@ -167,6 +167,11 @@ func TestRareEntries(t *testing.T) {
 		if err != nil || len(all) != 1 || all[0].ID != "l100001" || more || next != "" {
 			t.Errorf("the rest: %+v, more %v, next %q, %v", all, more, next, err)
 		}
+		all, more, next, err = s.List(t.Context(), "team", failed, page.Page{Limit: 2, Before: "l100000"})
+		if err != nil || len(all) != 1 || all[0].ID != "l100001" || !more || next != "l197000" {
+			t.Errorf("backwards: %+v, more %v, next %q, %v", all, more, next, err)
+		}
+		trace.Take()
 		all, more, _, err = s.List(t.Context(), "team", requestlog.Filter{Method: "GET"}, page.Page{Limit: 20})
 		if n := len(trace.Take()); err != nil || len(all) != 20 || !more || n > 30 {
 			t.Errorf("a common filter: %d entries by %d statements, %v", len(all), n, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// A change with null where there must be a value is refused and has no effect. Empty strings that the Go client sends
-// for what it leaves as it is change nothing.
+// A change with null where there must be a value leaves that as it is, and one of nothing but such nulls is refused.
+// Empty strings that the Go client sends for what it leaves as it is change nothing.
 func TestChangesOfATemplateWithNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -21,14 +21,16 @@ func TestChangesOfATemplateWithNothing(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	for _, name := range []string{"name", "html", "variables"} {
-		code, body := patch(`{"subject":"new","` + name + `":null}`)
-		if code != 422 || !strings.Contains(body, "`"+name+"`") {
+		if code, body := patch(`{"` + name + `":null}`); code != 422 || !strings.Contains(body, "`"+name+"`") {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
 	shown := func() string { return f.do(t, "GET /templates/x\nAuthorization: full").Body.String() }
 	if text := shown(); !strings.Contains(text, `"subject":"old"`) {
 		t.Errorf("after changes that were refused: %s", text)
+	}
+	if code, body := patch(`{"subject":"older","name":null,"html":null,"variables":null}`); code != 200 {
+		t.Errorf("nulls beside a subject: %d %s", code, body)
 	}
 	if code, body := patch(`{"name":"","html":"","from":"","alias":"","subject":"new"}`); code != 200 {
 		t.Errorf("empty strings: %d %s", code, body)

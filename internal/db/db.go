@@ -28,6 +28,9 @@
 // The function given to Update may run more than once, and on SQLite it runs on the only writer: it must not use the
 // network or do anything else that takes long, and it must not render, hash or sign.
 //
+// [DB.ReadLong] runs reads that may go through very many rows. They have few places, so that they leave readers to all
+// others, and a limit of time.
+//
 // # When it fails
 //
 // An SQLite file that is damaged is not opened, as far as the damage is found (see [Options.Beside]).
@@ -57,6 +60,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider/internal/fair"
 )
 
 // ErrNoRows is what Row.Scan returns when the query found nothing.
@@ -203,6 +208,8 @@ type engine interface {
 	notify(ctx context.Context, topic, payload string) error
 	listen(ctx context.Context, topics []string, got func(topic, payload string)) error
 	name() string
+	places() int             // how many long reads may run at once
+	whole(sql string) string // a query that does all its work before its first row
 	close()
 }
 
@@ -214,6 +221,7 @@ type DB struct {
 	hints  hints
 	beside bool
 	wait   time.Duration // the longest wait for the database
+	long   *fair.Turns
 
 	together [classes]together
 }
@@ -256,7 +264,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil || o.Break != nil {
 		e = traced{e, teller{o.Trace, o.Break}}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience,
+		long: newLong(e.places())}
 	d.hints.init()
 	return d, nil
 }

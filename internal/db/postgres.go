@@ -72,6 +72,12 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 
 func (p *postgresDB) name() string { return "postgres" }
 
+// places is a quarter of the connections, which all that the node does shares.
+func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
+
+// whole needs no change: when a context ends, the driver cancels the statement on the server and closes the connection.
+func (p *postgresDB) whole(sql string) string { return sql }
+
 func (p *postgresDB) close() {
 	p.apart.Close()
 	p.pool.Close()

@@ -171,6 +171,15 @@ func prepareFile(path string) error {
 
 func (s *sqliteDB) name() string { return "sqlite" }
 
+// places is half of the readers.
+func (s *sqliteDB) places() int { return s.read.Stats().MaxOpenConnections / 2 }
+
+// whole has the rows stored before the first is returned. The driver interrupts a statement when its context ends only
+// until its first row: with rare rows, the step to the next one could go on for minutes and keep its reader.
+func (s *sqliteDB) whole(sql string) string {
+	return "WITH whole AS MATERIALIZED (" + sql + ") SELECT * FROM whole"
+}
+
 // ready runs a query on the readers. Whether the writer can write is not checked.
 func (s *sqliteDB) ready(ctx context.Context) error {
 	var one int

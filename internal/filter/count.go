@@ -16,6 +16,9 @@ const maxSizes = 8
 // Measure returns the number that a query finds.
 type Measure func(text string, args []any) (int, error)
 
+// Bounds limit the contacts that are looked for to those whose ids lie between two, which are left out. "" is no bound.
+type Bounds struct{ After, Before string }
+
 // Count returns a query for how many contacts the rule chooses at the time now, and its arguments. The contacts are
 // those of the query with the end
 //
@@ -30,7 +33,7 @@ type Measure func(text string, args []any) (int, error)
 // contact has itself, such as a name, is looked up for those that are left.
 func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
 	err error) {
-	c := counter{writer: writer{schema: &s, now: now}, from: everyone, teamID: teamID, measure: measure}
+	c := newCounter(s, now, everyone, teamID, Bounds{}, measure)
 	p, err := c.part(r.root(), r)
 	if err != nil {
 		return "", nil, err
@@ -46,12 +49,30 @@ func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure M
 	return text, c.args, nil
 }
 
+// Find returns a query for the ids of the contacts that the rule chooses, in the column contact_id, each once and in no
+// order. The arguments are those of [Rule.Count]. It reports false if they are no set that indexes find: then they are
+// what a few leave of all, or what a condition on each contact does, and [Rule.Where] finds them.
+func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (text string,
+	args []any, ok bool, err error) {
+	c := newCounter(s, now, everyone, teamID, within, measure)
+	p, err := c.part(r.root(), r)
+	if err != nil || p.kind != set || p.walks {
+		return "", nil, false, err
+	}
+	return c.query(p), c.args, true, nil
+}
+
 // counter writes a query by sets.
 type counter struct {
 	writer
+	within       Bounds
 	from, teamID string
 	team         string // the parameter that is teamID, "" while it is not needed: PostgreSQL refuses unused ones
 	measure      Measure
+}
+
+func newCounter(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) *counter {
+	return &counter{writer: writer{schema: &s, now: now}, within: within, from: everyone, teamID: teamID, measure: measure}
 }
 
 // everyone returns contacts c and the condition on them.
@@ -59,7 +80,18 @@ func (c *counter) everyone() string {
 	if c.team == "" {
 		c.team = c.arg(c.teamID)
 	}
-	return c.from + " " + c.team
+	return c.from + " " + c.team + c.bounds("c.id")
+}
+
+// bounds returns the condition on the column of ids, which begins with AND if there is one.
+func (c *counter) bounds(column string) (text string) {
+	if c.within.After != "" {
+		text += " AND " + column + " > " + c.arg(c.within.After)
+	}
+	if c.within.Before != "" {
+		text += " AND " + column + " < " + c.arg(c.within.Before)
+	}
+	return text
 }
 
 // part is what a part of a rule chooses.
@@ -68,6 +100,7 @@ type part struct {
 	leaf     *test // of a set or the rest of one: instead of text, because it may be used as a condition after all
 	text     string
 	compound bool // whether text is several SELECTs
+	walks    bool // whether text asks a condition of every contact
 }
 
 type partKind uint8
@@ -84,7 +117,7 @@ func (c *counter) part(place string, r *Rule) (part, error) {
 		if err != nil {
 			return part{}, err
 		}
-		if t.Column.Table == "" || t.Column.Key == "" && t.Type != SetField { // there is no index of the values
+		if _, ok := t.Column.sets(t.Type); !ok {
 			return part{kind: condition, text: c.condition(&t)}, nil
 		}
 		p := part{kind: set, leaf: &t}
@@ -147,7 +180,7 @@ func (c *counter) all(parts []part) (part, error) {
 	case len(of[set]) == 0 && len(of[rest]) == 0:
 		return part{kind: condition, text: "(" + where + ")"}, nil
 	case len(of[set]) == 0:
-		chosen := part{text: "SELECT c.id AS contact_id FROM " + c.everyone() + " AND " + where}
+		chosen := part{text: "SELECT c.id AS contact_id FROM " + c.everyone() + " AND " + where, walks: true}
 		return c.compound([]part{chosen}, "INTERSECT", of[rest]), nil
 	}
 	p, err := c.narrow(of[set], of[rest])
@@ -157,7 +190,7 @@ func (c *counter) all(parts []part) (part, error) {
 	if where != "" {
 		// SQLite goes through the left side of a CROSS JOIN first.
 		p = part{text: "SELECT c.id AS contact_id FROM (" + c.query(p) + ") s CROSS JOIN " + c.everyone() +
-			" AND c.id = s.contact_id AND " + where}
+			" AND c.id = s.contact_id AND " + where, walks: p.walks}
 	}
 	return p, nil
 }
@@ -171,17 +204,17 @@ func (c *counter) narrow(sets, without []part) (part, error) {
 	if err != nil || first < 0 {
 		return c.compound(sets, "INTERSECT", without), err
 	}
-	anchor := c.rows(sets[first].leaf, "v.contact_id AS id")
+	anchor := c.rows(sets[first].leaf, "id")
 	sets = slices.Delete(sets, first, first+1)
 	var looked []string
 	for _, p := range sets {
 		if p.leaf != nil {
-			looked = append(looked, c.lookup(p.leaf))
+			looked = append(looked, c.found(p.leaf))
 		}
 	}
 	for _, p := range without {
 		if p.leaf != nil {
-			looked = append(looked, "NOT "+c.lookup(p.leaf))
+			looked = append(looked, "NOT "+c.found(p.leaf))
 		}
 	}
 	text := "SELECT c.id AS contact_id FROM (" + anchor + ") c"
@@ -201,7 +234,7 @@ func (c *counter) smallest(sets []part) (int, error) {
 			continue
 		}
 		measured++
-		w := counter{}
+		w := counter{within: c.within}
 		text := "SELECT COUNT(*) FROM (" + w.query(p) + " LIMIT " + w.arg(least) + ") s"
 		n, err := c.measure(text, w.args)
 		if err != nil {
@@ -214,34 +247,39 @@ func (c *counter) smallest(sets []part) (int, error) {
 	return smallest, nil
 }
 
-// rows returns the SELECT of one comparison. A contact without a row is like one whose row has the default; where the
-// default makes the comparison true, these are the rows that make it false.
-func (c *counter) rows(t *test, columns string) string {
+// rows returns the SELECT of one comparison, which names its column. A contact without a row is like one whose row has
+// the default; where the default makes the comparison true, these are the rows that make it false.
+func (c *counter) rows(t *test, name string) string {
+	from, _ := t.Column.sets(t.Type)
 	text := "SELECT "
 	if t.Type == SetField && len(t.operands) > 1 {
 		text += "DISTINCT "
 	}
-	text += columns + " FROM " + t.Column.Table + " v WHERE "
-	if t.Column.Key != "" {
-		text += "v." + t.Column.Key + " = " + c.arg(t.Column.KeyValue) + " AND "
+	text += "v." + from.Contact + " AS " + name + " FROM " + from.Table + " v WHERE "
+	if from.Key != "" {
+		text += "v." + from.Key + " = " + c.arg(from.KeyValue) + " AND "
+	}
+	if from.Only != "" {
+		text += from.Only + " AND "
 	}
 	if t.holds(t.Default) {
 		text += "NOT "
 	}
-	return text + "(" + c.comparison(t) + ")"
+	return text + "(" + c.comparison(t, from.Value) + ")" + c.bounds("v."+from.Contact)
 }
 
-// lookup returns the condition that rows finds the contact c.
-func (c *counter) lookup(t *test) string {
+// found returns the condition that rows finds the contact c, of which it reads nothing but the id.
+func (c *counter) found(t *test) string {
+	in, _ := t.Column.sets(t.Type)
 	positive := *t
 	positive.negated = t.holds(t.Default)
-	return c.condition(&positive)
+	return c.lookup(&positive, in)
 }
 
 // query returns the SELECT of a set or of the rest of one.
 func (c *counter) query(p part) string {
 	if p.leaf != nil {
-		return c.rows(p.leaf, "v.contact_id")
+		return c.rows(p.leaf, "contact_id")
 	}
 	return p.text
 }
@@ -253,6 +291,10 @@ func (c *counter) compound(parts []part, operator string, without []part) part {
 		return parts[0]
 	}
 	var text strings.Builder
+	walks := false
+	for _, p := range slices.Concat(parts, without) {
+		walks = walks || p.walks
+	}
 	for i, p := range parts {
 		if i > 0 {
 			text.WriteString(" " + operator + " ")
@@ -263,7 +305,7 @@ func (c *counter) compound(parts []part, operator string, without []part) part {
 	for _, p := range without {
 		text.WriteString(" EXCEPT " + c.operand(p))
 	}
-	return part{text: text.String(), compound: true}
+	return part{text: text.String(), compound: true, walks: walks}
 }
 
 // operand returns a SELECT as a part of a compound one. SQLite takes no parentheses there.

@@ -57,6 +57,29 @@ type Column struct {
 
 	Key      string // the column of Table that tells fields apart, "" when all rows are of this field
 	KeyValue string // its value
+
+	// Sets says where all contacts with some value are found by an index, if that is not Table with its Key. Its Default
+	// is that of the field, which must be the value of those that it does not find.
+	Sets *Sets
+}
+
+// Sets is where SQL finds contacts by a value. Its texts are as those of a [Column].
+type Sets struct {
+	Table    string
+	Contact  string // the column of Table with the id of the contact; a contact has one row at most
+	Value    string // the expression that is compared, on the row v
+	Key      string // a column that all rows looked for have KeyValue in
+	KeyValue string
+	Only     string // a condition on the row v, which a partial index has; rows that it leaves out have the Default
+}
+
+// sets returns where the contacts with some value are found, if they are by an index.
+func (c *Column) sets(t Type) (s Sets, ok bool) {
+	if c.Sets != nil {
+		return *c.Sets, true
+	}
+	s = Sets{Table: c.Table, Contact: "contact_id", Value: c.Value, Key: c.Key, KeyValue: c.KeyValue}
+	return s, c.Table != "" && (c.Key != "" || t == SetField)
 }
 
 // Schema is what a rule may name.

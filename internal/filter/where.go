@@ -83,21 +83,30 @@ func (w *writer) resolve(place string, r *Rule) (test, error) {
 // values if that serves a condition such as value < $3, and go through all values below $3 for each contact; and
 // PostgreSQL would read all rows of the table for a page of contacts when it expects few of them to fit.
 func (w *writer) condition(t *test) string {
-	not := ""
-	if t.negated {
-		not = "NOT "
-	}
 	c := t.Column
 	if c.Table == "" {
-		return not + "(" + w.comparison(t) + ")"
+		not := ""
+		if t.negated {
+			not = "NOT "
+		}
+		return not + "(" + w.comparison(t, c.Value) + ")"
 	}
-	text := not + "COALESCE((SELECT "
+	return w.lookup(t, Sets{Table: c.Table, Contact: "contact_id", Value: c.Value, Key: c.Key, KeyValue: c.KeyValue})
+}
+
+// lookup returns the condition of one leaf on the contact c, whose value is in a row of a table.
+func (w *writer) lookup(t *test, in Sets) string {
+	text := "COALESCE((SELECT "
+	if t.negated {
+		text = "NOT " + text
+	}
+	from := " FROM " + in.Table + " v WHERE v." + in.Contact + " = c.id"
 	if t.Type == SetField {
-		return text + "TRUE FROM " + c.Table + " v WHERE v.contact_id = c.id AND " + w.comparison(t) + " LIMIT 1), FALSE)"
+		return text + "TRUE" + from + " AND " + w.comparison(t, in.Value) + " LIMIT 1), FALSE)"
 	}
-	text += w.comparison(t) + " FROM " + c.Table + " v WHERE v.contact_id = c.id"
-	if c.Key != "" {
-		text += " AND v." + c.Key + " = " + w.arg(c.KeyValue)
+	text += w.comparison(t, in.Value) + from
+	if in.Key != "" {
+		text += " AND v." + in.Key + " = " + w.arg(in.KeyValue)
 	}
 	if t.holds(t.Default) {
 		return text + "), TRUE)"
@@ -105,13 +114,12 @@ func (w *writer) condition(t *test) string {
 	return text + "), FALSE)"
 }
 
-// comparison returns the positive comparison with the column. Only functions are used that both engines have and that
+// comparison returns the positive comparison with the expression x. Only functions are used that both engines have and that
 // compare octets: LIKE ignores case on SQLite, and < goes by the collation of a PostgreSQL database.
-func (w *writer) comparison(t *test) string {
-	x := t.Column.Value
+func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:
-		return t.present()
+		return t.present(x)
 	case Eq:
 		return x + " = " + w.arg(t.operands[0].argument())
 	case In:
@@ -139,13 +147,13 @@ func (w *writer) comparison(t *test) string {
 	}
 }
 
-// present is the condition that there is a value.
-func (t *test) present() string {
+// present is the condition that the expression x has a value.
+func (t *test) present(x string) string {
 	switch t.Type {
 	case TextField, ChoiceField:
-		return t.Column.Value + " <> ''"
+		return x + " <> ''"
 	case TimeField:
-		return t.Column.Value + " <> 0"
+		return x + " <> 0"
 	}
 	return "TRUE"
 }

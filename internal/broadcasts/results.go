@@ -240,7 +240,7 @@ func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a A
 	if err := s.checkAudience(ctx, &b); err != nil {
 		return a, err
 	}
-	all, err := s.p.Contacts.CountRefused(ctx, s.p.DB.Reader, teamID, contacts.Audience{SegmentID: b.SegmentID}, b.TopicID)
+	all, err := s.p.Contacts.CountRefused(ctx, teamID, contacts.Audience{SegmentID: b.SegmentID}, b.TopicID)
 	if err != nil {
 		return a, fmt.Errorf("count the audience of broadcast %s: %w", b.ID, err)
 	}

@@ -309,7 +309,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		limit = readMax
 	}
 	r.ahead.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, error) {
-		return r.s.p.Contacts.Walk(ctx, r.s.p.DB.Reader, read.TeamID, contacts.Audience{SegmentID: read.SegmentID,
+		return r.s.p.Contacts.Walk(ctx, read.TeamID, contacts.Audience{SegmentID: read.SegmentID,
 			Before: read.StartedAt, Properties: r.properties}, after, limit)
 	}
 	members, last, err := r.ahead.take(ctx, read.position, limit)

@@ -2,12 +2,12 @@ package contacts
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/scalar"
 )
@@ -27,23 +27,36 @@ type Member struct {
 }
 
 // Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids, and limit at
-// most: fewer only at the end. It costs what it returns, and for the segment of a filter what the filter passes over.
+// most: fewer only at the end. A rule is asked of each contact as it is now. What the audience does not have is passed
+// over in parts, each a long read of its own (see [db.DB.ReadLong]), so that a walk of any length keeps no reader.
 // A segment that the team does not have is a NotFound fault.
-func (s *Service) Walk(ctx context.Context, r db.Reader, teamID string, a Audience, after string, limit int) (
-	[]Member, error) {
-	of, err := s.audience(ctx, r, teamID, a)
+func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) ([]Member, error) {
+	of, err := s.audience(ctx, s.d.Reader, teamID, a)
 	if err != nil {
 		return nil, err
 	}
-	all, err := walkAudience(ctx, r, of, after, limit)
-	if err != nil || len(all) == 0 || len(a.Properties) == 0 {
-		return all, err
+	f := s.finder(of, after, true, limit)
+	if limit > 0 {
+		if err := f.part(ctx, s.d.Reader); err != nil {
+			return nil, err
+		}
 	}
-	ids := make([]string, len(all))
-	for i := range all {
-		ids[i] = all[i].ID
+	for !f.full() {
+		if err := s.walkOn(ctx, f); err != nil {
+			return nil, err
+		}
 	}
-	values, err := valuesOf(ctx, r, teamID, ids, a.Properties)
+	if len(f.found) == 0 {
+		return nil, nil
+	}
+	all, ids := make([]Member, len(f.found)), make([]string, len(f.found))
+	for i, c := range f.found {
+		all[i].Contact, ids[i] = c, c.ID
+	}
+	if len(a.Properties) == 0 {
+		return all, nil
+	}
+	values, err := valuesOf(ctx, s.d.Reader, teamID, ids, a.Properties)
 	if err != nil {
 		return nil, err
 	}
@@ -53,80 +66,75 @@ func (s *Service) Walk(ctx context.Context, r db.Reader, teamID string, a Audien
 	return all, nil
 }
 
-// CountAudience returns how many contacts an audience has. It reads all of them, by indexes.
-func (s *Service) CountAudience(ctx context.Context, r db.Reader, teamID string, a Audience) (int, error) {
-	of, err := s.audience(ctx, r, teamID, a)
+// walkOn finds more contacts of a walk: the rest by sets, if that is likely to be faster and does not take too long,
+// and otherwise those of the next part.
+func (s *Service) walkOn(ctx context.Context, f *finder) error {
+	own := db.Long{Owner: f.of.teamID, Wait: s.limits.patience, Time: s.limits.read}
+	if !f.sparse() || s.slow.is(f.of.name, s.d.Now()) {
+		return s.d.ReadLong(ctx, own, f.part)
+	}
+	err := s.d.ReadLong(ctx, own, f.sets)
+	if errors.Is(err, db.ErrTooLong) {
+		f.noSets = true
+		s.isSlow(&f.of)
+		return nil
+	}
+	return err
+}
+
+// CountRefused counts the contacts of an audience by why they would not be mailed about a topic, or by a broadcast
+// without one if topicID is ""; "" is who would be. It reads the whole audience, in parts. A topic that the team does
+// not have is an Invalid fault for the field topic_id. When it takes more than half a minute, it is an
+// Unavailable fault.
+func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string) (map[string]int64,
+	error) {
+	of, err := s.audience(ctx, s.d.Reader, teamID, a)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return s.countOf(ctx, r, teamID, of)
-}
-
-func (s *Service) countOf(ctx context.Context, r db.Reader, teamID string, of source) (int, error) {
-	if of.rule == nil || of.before != 0 {
-		return countAudience(ctx, r, of)
-	}
-	return countMatches(ctx, r, teamID, of.rule, of.schema, s.d.Now())
-}
-
-// audience returns where the contacts of an audience are found.
-func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Audience) (of source, err error) {
-	if a.SegmentID == "" {
-		of = allContacts(teamID)
-	} else {
-		segment, err := segmentByID(ctx, r, teamID, a.SegmentID)
-		if err != nil {
-			return of, err
-		}
-		if of, err = s.contactsOf(ctx, r, segment); err != nil {
-			return of, err
+	byDefault := OptIn
+	if topicID = strings.ToLower(topicID); topicID != "" {
+		if byDefault, _, err = chosenAmong(ctx, s.d.Reader, teamID, topicID, nil); err != nil {
+			return nil, err
 		}
 	}
-	if !a.Before.IsZero() {
-		of.until(a.Before)
-	}
-	if a.Filter != nil {
-		err = s.restrict(ctx, r, &of, teamID, a.Filter)
-	}
-	return of, err
-}
-
-// contactsOf returns where the contacts of a segment are found.
-func (s *Service) contactsOf(ctx context.Context, r db.Reader, g Segment) (source, error) {
-	if g.Filter == "" {
-		return membersOf(g.TeamID, g.ID), nil
-	}
-	rule, err := filter.Parse([]byte(g.Filter))
-	if err != nil {
-		return source{}, fmt.Errorf("read the filter of segment %s: %w", g.ID, err)
-	}
-	of := allContacts(g.TeamID)
-	return of, s.restrict(ctx, r, &of, g.TeamID, rule)
-}
-
-// restrict leaves out the contacts that a rule does not find. A rule that names what the team has no more is an Invalid
-// fault.
-func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, teamID string, rule *filter.Rule) error {
-	schema, err := s.FilterSchema(ctx, r, teamID, rule)
-	if err != nil {
-		return err
-	}
-	now := s.d.Now()
-	for _, each := range []*source{of, of.among} {
-		if each == nil {
-			continue
-		}
-		text, args, err := where(rule, schema, now, slices.Clip(each.args))
-		if err != nil {
+	limited, cancel := context.WithTimeout(ctx, s.limits.preview)
+	defer cancel()
+	found := map[string]int64{}
+	f := s.finder(of, "", true, 1)
+	for !f.ended {
+		if err := s.d.ReadLong(limited, s.long(teamID), func(ctx context.Context, r db.Reader) error {
+			in, err := f.next(ctx, r, f.most)
+			if err != nil {
+				return err
+			}
+			all, err := countChoices(ctx, r, &f.of, in, topicID)
+			for _, c := range all {
+				why := string(refusal(byDefault, c.chosen, c.unsubscribed))
+				if c.suppressed {
+					why = "suppressed"
+				}
+				found[why] += c.n
+			}
 			return err
+		}); err != nil {
+			if limited.Err() != nil && ctx.Err() == nil {
+				err = tooSlow(&of, err)
+			}
+			return nil, err
 		}
-		each.from, each.args = each.from+" AND ("+text+")", args
 	}
-	if of.rule, of.schema = rule, schema; of.filtered || of.segmentID != "" {
-		of.rule = nil
+	return found, nil
+}
+
+// tooSlow is the fault of what needs more time than there is, by its filter or, without one, by how many there are.
+func tooSlow(of *source, err error) error {
+	if of.rule == nil {
+		return fault.New(fault.Unavailable, "", "It takes too long to go through so many contacts at present. Try again "+
+			"later.").Because(err)
 	}
-	of.filtered = true
-	return nil
+	return fault.New(fault.Unavailable, "", "The filter takes too long to find its contacts among so many. Use fewer or "+
+		"narrower rules, such as `eq` and `in`, or try again later.").Because(err)
 }
 
 // RefusedMembers returns which members of an audience may not be mailed, and why, by their ids. Without a topicID it is

@@ -40,7 +40,7 @@ func (w *world) walk(a contacts.Audience, size int) (all []string) {
 	w.t.Helper()
 	after := ""
 	for {
-		found, err := w.Contacts.Walk(w.t.Context(), w.DB.Reader, w.team, a, after, size)
+		found, err := w.Contacts.Walk(w.t.Context(), w.team, a, after, size)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -114,22 +114,31 @@ func TestWalk(t *testing.T) {
 				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
-			for _, size := range []int{1, 2, 3, 100} {
-				if diff := cmp.Diff(c.want, w.walk(c.a, size)); diff != "" {
-					t.Errorf("%s by %d: %s", name, size, diff)
+			// In parts of any size, and by sets where parts find few, it is the same.
+			for _, part := range []struct{ size, worth int }{{10_000, 10}, {1, 2}, {2, 1}, {1, 1_000_000}, {1, 0}} {
+				w.Contacts.SetParts(part.size, part.worth)
+				for _, size := range []int{1, 2, 3, 100} {
+					if diff := cmp.Diff(c.want, w.walk(c.a, size)); diff != "" {
+						t.Errorf("%s by %d in parts of %d: %s", name, size, part.size, diff)
+					}
 				}
-			}
-			if n, err := w.Contacts.CountAudience(ctx, w.DB.Reader, w.team, c.a); n != len(c.want) || err != nil {
-				t.Errorf("%s: %d contacts, %v", name, n, err)
+				n := int64(0)
+				all, err := w.Contacts.CountRefused(ctx, w.team, c.a, "")
+				for _, some := range all {
+					n += some
+				}
+				if n != int64(len(c.want)) || err != nil {
+					t.Errorf("%s: %d contacts in parts of %d, %v", name, n, part.size, err)
+				}
 			}
 		}
 		for _, segmentID := range []string{id.New(), "x", "\x00"} {
-			_, err := w.Contacts.Walk(ctx, w.DB.Reader, w.team, contacts.Audience{SegmentID: segmentID}, "", 1)
+			_, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{SegmentID: segmentID}, "", 1)
 			if fault.KindOf(err) != fault.NotFound {
 				t.Errorf("segment %q: %v", segmentID, err)
 			}
 		}
-		if _, err := w.Contacts.Walk(ctx, w.DB.Reader, w.Other.TeamID, contacts.Audience{SegmentID: vip.ID}, "",
+		if _, err := w.Contacts.Walk(ctx, w.Other.TeamID, contacts.Audience{SegmentID: vip.ID}, "",
 			1); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another team's segment: %v", err)
 		}
@@ -149,7 +158,7 @@ func TestRefusedMembers(t *testing.T) {
 			w.upsert("in@x.example", choose(contacts.OptIn))
 			w.upsert("out@x.example", choose(contacts.OptOut))
 			w.upsert("left@x.example", contacts.Change{Unsubscribed: new(true)})
-			members, err := w.Contacts.Walk(ctx, w.DB.Reader, w.team, contacts.Audience{}, "", 100)
+			members, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{}, "", 100)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package contacts
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/postrider/postrider/internal/db"
 )
@@ -19,34 +18,4 @@ func (s *Service) UnsubscribedAmong(ctx context.Context, r db.Reader, teamID str
 		}
 	}
 	return refused, nil
-}
-
-// CountRefused counts the contacts of an audience by why they would not be mailed about a topic, or by a broadcast
-// without one if topicID is ""; "" is who would be. It reads the whole audience. A topic that the team does not have is
-// an Invalid fault for the field topic_id.
-func (s *Service) CountRefused(ctx context.Context, r db.Reader, teamID string, a Audience, topicID string) (
-	map[string]int64, error) {
-	of, err := s.audience(ctx, r, teamID, a)
-	if err != nil {
-		return nil, err
-	}
-	byDefault := OptIn
-	if topicID = strings.ToLower(topicID); topicID != "" {
-		if byDefault, _, err = chosenAmong(ctx, r, teamID, topicID, nil); err != nil {
-			return nil, err
-		}
-	}
-	all, err := countChoices(ctx, r, of, topicID)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]int64{}
-	for _, c := range all {
-		why := string(refusal(byDefault, c.chosen, c.unsubscribed))
-		if c.suppressed {
-			why = "suppressed"
-		}
-		found[why] += c.n
-	}
-	return found, nil
 }

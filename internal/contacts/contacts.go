@@ -16,8 +16,8 @@
 // values, memberships and subscriptions included, is written in one transaction together with its event,
 // contact.created, contact.updated or contact.deleted; what changes nothing writes nothing and records no event.
 // A transaction that does so holds the contact's row, so that nothing is left of one that is deleted. Engagement is no
-// change of a contact and holds no row: if a contact is deleted at that moment, a row of counts may stay that nobody
-// finds.
+// change of a contact and holds no row: if a contact is deleted at that moment, a row of it may stay, which only counts
+// of filters by it find.
 //
 // A property, a segment or a topic that is deleted does not exist from then on for anybody who asks; what refers to it
 // is deleted later, in steps. Whoever reads memberships or values asks whether the segment or property exists.
@@ -35,6 +35,10 @@
 // field of a request, and a NotFound fault where it is asked for; then nothing of the request is written. A filter that
 // names what was deleted is an Invalid fault for whoever uses it. A link that was altered is a NotFound fault. Errors
 // of the database are returned, with nothing changed.
+//
+// Lists, walks and counts by filters go through few contacts as any other read does, and through many as long reads,
+// which have few places and a limit of time ([db.DB.ReadLong]): a request that finds no place or needs more time gets
+// an Unavailable fault, counts keep the last one, and walks go on in short parts.
 //
 // # What it does not do
 //

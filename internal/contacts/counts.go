@@ -2,8 +2,10 @@ package contacts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,12 +13,11 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// Limits of counting. A count reads the whole segment or, for one with a filter, all contacts of the team, which takes
-// a second for some millions.
+// Limits of counting. A count reads the whole segment or, for one with a filter, all that its rules find apart.
 const (
 	countAtOnce = 10_000      // contacts that are counted whenever somebody asks
 	countAge    = time.Minute // after which the count of a larger segment is renewed when somebody asks
-	countQueue  = 1000        // segments that wait for it; others are renewed when somebody asks again
+	countQueue  = 50          // segments of one team that wait for it; others are renewed when somebody asks again
 )
 
 // Count is how many contacts a segment had at a time. The zero Count is none yet.
@@ -25,54 +26,85 @@ type Count struct {
 	At       time.Time
 }
 
-// counting is the segments whose counts Run is to renew.
+// counting is the segments whose counts Run is to renew. Teams take turns, each with one of its segments.
 type counting struct {
-	atOnce  int
+	atOnce int
+
 	mu      sync.Mutex
-	waiting map[string]bool // by id, until they are counted
-	queue   chan Segment
+	waiting map[string][]string // segments by team, never an empty list
+	turns   []string            // teams in waiting, next first
+	counted string              // the segment that is counted now
+	more    chan struct{}       // has an element when there may be some
 }
 
 func newCounting() *counting {
-	return &counting{atOnce: countAtOnce, waiting: map[string]bool{}, queue: make(chan Segment, countQueue)}
+	return &counting{atOnce: countAtOnce, waiting: map[string][]string{}, more: make(chan struct{}, 1)}
 }
 
-// renew has the count of a segment renewed, unless it will be anyway or too many are.
+// renew has the count of a segment renewed, unless it will be anyway or too many of its team are.
 func (c *counting) renew(g Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting[g.ID] {
+	all := c.waiting[g.TeamID]
+	if c.counted == g.ID || slices.Contains(all, g.ID) || len(all) >= countQueue {
 		return
 	}
+	if len(all) == 0 {
+		c.turns = append(c.turns, g.TeamID)
+	}
+	c.waiting[g.TeamID] = append(all, g.ID)
 	select {
-	case c.queue <- g:
-		c.waiting[g.ID] = true
+	case c.more <- struct{}{}:
 	default:
 	}
 }
 
-func (c *counting) done(g Segment) {
+// next returns a segment to count, "" if there is none. The one before is done.
+func (c *counting) next() (teamID, segmentID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, g.ID)
+	if c.counted = ""; len(c.turns) == 0 {
+		return "", ""
+	}
+	teamID, c.turns = c.turns[0], c.turns[1:]
+	all := c.waiting[teamID]
+	segmentID, c.counted = all[0], all[0]
+	if len(all) == 1 {
+		delete(c.waiting, teamID)
+		return teamID, segmentID
+	}
+	c.waiting[teamID], c.turns = all[1:], append(c.turns, teamID)
+	return teamID, segmentID
 }
 
 // CountSegment returns how many contacts a segment has. A large one is counted by Run, and the last count is returned
-// at once: none before the first, and one that is older than a minute while it is renewed. A filter that names what was
-// deleted is an Invalid fault.
+// at once: none before the first, and one that is older than a minute while it is renewed. So is that of a filter that
+// takes too long. A filter that names what was deleted is an Invalid fault.
 func (s *Service) CountSegment(ctx context.Context, g Segment) (Count, error) {
-	small, err := s.isSmall(ctx, g)
+	of, err := s.contactsOf(ctx, s.d.Reader, g)
 	if err != nil {
 		return Count{}, err
 	}
-	if small {
-		return s.count(ctx, g)
+	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of.segmentID, s.counting.atOnce+1)
+	if err != nil {
+		return Count{}, err
+	}
+	switch {
+	case n <= s.counting.atOnce && of.rule == nil:
+		c := Count{At: s.d.Now()}
+		c.Contacts, err = countContacts(ctx, s.d.Reader, &of)
+		return c, err
+	case n <= s.counting.atOnce:
+		c, err := s.count(ctx, &of, s.long(g.TeamID))
+		if !errors.Is(err, db.ErrTooLong) && !errors.Is(err, db.ErrCrowded) {
+			return c, err
+		}
 	}
 	kept, err := keptCount(ctx, s.d.Reader, g.TeamID, g.ID)
 	if err != nil {
 		return Count{}, err
 	}
-	if s.d.Now().Sub(kept.At) > countAge {
+	if now := s.d.Now(); now.Sub(kept.At) > countAge && !s.slow.is(of.name, now) {
 		s.counting.renew(g)
 	}
 	return kept, nil
@@ -102,54 +134,70 @@ func everybody(teamID string) Segment { return Segment{ID: teamID, TeamID: teamI
 // isEverybody reports whether g is not a segment but all contacts.
 func (g *Segment) isEverybody() bool { return g.ID == g.TeamID }
 
-// isSmall reports whether a segment is cheap to count.
-func (s *Service) isSmall(ctx context.Context, g Segment) (bool, error) {
-	of := g.ID
-	if g.Filter != "" || g.isEverybody() {
-		of = ""
+// count counts the contacts of a source.
+func (s *Service) count(ctx context.Context, of *source, l db.Long) (c Count, err error) {
+	c.At = s.d.Now()
+	err = s.d.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {
+		c.Contacts, err = countContacts(ctx, r, of)
+		return err
+	})
+	if err != nil {
+		return Count{}, err
 	}
-	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of, s.counting.atOnce+1)
-	return n <= s.counting.atOnce, err
+	return c, nil
 }
 
-func (s *Service) count(ctx context.Context, g Segment) (c Count, err error) {
-	c.At = s.d.Now()
-	of := allContacts(g.TeamID)
-	if !g.isEverybody() {
-		if of, err = s.contactsOf(ctx, s.d.Reader, g); err != nil {
-			return Count{}, err
+// recount counts a segment as it is now and keeps the count.
+func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
+	g := everybody(teamID)
+	var err error
+	if segmentID != teamID {
+		if g, err = segmentByID(ctx, s.d.Reader, teamID, segmentID); err != nil {
+			return err
 		}
 	}
-	c.Contacts, err = s.countOf(ctx, s.d.Reader, g.TeamID, of)
-	return c, err
-}
-
-// recount counts a segment and keeps the count.
-func (s *Service) recount(ctx context.Context, g Segment) error {
-	c, err := s.count(ctx, g)
-	if fault.KindOf(err) == fault.Invalid {
-		return nil // the filter names what was deleted since
+	of, err := s.contactsOf(ctx, s.d.Reader, g)
+	if err != nil || s.slow.is(of.name, s.d.Now()) {
+		return err
 	}
-	if err == nil {
-		err = s.d.Update(ctx, func(tx *db.Tx) error { keepCount(ctx, tx, g, c); return nil })
+	c, err := s.count(ctx, &of, db.Long{Owner: teamID, Wait: s.limits.patience, Time: s.limits.count})
+	if errors.Is(err, db.ErrTooLong) && of.name != "" {
+		s.isSlow(&of)
+		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	s.slow.forget(of.name)
+	return s.d.Update(ctx, func(tx *db.Tx) error { keepCount(ctx, tx, g, c); return nil })
 }
 
 // Run renews the counts of segments until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
+		if s.renewNext(ctx) {
+			continue
+		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case g := <-s.counting.queue:
-			err := s.recount(ctx, g)
-			s.counting.done(g)
-			if err != nil && ctx.Err() == nil {
-				s.log().Warn("count the contacts of a segment", "segment", g.ID, "error", err)
-			}
+		case <-s.counting.more:
 		}
 	}
+	return nil
+}
+
+// renewNext renews the count of the next segment, and reports false if there is none.
+func (s *Service) renewNext(ctx context.Context) bool {
+	teamID, segmentID := s.counting.next()
+	if segmentID == "" {
+		return false
+	}
+	err := s.recount(ctx, teamID, segmentID)
+	// A segment may be deleted meanwhile, and so may be what its filter names.
+	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {
+		s.log().Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
+	}
+	return true
 }
 
 func (s *Service) log() *slog.Logger {

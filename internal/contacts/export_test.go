@@ -1,4 +1,35 @@
 package contacts
 
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
 // SetCountAtOnce has segments of more than n contacts counted rarely.
 func (s *Service) SetCountAtOnce(n int) { s.counting.atOnce = n }
+
+// SetParts has contacts gone through in parts of some size, and sets looked for where they are worth some parts.
+func (s *Service) SetParts(size, worth int) {
+	s.limits.part, s.limits.comparisons, s.limits.partLeast, s.limits.partMost = size, size, size, size
+	s.limits.worth = worth
+}
+
+// SetTimes limits how long requests wait for a place and may then read, and how long counts beside them may; 0 leaves
+// it as it is.
+func (s *Service) SetTimes(wait, read, count time.Duration) {
+	s.limits.wait, s.limits.read = cmp.Or(wait, s.limits.wait), cmp.Or(read, s.limits.read)
+	s.limits.count = cmp.Or(count, s.limits.count)
+}
+
+// Forgive has the filters that took too long tried again, as when the time of their rest is over.
+func (s *Service) Forgive() {
+	for name := range s.slow.until {
+		s.slow.until[name] = time.Time{}
+	}
+}
+
+const CountQueue = countQueue
+
+// RenewNext does a step of Run.
+func (s *Service) RenewNext(ctx context.Context) bool { return s.renewNext(ctx) }

@@ -2,6 +2,7 @@ package contacts
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +23,10 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 	error) {
 	schema := filter.Schema{Fields: map[string]filter.Field{}, Unknown: unknownField}
 	for name, f := range fixedFields {
+		if from, ok := fixedSets[name]; ok {
+			from.Key, from.KeyValue = "team_id", teamID
+			f.Column.Sets = &from
+		}
 		schema.Fields[name] = f
 	}
 	names := reads(rule)
@@ -116,23 +121,18 @@ func lower(texts []string) []string {
 	return all
 }
 
-// where returns the SQL condition that a rule is of the contacts c, with its arguments appended to args.
-func where(rule *filter.Rule, schema filter.Schema, now time.Time, args []any) (text string, all []any, err error) {
-	return rule.Where(schema, now, args)
-}
-
 // countMatches returns how many contacts of a team a rule chooses.
 func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule, schema filter.Schema,
 	now time.Time) (n int, err error) {
-	query := func(text string, args []any) (n int, err error) {
-		err = r.QueryRow(ctx, text, args...).Scan(&n)
-		return n, err
-	}
-	text, args, err := rule.Count(schema, now, "contacts c WHERE c.team_id =", teamID, query)
+	ask := measure(ctx, r)
+	text, args, err := rule.Count(schema, now, "contacts c WHERE c.team_id =", teamID, ask)
 	if err != nil {
 		return 0, err
 	}
-	return query(text, args)
+	if n, err = ask(text, args); err != nil {
+		return 0, fmt.Errorf("count by a filter: %w", err)
+	}
+	return n, nil
 }
 
 // FilterValues reads what the fields hold that a rule names, for one contact. What it returns is for

@@ -174,7 +174,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, args, err := where(rule, schema, f.now, []any{f.team})
+	text, args, err := rule.Where(schema, f.now, []any{f.team})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,15 +190,49 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 		t.Fatalf("counted %d, %v; Where finds %d", n, err, len(ids))
 	}
 	// Sets that are all large are combined in another way.
-	all := func(string, []any) (int, error) { return math.MaxInt, nil }
-	text, args, err = rule.Count(schema, f.now, "contacts c WHERE c.team_id =", f.team, all)
+	large := func(string, []any) (int, error) { return math.MaxInt, nil }
+	text, args, err = rule.Count(schema, f.now, "contacts c WHERE c.team_id =", f.team, large)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.s.d.QueryRow(f.t.Context(), text, args...).Scan(&n); err != nil || n != len(ids) {
 		t.Fatalf("%s\ncounts %d, %v; Where finds %d", text, n, err, len(ids))
 	}
+	f.sets(t, rule, schema, ids)
 	return ids
+}
+
+// sets compares what sets find with the ids that Where finds, also within bounds, which one in the middle of the ids
+// and its neighbours are.
+func (f *filtered) sets(t rapid.TB, rule *filter.Rule, schema filter.Schema, ids []string) {
+	t.Helper()
+	large := func(string, []any) (int, error) { return math.MaxInt, nil }
+	bounds := []filter.Bounds{{}}
+	if n := len(ids); n > 0 {
+		bounds = append(bounds, filter.Bounds{After: ids[n/2]}, filter.Bounds{Before: ids[n/2]},
+			filter.Bounds{After: ids[0], Before: ids[n-1]})
+	}
+	for i, within := range bounds {
+		ask := measure(f.t.Context(), f.s.d.Reader)
+		if i%2 == 1 {
+			ask = large
+		}
+		q, ok, err := rule.Find(schema, f.now, "contacts c WHERE c.team_id =", f.team, within, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			continue
+		}
+		rows, err := f.s.d.Query(f.t.Context(), `SELECT x.contact_id FROM (`+q.Text+`) x ORDER BY x.contact_id`, q.Args...)
+		found, err := db.Collect(rows, err, scanText)
+		want := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+			return id <= within.After || within.Before != "" && id >= within.Before
+		})
+		if err != nil || !slices.Equal(found, want) {
+			t.Fatalf("%s\nfinds %d within %+v, %v; Where finds %d", q.Text, len(found), within, err, len(want))
+		}
+	}
 }
 
 func (f *filtered) rule(t rapid.TB, rule any) *filter.Rule {
@@ -523,7 +557,7 @@ func TestTheLargestFilters(t *testing.T) {
 func TestFiltersGoByIndexes(t *testing.T) {
 	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // but json_each and a CONSTANT ROW
 	byContact := regexp.MustCompile(`contact_id=\?|\(contact_id = c\.id\)`)
-	byValue := regexp.MustCompile(`AND value[<=]|AND \(value [<=]`)
+	byValue := regexp.MustCompile(`AND (value|\w+_at)[<>=]|AND \((value|\w+_at) [<>=]`)
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
 		plan := func() string {
@@ -543,9 +577,12 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			{"properties.plan", "gt", 5, "contact_texts_value", false},
 			{"properties.age", "lt", 18, "contact_numbers_value", true},
 			{"properties.age", "exists", nil, "contact_numbers_value", false},
-			{"contact.topics." + f.topics[0], "eq", "opt_in", "contact_topics_topic", false},
+			{"contact.topics." + f.topics[0], "eq", "opt_in", "contact_topics_choice", false},
 			{"contact.segments", "eq", f.segments[0], "contact_segments_", false},
-			{"contact.engagement.opened_at", "within_last", "30 days", "contact_engagement_", false},
+			{"contact.engagement.opened_at", "within_last", "30 days", "contact_engagement_opened", true},
+			{"contact.engagement.clicked_at", "before", "2026-01-01", "contact_engagement_clicked", true},
+			{"contact.engagement.mailed_at", "before", "2026-01-01", "contact_engagement_", false},
+			{"contact.unsubscribed", "eq", false, "contacts_unsubscribed", false},
 			{"contact.email", "ends_with", "@example.com", "contacts_", false},
 		} {
 			leaf := tree{"type": "rule", "field": c.field, "operator": c.operator}
@@ -557,7 +594,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, args, err := where(rule, schema, f.now, []any{f.team, ""})
+			text, args, err := rule.Where(schema, f.now, []any{f.team, ""})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -567,7 +604,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 				t.Fatal(err)
 			}
 			walk := plan()
-			lookup := byContact.MatchString(walk) || c.index == "contacts_"
+			lookup := byContact.MatchString(walk) || strings.HasPrefix(c.index, "contacts_")
 			if !strings.Contains(walk, "contacts_team") || !lookup || byValue.MatchString(walk) || whole.MatchString(walk) {
 				t.Errorf("a walk by %s %s is\n%s", c.field, c.operator, walk)
 			}
@@ -577,6 +614,17 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			count := plan()
 			if !strings.Contains(count, c.index) || byValue.MatchString(count) != c.byValue || whole.MatchString(count) {
 				t.Errorf("a count by %s %s is\n%s", c.field, c.operator, count)
+			}
+			if c.operator != "eq" || c.index != "contact_texts_value" {
+				continue
+			}
+			of := source{teamID: f.team, rule: rule, schema: schema, now: f.now}
+			if _, ok, err := matchIDs(t.Context(), d.Reader, &of, span{beyond: id.New()}, 10); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			page := plan()
+			if !strings.Contains(page, c.index) || !byValue.MatchString(page) || whole.MatchString(page) {
+				t.Errorf("a page by %s %s is\n%s", c.field, c.operator, page)
 			}
 		}
 	})
@@ -614,7 +662,7 @@ func TestConditionsOverEventsAndContacts(t *testing.T) {
 				t.Errorf("an event with the plan %s: %t, %v; want %t", plan, got, err, want)
 			}
 		}
-		if _, _, err := where(rule, schema, f.now, nil); fault.KindOf(err) != fault.Invalid {
+		if _, _, err := rule.Where(schema, f.now, nil); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("SQL of a rule over events: %v", err)
 		}
 	})

@@ -36,7 +36,7 @@ func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, e
 
 // Profiles is Walk with what else is noted of the contacts.
 func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after string, limit int) ([]Profile, error) {
-	members, err := s.Walk(ctx, s.d.Reader, teamID, a, after, limit)
+	members, err := s.Walk(ctx, teamID, a, after, limit)
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}

@@ -30,13 +30,15 @@ type Service struct {
 	d        *db.DB
 	recorder *events.Recorder
 	keys     *keyring.Keyring
+	limits   limits
 	counting *counting
+	slow     slow
 	again    again
 }
 
 // New returns the service. keys sign the links; a service without them makes and reads none.
 func New(d *db.DB, recorder *events.Recorder, keys *keyring.Keyring) *Service {
-	return &Service{d: d, recorder: recorder, keys: keys, counting: newCounting()}
+	return &Service{d: d, recorder: recorder, keys: keys, limits: usual, counting: newCounting()}
 }
 
 // Change is what to write of a contact. What is nil stays as it is.
@@ -152,26 +154,11 @@ func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress str
 	if err != nil {
 		return m, err
 	}
-	if contactID != "" {
-		of.where("c.id = $?", contactID)
-	} else {
-		of.where("c.address = $?", address)
-	}
-	if m.Contact, err = contactAmong(ctx, s.d.Reader, of); err != nil {
+	if m.Contact, err = contactAmong(ctx, s.d.Reader, &of, contactID, address); err != nil {
 		return m, err
 	}
 	m.Properties, err = s.Values(ctx, s.d.Reader, teamID, m.ID)
 	return m, err
-}
-
-// List returns a page of a team's contacts, newest first: those of a segment, or all when segmentID is "". A segment
-// that the team does not have is a NotFound fault.
-func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
-	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
-	if err != nil {
-		return nil, false, err
-	}
-	return listContacts(ctx, s.d.Reader, of, p)
 }
 
 // Subscriptions returns all topics of a team, oldest first, with what holds for one of its contacts, which is named by

@@ -80,18 +80,6 @@ func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
 		c.source, c.UpdatedAt.UnixMicro())
 }
 
-func contactAmong(ctx context.Context, r db.Reader, of source) (Contact, error) {
-	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+of.from, of.args...))
-}
-
-func listContacts(ctx context.Context, r db.Reader, of source, p page.Page) ([]Contact, bool, error) {
-	if of.segmentID != "" {
-		return listMembers(ctx, r, of, p)
-	}
-	return page.Query(ctx, r, page.Select{Text: `SELECT ` + contactColumnsOfC + ` FROM ` + of.from, ID: of.key,
-		Args: of.args}, p, scanContact)
-}
-
 func setSubscription(ctx context.Context, tx *db.Tx, of *Contact, c Choice, source string) {
 	tx.Queue(ctx, `INSERT INTO contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE

@@ -4,162 +4,265 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/filter"
-	"github.com/postrider/postrider/internal/id"
-	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/scalar"
 )
 
 // contactColumnsOfC are contactColumns in a query that names the table c.
 var contactColumnsOfC = "c." + strings.ReplaceAll(contactColumns, ", ", ", c.")
 
-// source is where contacts are found: the part of a query from FROM on, in which they are c, and its arguments.
-type source struct {
-	from string
-	key  string // the column of their ids by which the query goes through an index
+// query is the text of a query from FROM on, with its arguments.
+type query struct {
+	text string
 	args []any
-
-	segmentID string   // to which they were added; "" if they are found otherwise
-	among     *source  // for those of a segment, the contacts of the team that the filter leaves
-	created   []string // the columns of times by which a contact became one of them
-	before    int64    // a limit of those; 0 is none
-	last      string   // an id that is greater than those of all that were created by then; "" if before is 0
-	filtered  bool     // a filter leaves out some
-
-	// rule is the only one by which they are found among all contacts of the team; nil if they are found otherwise.
-	rule   *filter.Rule
-	schema filter.Schema // of rule
 }
 
-// allContacts are the contacts of a team.
-func allContacts(teamID string) source {
-	return source{from: `contacts c WHERE c.team_id = $1`, key: "c.id", args: []any{teamID},
-		created: []string{"c.created_at"}}
+// and adds a condition, in which $? is the argument.
+func (q *query) and(condition string, arg any) {
+	q.args = append(q.args, arg)
+	q.text += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(q.args)))
 }
 
-// membersOf are the contacts that were added to a segment. Pages of them are read in two steps, see memberIDs: for a
-// join, PostgreSQL may go through the contacts of all teams in the order of their ids and look for memberships, or read
-// all memberships.
-func membersOf(teamID, segmentID string) source {
-	among := allContacts(teamID)
-	return source{from: `contact_segments m CROSS JOIN contacts c WHERE m.segment_id = $2 AND m.team_id = $1
-		AND c.id = m.contact_id AND c.team_id = m.team_id`, key: "m.contact_id", args: []any{teamID, segmentID},
-		segmentID: segmentID, among: &among, created: []string{"c.created_at", "m.created_at"}}
+// limit ends the query with an order and a limit.
+func (q *query) limit(column string, asc bool, n int) {
+	q.args = append(q.args, n)
+	q.text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", column, direction(asc), len(q.args))
 }
 
-// where adds a condition on an argument, which it writes as $?.
-func (s *source) where(condition string, arg any) {
-	s.args = append(s.args[:len(s.args):len(s.args)], arg)
-	s.from += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(s.args)))
-}
-
-// until leaves out what was created after a time. The ids of contacts have their time, so the contacts that come later
-// are not even looked at; a minute allows for clocks.
-func (s *source) until(at time.Time) {
-	s.before = at.UnixMicro()
-	for _, column := range s.created {
-		s.where(column+" <= $?", s.before)
+func direction(asc bool) string {
+	if asc {
+		return "ASC"
 	}
-	s.last = id.First(at.Add(time.Minute))
-	s.where(s.key+" < $?", s.last)
+	return "DESC"
 }
 
-func walkAudience(ctx context.Context, r db.Reader, of source, after string, limit int) ([]Member, error) {
-	if of.segmentID == "" {
-		return someMembers(ctx, r, of, after, nil, limit)
+// within adds a span of ids.
+func (q *query) within(column string, in span) {
+	beyond, upTo := " < $?", " >= $?"
+	if in.asc {
+		beyond, upTo = " > $?", " <= $?"
 	}
-	var all []Member
-	for more := true; more && len(all) < limit; {
-		ids, err := memberIDs(ctx, r, of, after, limit-len(all))
-		if err != nil || len(ids) == 0 {
-			return all, err
-		}
-		more, after = len(ids) == limit-len(all), ids[len(ids)-1]
-		some, err := someMembers(ctx, r, *of.among, "", ids, len(ids))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
+	if in.beyond != "" {
+		q.and(column+beyond, in.beyond)
+	}
+	if in.upTo != "" {
+		q.and(column+upTo, in.upTo)
+	}
+}
+
+// index is all contacts or memberships that a source looks among, and the column of the contacts' ids, in whose order
+// an index has them. That of memberships does not have the team: a segment that was looked up belongs to one.
+func (of *source) index() (q query, column string) {
+	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
+	if of.segmentID != "" {
+		q, column = query{`contact_segments m WHERE m.segment_id = $1`, []any{of.segmentID}}, "m.contact_id"
+	}
+	if of.last != "" {
+		q.and(column+" < $?", of.last)
+	}
+	return q, column
+}
+
+// contacts are the contacts of the team that the rule chooses, and with it those of the time. Of those that were added
+// to a segment, the caller gives the ids: for a join, PostgreSQL may go through the contacts of all teams in the order
+// of their ids and look for memberships, or read all memberships.
+func (of *source) contacts() (query, error) {
+	q := query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}
+	if of.rule == nil {
+		return q, nil
+	}
+	if of.before != 0 && of.segmentID == "" { // A membership is no older than its contact.
+		q.and("c.created_at <= $?", of.before)
+	}
+	text, args, err := of.rule.Where(of.schema, of.now, q.args)
+	return query{q.text + " AND (" + text + ")", args}, err
+}
+
+// spanEnd returns the id of the nth contact beyond one, "" if there are fewer, whether or not the rule chooses them.
+func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
+	q, column := of.index()
+	q.within(column, span{beyond: beyond, asc: asc})
+	q.limit(column, asc, n)
+	edge := "MIN"
+	if asc {
+		edge = "MAX"
+	}
+	err = r.QueryRow(ctx, fmt.Sprintf(`SELECT COALESCE(%s(x.id), '') FROM (SELECT %s AS id FROM %s) x
+		HAVING COUNT(*) = $%d`, edge, column, q.text, len(q.args)+1), append(q.args, n)...).Scan(&end)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look how far some contacts go: %w", err)
+	}
+	return end, nil
+}
+
+// contactsIn returns the contacts of a span in its order, limit at most.
+func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]Contact, error) {
+	q, err := of.contacts()
+	if err != nil {
+		return nil, err
+	}
+	if of.last != "" {
+		q.and("c.id < $?", of.last)
+	}
+	q.within("c.id", in)
+	q.limit("c.id", in.asc, limit)
+	rows, err := r.Query(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...)
+	all, err := db.Collect(rows, err, scanContact)
+	if err != nil {
+		return nil, fmt.Errorf("read contacts: %w", err)
 	}
 	return all, nil
 }
 
-// someMembers returns contacts in the order of their ids, after one of these or with some.
-func someMembers(ctx context.Context, r db.Reader, of source, after string, ids []string, limit int) ([]Member, error) {
-	if after != "" {
-		of.where(of.key+" > $?", after)
+const amongMost = 1000 // ids of one query
+
+// contactsAmong returns those of some contacts, amongMost at most, that the rule chooses, in the order of their ids.
+func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, asc bool) ([]Contact, error) {
+	q, err := of.contacts()
+	if err != nil {
+		return nil, err
 	}
-	if ids != nil {
-		of.where(of.key+" = ANY($?)", ids)
+	q.and("c.id = ANY($?)", ids)
+	rows, err := r.Query(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text+` ORDER BY c.id `+direction(asc), q.args...)
+	all, err := db.Collect(rows, err, scanContact)
+	if err != nil {
+		return nil, fmt.Errorf("read some contacts: %w", err)
 	}
-	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s LIMIT $%d`, contactColumnsOfC, of.from, of.key,
-		len(of.args)+1), append(slices.Clip(of.args), limit)...)
-	all, err := db.Collect(rows, err, func(r db.Row) (m Member, err error) {
-		m.Contact, err = scanContact(r)
+	return all, nil
+}
+
+// memberSince is when a contact was added to a segment.
+type memberSince struct {
+	contactID string
+	created   int64
+}
+
+// membershipsIn returns the memberships of a span in the segment, limit at most.
+func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]memberSince, error) {
+	q, column := of.index()
+	q.within(column, in)
+	q.limit(column, in.asc, limit)
+	rows, err := r.Query(ctx, `SELECT m.contact_id, m.created_at FROM `+q.text, q.args...)
+	all, err := db.Collect(rows, err, func(r db.Row) (m memberSince, err error) {
+		err = r.Scan(&m.contactID, &m.created)
 		return m, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read contacts of an audience: %w", err)
+		return nil, fmt.Errorf("read the memberships of a segment: %w", err)
 	}
 	return all, nil
 }
 
-// selectMemberIDs does not name the team, which the index does not have: a segment that was looked up belongs to one.
-const selectMemberIDs = `SELECT m.contact_id FROM contact_segments m WHERE m.segment_id = $1`
-
-// memberIDs returns the ids of contacts that were added to a segment, in their order, after one of them. A membership
-// is no older than its contact.
-func memberIDs(ctx context.Context, r db.Reader, of source, after string, limit int) ([]string, error) {
-	text, args := selectMemberIDs+` AND m.contact_id > $2`, []any{of.segmentID, after, limit}
-	if of.before != 0 {
-		text, args = text+` AND m.created_at <= $4 AND m.contact_id < $5`, append(args, of.before, of.last)
+// matchIDs returns the ids of the contacts beyond one that the rule chooses, in their order, limit at most. It finds
+// them as sets, and reports false if they are none; see [filter.Rule.Find].
+func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
+	bounds := filter.Bounds{Before: in.beyond}
+	if in.asc {
+		bounds = filter.Bounds{After: in.beyond, Before: of.last}
 	}
-	rows, err := r.Query(ctx, text+` ORDER BY m.contact_id LIMIT $3`, args...)
-	ids, err := db.Collect(rows, err, scanText)
-	if err != nil {
-		return nil, fmt.Errorf("read the memberships of a segment: %w", err)
-	}
-	return ids, nil
-}
-
-// listMembers returns a page of the contacts that were added to a segment, newest first.
-func listMembers(ctx context.Context, r db.Reader, of source, p page.Page) ([]Contact, bool, error) {
-	const some = 1000
-	ids, more, err := page.Query(ctx, r, page.Select{Text: selectMemberIDs, ID: "m.contact_id",
-		Args: []any{of.segmentID}}, p, scanText)
-	if err != nil {
+	found, ok, err := of.rule.Find(of.schema, of.now, "contacts c WHERE c.team_id =", of.teamID, bounds,
+		measure(ctx, r))
+	if err != nil || !ok {
 		return nil, false, err
 	}
-	all := make([]Contact, 0, len(ids))
-	for chunk := range slices.Chunk(ids, some) {
-		found, err := someMembers(ctx, r, *of.among, "", chunk, len(chunk))
-		if err != nil {
-			return nil, false, err
-		}
-		for _, m := range slices.Backward(found) {
-			all = append(all, m.Contact)
-		}
+	text := `SELECT x.contact_id FROM (` + found.Text + `) x`
+	if !found.Ordered {
+		text = `WITH x AS MATERIALIZED (` + found.Text + `) SELECT x.contact_id FROM x`
 	}
-	return all, more, nil
+	rows, err := r.Query(ctx, fmt.Sprintf(`%s ORDER BY x.contact_id %s LIMIT $%d`, text, direction(in.asc),
+		len(found.Args)+1), append(found.Args, limit)...)
+	if ids, err = db.Collect(rows, err, scanText); err != nil {
+		return nil, false, fmt.Errorf("find contacts by sets: %w", err)
+	}
+	return ids, true, nil
 }
 
-func countAudience(ctx context.Context, r db.Reader, of source) (n int, err error) {
-	text, args := `SELECT COUNT(*) FROM `+of.from, of.args
-	if of.segmentID != "" && !of.filtered { // a membership has a contact
-		text, args = `SELECT COUNT(*) FROM contact_segments m WHERE m.segment_id = $1`, []any{of.segmentID}
-		if of.before != 0 {
-			text, args = text+` AND m.created_at <= $2`, append(args, of.before)
-		}
+// measure returns how a rule asks for the sizes of sets.
+func measure(ctx context.Context, r db.Reader) filter.Measure {
+	return func(text string, args []any) (n int, err error) {
+		err = r.QueryRow(ctx, text, args...).Scan(&n)
+		return n, err
 	}
-	if err = r.QueryRow(ctx, text, args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count the contacts of an audience: %w", err)
+}
+
+// contactAmong returns the contact of a source with an id, or with an address.
+func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, address string) (Contact, error) {
+	q, err := of.contacts()
+	if err != nil {
+		return Contact{}, err
+	}
+	if contactID != "" {
+		q.and("c.id = $?", contactID)
+	} else {
+		q.and("c.address = $?", address)
+	}
+	if of.segmentID != "" {
+		q.and("c.id = (SELECT m.contact_id FROM contact_segments m WHERE m.segment_id = $? AND m.contact_id = c.id)",
+			of.segmentID)
+	}
+	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...))
+}
+
+// countContacts counts all contacts of a source without a time. It reads all of them, by indexes.
+func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err error) {
+	if of.rule != nil {
+		return countMatches(ctx, r, of.teamID, of.rule, of.schema, of.now)
+	}
+	q, _ := of.index()
+	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM `+q.text, q.args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count contacts: %w", err)
 	}
 	return n, nil
+}
+
+// choices are how many contacts of an audience are alike in what decides whether they are mailed.
+type choices struct {
+	unsubscribed, suppressed bool
+	chosen                   Subscription // "" for neither
+	n                        int64
+}
+
+// countChoices counts the contacts of a span by what decides whether they are mailed about a topic.
+func countChoices(ctx context.Context, r db.Reader, of *source, in span, topicID string) ([]choices, error) {
+	q, err := of.contacts()
+	if err != nil {
+		return nil, err
+	}
+	if of.last != "" {
+		q.and("c.id < $?", of.last)
+	}
+	q.within("c.id", in)
+	if of.before != 0 && of.segmentID == "" && of.rule == nil {
+		q.and("c.created_at <= $?", of.before)
+	}
+	if of.segmentID != "" {
+		// SQLite goes through the left side of a CROSS JOIN first.
+		q.text = `contact_segments m CROSS JOIN ` + q.text + ` AND c.id = m.contact_id`
+		q.and("m.segment_id = $?", of.segmentID)
+		q.within("m.contact_id", in)
+		if of.before != 0 {
+			q.and("m.created_at <= $?", of.before)
+		}
+	}
+	q.args = append(q.args, topicID)
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT c.unsubscribed, EXISTS (SELECT 1 FROM suppressions x
+		WHERE x.team_id = c.team_id AND x.address = c.address), COALESCE((SELECT s.subscription FROM contact_topics s
+		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $%d), ''), COUNT(*) FROM %s
+		GROUP BY 1, 2, 3`, len(q.args), q.text), q.args...)
+	all, err := db.Collect(rows, err, func(r db.Row) (c choices, err error) {
+		err = r.Scan(&c.unsubscribed, &c.suppressed, &c.chosen, &c.n)
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count who of an audience is mailed: %w", err)
+	}
+	return all, nil
 }
 
 // valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and

@@ -35,16 +35,16 @@ func keptCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Co
 	return c, nil
 }
 
-// keepCount keeps nothing of a segment or a team that was deleted meanwhile.
+// keepCount keeps nothing of a segment or a team that was deleted meanwhile, or whose filter was changed.
 func keepCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
-	from := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0`
+	from, args := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0 AND g.filter = $5`,
+		[]any{g.ID, g.TeamID, c.Contacts, c.At.UnixMicro(), g.Filter}
 	if g.isEverybody() {
-		from = `teams g WHERE g.id = $1 AND g.id = $2`
+		from, args = `teams g WHERE g.id = $1 AND g.id = $2`, args[:4]
 	}
 	tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
 		SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM `+from+`
-		ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts, counted_at = excluded.counted_at`, g.ID,
-		g.TeamID, c.Contacts, c.At.UnixMicro())
+		ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts, counted_at = excluded.counted_at`, args...)
 }
 
 // forgetCount has a segment counted again.

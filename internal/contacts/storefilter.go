@@ -17,11 +17,12 @@ var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
 
 // fixedFields are the fields that contacts of all teams have.
 var fixedFields = map[string]filter.Field{
-	"contact.email":        {Type: filter.TextField, Lower: true, Column: filter.Column{Value: "c.address"}},
-	"contact.first_name":   {Type: filter.TextField, Column: filter.Column{Value: "c.first_name"}},
-	"contact.last_name":    {Type: filter.TextField, Column: filter.Column{Value: "c.last_name"}},
-	"contact.unsubscribed": {Type: filter.BoolField, Column: filter.Column{Value: "c.unsubscribed"}},
-	"contact.created_at":   {Type: filter.TimeField, Column: filter.Column{Value: "c.created_at"}},
+	"contact.email":      {Type: filter.TextField, Lower: true, Column: filter.Column{Value: "c.address"}},
+	"contact.first_name": {Type: filter.TextField, Column: filter.Column{Value: "c.first_name"}},
+	"contact.last_name":  {Type: filter.TextField, Column: filter.Column{Value: "c.last_name"}},
+	"contact.unsubscribed": {Type: filter.BoolField, Default: filter.BoolValue(false),
+		Column: filter.Column{Value: "c.unsubscribed"}},
+	"contact.created_at": {Type: filter.TimeField, Column: filter.Column{Value: "c.created_at"}},
 
 	engagementField + "mailed":     engagementCount("mailed"),
 	engagementField + "opened":     engagementCount("opened"),
@@ -29,6 +30,20 @@ var fixedFields = map[string]filter.Field{
 	engagementField + "mailed_at":  engagementTime("mailed_at"),
 	engagementField + "opened_at":  engagementTime("opened_at"),
 	engagementField + "clicked_at": engagementTime("clicked_at"),
+}
+
+// fixedSets says where contacts of a team are found by some of these fields: by partial indexes, which have few of the
+// contacts and are written rarely.
+var fixedSets = map[string]filter.Sets{
+	"contact.unsubscribed": {Table: "contacts", Contact: "id", Value: "v.unsubscribed", Only: "v.unsubscribed"},
+
+	engagementField + "opened_at":  engagementSet("opened_at"),
+	engagementField + "clicked_at": engagementSet("clicked_at"),
+}
+
+func engagementSet(column string) filter.Sets {
+	return filter.Sets{Table: "contact_engagement", Contact: "contact_id", Value: "v." + column,
+		Only: "v." + column + " <> 0"}
 }
 
 func engagementCount(column string) filter.Field {

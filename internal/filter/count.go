@@ -49,17 +49,29 @@ func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure M
 	return text, c.args, nil
 }
 
-// Find returns a query for the ids of the contacts that the rule chooses, in the column contact_id, each once and in no
-// order. The arguments are those of [Rule.Count]. It reports false if they are no set that indexes find: then they are
+// Found is a query for the ids of contacts, in the column contact_id, each once.
+type Found struct {
+	Text string
+	Args []any
+
+	// Ordered reports whether an index has them in the order of their ids. The query of a part of the others is to be
+	// kept from going through all contacts in that order, as PostgreSQL does where it expects many to be chosen.
+	Ordered bool
+}
+
+// Find returns a query for the contacts that the rule chooses. The arguments are those of [Rule.Count]. It reports false if they are no set that indexes find: then they are
 // what a few leave of all, or what a condition on each contact does, and [Rule.Where] finds them.
-func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (text string,
-	args []any, ok bool, err error) {
+func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (f Found,
+	ok bool, err error) {
 	c := newCounter(s, now, everyone, teamID, within, measure)
 	p, err := c.part(r.root(), r)
 	if err != nil || p.kind != set || p.walks {
-		return "", nil, false, err
+		return f, false, err
 	}
-	return c.query(p), c.args, true, nil
+	f.Ordered = p.leaf != nil && p.leaf.op == Eq
+	f.Text = c.query(p)
+	f.Args = c.args
+	return f, true, nil
 }
 
 // counter writes a query by sets.

@@ -114,8 +114,8 @@ func (w *writer) lookup(t *test, in Sets) string {
 	return text + "), FALSE)"
 }
 
-// comparison returns the positive comparison with the expression x. Only functions are used that both engines have and that
-// compare octets: LIKE ignores case on SQLite, and < goes by the collation of a PostgreSQL database.
+// comparison returns the positive comparison with the expression x. Only functions are used that both engines have and
+// that compare octets: LIKE ignores case on SQLite, and < goes by the collation of a PostgreSQL database.
 func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:

@@ -52,13 +52,18 @@ type Select struct {
 // Most is how many items a page without a limit has at most.
 const Most = 100_000
 
+// Most is how many items a page has at most.
+func (p *Page) Most() int {
+	if p.Limit <= 0 {
+		return Most
+	}
+	return p.Limit
+}
+
 // Query returns a page, in the order of the list, and whether there are more rows beyond it: those that follow, or if
 // p.Before is set, those that come before.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
-	limit := p.Limit
-	if limit <= 0 {
-		limit = Most
-	}
+	limit := p.Most()
 	text, args := s.Text, slices.Clone(s.Args)
 	order, beyond, within := s.direction(p)
 	if cursor := cmp.Or(p.After, p.Before); cursor != "" {

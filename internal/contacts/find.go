@@ -1,0 +1,276 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// limits are how much is read at once, and for how long.
+type limits struct {
+	// part is how many contacts a part goes through. With a rule it is comparisons / its comparisons, within bounds: each
+	// is one look-up of some microseconds.
+	part, comparisons, partLeast, partMost int
+
+	// worth is how many parts take as long as finding the rest of a page by sets does, about.
+	worth int
+
+	wait     time.Duration // for a place
+	read     time.Duration // of a page or of a small count, once it has a place
+	patience time.Duration // for a place, of what nobody waits for
+	preview  time.Duration // of counting who of an audience is mailed
+	count    time.Duration // of a count beside requests
+	rest     time.Duration // for which a filter that took too long is not tried again
+}
+
+var usual = limits{part: 20_000, comparisons: 20_000, partLeast: 500, partMost: 10_000, worth: 10,
+	wait: 5 * time.Second, read: 5 * time.Second, patience: time.Minute, preview: 30 * time.Second,
+	count: 15 * time.Second, rest: time.Hour}
+
+// finder finds the next contacts of a source in the order of their ids. It goes through them in parts, and asks of each
+// what the source asks. When few of them are chosen it is faster to look for all who are, by indexes of values.
+type finder struct {
+	limits
+	of     source
+	asc    bool
+	want   int
+	most   int    // contacts of a part
+	size   int    // contacts of the next part
+	beyond string // the id up to which it has looked
+	passed int    // contacts that it has gone through
+	ended  bool   // nobody comes after those found
+	noSets bool   // whom the rule chooses is not to be found by sets
+
+	found []Contact
+}
+
+// finder returns a finder for want contacts beyond an id. The first parts are small: where many are chosen, they do.
+func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
+	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, most: s.limits.part,
+		noSets: of.rule == nil || of.segmentID != ""}
+	if n := of.leaves(); n > 0 {
+		f.most = min(max(f.comparisons/n, f.partLeast), f.partMost)
+	}
+	f.size = min(max(4*want, f.partLeast), f.most)
+	return f
+}
+
+// full reports whether there is nothing more to find.
+func (f *finder) full() bool { return f.ended || f.rest() == 0 }
+
+// rest is how many are still to be found.
+func (f *finder) rest() int { return f.want - len(f.found) }
+
+// sparse reports whether the rest is likely to be found sooner by sets.
+func (f *finder) sparse() bool {
+	return !f.noSets && f.rest()*f.passed > f.worth*f.most*max(len(f.found), 1)
+}
+
+// keep adds contacts to those found, up to as many as are wanted.
+func (f *finder) keep(all []Contact) { f.found = append(f.found, all[:min(len(all), f.rest())]...) }
+
+// next moves on by some contacts, and returns the span that they are.
+func (f *finder) next(ctx context.Context, r db.Reader, n int) (span, error) {
+	end, err := spanEnd(ctx, r, &f.of, f.beyond, f.asc, n)
+	in := span{f.beyond, end, f.asc}
+	f.beyond, f.ended = end, end == ""
+	f.passed += n
+	return in, err
+}
+
+// part finds those of the next part.
+func (f *finder) part(ctx context.Context, r db.Reader) error {
+	if f.of.segmentID != "" || f.of.rule == nil {
+		return f.read(ctx, r)
+	}
+	in, err := f.next(ctx, r, f.size)
+	if err != nil {
+		return err
+	}
+	f.size = min(4*f.size, f.most)
+	return f.span(ctx, r, in)
+}
+
+// span finds those of a span by the rule.
+func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
+	all, err := contactsIn(ctx, r, &f.of, in, f.rest())
+	f.keep(all)
+	f.ended = in.upTo == ""
+	return err
+}
+
+// read finds those of the next part that nothing is asked of but when they came and, of those of a segment, the rule.
+// They are read and then passed over, which few are as a rule.
+func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
+	n := f.rest()
+	if f.passed > 0 || f.of.rule != nil {
+		n = max(n, f.size)
+	}
+	f.passed += n
+	in := span{beyond: f.beyond, asc: f.asc}
+	var all []Contact
+	if f.of.segmentID == "" {
+		all, err = contactsIn(ctx, r, &f.of, in, n)
+		if f.ended = len(all) < n; !f.ended {
+			f.beyond = all[n-1].ID
+		}
+		f.keep(slices.DeleteFunc(all, func(c Contact) bool { return f.late(db.Micros(c.CreatedAt)) }))
+		return err
+	}
+	members, err := membershipsIn(ctx, r, &f.of, in, n)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, m := range members {
+		if !f.late(m.created) {
+			ids = append(ids, m.contactID)
+		}
+	}
+	for chunk := range slices.Chunk(ids, amongMost) {
+		if f.rest() == 0 {
+			return nil
+		}
+		if all, err = contactsAmong(ctx, r, &f.of, chunk, f.asc); err != nil {
+			return err
+		}
+		f.keep(all)
+	}
+	// Fewer than wanted need not be the end: a contact may have been deleted since its membership was read.
+	if f.ended = len(members) < n; !f.ended {
+		f.beyond = members[n-1].contactID
+	}
+	return nil
+}
+
+// late reports whether what was created at a time came too late to be one of them.
+func (f *finder) late(created int64) bool { return f.of.before != 0 && created > f.of.before }
+
+// sets finds the rest by sets, if there are sets.
+func (f *finder) sets(ctx context.Context, r db.Reader) error {
+	for !f.full() {
+		rest := f.rest()
+		ids, ok, err := matchIDs(ctx, r, &f.of, span{beyond: f.beyond, asc: f.asc}, rest)
+		if f.noSets = !ok; err != nil || !ok {
+			return err
+		}
+		for chunk := range slices.Chunk(ids, amongMost) {
+			all, err := contactsAmong(ctx, r, &f.of, chunk, f.asc)
+			if err != nil {
+				return err
+			}
+			f.keep(all)
+		}
+		if f.ended = len(ids) < rest; !f.ended {
+			f.beyond = ids[rest-1]
+		}
+	}
+	return nil
+}
+
+// List returns a page of a team's contacts, newest first: those of a segment, or all when segmentID is "". A segment
+// that the team does not have is a NotFound fault. When a filter takes more than five seconds to find a page, it is an
+// Unavailable fault.
+func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
+	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
+	if err != nil {
+		return nil, false, err
+	}
+	limit, beyond, back := p.Most(), p.After, p.Before != ""
+	if back {
+		beyond = p.Before
+	}
+	f := s.finder(of, beyond, back, limit+1)
+	err = f.part(ctx, s.d.Reader)
+	if err == nil && !f.full() {
+		err = s.d.ReadLong(ctx, s.long(teamID), f.fill)
+	}
+	if errors.Is(err, db.ErrTooLong) {
+		err = tooSlow(&of, err)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	more := len(f.found) > limit
+	all := f.found[:min(len(f.found), limit)]
+	if back {
+		slices.Reverse(all)
+	}
+	return all, more, nil
+}
+
+// long is the long read of a request.
+func (s *Service) long(teamID string) db.Long {
+	return db.Long{Owner: teamID, Wait: s.limits.wait, Time: s.limits.read}
+}
+
+// fill finds all that there is to find. What sets do not find it goes through to the end at once.
+func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
+	for err == nil && !f.full() {
+		sparse := f.sparse()
+		if !sparse {
+			err = f.part(ctx, r)
+		} else if err = f.sets(ctx, r); err == nil && f.noSets {
+			err = f.span(ctx, r, span{beyond: f.beyond, asc: f.asc})
+		}
+	}
+	return err
+}
+
+// isSlow notes that the filter of a segment takes too long, and says so once.
+func (s *Service) isSlow(of *source) {
+	if s.slow.note(of.name, s.d.Now(), s.limits.rest) {
+		s.log().Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
+			"team", of.teamID, "filter_of", of.filterOf, "again_in", s.limits.rest)
+	}
+}
+
+// slow is the filters that took too long to be evaluated by sets, by their names.
+type slow struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// slowMost is how many filters are remembered before those are forgotten that may be tried again.
+const slowMost = 10_000
+
+// is reports whether a filter is not to be tried.
+func (s *slow) is(name string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.until[name])
+}
+
+// note keeps a filter from being tried for some time, and reports whether it took too long for the first time.
+func (s *slow) note(name string, now time.Time, d time.Duration) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		return false
+	}
+	if s.until == nil {
+		s.until = map[string]time.Time{}
+	}
+	if len(s.until) >= slowMost {
+		for name, end := range s.until {
+			if end.Before(now) {
+				delete(s.until, name)
+			}
+		}
+	}
+	_, known := s.until[name]
+	s.until[name] = now.Add(d)
+	return !known
+}
+
+// forget forgets a filter that did not take too long.
+func (s *slow) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.until, name)
+}

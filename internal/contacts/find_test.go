@@ -1,0 +1,310 @@
+package contacts_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
+)
+
+// byFilter makes a segment with a filter.
+func (w *world) byFilter(rule string) contacts.Segment {
+	w.t.Helper()
+	g, err := w.Contacts.CreateSegment(w.t.Context(), w.team, contacts.NewSegment{Name: "by filter", Filter: rule})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+func leaf(field, operator, value string) string {
+	return fmt.Sprintf(`{"type":"rule","field":"%s","operator":"%s","value":%s}`, field, operator, value)
+}
+
+// crowd makes n contacts that differ in plan, seats, name and being unsubscribed.
+func (w *world) crowd(n int) {
+	w.t.Helper()
+	w.property("plan", scalar.String)
+	w.property("seats", scalar.Number)
+	for i := range n {
+		w.upsert(fmt.Sprintf("%02d@x.example", i), contacts.Change{FirstName: new(fmt.Sprint("n", i%5)),
+			Unsubscribed: new(i%9 == 0), Properties: map[string]scalar.Value{"plan": scalar.OfText(fmt.Sprint("p", i%7)),
+				"seats": scalar.OfNumber(float64(i))}})
+	}
+}
+
+func pad(i int) string { return fmt.Sprintf("%02d@x.example", i) }
+
+// A page of whom a filter chooses is full unless the list ends with it, wherever they are, however they are found.
+func TestPagesOfFiltersAreFull(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		const n = 60
+		w.crowd(n)
+		for name, c := range map[string]struct {
+			rule string
+			is   func(i int) bool
+		}{
+			"the newest":   {leaf("properties.seats", "gt", "54"), func(i int) bool { return i > 54 }},
+			"the oldest":   {leaf("properties.seats", "lt", "4"), func(i int) bool { return i < 4 }},
+			"one of seven": {leaf("properties.plan", "eq", `"p3"`), func(i int) bool { return i%7 == 3 }},
+			"all but some": {leaf("properties.plan", "neq", `"p3"`), func(i int) bool { return i%7 != 3 }},
+			"by name":      {leaf("contact.first_name", "eq", `"n4"`), func(i int) bool { return i%5 == 4 }},
+			"unsubscribed": {leaf("contact.unsubscribed", "eq", `true`), func(i int) bool { return i%9 == 0 }},
+			"subscribed":   {leaf("contact.unsubscribed", "eq", `false`), func(i int) bool { return i%9 != 0 }},
+			"nobody":       {leaf("properties.plan", "eq", `"p9"`), func(i int) bool { return false }},
+			"everybody":    {leaf("properties.seats", "gte", "0"), func(i int) bool { return true }},
+			"never opened": {leaf("contact.engagement.opened_at", "not_within_last", `"1 day"`),
+				func(i int) bool { return true }},
+			"name and plan": {`{"type":"and","rules":[` + leaf("contact.first_name", "eq", `"n4"`) + `,` +
+				leaf("properties.plan", "eq", `"p2"`) + `]}`, func(i int) bool { return i%35 == 9 }},
+		} {
+			g := w.byFilter(c.rule)
+			var want []string
+			for i := n - 1; i >= 0; i-- {
+				if c.is(i) {
+					want = append(want, pad(i))
+				}
+			}
+			for _, part := range []struct{ size, worth int }{{10_000, 10}, {1, 0}, {2, 1}, {5, 1_000_000}} {
+				w.Contacts.SetParts(part.size, part.worth)
+				for _, limit := range []int{1, 3, 0} {
+					what := fmt.Sprintf("%s, %d in parts of %d", name, limit, part.size)
+					if diff := cmp.Diff(want, w.pages(what, g.ID, limit, false)); diff != "" {
+						t.Errorf("%s: %s", what, diff)
+					}
+					if len(want) == 0 || limit == 0 {
+						continue
+					}
+					back := w.pages(what, g.ID, limit, true)
+					slices.Reverse(back)
+					if diff := cmp.Diff(want[:len(want)-1], back); diff != "" {
+						t.Errorf("%s, backwards: %s", what, diff)
+					}
+				}
+			}
+		}
+	})
+}
+
+// pages reads a list to its end from its beginning, or back from its last, and checks that no page but the last is
+// short.
+func (w *world) pages(what, segmentID string, limit int, back bool) (all []string) {
+	w.t.Helper()
+	p := page.Page{Limit: limit}
+	if back {
+		list, _, err := w.Contacts.List(w.t.Context(), w.team, segmentID, page.Page{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		p.Before = list[len(list)-1].ID
+	}
+	for more := true; more; {
+		var list []contacts.Contact
+		var err error
+		list, more, err = w.Contacts.List(w.t.Context(), w.team, segmentID, p)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if more && len(list) != limit {
+			w.t.Fatalf("%s: a page of %d with more behind it", what, len(list))
+		}
+		if back {
+			slices.Reverse(list)
+		}
+		for _, c := range list {
+			all = append(all, c.Address)
+			if p.After = c.ID; back {
+				p.After, p.Before = "", c.ID
+			}
+		}
+	}
+	return all
+}
+
+// fill takes all places of long reads, each for another owner, until the test gives them back.
+func (w *world) fill() (release func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var wg sync.WaitGroup
+	for taken := true; taken; {
+		began := make(chan bool)
+		wg.Go(func() {
+			err := w.DB.ReadLong(ctx, db.Long{Owner: id.New(), Wait: time.Millisecond}, func(ctx context.Context,
+				_ db.Reader) error {
+				began <- true
+				<-ctx.Done()
+				return nil
+			})
+			if errors.Is(err, db.ErrCrowded) {
+				began <- false
+			}
+		})
+		taken = <-began
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// What may go through many contacts needs a place. Without one there is a fault that says what to do, and what goes
+// through few is answered.
+func TestFiltersWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.crowd(30)
+		rare, common := w.byFilter(leaf("properties.seats", "eq", "0")), w.byFilter(leaf("properties.seats", "gte", "0"))
+		w.Contacts.SetParts(2, 1)
+		w.Contacts.SetTimes(time.Millisecond, 0, 0)
+		release := w.fill()
+		_, _, err := w.Contacts.List(ctx, w.team, rare.ID, page.Page{Limit: 1})
+		if !errors.Is(err, db.ErrCrowded) || fault.KindOf(err) != fault.Unavailable ||
+			!strings.Contains(err.Error(), "Try again") {
+			t.Errorf("a list of few: %v", err)
+		}
+		if list, more, err := w.Contacts.List(ctx, w.team, common.ID, page.Page{Limit: 1}); len(list) != 1 || !more ||
+			err != nil {
+			t.Errorf("a list of many: %v, %v", list, err)
+		}
+		if c, err := w.Contacts.CountSegment(ctx, rare); c != (contacts.Count{}) || err != nil {
+			t.Errorf("a count: %+v, %v, want none yet", c, err)
+		}
+		if _, err := w.Contacts.CountRefused(ctx, w.team, contacts.Audience{}, ""); !errors.Is(err, db.ErrCrowded) {
+			t.Errorf("a preview: %v", err)
+		}
+		release()
+		w.Contacts.SetTimes(time.Minute, 0, 0)
+		if list, more, err := w.Contacts.List(ctx, w.team, rare.ID, page.Page{Limit: 1}); len(list) != 1 || more ||
+			err != nil {
+			t.Errorf("a list of few: %v, %v", list, err)
+		}
+		if c, err := w.Contacts.CountSegment(ctx, rare); c.Contacts != 1 || err != nil {
+			t.Errorf("a count: %+v, %v", c, err)
+		}
+		w.Contacts.SetTimes(0, time.Nanosecond, 0)
+		_, _, err = w.Contacts.List(ctx, w.team, rare.ID, page.Page{Limit: 1})
+		if !errors.Is(err, db.ErrTooLong) || fault.KindOf(err) != fault.Unavailable ||
+			!strings.Contains(err.Error(), "narrower rules") {
+			t.Errorf("a list that takes too long: %v", err)
+		}
+	})
+}
+
+// A filter whose count takes too long keeps its last count. It is tried again later, or when it is changed, and the log
+// says so once.
+func TestCountsThatTakeTooLong(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		var log bytes.Buffer
+		w.Contacts.Log = slog.New(slog.NewTextHandler(&log, nil))
+		w.crowd(12)
+		g := w.byFilter(leaf("properties.plan", "eq", `"p1"`))
+		w.Contacts.SetCountAtOnce(2)
+		w.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
+				VALUES ($1, $2, 7, 1)`, g.ID, w.team)
+			return err
+		})
+		// step asks for the count, has it renewed if it is to be, and compares it.
+		step := func(what string, g contacts.Segment, want int, renewed bool) {
+			t.Helper()
+			if c, err := w.Contacts.CountSegment(ctx, g); c.Contacts != want || err != nil {
+				t.Errorf("%s: %d contacts, %v, want %d", what, c.Contacts, err, want)
+			}
+			if did := w.Contacts.RenewNext(ctx); did != renewed {
+				t.Errorf("%s: renewed %t, want %t", what, did, renewed)
+			}
+			if n := strings.Count(log.String(), "takes too long"); n != 1 {
+				t.Errorf("%s: the log says it %d times", what, n)
+			}
+		}
+		w.Contacts.SetTimes(0, 0, time.Nanosecond)
+		step("a count that takes too long", g, 7, true)
+		step("it is not tried at once", g, 7, false)
+		w.Contacts.Forgive()
+		step("it is tried again later", g, 7, true)
+		step("and again too long", g, 7, false)
+		changed, err := w.Contacts.UpdateSegment(ctx, w.team, g.ID, contacts.SegmentChange{
+			Filter: leaf("properties.plan", "eq", `"p2"`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Contacts.SetTimes(0, 0, time.Minute)
+		step("another filter", changed, 0, true)
+		step("another filter that was counted", changed, 2, false)
+		w.Contacts.Forgive()
+		w.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = 1, contacts = 8 WHERE segment_id = $1`, g.ID)
+			return err
+		})
+		step("a count of the filter before", g, 8, true)
+		step("which counts what the segment is now", changed, 2, false)
+		if log := log.String(); strings.Count(log, "level=WARN") != 1 {
+			t.Errorf("the log:\n%s", log)
+		}
+	})
+}
+
+// Teams take turns in being counted, and none has more than some segments wait.
+func TestCountsTakeTurns(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.crowd(4)
+		w.Contacts.SetCountAtOnce(2)
+		theirs, err := w.Contacts.CreateSegment(ctx, w.Other.TeamID, contacts.NewSegment{Name: "theirs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			if _, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, pad(i),
+				contacts.Change{Segments: []string{theirs.ID}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range contacts.CountQueue + 5 {
+			if _, err := w.Contacts.CountSegment(ctx, w.byFilter(leaf("properties.seats", "gt", "0"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // the second time it waits already
+			if _, err := w.Contacts.CountSegment(ctx, theirs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		counted := func(teamID string) int {
+			return w.Count(`SELECT COUNT(*) FROM segment_counts WHERE team_id = $1`, teamID)
+		}
+		for range 2 {
+			w.Contacts.RenewNext(ctx)
+		}
+		if counted(w.team) != 1 || counted(w.Other.TeamID) != 1 {
+			t.Errorf("%d and %d of the teams are counted first", counted(w.team), counted(w.Other.TeamID))
+		}
+		n := 2
+		for w.Contacts.RenewNext(ctx) {
+			n++
+		}
+		if n != contacts.CountQueue+1 || counted(w.team) != contacts.CountQueue {
+			t.Errorf("%d are counted", n)
+		}
+	})
+}

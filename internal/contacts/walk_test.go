@@ -1,0 +1,135 @@
+package contacts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/id"
+)
+
+// walkers makes n contacts in a segment, of whom every tenth has the plan pro.
+func walkers(f *filtered, n int) (ids []string) {
+	f.t.Helper()
+	for i := range n {
+		p := &person{Contact: Contact{ID: id.At(f.now.Add(time.Duration(i) * time.Millisecond)), TeamID: f.team,
+			Address: fmt.Sprintf("%d@x.example", i), CreatedAt: f.now}, texts: map[string]string{"plan": "free"},
+			segments: []bool{true}}
+		if i%10 == 5 {
+			p.texts["plan"] = "pro"
+		}
+		f.write(p)
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+// walked walks through an audience by pages, and returns the ids and the statements.
+func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []string, asked []db.Statement) {
+	f.t.Helper()
+	trace.Take()
+	for after := ""; ; {
+		some, err := f.s.Walk(f.t.Context(), f.team, a, after, limit)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, m := range some {
+			after = m.ID
+			ids = append(ids, m.ID)
+		}
+		if len(some) < limit {
+			return ids, trace.Take()
+		}
+	}
+}
+
+// A walk asks for a bounded part at a time, also where it passes over many: memberships and contacts that came later
+// than the audience has them, and contacts that a filter does not choose.
+func TestWalksPassOverManyInParts(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFiltered(t, d)
+		const n, part = 100, 10
+		ids := walkers(f, n)
+		f.exec(`UPDATE contact_segments SET created_at = $1 WHERE contact_id > $2 AND contact_id < $3`,
+			f.now.Add(time.Second).UnixMicro(), ids[2], ids[n-3])
+		f.exec(`UPDATE contacts SET created_at = $1 WHERE id > $2 AND id < $3`, f.now.Add(time.Second).UnixMicro(), ids[2],
+			ids[n-3])
+		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
+			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
+		f.s.SetParts(part, 1_000_000)
+		early := slices.Concat(ids[:3], ids[n-3:])
+		var pro []string
+		for i := 5; i < n; i += 10 {
+			pro = append(pro, ids[i])
+		}
+		for name, c := range map[string]struct {
+			a    Audience
+			want []string
+		}{
+			"memberships": {Audience{SegmentID: f.segments[0], Before: f.now}, early},
+			"contacts":    {Audience{Before: f.now}, early},
+			"a filter":    {Audience{SegmentID: f.segments[2]}, pro},
+		} {
+			got, asked := f.walked(trace, c.a, 2)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s: %d of %d are found", name, len(got), len(c.want))
+			}
+			parts := 0
+			for _, s := range asked {
+				if !strings.Contains(s.SQL, "LIMIT") {
+					continue
+				}
+				parts++
+				for _, arg := range s.Args {
+					if limit, ok := arg.(int); ok && limit > part {
+						t.Errorf("%s: %d at once: %s", name, limit, s.SQL)
+					}
+				}
+			}
+			// Each page may begin with a part that the page before has looked through.
+			if most := 2 * (n/part + len(c.want) + 2); parts > most || parts < n/part {
+				t.Errorf("%s: %d parts, want %d at most", name, parts, most)
+			}
+		}
+	})
+}
+
+// A walk looks for few by sets, unless these are known to take too long.
+func TestWalksBySets(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFiltered(t, d)
+		ids := walkers(f, 30)
+		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
+			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
+		f.s.SetParts(1, 0)
+		want := []string{ids[5], ids[15], ids[25]}
+		sets := func() (n int) {
+			t.Helper()
+			got, asked := f.walked(trace, Audience{SegmentID: f.segments[2]}, 2)
+			if !slices.Equal(got, want) {
+				t.Errorf("found %q, want %q", got, want)
+			}
+			for _, s := range asked {
+				if strings.Contains(s.SQL, "x.contact_id") {
+					n++
+				}
+			}
+			return n
+		}
+		if sets() == 0 {
+			t.Error("no sets are looked for")
+		}
+		g, err := f.s.Segment(t.Context(), f.team, f.segments[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.s.slow.note(filterName(g), d.Now(), time.Hour)
+		if n := sets(); n != 0 {
+			t.Errorf("%d sets are looked for", n)
+		}
+	})
+}

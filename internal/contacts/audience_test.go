@@ -115,9 +115,9 @@ func TestWalk(t *testing.T) {
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
 			// In parts of any size, and by sets where parts find few, it is the same.
-			for _, part := range []struct{ size, worth int }{{10_000, 10}, {1, 2}, {2, 1}, {1, 1_000_000}, {1, 0}} {
+			for _, part := range []struct{ size, worth int }{{10_000, 10}, {2, 1}, {1, 1_000_000}, {1, 0}} {
 				w.Contacts.SetParts(part.size, part.worth)
-				for _, size := range []int{1, 2, 3, 100} {
+				for _, size := range []int{1, 3, 100} {
 					if diff := cmp.Diff(c.want, w.walk(c.a, size)); diff != "" {
 						t.Errorf("%s by %d in parts of %d: %s", name, size, part.size, diff)
 					}

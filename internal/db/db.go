@@ -208,8 +208,8 @@ type engine interface {
 	notify(ctx context.Context, topic, payload string) error
 	listen(ctx context.Context, topics []string, got func(topic, payload string)) error
 	name() string
-	places() int             // how many long reads may run at once
-	whole(sql string) string // a query that does all its work before its first row
+	places() int // how many long reads may run at once
+	readLong(ctx context.Context, fn func(querier) error) error
 	close()
 }
 

@@ -34,7 +34,8 @@ type Long struct {
 // find a reader free. Owners share the places by turns, and one owner alone gets no more than half of them, rounded up.
 //
 // fn must use the context and the Reader that it is given, and no other long read. When the time is over, the statement
-// that runs is ended on the server too. The rows of a query come after all of its work is done.
+// that runs is ended on the server too. The rows of a query come after all of its work is done, and must be closed
+// before the next query.
 //
 // When no place is free in time, or the time is over, the error is a fault of kind Unavailable that is [ErrCrowded] or
 // [ErrTooLong].
@@ -53,7 +54,7 @@ func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, 
 	limit := cmp.Or(l.Time, longTime)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = fn(limited, Reader{longReads{d.e}})
+	err = d.e.readLong(limited, func(q querier) error { return fn(limited, Reader{q}) })
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return fault.New(fault.Unavailable, "", "This took more than %s and was ended. Ask for less, or try again later.",
 			limit).Because(fmt.Errorf("%w: %w", ErrTooLong, err))
@@ -65,11 +66,4 @@ func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, 
 func newLong(places int) *fair.Turns {
 	places = max(places, 1)
 	return fair.NewTurns(places, places/2)
-}
-
-// longReads runs queries so that a context that ends stops them at any moment.
-type longReads struct{ engine }
-
-func (l longReads) query(ctx context.Context, sql string, args []any) (Rows, error) {
-	return l.engine.query(ctx, l.whole(sql), args)
 }

@@ -165,3 +165,34 @@ func TestLongReadsInOrder(t *testing.T) {
 		}
 	})
 }
+
+// PostgreSQL's long reads go by indexes, whatever it expects, and other reads by what it expects. None are compiled.
+func TestLongReadsOfPostgres(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		if d.Engine() == "sqlite" {
+			return
+		}
+		shown := func(ctx context.Context, r db.Reader, setting string) (value string) {
+			if err := r.QueryRow(ctx, `SELECT current_setting('`+setting+`')`).Scan(&value); err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+		for range 3 { // on one connection after the other
+			err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(ctx context.Context, r db.Reader) error {
+				if scan, jit := shown(ctx, r, "enable_seqscan"), shown(ctx, r, "jit"); scan != "off" || jit != "off" {
+					t.Errorf("enable_seqscan is %s and jit %s in a long read", scan, jit)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if scan, jit := shown(t.Context(), d.Reader, "enable_seqscan"), shown(t.Context(), d.Reader, "jit"); scan != "on" ||
+				jit != "off" {
+				t.Errorf("enable_seqscan is %s and jit %s in another read", scan, jit)
+			}
+		}
+	})
+}

@@ -75,8 +75,26 @@ func (p *postgresDB) name() string { return "postgres" }
 // places is a quarter of the connections, which all that the node does shares.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// whole needs no change: when a context ends, the driver cancels the statement on the server and closes the connection.
-func (p *postgresDB) whole(sql string) string { return sql }
+// longSettings are those of long reads. They go by indexes: values of all properties share their statistics, by which
+// PostgreSQL expects many rows where there are few, and would read the values of all teams. They use one process each.
+var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
+
+// readLong runs fn in a transaction, for its settings, which travel with the first statement. When the context ends,
+// the driver cancels the statement on the server and closes the connection.
+func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error {
+	c, err := p.acquire(ctx, p.pool)
+	if err != nil {
+		return err
+	}
+	defer p.release(c)
+	t := &pgTx{c: c.Conn(), patience: p.patience, batch: &pgx.Batch{}}
+	for _, text := range longSettings {
+		t.queue(ctx, text, nil)
+	}
+	err = fn(t)
+	t.rollback(ctx)
+	return pgError(ctx, t.c, "read", err)
+}
 
 func (p *postgresDB) close() {
 	p.apart.Close()

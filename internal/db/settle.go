@@ -42,6 +42,10 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	if err != nil {
 		return err
 	}
+	// To compile a filter of many rules would take seconds, for a read of milliseconds. A server may refuse this.
+	if _, err = c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
+		return err
+	}
 	var b backend
 	err = c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&b.pid,
 		&b.start)

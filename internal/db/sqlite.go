@@ -174,10 +174,17 @@ func (s *sqliteDB) name() string { return "sqlite" }
 // places is half of the readers.
 func (s *sqliteDB) places() int { return s.read.Stats().MaxOpenConnections / 2 }
 
-// whole has the rows stored before the first is returned. The driver interrupts a statement when its context ends only
-// until its first row: with rare rows, the step to the next one could go on for minutes and keep its reader.
-func (s *sqliteDB) whole(sql string) string {
-	return "WITH whole AS MATERIALIZED (" + sql + ") SELECT * FROM whole"
+func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {
+	return fn(wholeReads{s})
+}
+
+// wholeReads has the rows of a query stored before the first is returned. The driver interrupts a statement when its
+// context ends only until its first row: with rare rows, the step to the next one could go on for minutes and keep its
+// reader.
+type wholeReads struct{ *sqliteDB }
+
+func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, error) {
+	return w.sqliteDB.query(ctx, "WITH whole AS MATERIALIZED ("+text+") SELECT * FROM whole", args)
 }
 
 // ready runs a query on the readers. Whether the writer can write is not checked.

@@ -46,6 +46,25 @@ func (t traced) queryRow(ctx context.Context, sql string, args []any) Row {
 	return t.engine.queryRow(ctx, sql, args)
 }
 
+func (t traced) readLong(ctx context.Context, fn func(querier) error) error {
+	return t.engine.readLong(ctx, func(q querier) error { return fn(tracedReads{q, t.teller}) })
+}
+
+type tracedReads struct {
+	querier
+	teller
+}
+
+func (t tracedReads) query(ctx context.Context, sql string, args []any) (Rows, error) {
+	sql, args = t.tell(sql, args)
+	return t.querier.query(ctx, sql, args)
+}
+
+func (t tracedReads) queryRow(ctx context.Context, sql string, args []any) Row {
+	sql, args = t.tell(sql, args)
+	return t.querier.queryRow(ctx, sql, args)
+}
+
 func (t traced) update(ctx context.Context, fn func(*Tx) error) error {
 	return t.engine.update(ctx, t.telling(fn))
 }

@@ -36,7 +36,7 @@ func (b *Broadcast) part(contactID string) (variant int, held, now bool) {
 func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	winner := read.Winner
 	if winner < 0 && read.Options.Metric != ByHand && !read.nextAt.After(r.s.p.DB.Now()) {
-		all, err := tallies(ctx, r.s.p.DB.Reader, read.TeamID, read.ID, len(read.Variants))
+		all, _, _, err := tallies(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 		if err != nil {
 			return false, err
 		}

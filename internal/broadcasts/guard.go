@@ -23,26 +23,24 @@ const (
 	leastForComplaints = 1000
 )
 
-// guard is the handler of the jobs of guardKind.
+// guard is the handler of the jobs of guardKind. It ends its job before it looks, in one transaction: a bounce that is
+// recorded meanwhile either was committed before it looks, or finds no job and enters another one. Who enters a job
+// locks the one that there is, so on PostgreSQL the end of the job waits for those that have found it.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {
-	b, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
-	if fault.KindOf(err) == fault.NotFound {
-		return s.p.Queue.End(ctx, j)
-	}
-	if err != nil {
-		return err
-	}
-	why, err := s.overLimit(ctx, &b)
-	if err != nil {
-		return err
-	}
-	if why == "" {
-		return s.p.Queue.End(ctx, j)
-	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
-		b, err := lock(ctx, tx, j.TeamID, j.Payload)
-		if err != nil || !b.watched(tx.Now()) {
+		b, err := getRow(ctx, tx.Reader, j.TeamID, j.Payload)
+		if fault.KindOf(err) == fault.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		why, err := s.overLimit(ctx, tx, &b)
+		if err != nil || why == "" {
+			return err
+		}
+		if b, err = lock(ctx, tx, j.TeamID, j.Payload); err != nil || !b.watched(tx.Now()) {
 			return err
 		}
 		b.guarded = false // The team is told once; resuming decides about the rest.
@@ -71,32 +69,24 @@ func (b *Broadcast) watched(now time.Time) bool {
 }
 
 // overLimit returns which limit a broadcast has passed, "" for none.
-func (s *Service) overLimit(ctx context.Context, b *Broadcast) (Reason, error) {
-	if !b.watched(s.p.DB.Now()) {
+func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reason, error) {
+	if !b.watched(tx.Now()) {
 		return "", nil
 	}
-	pending, err := undelivered(ctx, s.p.DB.Reader, b.TeamID, b.ID)
+	all, hard, _, err := tallies(ctx, tx.Reader, b.TeamID, b.ID)
 	if err != nil {
 		return "", err
-	}
-	handedOver := b.Entered
-	for _, not := range []state{waiting, failed, suppressed, canceled} {
-		handedOver -= pending[string(not)]
 	}
 	var t Tally
-	if err := responses(ctx, s.p.DB.Reader, b.TeamID, b.ID, &t); err != nil {
-		return "", err
-	}
-	hard, err := hardBounces(ctx, s.p.DB.Reader, b.TeamID, b.ID)
-	if err != nil {
-		return "", err
+	for _, variant := range all {
+		t.add(variant)
 	}
 	passed := func(n, least int64, own *float64, installation float64) bool {
 		limit := installation
 		if own != nil {
 			limit = *own
 		}
-		return limit < 100 && handedOver >= least && float64(n) > limit/100*float64(handedOver)
+		return limit < 100 && t.Sent >= least && float64(n) > limit/100*float64(t.Sent)
 	}
 	switch {
 	case passed(t.Complained, leastForComplaints, b.Options.ComplaintLimit, s.c.ComplaintLimit):

@@ -193,34 +193,26 @@ type Results struct {
 	Broadcast Broadcast
 	Tally
 	LeftOut  map[string]int64 // by the reason
-	Variants []Tally          // without Waiting, Failed and Canceled; none without an A/B test
+	Variants []Tally          // none without an A/B test
 }
 
-// Results counts what became of a broadcast. It costs what is not delivered and what was opened, and with an A/B test
-// all recipients.
+// Results counts what became of a broadcast. It reads counts only, however many recipients there are.
 func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
 	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
 		return r, err
 	}
-	r.Entered = r.Broadcast.Entered
-	pending, err := undelivered(ctx, s.p.DB.Reader, teamID, broadcastID)
+	all, _, leftOut, err := tallies(ctx, s.p.DB.Reader, teamID, broadcastID)
 	if err != nil {
 		return r, err
 	}
-	r.Waiting, r.Bounced = pending[string(waiting)], pending[string(bounced)]
-	r.Failed, r.Canceled = pending[string(failed)]+pending[string(suppressed)], pending[string(canceled)]
-	r.Sent = max(0, r.Entered-r.Waiting-r.Failed-r.Canceled)
-	r.Delivered = max(0, r.Sent-r.Bounced-pending[string(sent)])
-	if r.LeftOut, err = reasonCounts(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
-		return r, err
+	for _, t := range all {
+		r.add(t)
 	}
-	if err := responses(ctx, s.p.DB.Reader, teamID, broadcastID, &r.Tally); err != nil {
-		return r, err
-	}
+	r.LeftOut = leftOut
 	if n := len(r.Broadcast.Variants); n > 1 {
-		r.Variants, err = tallies(ctx, s.p.DB.Reader, teamID, broadcastID, n)
+		r.Variants = append(all, make([]Tally, n)...)[:n]
 	}
-	return r, err
+	return r, nil
 }
 
 // Audience says who would get a broadcast if it were sent now, and who would not.

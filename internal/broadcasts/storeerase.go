@@ -59,6 +59,7 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		deleteVariants(ctx, tx, teamID, broadcastID)
+		deleteCounts(ctx, tx, teamID, broadcastID)
 		deleteBroadcast(ctx, tx, teamID, broadcastID)
 		return nil
 	})
@@ -108,6 +109,9 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 	return id, nil
 }
 
+// addressed is a recipient that has an address.
+type addressed struct{ broadcastID, contactID, teamID string }
+
 // erasedRecipients is the count that EraseAddress reports.
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
@@ -116,9 +120,10 @@ const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	err = db.Walk(ctx, d.Reader, "broadcasts WHERE TRUE", "id", nil, func(after, upTo string) error {
-		rows, err := d.Query(ctx, `SELECT r.broadcast_id, r.contact_id, r.team_id FROM broadcast_recipients r
-			WHERE r.broadcast_id > $1 AND r.broadcast_id <= $2 AND r.address = $3`, after, upTo, a.Key())
-		all, err := db.Collect(rows, err, func(r db.Row) (one recipient, err error) {
+		rows, err := d.Query(ctx, `SELECT r.broadcast_id, r.contact_id, b.team_id FROM broadcasts b
+			JOIN broadcast_recipients r ON r.broadcast_id = b.id
+			WHERE b.id > $1 AND b.id <= $2 AND r.address = $3`, after, upTo, a.Key())
+		all, err := db.Collect(rows, err, func(r db.Row) (one addressed, err error) {
 			err = r.Scan(&one.broadcastID, &one.contactID, &one.teamID)
 			return one, err
 		})
@@ -136,8 +141,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 			if err := d.Update(ctx, func(tx *db.Tx) error {
 				tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
 					one.broadcastID, one.contactID, one.teamID)
-				tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $4 WHERE broadcast_id = $1 AND contact_id = $2
-					AND team_id = $3`, one.broadcastID, one.contactID, one.teamID, erasure.Placeholder)
+				tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,
+					one.broadcastID, one.contactID, erasure.Placeholder)
 				return nil
 			}); err != nil {
 				return err

@@ -1,8 +1,10 @@
 package broadcasts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/page"
@@ -22,12 +24,9 @@ const (
 	leftOut    state = "left_out" // there is none
 )
 
-// isPending is the condition of the index of the emails that were not delivered.
-const isPending = `state <> 'delivered' AND state <> 'left_out'`
-
 // recipient is a row of a contact.
 type recipient struct {
-	broadcastID, teamID, contactID, emailID, address string
+	broadcastID, contactID, emailID, address string
 
 	state   state
 	reason  string
@@ -35,16 +34,20 @@ type recipient struct {
 }
 
 func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
-	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, team_id, email_id, address, state, reason,
-		bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, FALSE, FALSE, FALSE, FALSE)`, r.broadcastID, r.contactID, r.teamID,
-		r.emailID, r.address, string(r.state), r.reason, r.variant)
+	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address, state, reason, bounce,
+		variant, opens, clicks, opened, clicked, complained, unsubscribed)
+		VALUES ($1, $2, $3, $4, $5, $6, '', $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, r.broadcastID, r.contactID, r.emailID,
+		r.address, string(r.state), r.reason, r.variant)
 }
+
+// ofTeam is the condition for the recipients r of a team's broadcast.
+const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
 
 // anyWaiting reports whether some email of a broadcast was not given to a host yet.
 func anyWaiting(ctx context.Context, r db.Reader, teamID, broadcastID string) (found bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-		AND state = 'waiting' AND `+isPending+`)`, broadcastID, teamID).Scan(&found)
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM broadcast_recipients r
+		/*sqlite: INDEXED BY broadcast_recipients_state */ WHERE `+ofTeam+` AND r.state = 'waiting')`, broadcastID, teamID).
+		Scan(&found)
 	if err != nil {
 		return false, fmt.Errorf("look for waiting emails of broadcast %s: %w", broadcastID, err)
 	}
@@ -52,7 +55,7 @@ func anyWaiting(ctx context.Context, r db.Reader, teamID, broadcastID string) (f
 }
 
 // of finds the recipient of an email.
-const of = ` WHERE broadcast_id = $1 AND team_id = $2
+const of = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`
 
 // advance moves the recipient of an email to a state that follows the one that it has.
@@ -89,26 +92,61 @@ func countLink(ctx context.Context, tx *db.Tx, h *happened, link, url string, cl
 		h.broadcastID, h.teamID, h.emailID, link, clicks)
 }
 
-// conditions are how the recipients of a type are found; see [Kinds of recipients].
-var conditions = map[RecipientType]string{
-	"sent":         `r.state IN ('sent', 'delivered', 'bounced')`,
-	"delivered":    `r.state = 'delivered'`,
-	"opened":       `r.opens > 0`,
-	"clicked":      `r.clicks > 0`,
-	"bounced":      `r.state = 'bounced' AND r.` + `state <> 'delivered' AND r.state <> 'left_out'`,
-	"complained":   `r.complained`,
-	"unsubscribed": `r.unsubscribed`,
-	"suppressed":   `r.reason = 'suppressed' AND r.reason <> ''`,
-	"left_out":     `r.reason <> '' AND r.state = 'left_out'`,
-	"failed":       `r.state = 'failed' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
-	"canceled":     `r.state = 'canceled' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
-	"waiting":      `r.state = 'waiting' AND r.state <> 'delivered' AND r.state <> 'left_out'`,
+// kinds are the conditions by which the recipients of a type are found, each by an index that has them in the order of
+// the list, so that a page of a rare type is read as fast as one of a frequent type. The conditions of a type exclude
+// each other.
+var kinds = map[RecipientType][]kind{
+	"sent":         {inState(sent), inState(delivered), inState(bounced)},
+	"delivered":    {inState(delivered)},
+	"opened":       {{"opens", `r.opens > 0`}},
+	"clicked":      {{"clicks", `r.clicks > 0`}},
+	"bounced":      {inState(bounced)},
+	"complained":   {{"complained", `r.complained`}},
+	"unsubscribed": {{"unsubscribed", `r.unsubscribed`}},
+	"suppressed":   {{"reason", `r.reason = 'suppressed' AND r.reason <> ''`}},
+	"left_out":     {inState(leftOut)},
+	"failed":       {inState(failed)},
+	"canceled":     {inState(canceled)},
+	"waiting":      {inState(waiting)},
 }
 
+// kind is an index of broadcast_recipients and a condition that it serves.
+type kind struct{ index, condition string }
+
+func inState(s state) kind { return kind{"state", `r.state = '` + string(s) + `'`} }
+
+// listRecipients returns a page of recipients. It reads a page of each kind that the type has, and merges them.
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
+	all []Recipient, more bool, err error) {
+	of := kinds[q.Type]
+	if q.BounceType != "" {
+		of = []kind{{"bounce", `r.bounce <> '' AND r.state = 'bounced'`}}
+	}
+	for _, k := range of {
+		some, others, err := listKind(ctx, r, teamID, broadcastID, k, q, p)
+		if err != nil {
+			return nil, false, err
+		}
+		all, more = append(all, some...), more || others
+	}
+	if len(of) == 1 {
+		return all, more, nil
+	}
+	slices.SortFunc(all, func(a, b Recipient) int { return cmp.Compare(b.ContactID, a.ContactID) })
+	switch {
+	case p.Limit <= 0 || len(all) <= p.Limit:
+		return all, more, nil
+	case p.Before != "":
+		return all[len(all)-p.Limit:], true, nil
+	}
+	return all[:p.Limit], true, nil
+}
+
+func listKind(ctx context.Context, r db.Reader, teamID, broadcastID string, k kind, q RecipientQuery, p page.Page) (
 	[]Recipient, bool, error) {
 	text := `SELECT r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens, r.clicks
-		FROM broadcast_recipients r WHERE r.broadcast_id = $1 AND r.team_id = $2 AND ` + conditions[q.Type]
+		FROM broadcast_recipients r /*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` +
+		k.condition
 	args := []any{broadcastID, teamID}
 	where := func(condition, value string) {
 		if value != "" {
@@ -179,80 +217,4 @@ func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at 
 		return nil, fmt.Errorf("read the links of broadcast %s: %w", broadcastID, err)
 	}
 	return all, nil
-}
-
-// tallies counts by variant. It reads all recipients.
-func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string, variants int) ([]Tally, error) {
-	all := make([]Tally, variants)
-	rows, err := r.Query(ctx, `SELECT variant, COUNT(*), COUNT(*) FILTER (WHERE state IN ('sent', 'delivered', 'bounced')),
-		COUNT(*) FILTER (WHERE state = 'delivered'), COUNT(*) FILTER (WHERE state = 'bounced'),
-		COUNT(*) FILTER (WHERE opened), COUNT(*) FILTER (WHERE clicked), COUNT(*) FILTER (WHERE complained),
-		COUNT(*) FILTER (WHERE unsubscribed) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-		AND email_id <> '' GROUP BY variant`, broadcastID, teamID)
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var variant int
-		var t Tally
-		err = r.Scan(&variant, &t.Entered, &t.Sent, &t.Delivered, &t.Bounced, &t.Opened, &t.Clicked, &t.Complained,
-			&t.Unsubscribed)
-		if err == nil && variant < len(all) {
-			all[variant] = t
-		}
-		return none, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count the recipients of broadcast %s: %w", broadcastID, err)
-	}
-	return all, nil
-}
-
-// counts returns how many recipients a query finds for each of its values.
-func counts(ctx context.Context, r db.Reader, text, teamID, broadcastID string) (map[string]int64, error) {
-	found := map[string]int64{}
-	rows, err := r.Query(ctx, text, broadcastID, teamID)
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var value string
-		var n int64
-		err = r.Scan(&value, &n)
-		found[value] = n
-		return none, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count the recipients of broadcast %s: %w", broadcastID, err)
-	}
-	return found, nil
-}
-
-// undelivered counts the emails that were not delivered, by their states.
-func undelivered(ctx context.Context, r db.Reader, teamID, broadcastID string) (map[string]int64, error) {
-	return counts(ctx, r, `SELECT state, COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-		AND `+isPending+` GROUP BY state`, teamID, broadcastID)
-}
-
-// reasonCounts counts those who were left out, by the reason.
-func reasonCounts(ctx context.Context, r db.Reader, teamID, broadcastID string) (map[string]int64, error) {
-	return counts(ctx, r, `SELECT reason, COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-		AND reason <> '' AND state = 'left_out' GROUP BY reason`, teamID, broadcastID)
-}
-
-// responses counts what recipients did.
-func responses(ctx context.Context, r db.Reader, teamID, broadcastID string, t *Tally) error {
-	for condition, n := range map[string]*int64{`opens > 0 AND opened`: &t.Opened, `clicks > 0 AND clicked`: &t.Clicked,
-		`complained`: &t.Complained, `unsubscribed`: &t.Unsubscribed} {
-		err := r.QueryRow(ctx, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-			AND `+condition, broadcastID, teamID).Scan(n)
-		if err != nil {
-			return fmt.Errorf("count what recipients of broadcast %s did: %w", broadcastID, err)
-		}
-	}
-	return nil
-}
-
-// hardBounces counts those whose address does not exist, as far as their hosts said so.
-func hardBounces(ctx context.Context, r db.Reader, teamID, broadcastID string) (n int64, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND team_id = $2
-		AND state = 'bounced' AND `+isPending+` AND bounce = 'permanent'`, broadcastID, teamID).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count the bounces of broadcast %s: %w", broadcastID, err)
-	}
-	return n, nil
 }

@@ -178,6 +178,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 				setVariantContent(ctx, tx, b, i, added.ID)
 			}
 		}
+		insertCounts(ctx, tx, b)
 		b.Status, b.StartedAt, b.phase, b.position, b.nextAt = Queued, tx.Now(), walkAll, "", time.Time{}
 		if len(b.Variants) > 1 {
 			b.phase = walkTest
@@ -317,8 +318,9 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		return false, err
 	}
 	var took time.Duration
-	entered := 0
+	mailed := 0
 	more, err = r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		mailed = 0 // in the run of this function that counts
 		if b.position != read.position || b.phase != read.phase {
 			return true, nil // another worker was faster
 		}
@@ -329,7 +331,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		if err := r.enter(ctx, tx, b, &p); err != nil {
 			return false, err
 		}
-		entered = p.n
+		mailed = p.n
 		if used > 0 {
 			b.position = members[used-1].ID
 		}
@@ -345,7 +347,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		}
 		return true, nil
 	})
-	if err == nil && entered >= r.max/2 && r.s.p.DB.Alone() {
+	if err == nil && mailed >= r.max/2 && r.s.p.DB.Alone() {
 		r.max = min(emails.MaxEnqueue, 2*r.max, max(pageLeast, int(int64(r.max)*int64(pageTime)/int64(took))))
 	}
 	return more, err
@@ -400,6 +402,7 @@ func (p *parts) divide(members []contacts.Member, most int, placeholders []strin
 func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) error {
 	s := r.s
 	var mailed []string
+	counts := map[entered]int64{}
 	for variant, to := range p.to {
 		if len(to) == 0 {
 			continue
@@ -409,8 +412,8 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 			return err
 		}
 		for i, one := range done {
-			row := recipient{broadcastID: b.ID, teamID: b.TeamID, contactID: to[i].ContactID, emailID: one.ID,
-				address: to[i].Address, variant: variant, state: waiting}
+			row := recipient{broadcastID: b.ID, contactID: to[i].ContactID, emailID: one.ID, address: to[i].Address,
+				variant: variant, state: waiting}
 			if one.ID == "" {
 				row.state, row.reason = leftOut, one.LeftOut
 				if one.Err != nil {
@@ -424,14 +427,17 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 				mailed = append(mailed, row.contactID)
 				b.Entered++
 			}
+			counts[entered{variant, row.reason}]++
 			insertRecipient(ctx, tx, &row)
 		}
 	}
 	for _, m := range p.held {
-		insertRecipient(ctx, tx, &recipient{broadcastID: b.ID, teamID: b.TeamID, contactID: m.ID, address: m.Address,
-			state: leftOut, reason: heldOut})
+		insertRecipient(ctx, tx, &recipient{broadcastID: b.ID, contactID: m.ID, address: m.Address, state: leftOut,
+			reason: heldOut})
+		counts[entered{0, heldOut}]++
 		b.LeftOut++
 	}
+	addEntered(ctx, tx, b, counts)
 	s.p.Contacts.Mailed(ctx, tx, b.TeamID, mailed)
 	return nil
 }

@@ -39,6 +39,10 @@ var longReads = []dbtest.Allowed{
 	{Text: "FROM webhooks WHERE team_id = $1", Reason: "a team has few endpoints, which is bounded"},
 	{Text: "UPDATE webhooks SET status = 'deleted' WHERE team_id = $1",
 		Reason: "a team has few endpoints, which is bounded"},
+	{Text: "FROM broadcast_variants WHERE broadcast_id = $1", Reason: "a broadcast has at most five variants"},
+	{Text: "FROM broadcast_counts WHERE broadcast_id = $1", Reason: "a broadcast has at most 16 counts of each variant"},
+	{Text: "FROM broadcast_entered WHERE broadcast_id = $1",
+		Reason: "a broadcast has a count for each variant and each of few reasons"},
 	{Text: "FROM jobs j JOIN emails e ON e.id = j.dedupe", Reason: "a claim looks at what the team has scheduled"},
 	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
 }

@@ -18,6 +18,9 @@
 // A query that a partial index serves repeats the condition of that index literally: neither engine derives from
 // dedupe = $1 that dedupe is not empty.
 //
+// SQLite keeps no statistics. Where it would take the key of a table for an index that finds few rows, the comment
+// /*sqlite: INDEXED BY name */ behind the table names the index; without that index the statement fails.
+//
 // # Reading and writing
 //
 // A [Reader] runs every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil,

@@ -63,7 +63,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	} else {
 		native, lists = listsAsJSON(text)
 	}
-	st, err := c.prepare(ctx, native)
+	st, err := c.prepare(ctx, hint.ReplaceAllString(native, "$1"))
 	if err != nil {
 		return nil, sqliteError("prepare", err)
 	}
@@ -104,6 +104,7 @@ var (
 	anyOf  = regexp.MustCompile(`=\s+ANY\(\$(\d+)\)`)
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
+	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // to PostgreSQL it is a comment
 )
 
 // listsAsJSON replaces the operators on list parameters by those that SQLite has on JSON arrays.

@@ -1,0 +1,112 @@
+package broadcasts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// countParts is into how many parts the counts of a variant are divided on PostgreSQL. The trigger that counts has the
+// same number.
+const countParts = 16
+
+// insertCounts enters the counts of the variants of a broadcast that starts. From then on a trigger keeps them.
+func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
+	parts := int64(countParts)
+	if tx.OneWriter() {
+		parts = 1
+	}
+	var variants, numbers []int64
+	for v := range int64(max(1, len(b.Variants))) {
+		for part := range parts {
+			variants, numbers = append(variants, v), append(numbers, part)
+		}
+	}
+	zero := int64(0)
+	tx.QueueRows(ctx, `broadcast_counts (broadcast_id, variant, part, team_id, sent, delivered, bounced, hard, failed,
+		suppressed, canceled, opened, clicked, complained, unsubscribed)`, "", b.ID, variants, numbers, b.TeamID, zero, zero,
+		zero, zero, zero, zero, zero, zero, zero, zero, zero)
+}
+
+// entered is how many contacts of a variant got an email, or were left out for a reason.
+type entered struct {
+	variant int
+	reason  string // "" for those that got an email
+}
+
+// addEntered adds what a page entered, of a broadcast that is locked.
+func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[entered]int64) {
+	for e, n := range all {
+		tx.Queue(ctx, `INSERT INTO broadcast_entered (broadcast_id, variant, reason, team_id, contacts)
+			VALUES ($1, $2, $3, $4, $5) ON CONFLICT (broadcast_id, variant, reason)
+			DO UPDATE SET contacts = broadcast_entered.contacts + excluded.contacts`, b.ID, e.variant, e.reason, b.TeamID, n)
+	}
+}
+
+// tallies counts the recipients of a broadcast by variant. hard is how many of those that bounced did so for good, of
+// all variants, and leftOut how many were left out, by the reason. Who is entered meanwhile is counted as waiting.
+func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all []Tally, hard int64,
+	leftOut map[string]int64, err error) {
+	of := func(variant int) *Tally {
+		for len(all) <= variant {
+			all = append(all, Tally{})
+		}
+		return &all[variant]
+	}
+	rows, err := r.Query(ctx, `SELECT variant, sent, delivered, bounced, hard, failed, suppressed, canceled, opened, clicked,
+		complained, unsubscribed FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var t Tally
+		var variant int
+		var inSent, permanent, failed, suppressed int64
+		err = r.Scan(&variant, &inSent, &t.Delivered, &t.Bounced, &permanent, &failed, &suppressed, &t.Canceled, &t.Opened,
+			&t.Clicked, &t.Complained, &t.Unsubscribed)
+		if err == nil {
+			t.Sent, t.Failed = inSent+t.Delivered+t.Bounced, failed+suppressed
+			of(variant).add(t)
+			hard += permanent
+		}
+		return none, err
+	})
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("count the recipients of broadcast %s: %w", broadcastID, err)
+	}
+	leftOut = map[string]int64{}
+	rows, err = r.Query(ctx, `SELECT variant, reason, contacts FROM broadcast_entered WHERE broadcast_id = $1
+		AND team_id = $2`, broadcastID, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var e entered
+		var n int64
+		if err = r.Scan(&e.variant, &e.reason, &n); err != nil {
+			return none, err
+		}
+		if e.reason == "" {
+			of(e.variant).Entered += n
+		} else {
+			leftOut[e.reason] += n
+		}
+		return none, nil
+	})
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("count who got broadcast %s: %w", broadcastID, err)
+	}
+	for i := range all {
+		t := &all[i]
+		t.Waiting = t.Entered - t.Sent - t.Failed - t.Canceled
+	}
+	return all, hard, leftOut, nil
+}
+
+// add adds the counts of t2.
+func (t *Tally) add(t2 Tally) {
+	t.Entered, t.Waiting, t.Sent = t.Entered+t2.Entered, t.Waiting+t2.Waiting, t.Sent+t2.Sent
+	t.Delivered, t.Bounced, t.Failed = t.Delivered+t2.Delivered, t.Bounced+t2.Bounced, t.Failed+t2.Failed
+	t.Canceled, t.Opened, t.Clicked = t.Canceled+t2.Canceled, t.Opened+t2.Opened, t.Clicked+t2.Clicked
+	t.Complained, t.Unsubscribed = t.Complained+t2.Complained, t.Unsubscribed+t2.Unsubscribed
+}
+
+func deleteCounts(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
+	tx.Queue(ctx, `DELETE FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
+	tx.Queue(ctx, `DELETE FROM broadcast_entered WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
+}

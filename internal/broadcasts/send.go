@@ -53,15 +53,16 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	if err != nil {
 		return b, err
 	}
-	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		if err := s.take(ctx, tx, &b, "sent", Draft); err != nil {
+	sent := b
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		if sent, err = s.take(ctx, tx, b, "sent", Draft); err != nil {
 			return err
 		}
-		s.schedule(ctx, tx, &b, by, at)
-		save(ctx, tx, &b)
+		s.schedule(ctx, tx, &sent, by, at)
+		save(ctx, tx, &sent)
 		return nil
 	})
-	return b, err
+	return sent, err
 }
 
 // CreateAndSend adds a broadcast that is sent at once, or at a time. If it cannot be sent, it is not added.

@@ -267,26 +267,27 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	if err := s.check(ctx, &b); err != nil {
 		return b, err
 	}
-	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		if err := s.take(ctx, tx, &b, "changed", Draft); err != nil {
+	changed := b
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		if changed, err = s.take(ctx, tx, b, "changed", Draft); err != nil {
 			return err
 		}
 		if text {
 			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email has it: what is sent is another one
-			if err := s.addText(ctx, tx, &b); err != nil {
+			if err := s.addText(ctx, tx, &changed); err != nil {
 				return err
 			}
 		}
-		if err := updateDraft(ctx, tx, &b); err != nil {
+		if err := updateDraft(ctx, tx, &changed); err != nil {
 			return err
 		}
 		if c.Variants != nil {
 			deleteVariants(ctx, tx, teamID, b.ID)
-			insertVariants(ctx, tx, &b)
+			insertVariants(ctx, tx, &changed)
 		}
 		return nil
 	})
-	return b, err
+	return changed, err
 }
 
 // mustBe returns an Invalid fault if a broadcast has none of the statuses in which something can be done with it.
@@ -302,21 +303,22 @@ func (b *Broadcast) mustBe(what string, any ...Status) error {
 		b.Status)
 }
 
-// take locks a broadcast that was read before, and refuses it if it was changed since, or has another status than is
-// needed. Two that send the same draft at the same time both read it; the second finds it sent here.
-func (s *Service) take(ctx context.Context, tx *db.Tx, b *Broadcast, what string, any ...Status) error {
-	now, err := lock(ctx, tx, b.TeamID, b.ID)
+// take locks a broadcast that was read before, and returns it as it is to be changed and saved. It refuses one that was
+// changed since, or has another status than is needed. Two that send the same draft at the same time both read it; the
+// second finds it sent here. What was read stays as it is, because the transaction may run again.
+func (s *Service) take(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast, error) {
+	now, err := lock(ctx, tx, read.TeamID, read.ID)
 	if err != nil {
-		return err
+		return read, err
 	}
 	if err := now.mustBe(what, any...); err != nil {
-		return err
+		return read, err
 	}
-	if now.revision != b.revision {
-		return fault.New(fault.Locked, "", "The broadcast was changed at the same time. Look at it and try again.")
+	if now.revision != read.revision {
+		return read, fault.New(fault.Locked, "", "The broadcast was changed at the same time. Look at it and try again.")
 	}
-	b.revision++
-	return nil
+	read.revision++
+	return read, nil
 }
 
 // Delete deletes a draft, or a broadcast that is scheduled and then is not sent.

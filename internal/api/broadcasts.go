@@ -218,7 +218,7 @@ type BroadcastItem struct {
 	Name        string  `json:"name"`
 	AudienceID  string  `json:"audience_id" doc:"The same as segment_id." deprecated:"true"`
 	SegmentID   string  `json:"segment_id"`
-	TopicID     *string `json:"topic_id"`
+	TopicID     *string `json:"topic_id" doc:"Null also when the topic was deleted. Until it is changed, the broadcast cannot be sent then."`
 	Status      string  `json:"status" enum:"draft,scheduled,queued,sent,failed" doc:"As clients know it: a broadcast that is paused is queued, and one that was canceled while it was sent is sent."`
 	State       string  `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
 	Reason      *string `json:"reason" doc:"Why it paused by itself, or failed."`
@@ -228,6 +228,9 @@ type BroadcastItem struct {
 }
 
 func broadcastToItem(b broadcasts.Broadcast) BroadcastItem {
+	if b.TopicDeleted {
+		b.TopicID = ""
+	}
 	i := BroadcastItem{b.ID, b.Name, b.SegmentID, b.SegmentID, orNull(b.TopicID), string(b.Status), string(b.Status),
 		orNull(string(b.Reason)), dbTime(b.CreatedAt), dbTime(b.ScheduledAt), dbTime(b.SentAt)}
 	switch b.Status {

@@ -34,6 +34,7 @@ package broadcasts
 import (
 	"time"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -139,6 +140,10 @@ type Broadcast struct {
 	LeftOut     int64     // contacts that got none so far
 	Winner      int       // the variant that won; -1 while none has
 
+	// TopicDeleted says that there is no topic of TopicID any more. A draft is not sent then: who does not want to read
+	// about it is not known.
+	TopicDeleted bool
+
 	contentID string
 	phase     phase
 	position  string
@@ -192,5 +197,5 @@ func (r Reason) Message() string { return reasons[r] }
 // Why a contact was left out, besides the reasons of packages emails and contacts.
 const (
 	heldOut = "hold_out"
-	refused = "email_refused" // the address cannot be mailed, or the email filled for it breaks a rule
+	refused = contacts.Unmailable // the address cannot be mailed, or the email filled for it breaks a rule
 )

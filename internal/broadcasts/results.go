@@ -223,16 +223,22 @@ type Audience struct {
 	HeldOut  int64            // about as many, of those who would get it otherwise
 }
 
-// Audience counts who would get a broadcast. It reads the whole segment and sends nothing.
+// Audience counts who would get a broadcast. It reads the whole segment and sends nothing. It judges contacts as the run
+// does; only whose email would break a rule once it is filled is not known before.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
-	b, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID)
+	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {
 		return a, err
 	}
 	if err := s.checkAudience(ctx, &b); err != nil {
 		return a, err
 	}
-	all, err := s.p.Contacts.CountRefused(ctx, teamID, contacts.Audience{SegmentID: b.SegmentID}, b.TopicID)
+	mailable, err := s.p.Emails.Mailable(ctx, teamID, b.From)
+	if err != nil {
+		return a, err
+	}
+	all, err := s.p.Contacts.CountRefused(ctx, teamID, contacts.Audience{SegmentID: b.SegmentID}, b.TopicID,
+		mailable)
 	if err != nil {
 		return a, fmt.Errorf("count the audience of broadcast %s: %w", b.ID, err)
 	}

@@ -96,7 +96,10 @@ func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (
 	if strings.TrimSpace(b.Name) == "" {
 		b.Name = nameOf(n.Subject)
 	}
-	return b, s.check(ctx, &b)
+	if err := s.check(&b); err != nil {
+		return b, err
+	}
+	return b, s.checkAudience(ctx, &b)
 }
 
 // nameOf is the name of a broadcast that is given none.
@@ -107,8 +110,8 @@ func nameOf(subject string) string {
 	return subject
 }
 
-// check applies the rules of a draft.
-func (s *Service) check(ctx context.Context, b *Broadcast) error {
+// check applies the rules of a draft, besides those of its audience.
+func (s *Service) check(b *Broadcast) error {
 	if err := checkName(b.Name); err != nil {
 		return err
 	}
@@ -118,10 +121,7 @@ func (s *Service) check(ctx context.Context, b *Broadcast) error {
 	if err := b.Options.check(len(b.Variants)); err != nil {
 		return err
 	}
-	if err := b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize); err != nil {
-		return err
-	}
-	return s.checkAudience(ctx, b)
+	return b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize)
 }
 
 // checkAudience refuses a segment or a topic that the team does not have, and writes their ids in lower case.
@@ -131,7 +131,8 @@ func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	}
 	b.SegmentID, b.TopicID = strings.ToLower(b.SegmentID), strings.ToLower(b.TopicID)
 	if _, err := s.p.Contacts.Segment(ctx, b.TeamID, b.SegmentID); fault.KindOf(err) == fault.NotFound {
-		return fault.Invalidf("segment_id", "The `segment_id` field names no segment of this team. Create the segment first.")
+		return fault.Invalidf("segment_id", "The `segment_id` field names no segment of this team: it was "+
+			"deleted, or never created. Set it to a segment that there is.")
 	} else if err != nil {
 		return err
 	}
@@ -143,7 +144,8 @@ func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	}
 	_, err := s.p.Contacts.Topic(ctx, b.TeamID, b.TopicID)
 	if fault.KindOf(err) == fault.NotFound {
-		return contacts.UnknownTopic()
+		return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team: it was deleted, or never "+
+			"created. Set it to a topic that there is, or to null if everybody in the segment is to be mailed.")
 	}
 	return err
 }
@@ -183,7 +185,27 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcas
 	if err != nil {
 		return b, err
 	}
+	if err := s.markTopics(ctx, teamID, []*Broadcast{&b}); err != nil {
+		return b, err
+	}
 	return b, s.read(ctx, &b)
+}
+
+// markTopics sets TopicDeleted of some broadcasts.
+func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcast) error {
+	deleted := map[string]bool{"": false}
+	for _, b := range all {
+		gone, known := deleted[b.TopicID]
+		if !known {
+			_, err := s.p.Contacts.Topic(ctx, teamID, b.TopicID)
+			if gone = fault.KindOf(err) == fault.NotFound; err != nil && !gone {
+				return fmt.Errorf("look for the topic of broadcast %s: %w", b.ID, err)
+			}
+			deleted[b.TopicID] = gone
+		}
+		b.TopicDeleted = gone
+	}
+	return nil
 }
 
 // read sets the text of a broadcast.
@@ -198,7 +220,15 @@ func (s *Service) read(ctx context.Context, b *Broadcast) error {
 
 // List returns a page of the team's broadcasts, newest first, without their texts.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broadcast, bool, error) {
-	return listBroadcasts(ctx, s.p.DB.Reader, teamID, p)
+	all, more, err := listBroadcasts(ctx, s.p.DB.Reader, teamID, p)
+	if err != nil {
+		return nil, false, err
+	}
+	of := make([]*Broadcast, len(all))
+	for i := range all {
+		of[i] = &all[i]
+	}
+	return all, more, s.markTopics(ctx, teamID, of)
 }
 
 // Change is what to change in a draft. What is nil stays as it is.
@@ -264,8 +294,13 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 			return b, fault.MissingField(required.field)
 		}
 	}
-	if err := s.check(ctx, &b); err != nil {
+	if err := s.check(&b); err != nil {
 		return b, err
+	}
+	if c.SegmentID != nil || c.TopicID != nil { // otherwise what was deleted meanwhile is found when it is sent
+		if err := s.checkAudience(ctx, &b); err != nil {
+			return b, err
+		}
 	}
 	changed := b
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {

@@ -82,12 +82,15 @@ func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	return err
 }
 
+// Unmailable is why a contact is not mailed whose address cannot be mailed.
+const Unmailable = "email_refused"
+
 // CountRefused counts the contacts of an audience by why they would not be mailed about a topic, or by a broadcast
-// without one if topicID is ""; "" is who would be. It reads the whole audience, in parts. A topic that the team does
-// not have is an Invalid fault for the field topic_id. When it takes more than half a minute, it is an
-// Unavailable fault.
-func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string) (map[string]int64,
-	error) {
+// without one if topicID is ""; "" is who would be. mailable says of an address whether it can be mailed at all; it
+// must not use the database. It reads the whole audience, in parts. A topic that the team does not have is an Invalid
+// fault for the field topic_id. When it takes more than half a minute, it is an Unavailable fault.
+func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string,
+	mailable func(address string) bool) (map[string]int64, error) {
 	of, err := s.audience(ctx, s.d.Reader, teamID, a)
 	if err != nil {
 		return nil, err
@@ -108,15 +111,16 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 			if err != nil {
 				return err
 			}
-			all, err := countChoices(ctx, r, &f.of, in, topicID)
-			for _, c := range all {
-				why := string(refusal(byDefault, c.chosen, c.unsubscribed))
-				if c.suppressed {
-					why = "suppressed"
+			return eachChoice(ctx, r, &f.of, in, topicID, func(c *choices) {
+				switch {
+				case !mailable(c.address):
+					found[Unmailable]++
+				case c.suppressed:
+					found["suppressed"]++
+				default:
+					found[string(refusal(byDefault, c.chosen, c.unsubscribed))]++
 				}
-				found[why] += c.n
-			}
-			return err
+			})
 		}); err != nil {
 			if limited.Err() != nil && ctx.Err() == nil {
 				err = tooSlow(&of, err)

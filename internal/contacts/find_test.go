@@ -186,7 +186,8 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 		if c, err := w.Contacts.CountSegment(ctx, rare); c != (contacts.Count{}) || err != nil {
 			t.Errorf("a count: %+v, %v, want none yet", c, err)
 		}
-		if _, err := w.Contacts.CountRefused(ctx, w.team, contacts.Audience{}, ""); !errors.Is(err, db.ErrCrowded) {
+		_, err = w.Contacts.CountRefused(ctx, w.team, contacts.Audience{}, "", func(string) bool { return true })
+		if !errors.Is(err, db.ErrCrowded) {
 			t.Errorf("a preview: %v", err)
 		}
 		release()

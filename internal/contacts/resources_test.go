@@ -470,7 +470,7 @@ func TestOfOtherTeams(t *testing.T) {
 			"a list":          {errorOf2(w.Contacts.List(ctx, strange, g.ID, page.Page{})), fault.NotFound},
 			"a member":        {errorOf(w.Contacts.Member(ctx, strange, g.ID, contactID)), fault.NotFound},
 			"a walk":          {errorOf(w.Contacts.Walk(ctx, strange, of, "", 1)), fault.NotFound},
-			"a count":         {errorOf(w.Contacts.CountRefused(ctx, strange, of, "")), fault.NotFound},
+			"a count":         {errorOf(w.Contacts.CountRefused(ctx, strange, of, "", nil)), fault.NotFound},
 			"add to it":       {errorOf(w.Contacts.AddToSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},
 			"add another":     {errorOf(w.Contacts.AddToSegment(ctx, w.team, theirs.ID, g.ID)), fault.NotFound},
 			"remove from it":  {errorOf(w.Contacts.RemoveFromSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},

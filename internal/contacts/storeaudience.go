@@ -221,18 +221,19 @@ func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err err
 	return n, nil
 }
 
-// choices are how many contacts of an audience are alike in what decides whether they are mailed.
+// choices are what decides whether a contact of an audience is mailed.
 type choices struct {
+	address                  string
 	unsubscribed, suppressed bool
 	chosen                   Subscription // "" for neither
-	n                        int64
 }
 
-// countChoices counts the contacts of a span by what decides whether they are mailed about a topic.
-func countChoices(ctx context.Context, r db.Reader, of *source, in span, topicID string) ([]choices, error) {
+// eachChoice calls do for each contact of a span, in any order. It reads them as one list, because the engines sort
+// what they are to group.
+func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID string, do func(c *choices)) error {
 	q, err := of.contacts()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if of.last != "" {
 		q.and("c.id < $?", of.last)
@@ -251,18 +252,21 @@ func countChoices(ctx context.Context, r db.Reader, of *source, in span, topicID
 		}
 	}
 	q.args = append(q.args, topicID)
-	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT c.unsubscribed, EXISTS (SELECT 1 FROM suppressions x
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT c.address, c.unsubscribed, EXISTS (SELECT 1 FROM suppressions x
 		WHERE x.team_id = c.team_id AND x.address = c.address), COALESCE((SELECT s.subscription FROM contact_topics s
-		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $%d), ''), COUNT(*) FROM %s
-		GROUP BY 1, 2, 3`, len(q.args), q.text), q.args...)
-	all, err := db.Collect(rows, err, func(r db.Row) (c choices, err error) {
-		err = r.Scan(&c.unsubscribed, &c.suppressed, &c.chosen, &c.n)
-		return c, err
+		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $%d), '') FROM %s`, len(q.args), q.text),
+		q.args...)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var c choices
+		if err = r.Scan(&c.address, &c.unsubscribed, &c.suppressed, &c.chosen); err == nil {
+			do(&c)
+		}
+		return none, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count who of an audience is mailed: %w", err)
+		return fmt.Errorf("count who of an audience is mailed: %w", err)
 	}
-	return all, nil
+	return nil
 }
 
 // valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and

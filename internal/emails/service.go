@@ -181,20 +181,28 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 // that is restricted to them.
 func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
 	to []recipient) error {
-	if !from.Sandbox || !from.OwnerOnly {
-		return nil
-	}
-	team, err := s.teams.Get(ctx, teamID)
+	mayWriteTo, err := s.writesTo(ctx, teamID, from)
 	if err != nil {
 		return err
 	}
 	for _, r := range to {
-		if !s.domains.IsSandbox(r.Domain) && (team.Email == "" || r.Key() != team.Email) {
+		if !mayWriteTo(r.Address) {
 			return fault.Forbiddenf("to", "The sender %s is for trying things out and writes only to the address of this "+
 				"team's owner. To write to others, add and verify a domain of your own.", sender.Addr())
 		}
 	}
 	return nil
+}
+
+// writesTo returns what says whether a sender may write to an address.
+func (s *Service) writesTo(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool, error) {
+	if !from.Sandbox || !from.OwnerOnly {
+		return func(message.Address) bool { return true }, nil
+	}
+	team, err := s.teams.Get(ctx, teamID)
+	return func(a message.Address) bool {
+		return s.domains.IsSandbox(a.Domain) || team.Email != "" && a.Key() == team.Email
+	}, err
 }
 
 // accept writes drafts that break no rule, in one transaction.

@@ -93,6 +93,9 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 	s.Privacy = privacy.New(privacy.Parts{DB: d, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
 		Suppressions: n.Suppressions, Erasers: []erasure.Eraser{{Name: "sent emails", Erase: n.Emails.EraseAddress},
 			{Name: "received emails", Erase: s.Receiving.EraseAddress}},
+		Broadcasts: func(context.Context, string, erasure.Address, string) ([]privacy.BroadcastPart, string, error) {
+			return nil, "", nil
+		},
 		Received: func(ctx context.Context, teamID string, a erasure.Address, after string) ([]privacy.ReceivedPart, string,
 			error) {
 			some, next, err := s.Receiving.PartFrom(ctx, teamID, a, after)

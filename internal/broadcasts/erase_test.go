@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/events"
 )
@@ -64,6 +65,46 @@ func TestErasing(t *testing.T) {
 		s.Must(s.b.EraseTeam(t.Context(), s.Acme.TeamID))
 		for _, table := range []string{"broadcasts", "broadcast_variants", "broadcast_links"} {
 			s.mustCount(0, `SELECT COUNT(*) FROM `+table)
+		}
+	})
+}
+
+// What became of an address in broadcasts is read in parts, with what the address did, and only of its own team.
+func TestPartsToAnAddress(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 5100 // more than one part
+		first := s.entered(n)
+		s.Happen(s.event(first, s.emailsOf(first)[1], events.EmailClicked),
+			s.event(first, s.emailsOf(first)[1], events.EmailOpened))
+		leave := true
+		_, _, err := s.Contacts.Upsert(t.Context(), s.Acme.TeamID, "r1@reader.example", contacts.Change{Unsubscribed: &leave})
+		s.Must(err)
+		second := s.draft(s.news())
+		s.send(second)
+		s.draft(s.news())
+		stop := s.Run(s.b.Kinds()...)
+		s.walked(second, n-1)
+		stop()
+		a, err := erasure.Parse("R1@reader.example")
+		s.Must(err)
+		read := func(teamID string) (all []broadcasts.Addressed, parts int) {
+			for after := ""; ; parts++ {
+				var some []broadcasts.Addressed
+				some, after, err = s.b.PartTo(t.Context(), teamID, a, after)
+				s.Must(err)
+				if all = append(all, some...); after == "" {
+					return all, parts
+				}
+			}
+		}
+		all, parts := read(s.Acme.TeamID)
+		if len(all) != 2 || parts < 4 || all[0].BroadcastID != second || all[0].Reason != "contact_unsubscribed" ||
+			all[0].EmailID != "" || all[1].BroadcastID != first || all[1].Opens != 1 || all[1].Clicks != 1 {
+			t.Errorf("%d parts: %+v", parts, all)
+		}
+		if all, _ := read(s.Other.TeamID); len(all) > 0 {
+			t.Errorf("another team's: %+v", all)
 		}
 	})
 }

@@ -144,8 +144,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 
 func listKind(ctx context.Context, r db.Reader, teamID, broadcastID string, k kind, q RecipientQuery, p page.Page) (
 	[]Recipient, bool, error) {
-	text := `SELECT r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens, r.clicks
-		FROM broadcast_recipients r /*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` +
+	text := `SELECT ` + recipientColumns + ` FROM broadcast_recipients r
+		/*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` +
 		k.condition
 	args := []any{broadcastID, teamID}
 	where := func(condition, value string) {
@@ -156,12 +156,15 @@ func listKind(ctx context.Context, r db.Reader, teamID, broadcastID string, k ki
 	}
 	where(` AND r.bounce = $%d`, q.BounceType)
 	where(` AND r.contact_id = $%d`, q.contactID)
-	return page.Query(ctx, r, page.Select{Text: text, ID: "r.contact_id", Args: args}, p,
-		func(r db.Row) (one Recipient, err error) {
-			err = r.Scan(&one.ContactID, &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType, &one.Variant,
-				&one.Opens, &one.Clicks)
-			return one, err
-		})
+	return page.Query(ctx, r, page.Select{Text: text, ID: "r.contact_id", Args: args}, p, scanRecipient)
+}
+
+const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens, r.clicks`
+
+func scanRecipient(r db.Row) (one Recipient, err error) {
+	err = r.Scan(&one.ContactID, &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType, &one.Variant,
+		&one.Opens, &one.Clicks)
+	return one, err
 }
 
 // clicksOf adds to recipients which links they followed.

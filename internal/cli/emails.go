@@ -154,6 +154,18 @@ func (n *node) receivedFrom(ctx context.Context, teamID string, a erasure.Addres
 	return parts, next, err
 }
 
+// broadcastsTo reads what became of an address in a team's broadcasts, for the same export.
+func (n *node) broadcastsTo(ctx context.Context, teamID string, a erasure.Address, after string) (
+	[]privacy.BroadcastPart, string, error) {
+	some, next, err := n.broadcasts.PartTo(ctx, teamID, a, after)
+	var parts []privacy.BroadcastPart
+	for _, r := range some {
+		parts = append(parts, privacy.BroadcastPart{BroadcastID: r.BroadcastID, EmailID: r.EmailID, State: r.State,
+			Reason: r.Reason, BounceType: r.BounceType, Variant: r.Variant, Opens: r.Opens, Clicks: r.Clicks})
+	}
+	return parts, next, err
+}
+
 // scope returns the scope of one team, or with "" of all teams.
 func (n *node) scope(ctx context.Context, team string) (s erasure.Scope, err error) {
 	if team != "" {

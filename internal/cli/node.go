@@ -310,7 +310,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	tracked := links.NewTracked(n.emails, n.tracking)
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	n.privacy = privacy.New(privacy.Parts{DB: n.db, Queue: n.queue, Contacts: n.contacts, Emails: n.emails,
-		Suppressions: suppressed, Erasers: n.addressErasers(), Received: n.receivedFrom})
+		Suppressions: suppressed, Erasers: n.addressErasers(), Received: n.receivedFrom,
+		Broadcasts: n.broadcastsTo})
 	var checked resolve.Resolver
 	if !c.TrustDomains {
 		checked = dns

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/privacy"
 )
 
 // broadcast does what can be done with broadcasts.
@@ -88,6 +91,12 @@ func (d *driver) happened(ctx context.Context, broadcastID string) {
 	eventually(d.t, "the guard has looked", func() bool {
 		return d.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
 	})
+	_, stored := d.ask(d.key, http.MethodGet, "/contacts/"+address+"/export", "")
+	var document privacy.Document
+	if err := json.Unmarshal([]byte(stored), &document); err != nil || len(document.Broadcasts) != 1 ||
+		document.Broadcasts[0].BroadcastID != broadcastID || document.Broadcasts[0].Clicks != 1 {
+		d.t.Errorf("what is stored about %s: %s", address, stored)
+	}
 	link := contacts.Link{TeamID: d.team, EmailID: emailID, Address: address}
 	if _, _, err := d.contacts.Unsubscribe(ctx, link); err != nil {
 		d.t.Fatal(err)

@@ -26,6 +26,7 @@ type Document struct {
 	Contact     *ContactPart    `json:"contact" doc:"Null when the address is of no contact."`
 	Suppression *SuppressedPart `json:"suppression" doc:"Null when it is not suppressed."`
 	Emails      []SentPart      `json:"emails" doc:"Sent to it, newest first."`
+	Broadcasts  []BroadcastPart `json:"broadcasts" doc:"Those of whose audience it was, newest first."`
 	Received    []ReceivedPart  `json:"received_emails" doc:"From it, newest first."`
 }
 
@@ -57,6 +58,18 @@ type EventPart struct {
 	CreatedAt string         `json:"created_at"`
 }
 
+// BroadcastPart is what became of the address in a broadcast.
+type BroadcastPart struct {
+	BroadcastID string `json:"broadcast_id"`
+	EmailID     string `json:"email_id" doc:"Empty when it got none."`
+	State       string `json:"state"`
+	Reason      string `json:"reason" doc:"Why it got none, or why sending failed."`
+	BounceType  string `json:"bounce_type"`
+	Variant     int    `json:"variant" doc:"Of an A/B test, from 0."`
+	Opens       int    `json:"opens" doc:"Those of machines too."`
+	Clicks      int    `json:"clicks" doc:"Those of machines too."`
+}
+
 // ReceivedPart is an email from the address.
 type ReceivedPart struct {
 	ID        string   `json:"id"`
@@ -71,9 +84,13 @@ type ReceivedPart struct {
 type Received func(ctx context.Context, teamID string, a erasure.Address, after string) (some []ReceivedPart,
 	next string, err error)
 
+// Broadcasts reads a part of what became of an address in a team's broadcasts, as Received does.
+type Broadcasts func(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastPart,
+	next string, err error)
+
 // Document writes all that a team has stored about an address, named by itself or by the id of its contact, as one
-// document of JSON. It is read in parts, by cursor; a part is valid until the next is asked for. A team's emails are
-// read from end to end, so there are parts with nothing but white space.
+// document of JSON. It is read in parts, by cursor; a part is valid until the next is asked for. A team's emails, and
+// the recipients of its broadcasts, are read from end to end, so there are parts with nothing but white space.
 func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		w := &writer{yield: yield}
@@ -115,6 +132,13 @@ func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress stri
 	}
 	w.WriteString(",\n\"emails\":[")
 	err = items(w, func(after string) ([]SentPart, string, error) { return s.sentParts(ctx, teamID, of.Key(), after) })
+	if err != nil {
+		return err
+	}
+	w.WriteString("],\n\"broadcasts\":[")
+	err = items(w, func(after string) ([]BroadcastPart, string, error) {
+		return s.p.Broadcasts(ctx, teamID, of.Address, after)
+	})
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ type Parts struct {
 	Suppressions *suppressions.Service
 	Erasers      []erasure.Eraser
 	Received     Received
+	Broadcasts   Broadcasts
 }
 
 // Service answers what people ask.

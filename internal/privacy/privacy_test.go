@@ -55,6 +55,9 @@ func newFixture(t *testing.T, n *testnode.Node) *fixture {
 		Received: func(_ context.Context, _ string, _ erasure.Address, after string) ([]privacy.ReceivedPart, string, error) {
 			return []privacy.ReceivedPart{{ID: "after " + after}}, map[string]string{"": "1", "1": "2"}[after], nil
 		},
+		Broadcasts: func(_ context.Context, _ string, a erasure.Address, _ string) ([]privacy.BroadcastPart, string, error) {
+			return []privacy.BroadcastPart{{BroadcastID: "of " + a.Key(), Opens: 2}}, "", nil
+		},
 		Erasers: []erasure.Eraser{
 			eraser("sent emails", n.Emails.EraseAddress),
 			eraser("contacts", func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
@@ -363,6 +366,9 @@ func TestDocument(t *testing.T) {
 		}
 		if len(doc.Received) != 3 {
 			t.Errorf("%+v", doc.Received)
+		}
+		if b := doc.Broadcasts; len(b) != 1 || b[0].BroadcastID != "of ann@one.example" || b[0].Opens != 2 {
+			t.Errorf("broadcasts %+v", b)
 		}
 		if doc, _ := read(f.Other.TeamID, "ann@one.example"); doc.Contact != nil || len(doc.Emails) > 0 {
 			t.Errorf("for another team: %+v", doc)

@@ -1,0 +1,66 @@
+package broadcasts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// partRows is how many recipients one call of PartTo looks at.
+const partRows = 5000
+
+// Addressed is a recipient of one of a team's broadcasts.
+type Addressed struct {
+	BroadcastID string
+	Recipient
+}
+
+// PartTo reads a part of what became of an address in a team's broadcasts: of the next 5,000 recipients after a cursor
+// those that had the address. The newest broadcast comes first. next is the cursor of the part that follows, "" after
+// the last.
+func (s *Service) PartTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []Addressed,
+	next string, err error) {
+	broadcastID, contactID, within := strings.Cut(after, " ")
+	if !within {
+		if broadcastID, err = startedBefore(ctx, s.p.DB.Reader, teamID, after); err != nil || broadcastID == "" {
+			return nil, "", err
+		}
+	}
+	some, contactID, err = addressedPart(ctx, s.p.DB.Reader, teamID, broadcastID, a.Key(), contactID)
+	if next = broadcastID; contactID != "" {
+		next += " " + contactID
+	}
+	return some, next, err
+}
+
+// startedBefore returns the newest of a team's broadcasts that were started and whose ids are before the given one, or
+// of all if that is "". It returns "" if there is none.
+func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
+	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND (id < $2 OR CAST($2 AS TEXT) = '')
+		AND started_at > 0 ORDER BY id DESC LIMIT 1`, teamID, broadcastID).Scan(&id)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the broadcast before %s: %w", broadcastID, err)
+	}
+	return id, nil
+}
+
+// addressedPart reads the recipients with an address among some of a broadcast's; see [page.Part].
+func addressedPart(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]Addressed, string,
+	error) {
+	all := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: "r.contact_id",
+		Args: []any{broadcastID, teamID}}
+	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r WHERE ` + ofTeam +
+		` AND r.address = $3`, ID: "r.contact_id", Args: []any{broadcastID, teamID, address}}
+	return page.Part(ctx, r, all, some, after, partRows, func(r db.Row) (Addressed, error) {
+		one, err := scanRecipient(r)
+		return Addressed{broadcastID, one}, err
+	}, func(one Addressed) string { return one.ContactID })
+}

@@ -304,7 +304,7 @@ func (a *audienceRun) held(ctx context.Context) error {
 		return fmt.Errorf("read the sizes of tables: %w", err)
 	}
 	cpu := a.node.cpu()
-	took, err := a.broadcast(ctx, "broadcast, delivery held")
+	broadcastID, took, err := a.broadcast(ctx, "broadcast, delivery held")
 	if err != nil {
 		return err
 	}
@@ -315,6 +315,18 @@ func (a *audienceRun) held(ctx context.Context) error {
 		return fmt.Errorf("read the sizes of tables: %w", err)
 	}
 	a.sayDisk(before, after)
+	return a.results(ctx, broadcastID)
+}
+
+// results measures what is asked about a broadcast, with lists of many recipients and of none.
+func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
+	for _, what := range []string{"/results", "/recipients?limit=100&type=sent", "/recipients?limit=100&type=waiting",
+		"/recipients?limit=100&type=bounced"} {
+		if err := a.times(ctx, "GET /broadcasts/{id}"+what, askTimes, http.MethodGet, "/broadcasts/"+broadcastID+what,
+			nil); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -343,16 +355,17 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 		return err
 	}
 	before, entered := crowd.Count(), make(chan struct{})
+	var broadcastID string
 	var took time.Duration
 	var singles []time.Duration
-	g, ctx := errgroup.WithContext(ctx)
+	g, within := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		defer close(entered)
-		took, err = a.broadcast(ctx, "broadcast, with delivery")
+		broadcastID, took, err = a.broadcast(within, "broadcast, with delivery")
 		return err
 	})
 	g.Go(func() (err error) {
-		singles, err = a.mail(ctx, singleRate, false, func(int) bool {
+		singles, err = a.mail(within, singleRate, false, func(int) bool {
 			select {
 			case <-entered:
 				return false
@@ -368,26 +381,25 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 	a.say("%-26s %7.0f /s   peak memory %.0f MB   %d of %d emails of both delivered meanwhile", "",
 		float64(a.contacts)/took.Seconds(), a.node.peakMB(), crowd.Count()-before, 2*a.contacts)
 	a.say("%-38s %s from accept to hand-over, of %d", "single emails beside it", quantiles(singles), len(singles))
-	return nil
+	return a.results(ctx, broadcastID)
 }
 
-// broadcast sends a broadcast to all contacts, and returns how long it took until all were entered.
-func (a *audienceRun) broadcast(ctx context.Context, name string) (time.Duration, error) {
-	broadcastID, err := a.draft(ctx)
-	if err != nil {
-		return 0, err
+// broadcast sends a broadcast to all contacts, and returns its id and how long it took until all were entered.
+func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID string, took time.Duration, err error) {
+	if broadcastID, err = a.draft(ctx); err != nil {
+		return "", 0, err
 	}
 	start, first, every := time.Now(), time.Duration(0), 2*time.Millisecond
 	if err := a.ask(ctx, http.MethodPost, "/broadcasts/"+broadcastID+"/send", map[string]any{}, nil); err != nil {
-		return 0, err
+		return "", 0, err
 	}
 	for {
 		b, err := a.sent.Get(ctx, a.teamID, broadcastID)
 		if err != nil {
-			return 0, err
+			return "", 0, err
 		}
 		if b.Status != broadcasts.Queued && b.Status != broadcasts.Scheduled || b.LeftOut > 0 {
-			return 0, fmt.Errorf("%s: it is %s %s with %d entered and %d left out", name, b.Status, b.Reason, b.Entered,
+			return "", 0, fmt.Errorf("%s: it is %s %s with %d entered and %d left out", name, b.Status, b.Reason, b.Entered,
 				b.LeftOut)
 		}
 		if first == 0 && b.Entered > 0 {
@@ -397,12 +409,12 @@ func (a *audienceRun) broadcast(ctx context.Context, name string) (time.Duration
 			break
 		}
 		if err := pause(ctx, every); err != nil {
-			return 0, err
+			return "", 0, err
 		}
 	}
-	took := time.Since(start)
+	took = time.Since(start)
 	a.say("%-26s %7.1f s until all were entered, the first after %.0f ms", name, took.Seconds(), ms(first))
-	return took, nil
+	return broadcastID, took, nil
 }
 
 // ask makes a request and decodes the answer, unless into is nil. A body of nil is none.

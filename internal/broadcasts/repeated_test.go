@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/testnode"
 )
 
-// A draft is changed although PostgreSQL has its transaction repeated because of a deadlock, and its former text does not
-// stay behind.
+// A draft is changed although its transaction is repeated because of a deadlock, and its former text does not stay
+// behind.
 func TestChangeThatIsRepeated(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)

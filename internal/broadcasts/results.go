@@ -223,8 +223,8 @@ type Audience struct {
 	HeldOut  int64            // about as many, of those who would get it otherwise
 }
 
-// Audience counts who would get a broadcast. It reads the whole segment and sends nothing. It judges contacts as the run
-// does; only whose email would break a rule once it is filled is not known before.
+// Audience counts who would get a broadcast. It reads the whole segment and sends nothing. It judges contacts as the
+// run does; only whose email would break a rule once it is filled is not known before.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {

@@ -159,7 +159,8 @@ func listKind(ctx context.Context, r db.Reader, teamID, broadcastID string, k ki
 	return page.Query(ctx, r, page.Select{Text: text, ID: "r.contact_id", Args: args}, p, scanRecipient)
 }
 
-const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens, r.clicks`
+const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens,
+	r.clicks`
 
 func scanRecipient(r db.Row) (one Recipient, err error) {
 	err = r.Scan(&one.ContactID, &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType, &one.Variant,

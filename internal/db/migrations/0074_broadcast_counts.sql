@@ -21,7 +21,7 @@ CREATE TABLE broadcast_counts (
 	PRIMARY KEY (broadcast_id, variant, part)
 );
 
--- How many contacts got an email, and how many were left out for what reason. The transaction of each page adds its own.
+-- How many contacts got an email, and how many were left out for what reason, as the transactions of pages add them.
 CREATE TABLE broadcast_entered (
 	broadcast_id TEXT NOT NULL,
 	variant BIGINT NOT NULL,

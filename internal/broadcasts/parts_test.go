@@ -305,3 +305,30 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 		}
 	})
 }
+
+// The Message-ID of an email of a broadcast, which is not stored, is in the message as the email's lists show it.
+func TestMessageIDOfABroadcast(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		id := s.entered(2)
+		for _, emailID := range s.emailsOf(id) {
+			want := "<" + emailID + "@" + testnode.Domain + ">"
+			o, err := s.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "reader.example",
+				To: s.Email(emailID).To, First: true})
+			s.Must(err)
+			text, err := s.Emails.Compose(t.Context(), o)
+			s.Must(err)
+			unfolded := strings.ReplaceAll(string(text), "\r\n ", " ")
+			if got := s.Email(emailID).MessageID; got != want ||
+				!strings.Contains(strings.ReplaceAll(unfolded, "  ", " "), "Message-ID: "+want+"\r\n") {
+				t.Errorf("it is %s, want %s, in\n%.900s", got, want, text)
+			}
+			r, err := s.Emails.Reported(t.Context(), emailID)
+			s.Must(err)
+			if r.MessageID != want {
+				t.Errorf("a report is of %s, want %s", r.MessageID, want)
+			}
+		}
+		s.mustCount(2, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND message_id = ''`, id)
+	})
+}

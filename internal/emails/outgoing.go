@@ -145,6 +145,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
 	}
+	r.complete()
 	o.Lost = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID = r.ID, r.TeamID, r.DomainID, r.BroadcastID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)

@@ -51,14 +51,27 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	if err != nil {
 		return err
 	}
+	messageID := e.MessageID
+	if e.BroadcastID != "" && messageID == defaultMessageID(e.ID, e.From) {
+		messageID = "" // one of many: it need not be stored
+	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
 		variables, contact_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
-		e.ID, e.TeamID, e.Actor.ID, e.DomainID, e.MessageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
+		e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
 		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
 		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID)
 	return nil
+}
+
+// defaultMessageID is the Message-ID of an email that has no other one; "" if the sender cannot be parsed.
+func defaultMessageID(emailID, from string) string {
+	sender, err := message.ParseFrom(from)
+	if err != nil {
+		return ""
+	}
+	return "<" + emailID + "@" + sender.Domain + ">"
 }
 
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
@@ -133,6 +146,13 @@ func (r *emailRow) dest(more ...any) []any {
 		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID}, more...)
 }
 
+// complete sets what is not stored of an email.
+func (r *emailRow) complete() {
+	if r.MessageID == "" {
+		r.MessageID = defaultMessageID(r.ID, r.From)
+	}
+}
+
 func (r *emailRow) email() (Email, error) {
 	var to stored
 	if err := json.Unmarshal([]byte(r.to), &to); err != nil {
@@ -142,6 +162,7 @@ func (r *emailRow) email() (Email, error) {
 	if err != nil {
 		return Email{}, fmt.Errorf("read the tags of email %s: %w", r.ID, err)
 	}
+	r.complete()
 	e := r.Email
 	e.To, e.Cc, e.Bcc, e.ReplyTo, e.Tags = to.To, to.Cc, to.Bcc, to.ReplyTo, tags
 	e.LastEvent, e.ScheduledAt, e.CreatedAt = State(r.last), db.Time(r.scheduled), db.Time(r.created)
@@ -478,13 +499,17 @@ func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destinati
 // return path or the Message-ID, and the email determines the team.
 func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error) {
 	e := Reported{ID: emailID}
-	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, message_id FROM emails WHERE id = $1`, emailID).
-		Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.MessageID)
+	var from string
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, message_id, sender FROM emails WHERE id = $1`,
+		emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.MessageID, &from)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
 	if err != nil {
 		return e, fmt.Errorf("read the email of a report: %w", err)
+	}
+	if e.MessageID == "" {
+		e.MessageID = defaultMessageID(emailID, from)
 	}
 	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2
 		ORDER BY position`,

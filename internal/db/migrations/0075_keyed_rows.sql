@@ -47,3 +47,9 @@ DROP TABLE contact_engagement;
 
 -- only: sqlite
 ALTER TABLE contact_engagement_keyed RENAME TO contact_engagement;
+
+-- only: sqlite
+CREATE INDEX contact_engagement_opened ON contact_engagement (team_id, opened_at, contact_id) WHERE opened_at <> 0;
+
+-- only: sqlite
+CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_at, contact_id) WHERE clicked_at <> 0;

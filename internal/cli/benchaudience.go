@@ -229,6 +229,14 @@ func (a *audienceRun) asks(ctx context.Context) error {
 		if err := a.count(ctx, f.name, made.ID, want); err != nil {
 			return err
 		}
+		var page struct{ Data []struct{ ID string } }
+		err := a.times(ctx, "GET its first 100", askTimes, http.MethodGet, "/segments/"+made.ID+"/contacts?limit=100", &page)
+		if err != nil {
+			return err
+		}
+		if len(page.Data) != min(100, want) {
+			return fmt.Errorf("%s: the list has %d contacts", f.name, len(page.Data))
+		}
 	}
 	var of struct{ Contacts, Mailed int }
 	err = a.times(ctx, "POST /broadcasts/{id}/audience", countTimes, http.MethodPost,

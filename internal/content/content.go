@@ -4,9 +4,13 @@
 // # Invariants
 //
 // The texts of a content never change once it is added, so every node caches its compiled form by its id. It belongs to
-// a team and is found only together with the team's id. It is kept as long as an email refers to it, and mostly longer:
-// [Service.RemoveUnused] deletes only contents that are not marked as kept and that were last used before the team's
-// oldest email that still refers to any content was accepted. [Service.Delete] is for a content that no email ever had.
+// a team and is found only together with the team's id. It is kept as long as an email refers to it: its row says from
+// which id on and until when emails with it were accepted, and package emails looks among these before it has a content
+// that is not marked as kept deleted by [Service.RemoveUnused]. No index of emails has their contents, so that an email
+// of a broadcast costs less. [Service.Delete] is for a content that no email ever had.
+//
+// The row stays true when the clock is set back, and when nodes differ by minutes: each use is noted within an hour of
+// the emails that it stands for, and they are looked for from two hours before the earliest to two hours after the last.
 //
 // # When it fails
 //
@@ -23,6 +27,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/fault"
@@ -73,12 +78,12 @@ type Compiled struct {
 type Ref struct {
 	ID     string
 	TeamID string
-	used   *usedAt
+	used   *atomic.Pointer[use] // the last that this process noted
 }
 
 // Compile prepares a content to be filled.
 func Compile(c *Content) *Compiled {
-	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(usedAt)}, from: render.Compile(c.From), subject: render.Compile(c.Subject),
+	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[use])}, from: render.Compile(c.From), subject: render.Compile(c.Subject),
 		headers: c.Headers}
 	for _, text := range c.ReplyTo {
 		k.replyTo = append(k.replyTo, render.Compile(text))

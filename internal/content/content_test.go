@@ -2,13 +2,17 @@ package content
 
 import (
 	"context"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -33,6 +37,10 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	some, err := s.Unused(ctx, "team", Unused{})
+	if err != nil || len(some) != 1 {
+		t.Fatal(some, err)
+	}
 	swept := make(chan error, 1)
 	err = d.Update(ctx, func(tx *db.Tx) error {
 		s.Use(ctx, tx, k.Ref) // as Enqueue does
@@ -40,8 +48,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 			return err
 		}
 		go func() {
-			_, err := s.RemoveUnused(context.Background(), "team", time.Time{})
-			swept <- err
+			swept <- s.RemoveUnused(context.Background(), some)
 		}()
 		for { // until the sweep waits for this transaction
 			var n int
@@ -70,6 +77,130 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM contents`).Scan(&n); err != nil || n != 1 {
 		t.Errorf("there are %d contents, %v: the emails that were entered have none", n, err)
 	}
+}
+
+// A use is noted once an hour, also while the clock stands before the last that was noted; and by each process, whatever
+// others have noted.
+func TestUsesAreNoted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
+	row := func(t *testing.T, d *db.DB) (used int64, from string) {
+		t.Helper()
+		if err := d.QueryRow(t.Context(), `SELECT used_at, from_id FROM contents`).Scan(&used, &from); err != nil {
+			t.Fatal(err)
+		}
+		return used, from
+	}
+	noted := func(t *testing.T, d *db.DB, s *Service) bool {
+		t.Helper()
+		before, _ := row(t, d)
+		k, err := s.Get(t.Context(), "team", c.ID)
+		if err == nil {
+			err = d.Update(t.Context(), func(tx *db.Tx) error {
+				s.Use(t.Context(), tx, k.Ref)
+				return nil
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, _ := row(t, d)
+		return after > before
+	}
+	var first string
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.Open(t, path)
+		s := New(d)
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { return s.Add(t.Context(), tx, &c) }); err != nil {
+			t.Fatal(err)
+		}
+		_, first = row(t, d)
+		time.Sleep(9 * time.Hour)
+		for i, want := range []bool{true, false, true, false} {
+			if got := noted(t, d, s); got != want {
+				t.Errorf("use %d after half an hour is noted: %t", i, got)
+			}
+			time.Sleep(31 * time.Minute)
+		}
+		if !noted(t, d, New(d)) {
+			t.Error("a process that begins relies on what was noted before")
+		}
+		if _, from := row(t, d); from != first {
+			t.Errorf("emails of it begin at %s, not at %s any more", from, first)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // each begins in 2000, so that the clock is set back by eleven hours
+		d := dbtest.Open(t, path)
+		s := New(d)
+		all, err := s.Unused(t.Context(), "team", Unused{})
+		if err != nil || len(all) != 0 {
+			t.Error(all, err)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE contents SET from_id = $1`, id.First(tx.Now().Add(5*time.Hour)))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !noted(t, d, s) || noted(t, d, s) {
+			t.Error("a use by the clock that was set back is not noted once")
+		}
+		if _, from := row(t, d); from > id.First(time.Now().Add(-usedEvery)) {
+			t.Errorf("emails of it are looked for from %s on", from)
+		}
+	})
+}
+
+// Of a content that was used after a sweep looked for its emails, the sweep changes nothing.
+func TestSweptLate(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, s := t.Context(), New(d)
+		c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
+		if err := d.Update(ctx, func(tx *db.Tx) error {
+			if err := s.Add(ctx, tx, &c); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `UPDATE contents SET used_at = used_at - 10800000000`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		read, err := s.Unused(ctx, "team", Unused{})
+		if err != nil || len(read) != 1 || read[0].From >= read[0].Until() {
+			t.Fatal(read, err)
+		}
+		if more, err := s.Unused(ctx, "team", read[0]); err != nil || len(more) > 0 {
+			t.Errorf("after the last come %v, %v", more, err)
+		}
+		if err := s.Narrow(ctx, read[0], read[0].Until()); err != nil {
+			t.Fatal(err)
+		}
+		left := func() (n int) {
+			t.Helper()
+			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM contents WHERE from_id = $1`, read[0].Until()).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if err := s.RemoveUnused(ctx, read); err != nil || left() != 1 {
+			t.Errorf("%d contents are left: %v", left(), err)
+		}
+		again, err := s.Unused(ctx, "team", Unused{})
+		if err != nil || len(again) != 1 || again[0].From != read[0].Until() {
+			t.Fatal(again, err)
+		}
+		for _, others := range [][]Unused{{{TeamID: "other", ID: c.ID, From: again[0].From, used: again[0].used}}, again} {
+			if err := s.RemoveUnused(ctx, others); err != nil {
+				t.Fatal(err)
+			}
+			if n, gone := left(), others[0].TeamID == "team"; (n == 0) != gone {
+				t.Errorf("of team %s %d are left", others[0].TeamID, n)
+			}
+		}
+		if _, err := s.Get(ctx, "team", c.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("it is found: %v", err)
+		}
+	})
 }
 
 // What a compiled content is said to weigh is about what it takes of memory.

@@ -9,8 +9,7 @@ import (
 // Read returns a team's content as it was added. Nothing is compiled or cached. The error is a NotFound fault when
 // there is none.
 func Read(ctx context.Context, r db.Reader, teamID, contentID string) (Content, error) {
-	c, _, err := get(ctx, r, teamID, contentID)
-	return c, err
+	return get(ctx, r, teamID, contentID)
 }
 
 // Size returns how many octets the HTML and the texts of some of a team's contents have in all, without reading them.

@@ -2,10 +2,10 @@ package content
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -26,8 +26,8 @@ const (
 	perLink        = 80 // besides its target
 )
 
-// usedEvery is how far used_at may lag behind the last use. usedSlack is how long after used_at a content is not
-// deleted; it is longer, to be safe.
+// usedEvery is how long a use counts after it was noted. usedSlack is longer, to be safe: a content stays at least so
+// long after a use was noted, and the emails that it stands for are looked for so far around it.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour
@@ -74,12 +74,11 @@ func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled,
 		}
 		return c, nil
 	}
-	read, used, err := get(ctx, s.d.Reader, teamID, contentID)
+	read, err := get(ctx, s.d.Reader, teamID, contentID)
 	if err != nil {
 		return nil, err
 	}
 	c = Compile(&read)
-	c.used.at.Store(used)
 	s.remember(c)
 	return c, nil
 }
@@ -108,19 +107,36 @@ func (c *Compiled) weight() int64 {
 	return n
 }
 
-// usedAt is when a content was last used, as stored in its row, in microseconds.
-type usedAt struct{ at atomic.Int64 }
+// forget removes contents from the cache.
+func (s *Service) forget(contentIDs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, contentID := range contentIDs {
+		s.cached.Remove(contentID)
+	}
+}
+
+// use is a use of a content that was noted in its row.
+type use struct {
+	at    time.Time // by the clock of the database
+	since time.Time // when it was noted, by this process's monotonic clock
+}
+
+// covers reports whether the emails of a content that are entered at a time are among those that the use stands for.
+func (u *use) covers(now time.Time) bool {
+	// The second condition is for a clock that was set back: meanwhile RemoveUnused may have looked behind the use.
+	return u != nil && now.Sub(u.at).Abs() < usedEvery && time.Since(u.since) < usedEvery
+}
 
 // Use records in the caller's transaction that an email with the content is inserted, so that the content is not
-// deleted. It writes at most once an hour for each content; when it writes and the content is gone, the transaction
-// fails with a NotFound fault.
+// deleted. A process writes at most once an hour for each content; when it writes and the content is gone, the
+// transaction fails with a NotFound fault.
 func (s *Service) Use(ctx context.Context, tx *db.Tx, c Ref) {
-	now := tx.Now().UnixMicro()
-	if now-c.used.at.Load() < usedEvery.Microseconds() {
-		return
+	if now := tx.Now(); !c.used.Load().covers(now) {
+		setUsed(ctx, tx, c.TeamID, c.ID, now)
+		noted := &use{at: now, since: time.Now()}
+		tx.AfterCommit(func() { c.used.Store(noted) })
 	}
-	setUsed(ctx, tx, c.TeamID, c.ID, now)
-	tx.AfterCommit(func() { c.used.at.Store(now) })
 }
 
 // Delete deletes a content that no email was ever sent with. It is no error if there is none.
@@ -128,25 +144,53 @@ func (s *Service) Delete(ctx context.Context, tx *db.Tx, teamID, contentID strin
 	remove(ctx, tx, teamID, contentID)
 }
 
-// Release clears Kept: the content is deleted by RemoveUnused once it is older than all emails of the team that have
-// any content. It is no error if there is none.
+// Release clears Kept: the content is deleted once no email has it any more. It is no error if there is none.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	release(ctx, tx, teamID, contentID)
 }
 
-// RemoveUnused deletes some contents of a team that are not kept and that no email can refer to: those that were last
-// used before oldest, the time at which the oldest email of the team that may still have its content was accepted. A
-// zero time means that there is no such email. It returns how many it deleted; if that is not 0, there may be more.
-func (s *Service) RemoveUnused(ctx context.Context, teamID string, oldest time.Time) (n int64, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
-		before := tx.Now()
-		if !oldest.IsZero() && oldest.Before(before) {
-			before = oldest
+// Unused is a content that is not kept and was not used recently. The emails with it, if there are any, have ids from
+// From on and before Until.
+type Unused struct {
+	TeamID, ID string
+	From       string
+
+	used int64 // when its use was last noted, in microseconds
+}
+
+// Until is the id before which all emails with the content are.
+func (u *Unused) Until() string { return id.First(db.Time(u.used).Add(usedSlack)) }
+
+// Unused returns some contents of a team that are not kept and were not used recently, those that were used last at the
+// end. It begins after one of them, or at the first if that is the zero value.
+func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Unused, error) {
+	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
+}
+
+// Narrow notes that no email before an id has the content. It does nothing if the content was used since it was read.
+func (s *Service) Narrow(ctx context.Context, u Unused, from string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error { return narrow(ctx, tx, u, from) })
+}
+
+// RemoveUnused deletes contents that no email has. It leaves those that were used since they were read.
+func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
+	for some := range slices.Chunk(all, removeMax) {
+		err := s.d.Update(ctx, func(tx *db.Tx) error {
+			for _, u := range some {
+				removeUnused(ctx, tx, u)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("delete contents that no email has: %w", err)
 		}
-		n, err = removeUnused(ctx, tx, teamID, before.Add(-usedSlack))
-		return err
-	})
-	return n, err
+		var gone []string
+		for _, u := range some {
+			gone = append(gone, u.ID)
+		}
+		s.forget(gone)
+	}
+	return nil
 }
 
 // TeamsWithUnused returns some teams with ids after the given one, in order, that have contents which are not kept

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
@@ -18,7 +19,11 @@ const (
 const (
 	removeMax = 20 // contents deleted in one transaction; each may be large
 	teamsMax  = 100
+	unusedMax = 500
 )
+
+// firstOf is the least id that an email can have whose content is used at a time.
+func firstOf(at time.Time) string { return id.First(at.Add(-usedSlack)) }
 
 func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	replyTo, err := db.EncodeList(c.ReplyTo)
@@ -38,26 +43,23 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	}
 	now := c.CreatedAt.UnixMicro()
 	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
-		headers, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-		$12)`, c.ID, c.TeamID, c.Kept, now, now, parts, c.From,
-		c.Subject, replyTo, headers, html, text)
+		headers, html, body_text, from_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, c.ID, c.TeamID,
+		c.Kept, now, now, parts, c.From, c.Subject, replyTo, headers, html, text, firstOf(c.CreatedAt))
 	return nil
 }
 
-// get returns a content and when it was last used, in microseconds.
-func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content, used int64, err error) {
+func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content, err error) {
 	var created int64
 	var parts int
 	var replyTo, headers, html, text string
-	err = r.QueryRow(ctx, `SELECT id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
-		headers, html, body_text FROM contents WHERE id = $1 AND team_id =
-		$2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &used, &created, &parts,
+	err = r.QueryRow(ctx, `SELECT id, team_id, kept, created_at, parts, sender, subject, reply_to, headers, html, body_text
+		FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &created, &parts,
 		&c.From, &c.Subject, &replyTo, &headers, &html, &text)
 	if errors.Is(err, db.ErrNoRows) {
-		return c, 0, notFound()
+		return c, notFound()
 	}
 	if err != nil {
-		return c, 0, fmt.Errorf("read content %s: %w", contentID, err)
+		return c, fmt.Errorf("read content %s: %w", contentID, err)
 	}
 	c.CreatedAt = db.Time(created)
 	if parts&gaveHTML != 0 {
@@ -67,12 +69,12 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 		c.Text = &text
 	}
 	if c.ReplyTo, err = db.DecodeList[string](replyTo); err != nil {
-		return c, 0, fmt.Errorf("read the addresses for answers of content %s: %w", contentID, err)
+		return c, fmt.Errorf("read the addresses for answers of content %s: %w", contentID, err)
 	}
 	if c.Headers, err = db.DecodeList[message.Field](headers); err != nil {
-		return c, 0, fmt.Errorf("read the headers of content %s: %w", contentID, err)
+		return c, fmt.Errorf("read the headers of content %s: %w", contentID, err)
 	}
-	return c, used, nil
+	return c, nil
 }
 
 func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string) (n int64, err error) {
@@ -84,9 +86,12 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 	return n, nil
 }
 
-func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at int64) {
-	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at END
-		WHERE id = $1 AND team_id = $2`, contentID, teamID, at)
+// setUsed notes that a content is used at a time. used_at grows in any case, also when the clock was set back, so that
+// who read it before sees that the content was used since.
+func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {
+	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at + 1 END,
+		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, contentID, teamID,
+		at.UnixMicro(), firstOf(at))
 }
 
 func release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
@@ -97,13 +102,37 @@ func remove(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID)
 }
 
-func removeUnused(ctx context.Context, tx *db.Tx, teamID string, before time.Time) (int64, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 AND used_at < $2
-		AND NOT kept ORDER BY used_at LIMIT $3) AND used_at < $2 AND NOT kept`, teamID, before.UnixMicro(), removeMax)
-	if err != nil {
-		return 0, fmt.Errorf("delete contents of team %s that are not used: %w", teamID, err)
+// unused goes by an index alone, which has from_id: in the row it comes after the texts.
+func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, after Unused) ([]Unused, error) {
+	if after.ID == "" {
+		after.used = -1
 	}
-	return n, nil
+	rows, err := r.Query(ctx, `SELECT id, from_id, used_at FROM contents WHERE team_id = $1 AND used_at < $2 AND NOT kept
+		AND (used_at, id) > ($3, $4) ORDER BY used_at, id LIMIT $5`, teamID, before.UnixMicro(), after.used, after.ID,
+		unusedMax)
+	all, err := db.Collect(rows, err, func(r db.Row) (Unused, error) {
+		u := Unused{TeamID: teamID}
+		err := r.Scan(&u.ID, &u.From, &u.used)
+		return u, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for contents of team %s that are not used: %w", teamID, err)
+	}
+	return all, nil
+}
+
+func narrow(ctx context.Context, tx *db.Tx, u Unused, from string) error {
+	_, err := tx.Exec(ctx, `UPDATE contents SET from_id = $5 WHERE id = $1 AND team_id = $2 AND used_at = $3
+		AND from_id = $4`, u.ID, u.TeamID, u.used, u.From, from)
+	if err != nil {
+		return fmt.Errorf("note which emails have content %s: %w", u.ID, err)
+	}
+	return nil
+}
+
+func removeUnused(ctx context.Context, tx *db.Tx, u Unused) {
+	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2 AND used_at = $3 AND from_id = $4 AND NOT kept`,
+		u.ID, u.TeamID, u.used, u.From)
 }
 
 func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time.Time) ([]string, error) {

@@ -254,8 +254,8 @@ func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 		t.Fatalf("%s has no time", emailID)
 	}
 	aged := id.First(at.Add(-by))[:13] + emailID[13:]
-	f.change(`UPDATE contents SET used_at = $2 WHERE id = (SELECT content_id FROM emails WHERE id = $1)`, emailID,
-		at.Add(-by).UnixMicro())
+	f.change(`UPDATE contents SET used_at = $2, from_id = $3 WHERE id = (SELECT content_id FROM emails WHERE id = $1)`,
+		emailID, at.Add(-by).UnixMicro(), id.First(at.Add(-by-time.Hour)))
 	for _, column := range []string{"emails.id", "email_recipients.email_id", "email_events.email_id",
 		"email_attempts.email_id",
 		"email_bodies_left.email_id", "email_bodies_until.email_id"} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 )
 
@@ -163,11 +164,37 @@ func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []strin
 		teamID, emailIDs)
 }
 
-// oldestWithContent returns the id of the oldest email of a team that shares a content, "" when there is none.
-func oldestWithContent(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
-	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(id), '') FROM emails WHERE team_id = $1 AND content_id <> ''`, teamID).
-		Scan(&emailID)
-	return emailID, err
+// contentsOf returns the contents of those emails, by their ids, with which the emails of some contents begin.
+func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
+	var firsts []string
+	for _, u := range all {
+		firsts = append(firsts, u.From)
+	}
+	has := map[string]string{}
+	rows, err := r.Query(ctx, `SELECT id, content_id FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, firsts)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID, contentID string
+		err = r.Scan(&emailID, &contentID)
+		has[emailID] = contentID
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which contents emails have: %w", err)
+	}
+	return has, nil
+}
+
+// seekContent looks at the next emails that may have a content, at most limit of them, from an id on. It returns the
+// first that has it, "" if none of them does, the last that it looked at, and at how many.
+func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
+	err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),
+		COUNT(*) FROM (SELECT e.id, e.content_id FROM emails e WHERE e.team_id = $1 AND e.id >= $3 AND e.id < $4
+		ORDER BY e.id LIMIT $5) x`, u.TeamID, u.ID, from, u.Until(), limit).Scan(&found, &last, &n)
+	if err != nil {
+		return "", "", 0, fmt.Errorf("look for emails with content %s: %w", u.ID, err)
+	}
+	return found, last, n, nil
 }
 
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/id"
 )
 
@@ -17,6 +18,13 @@ const (
 	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
 	// without an email. The sweep looks for it once it is older than any request can be.
 	strayAfter = time.Hour
+)
+
+// What a sweep of contents reads at most; the next one goes on where it stopped.
+const (
+	seekRows    = 1000 // emails that one step looks at for a content
+	seekSteps   = 100  // steps for a content
+	seekPerTeam = 1000 // steps for a team
 )
 
 // newFileKey returns a key that was never used. The sweep may delete what is stored under an old key without touching
@@ -60,20 +68,56 @@ func (s *Service) SweepContents(ctx context.Context) error {
 }
 
 func (s *Service) sweepContents(ctx context.Context, teamID string) error {
-	emailID, err := oldestWithContent(ctx, s.d.Reader, teamID)
-	if err != nil {
-		return err
-	}
-	var oldest time.Time
-	if emailID != "" {
-		var ok bool
-		if oldest, ok = id.Time(emailID); !ok {
-			return fmt.Errorf("the id %s does not say when the email was accepted", emailID)
+	steps := seekPerTeam
+	for after := (content.Unused{}); ; {
+		some, err := s.contents.Unused(ctx, teamID, after)
+		if err != nil || len(some) == 0 {
+			return err
 		}
-	}
-	for {
-		if n, err := s.contents.RemoveUnused(ctx, teamID, oldest); err != nil || n == 0 {
+		after = some[len(some)-1]
+		had, err := contentsOf(ctx, s.d.Reader, teamID, some)
+		if err != nil {
+			return err
+		}
+		var free []content.Unused
+		for _, u := range some {
+			if had[u.From] == u.ID || steps == 0 {
+				continue
+			}
+			at, end, err := s.seek(ctx, u, &steps)
+			switch {
+			case err != nil:
+				return err
+			case end:
+				free = append(free, u)
+			default:
+				if err := s.contents.Narrow(ctx, u, at); err != nil {
+					return err
+				}
+			}
+		}
+		if err := s.contents.RemoveUnused(ctx, free); err != nil {
 			return err
 		}
 	}
+}
+
+// seek looks for the first email that has a content. It returns the id of that email, or of the one at which the steps
+// ended, and whether there is none up to the end.
+func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
+	at = u.From
+	for range min(seekSteps, *steps) {
+		*steps--
+		found, last, n, err := seekContent(ctx, s.d.Reader, u, at, seekRows)
+		switch {
+		case err != nil:
+			return "", false, err
+		case found != "":
+			return found, false, nil
+		case n < seekRows:
+			return "", true, nil
+		}
+		at = last
+	}
+	return at, false, nil
 }

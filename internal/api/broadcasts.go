@@ -553,8 +553,16 @@ type broadcastRecipientItem struct {
 	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only of the type clicked; at most 100."`
 }
 
-func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (list[broadcastRecipientItem], error) {
-	var none list[broadcastRecipientItem]
+// broadcastRecipientList is a list of recipients, as far as it was looked through.
+type broadcastRecipientList struct {
+	Object  string                   `json:"object"`
+	HasMore bool                     `json:"has_more"`
+	Data    []broadcastRecipientItem `json:"data"`
+	Next    string                   `json:"next,omitzero" doc:"Given when few of very many recipients are of the type and there may be more: the value of after, or of before, with which to go on."`
+}
+
+func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (broadcastRecipientList, error) {
+	var none broadcastRecipientList
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return none, err
@@ -565,9 +573,9 @@ func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (lis
 	}
 	q := c.Query()
 	kind := broadcasts.RecipientType(q.Get("type"))
-	all, more, err := a.Services.Broadcasts.Recipients(ctx, c.TeamID, id, broadcasts.RecipientQuery{Type: kind,
+	all, more, next, err := a.Services.Broadcasts.Recipients(ctx, c.TeamID, id, broadcasts.RecipientQuery{Type: kind,
 		BounceType: q.Get("bounce_type"), Email: q.Get("email")}, p)
-	return listOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
+	l := listOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
 		i := broadcastRecipientItem{ID: r.Cursor(), ContactID: orNull(r.ContactID), Email: r.Address,
 			EmailID: orNull(r.EmailID), Variant: r.Variant, State: r.State, Reason: orNull(r.Reason)}
 		switch kind {
@@ -582,7 +590,8 @@ func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (lis
 			i.BounceType = r.BounceType
 		}
 		return i
-	}), err
+	})
+	return broadcastRecipientList{l.Object, l.HasMore, l.Data, next}, err
 }
 
 type broadcastLinkItem struct {

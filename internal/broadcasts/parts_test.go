@@ -143,7 +143,7 @@ func TestLeavingABroadcast(t *testing.T) {
 		}
 		s.mustCount(1, `SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 'unsubscribed'
 			AND broadcast_id = $2 AND recipient = $3`, emailID, id, to)
-		all, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "unsubscribed"},
+		all, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "unsubscribed"},
 			pageOf(10))
 		s.Must(err)
 		if len(all) != 1 || all[0].Address != to {
@@ -158,7 +158,7 @@ func TestLeavingABroadcast(t *testing.T) {
 		s.send(next)
 		s.Run(s.b.Kinds()...)
 		s.walked(next, 2)
-		all, _, err = s.b.Recipients(t.Context(), s.Acme.TeamID, next, broadcasts.RecipientQuery{Type: "left_out"},
+		all, _, _, err = s.b.Recipients(t.Context(), s.Acme.TeamID, next, broadcasts.RecipientQuery{Type: "left_out"},
 			pageOf(10))
 		s.Must(err)
 		if len(all) != 1 || all[0].Address != later || all[0].Reason != "contact_unsubscribed" || all[0].EmailID != "" {
@@ -220,7 +220,7 @@ func TestClickedLinks(t *testing.T) {
 			back[0].URL != all[0].URL {
 			t.Errorf("back: %d, %v", len(back), err)
 		}
-		clicked, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "clicked"},
+		clicked, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "clicked"},
 			pageOf(10))
 		s.Must(err)
 		if len(clicked) != 2 {

@@ -62,36 +62,37 @@ func decodeCursor(field, cursor string) (string, error) {
 }
 
 // Recipients returns a page of those recipients of a broadcast to which something happened. The cursors of p are those
-// of [Recipient.Cursor].
+// of [Recipient.Cursor], and p has a limit. The page is full, or at the end of the list, unless some 100,000 recipients
+// were looked at for it; then next is the cursor from which to go on in the same direction. Otherwise next is "".
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
-	all []Recipient, more bool, err error) {
+	all []Recipient, more bool, next string, err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
-		return nil, false, err
+		return nil, false, "", err
 	}
 	if err := q.check(); err != nil {
-		return nil, false, err
+		return nil, false, "", err
 	}
 	if p.After, err = decodeCursor("after", p.After); err != nil {
-		return nil, false, err
+		return nil, false, "", err
 	}
 	if p.Before, err = decodeCursor("before", p.Before); err != nil {
-		return nil, false, err
+		return nil, false, "", err
 	}
 	if q.Email != "" {
 		of, err := s.p.Contacts.Get(ctx, teamID, q.Email)
 		if fault.KindOf(err) == fault.NotFound {
-			return nil, false, nil
+			return nil, false, "", nil
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, false, "", err
 		}
 		q.contactID = of.ID
 	}
-	all, more, err = listRecipients(ctx, s.p.DB.Reader, teamID, broadcastID, q, p)
+	all, more, next, err = listRecipients(ctx, s.p.DB.Reader, teamID, broadcastID, q, p)
 	if err == nil && q.Type == "clicked" && len(all) > 0 {
 		err = clicksOf(ctx, s.p.DB.Reader, teamID, broadcastID, all)
 	}
-	return all, more, err
+	return all, more, encodeCursor(next), err
 }
 
 func (q *RecipientQuery) check() error {

@@ -271,7 +271,7 @@ func TestGuard(t *testing.T) {
 		if b := s.broadcast(id); b.Status != broadcasts.Queued {
 			t.Errorf("it is %s again although it was resumed", b.Status)
 		}
-		all, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "bounced",
+		all, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "bounced",
 			BounceType: "permanent"}, pageOf(100))
 		s.Must(err)
 		if len(all) != 20 || all[0].BounceType != "permanent" {

@@ -98,6 +98,15 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	return all, hard, leftOut, nil
 }
 
+// counted counts the recipients of a broadcast in all.
+func counted(ctx context.Context, r db.Reader, teamID, broadcastID string) (all Tally, err error) {
+	by, _, _, err := tallies(ctx, r, teamID, broadcastID)
+	for _, t := range by {
+		all.add(t)
+	}
+	return all, err
+}
+
 // add adds the counts of t2.
 func (t *Tally) add(t2 Tally) {
 	t.Entered, t.Waiting, t.Sent = t.Entered+t2.Entered, t.Waiting+t2.Waiting, t.Sent+t2.Sent

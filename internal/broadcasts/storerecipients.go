@@ -1,10 +1,8 @@
 package broadcasts
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/page"
@@ -42,17 +40,6 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 
 // ofTeam is the condition for the recipients r of a team's broadcast.
 const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
-
-// anyWaiting reports whether some email of a broadcast was not given to a host yet.
-func anyWaiting(ctx context.Context, r db.Reader, teamID, broadcastID string) (found bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM broadcast_recipients r
-		/*sqlite: INDEXED BY broadcast_recipients_state */ WHERE `+ofTeam+` AND r.state = 'waiting')`, broadcastID, teamID).
-		Scan(&found)
-	if err != nil {
-		return false, fmt.Errorf("look for waiting emails of broadcast %s: %w", broadcastID, err)
-	}
-	return found, nil
-}
 
 // of finds the recipient of an email.
 const of = ` WHERE broadcast_id = $1
@@ -92,71 +79,68 @@ func countLink(ctx context.Context, tx *db.Tx, h *happened, link, url string, cl
 		h.broadcastID, h.teamID, h.emailID, link, clicks)
 }
 
-// kinds are the conditions by which the recipients of a type are found, each by an index that has them in the order of
-// the list, so that a page of a rare type is read as fast as one of a frequent type. The conditions of a type exclude
-// each other.
-var kinds = map[RecipientType][]kind{
-	"sent":         {inState(sent), inState(delivered), inState(bounced)},
-	"delivered":    {inState(delivered)},
-	"opened":       {{"opens", `r.opens > 0`}},
-	"clicked":      {{"clicks", `r.clicks > 0`}},
-	"bounced":      {inState(bounced)},
-	"complained":   {{"complained", `r.complained`}},
-	"unsubscribed": {{"unsubscribed", `r.unsubscribed`}},
-	"suppressed":   {{"reason", `r.reason = 'suppressed' AND r.reason <> ''`}},
-	"left_out":     {inState(leftOut)},
-	"failed":       {inState(failed)},
-	"canceled":     {inState(canceled)},
-	"waiting":      {inState(waiting)},
+// kinds are the conditions by which the recipients of a type are found. Those that most recipients may meet go by the key,
+// in steps; the others by an index that has them in the order of the list, so that a page of a rare type is read as fast
+// as one of a frequent type.
+var kinds = map[RecipientType]kind{
+	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
+		count: func(t *Tally) int64 { return t.Sent }},
+	"delivered": {condition: `r.state = 'delivered'`, count: func(t *Tally) int64 { return t.Delivered }},
+	"waiting":   {condition: `r.state = 'waiting'`, count: func(t *Tally) int64 { return t.Waiting }},
+
+	"opened":       {index: "opens", condition: `r.opens > 0`},
+	"clicked":      {index: "clicks", condition: `r.clicks > 0`},
+	"bounced":      inState(bounced),
+	"complained":   {index: "complained", condition: `r.complained`},
+	"unsubscribed": {index: "unsubscribed", condition: `r.unsubscribed`},
+	"suppressed":   {index: "reason", condition: `r.reason = 'suppressed' AND r.reason <> ''`},
+	"left_out":     inState(leftOut),
+	"failed":       inState(failed),
+	"canceled":     inState(canceled),
 }
 
-// kind is an index of broadcast_recipients and a condition that it serves.
-type kind struct{ index, condition string }
+// kind is a condition on recipients, and either an index of broadcast_recipients that serves it, or how many meet it.
+type kind struct {
+	index, condition string
 
-func inState(s state) kind { return kind{"state", `r.state = '` + string(s) + `'`} }
+	count func(*Tally) int64
+}
 
-// listRecipients returns a page of recipients. It reads a page of each kind that the type has, and merges them.
+// inState is for the states that broadcast_recipients_state has.
+func inState(s state) kind {
+	return kind{index: "state",
+		condition: `r.state = '` + string(s) + `' AND r.state <> 'waiting' AND r.state <> 'delivered'`}
+}
+
+// listRecipients returns a page of recipients. next is where to go on if the page ends before it is full, although there
+// may be more; see [page.Search].
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
-	all []Recipient, more bool, err error) {
-	of := kinds[q.Type]
-	if q.BounceType != "" {
-		of = []kind{{"bounce", `r.bounce <> '' AND r.state = 'bounced'`}}
-	}
-	for _, k := range of {
-		some, others, err := listKind(ctx, r, teamID, broadcastID, k, q, p)
-		if err != nil {
-			return nil, false, err
-		}
-		all, more = append(all, some...), more || others
-	}
-	if len(of) == 1 {
-		return all, more, nil
-	}
-	slices.SortFunc(all, func(a, b Recipient) int { return cmp.Compare(b.ContactID, a.ContactID) })
-	switch {
-	case p.Limit <= 0 || len(all) <= p.Limit:
-		return all, more, nil
-	case p.Before != "":
-		return all[len(all)-p.Limit:], true, nil
-	}
-	return all[:p.Limit], true, nil
-}
-
-func listKind(ctx context.Context, r db.Reader, teamID, broadcastID string, k kind, q RecipientQuery, p page.Page) (
-	[]Recipient, bool, error) {
-	text := `SELECT ` + recipientColumns + ` FROM broadcast_recipients r
-		/*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` +
-		k.condition
+	all []Recipient, more bool, next string, err error) {
+	k := kinds[q.Type]
 	args := []any{broadcastID, teamID}
-	where := func(condition, value string) {
-		if value != "" {
-			args = append(args, value)
-			text += fmt.Sprintf(condition, len(args))
-		}
+	if q.BounceType != "" {
+		k = kind{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
+		args = append(args, q.BounceType)
 	}
-	where(` AND r.bounce = $%d`, q.BounceType)
-	where(` AND r.contact_id = $%d`, q.contactID)
-	return page.Query(ctx, r, page.Select{Text: text, ID: "r.contact_id", Args: args}, p, scanRecipient)
+	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id", Args: args}
+	switch {
+	case q.contactID != "":
+		some.Args = append(args, q.contactID)
+		some.Text += fmt.Sprintf(` WHERE `+ofTeam+` AND r.contact_id = $%d AND `+k.condition, len(some.Args))
+	case k.index != "":
+		some.Text += ` /*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` + k.condition
+	default:
+		tally, err := counted(ctx, r, teamID, broadcastID)
+		if err != nil || k.count(&tally) == 0 {
+			return nil, false, "", err
+		}
+		span := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: some.ID,
+			Args: args}
+		some.Text += ` WHERE ` + ofTeam + ` AND ` + k.condition
+		return page.Search(ctx, r, span, some, p, scanRecipient)
+	}
+	all, more, err = page.Query(ctx, r, some, p, scanRecipient)
+	return all, more, "", err
 }
 
 const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason, r.bounce, r.variant, r.opens,

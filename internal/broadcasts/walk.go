@@ -444,12 +444,12 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 
 // settle ends a broadcast once each of its emails was given to a host or has ended.
 func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
-	some, err := anyWaiting(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
+	now, err := counted(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 	if err != nil {
 		return false, err
 	}
 	return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
-		if some {
+		if now.Waiting > 0 {
 			// The longer it has taken, the less often it is looked at.
 			wait := min(settleMax, max(500*time.Millisecond, tx.Now().Sub(b.nextAt)/8))
 			r.s.p.Queue.Wait(ctx, tx, r.job, tx.Now().Add(wait), "")

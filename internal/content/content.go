@@ -83,8 +83,8 @@ type Ref struct {
 
 // Compile prepares a content to be filled.
 func Compile(c *Content) *Compiled {
-	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[use])}, from: render.Compile(c.From), subject: render.Compile(c.Subject),
-		headers: c.Headers}
+	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[use])}, from: render.Compile(c.From),
+		subject: render.Compile(c.Subject), headers: c.Headers}
 	for _, text := range c.ReplyTo {
 		k.replyTo = append(k.replyTo, render.Compile(text))
 	}

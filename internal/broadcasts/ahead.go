@@ -14,7 +14,8 @@ import (
 // What it returns was read up to two pages, and at most five seconds, before it is used. Whoever uses it must look up
 // again, when it writes, what must not be out of date, as it must with what it has just read.
 type ahead struct {
-	read func(ctx context.Context, after string, limit int) ([]contacts.Member, error)
+	// read returns at most limit contacts that come after an id, and whether others may follow.
+	read func(ctx context.Context, after string, limit int) (members []contacts.Member, more bool, err error)
 
 	known []contacts.Member // in order; those up to the position were used
 	since time.Time         // when the first of them were read
@@ -26,11 +27,12 @@ type pageRead struct {
 	at      time.Time
 	members []contacts.Member
 	ended   bool
+	short   bool // others follow, though it has fewer than were asked for
 	err     error
 }
 
-// take returns at most limit contacts that follow a position, and whether nobody follows them. Fewer than limit are
-// returned at the end only. It begins to read what follows.
+// take returns at most limit contacts that follow a position, and whether nobody follows them: fewer at the end, and
+// fewer where a read returned fewer. It begins to read what follows.
 func (a *ahead) take(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool, err error) {
 	at := slices.IndexFunc(a.known, func(m contacts.Member) bool { return m.ID == after })
 	if at < 0 || time.Since(a.since) > loadedFor {
@@ -38,7 +40,7 @@ func (a *ahead) take(ctx context.Context, after string, limit int) (members []co
 		at = -1
 	}
 	a.known = a.known[at+1:]
-	for len(a.known) < limit && !a.ended {
+	for short := false; len(a.known) < limit && !a.ended && !short; {
 		if a.next == nil {
 			a.begin(ctx, a.last(after), limit-len(a.known))
 		}
@@ -46,6 +48,7 @@ func (a *ahead) take(ctx context.Context, after string, limit int) (members []co
 		if a.next = nil; page.err != nil {
 			return nil, false, page.err
 		}
+		short = page.short
 		if len(a.known) == 0 {
 			a.since = page.at
 		}
@@ -66,12 +69,13 @@ func (a *ahead) last(after string) string {
 }
 
 func (a *ahead) begin(ctx context.Context, after string, limit int) {
-	a.next = make(chan pageRead, 1)
-	go func(to chan<- pageRead) {
+	to, read := make(chan pageRead, 1), a.read
+	a.next = to
+	go func() {
 		now := time.Now()
-		members, err := a.read(ctx, after, limit)
-		to <- pageRead{now, members, len(members) < limit, err}
-	}(a.next)
+		members, more, err := read(ctx, after, limit)
+		to <- pageRead{at: now, members: members, ended: !more, short: more && len(members) < limit, err: err}
+	}()
 }
 
 // forget waits for what is being read, and drops all that was.

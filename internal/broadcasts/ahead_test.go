@@ -1,6 +1,7 @@
 package broadcasts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,16 +12,17 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 )
 
-// numbered reads contacts with the ids 001 to n, and counts the reads.
-func numbered(n int, reads *int) func(context.Context, string, int) ([]contacts.Member, error) {
-	return func(_ context.Context, after string, limit int) (all []contacts.Member, err error) {
+// numbered reads contacts with the ids 001 to n, most at once, and counts the reads.
+func numbered(n, most int, reads *int) func(context.Context, string, int) ([]contacts.Member, bool, error) {
+	return func(_ context.Context, after string, limit int) (all []contacts.Member, more bool, err error) {
 		*reads++
+		limit = min(limit, most)
 		for i := 1; i <= n && len(all) < limit; i++ {
 			if id := fmt.Sprintf("%03d", i); id > after {
 				all = append(all, contacts.Member{Contact: contacts.Contact{ID: id}})
 			}
 		}
-		return all, nil
+		return all, len(all) == limit, nil
 	}
 }
 
@@ -29,19 +31,23 @@ func TestAhead(t *testing.T) {
 		name        string
 		all         int
 		limit, used func(page int) int // what a page asks for, and how many of these it enters
+		most        int                // contacts that a read returns, 0 for all that are asked for
 	}{
-		{"nobody", 0, is(10), is(10)},
-		{"less than a page", 7, is(10), is(10)},
-		{"full pages", 40, is(10), is(10)},
-		{"the last page in part", 45, is(10), is(10)},
-		{"pages used in part", 45, is(10), is(3)},
-		{"growing pages", 200, func(page int) int { return 5 << min(page, 4) }, is(200)},
-		{"shrinking pages", 200, func(page int) int { return max(3, 64>>page) }, is(200)},
-		{"uneven", 150, func(page int) int { return 3 + 7*page%11 }, func(page int) int { return 1 + page%4 }},
+		{"nobody", 0, is(10), is(10), 0},
+		{"less than a page", 7, is(10), is(10), 0},
+		{"full pages", 40, is(10), is(10), 0},
+		{"the last page in part", 45, is(10), is(10), 0},
+		{"pages used in part", 45, is(10), is(3), 0},
+		{"growing pages", 200, func(page int) int { return 5 << min(page, 4) }, is(200), 0},
+		{"shrinking pages", 200, func(page int) int { return max(3, 64>>page) }, is(200), 0},
+		{"uneven", 150, func(page int) int { return 3 + 7*page%11 }, func(page int) int { return 1 + page%4 }, 0},
+		{"short reads", 45, is(10), is(10), 4},
+		{"short reads, used in part", 45, is(10), is(3), 7},
+		{"single contacts", 20, is(10), is(10), 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var reads int
-			a := ahead{read: numbered(c.all, &reads)}
+			a := ahead{read: numbered(c.all, cmp.Or(c.most, c.all+1), &reads)}
 			defer a.forget()
 			position, got := "", 0
 			for page := 0; ; page++ {
@@ -50,7 +56,7 @@ func TestAhead(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(members) > limit || len(members) < limit && !ended {
+				if len(members) > limit || len(members) < min(limit, cmp.Or(c.most, limit)) && !ended || len(members) == 0 && !ended {
 					t.Fatalf("page %d has %d contacts of %d, and ended is %v", page, len(members), limit, ended)
 				}
 				used := min(c.used(page), len(members))
@@ -80,7 +86,7 @@ func TestAheadReadsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads int
 		failed := errors.New("no connection")
-		a := ahead{read: numbered(100, &reads)}
+		a := ahead{read: numbered(100, 100, &reads)}
 		defer a.forget()
 		first := func(after, want string) {
 			t.Helper()
@@ -103,7 +109,7 @@ func TestAheadReadsAgain(t *testing.T) {
 			t.Errorf("a page that was out of date was read again with %d reads", reads)
 		}
 		whole := a.read
-		a.read = func(context.Context, string, int) ([]contacts.Member, error) { return nil, failed }
+		a.read = func(context.Context, string, int) ([]contacts.Member, bool, error) { return nil, false, failed }
 		first("020", "021") // read before
 		if _, _, err := a.take(t.Context(), "030", 10); !errors.Is(err, failed) {
 			t.Errorf("the error of reading ahead is %v", err)

@@ -118,7 +118,7 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 	if !at.IsZero() {
 		return at, nil // Contacts may be added until then.
 	}
-	some, err := s.p.Contacts.Walk(ctx, b.TeamID, contacts.Audience{SegmentID: b.SegmentID}, "", 1)
+	some, _, err := s.p.Contacts.Walk(ctx, b.TeamID, contacts.Audience{SegmentID: b.SegmentID}, "", 1)
 	if err == nil && len(some) == 0 {
 		err = fault.Invalidf("segment_id", "The segment has no contacts. Add contacts to it first.")
 	}

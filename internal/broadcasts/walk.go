@@ -309,9 +309,9 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if read.phase != walkAll {
 		limit = readMax
 	}
-	r.ahead.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, error) {
-		return r.s.p.Contacts.Walk(ctx, read.TeamID, contacts.Audience{SegmentID: read.SegmentID,
-			Before: read.StartedAt, Properties: r.properties}, after, limit)
+	of := contacts.Audience{SegmentID: read.SegmentID, Before: read.StartedAt, Properties: r.properties}
+	r.ahead.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, bool, error) {
+		return r.s.p.Contacts.Walk(ctx, read.TeamID, of, after, limit)
 	}
 	members, last, err := r.ahead.take(ctx, read.position, limit)
 	if err != nil {

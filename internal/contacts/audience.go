@@ -26,44 +26,74 @@ type Member struct {
 	Properties map[string]scalar.Value // by name; those that the contact has a value of, without fallbacks
 }
 
-// Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids, and limit at
-// most: fewer only at the end. A rule is asked of each contact as it is now. What the audience does not have is passed
-// over in parts, each a long read of its own (see [db.DB.ReadLong]), so that a walk of any length keeps no reader.
+// Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids: limit at most,
+// fewer at the end, and fewer when their values have more than [valuesMost] octets. more reports whether others may
+// follow. A rule is asked of each contact as it is now. What the audience does not have is passed over in parts, each a
+// long read of its own (see [db.DB.ReadLong]), so that a walk of any length keeps no reader.
 // A segment that the team does not have is a NotFound fault.
-func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) ([]Member, error) {
+func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
+	members []Member, more bool, err error) {
 	of, err := s.audience(ctx, s.d.Reader, teamID, a)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	f := s.finder(of, after, true, limit)
 	if limit > 0 {
 		if err := f.part(ctx, s.d.Reader); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	for !f.full() {
 		if err := s.walkOn(ctx, f); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	if len(f.found) == 0 {
-		return nil, nil
-	}
-	all, ids := make([]Member, len(f.found)), make([]string, len(f.found))
+	members = make([]Member, len(f.found))
 	for i, c := range f.found {
-		all[i].Contact, ids[i] = c, c.ID
+		members[i].Contact = c
 	}
-	if len(a.Properties) == 0 {
-		return all, nil
+	n := len(members)
+	if n > 0 && len(a.Properties) > 0 {
+		if n, err = s.addValues(ctx, teamID, members, a.Properties); err != nil {
+			return nil, false, err
+		}
 	}
-	values, err := valuesOf(ctx, s.d.Reader, teamID, ids, a.Properties)
-	if err != nil {
-		return nil, err
+	return members[:n], n == limit || n < len(members), nil
+}
+
+const (
+	// valuesMost is how many octets the values of a page of a walk have, about: a contact may have up to 200 texts of
+	// 2,000 characters, so that a page of many contacts could fill the memory.
+	valuesMost = 4 << 20
+
+	// valuesFirst is of how many contacts values are read before it is known how large they are.
+	valuesFirst = 20
+)
+
+// addValues adds the values of named properties to contacts until they have valuesMost octets, and returns how many
+// contacts have theirs: at least one.
+func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
+	done, octets, size := 0, 0, valuesFirst
+	for done < len(members) && octets < valuesMost {
+		part := members[done:min(done+size, len(members))]
+		ids := make([]string, len(part))
+		for i := range part {
+			ids[i] = part[i].ID
+		}
+		values, err := valuesOf(ctx, s.d.Reader, teamID, ids, names)
+		if err != nil {
+			return 0, err
+		}
+		for i := range part {
+			part[i].Properties = values[part[i].ID]
+			for name, v := range part[i].Properties {
+				octets += len(name) + len(v.Text)
+			}
+		}
+		done += len(part)
+		size = max(1, int(int64(valuesMost-octets)*int64(done)/int64(max(octets, 1))))
 	}
-	for i := range all {
-		all[i].Properties = values[all[i].ID]
-	}
-	return all, nil
+	return done, nil
 }
 
 // walkOn finds more contacts of a walk: the rest by sets, if that is likely to be faster and does not take too long,

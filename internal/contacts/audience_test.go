@@ -40,7 +40,7 @@ func (w *world) walk(a contacts.Audience, size int) (all []string) {
 	w.t.Helper()
 	after := ""
 	for {
-		found, err := w.Contacts.Walk(w.t.Context(), w.team, a, after, size)
+		found, more, err := w.Contacts.Walk(w.t.Context(), w.team, a, after, size)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func (w *world) walk(a contacts.Audience, size int) (all []string) {
 			}
 			all = append(all, name)
 		}
-		if len(found) < size {
+		if !more {
 			return all
 		}
 	}
@@ -134,14 +134,52 @@ func TestWalk(t *testing.T) {
 			}
 		}
 		for _, segmentID := range []string{id.New(), "x", "\x00"} {
-			_, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{SegmentID: segmentID}, "", 1)
+			_, _, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{SegmentID: segmentID}, "", 1)
 			if fault.KindOf(err) != fault.NotFound {
 				t.Errorf("segment %q: %v", segmentID, err)
 			}
 		}
-		if _, err := w.Contacts.Walk(ctx, w.Other.TeamID, contacts.Audience{SegmentID: vip.ID}, "",
+		if _, _, err := w.Contacts.Walk(ctx, w.Other.TeamID, contacts.Audience{SegmentID: vip.ID}, "",
 			1); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another team's segment: %v", err)
+		}
+	})
+}
+
+// A page of a walk has few contacts when these have large values, so that it does not fill the memory.
+func TestWalkReadsFewLargeContacts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		const n, properties = 60, 50
+		of := contacts.Audience{}
+		values := map[string]scalar.Value{}
+		for i := range properties {
+			name := fmt.Sprint("p", i)
+			w.property(name, scalar.String)
+			of.Properties = append(of.Properties, name)
+			values[name] = scalar.OfText(strings.Repeat("x", 2000))
+		}
+		for i := range n {
+			w.upsert(fmt.Sprintf("%02d@x.example", i), contacts.Change{Properties: values})
+		}
+		var sizes []int
+		all := 0
+		for after, more := "", true; more; {
+			var some []contacts.Member
+			var err error
+			if some, more, err = w.Contacts.Walk(t.Context(), w.team, of, after, 1000); err != nil || len(some) == 0 {
+				t.Fatal(some, err)
+			}
+			for _, m := range some {
+				if all++; len(m.Properties) != properties {
+					t.Fatalf("%s has %d values", m.Address, len(m.Properties))
+				}
+			}
+			after = some[len(some)-1].ID
+			sizes = append(sizes, len(some))
+		}
+		if all != n || len(sizes) < 2 {
+			t.Errorf("pages of %v contacts, for %d contacts of 100 KB each", sizes, n)
 		}
 	})
 }
@@ -159,7 +197,7 @@ func TestRefusedMembers(t *testing.T) {
 			w.upsert("in@x.example", choose(contacts.OptIn))
 			w.upsert("out@x.example", choose(contacts.OptOut))
 			w.upsert("left@x.example", contacts.Change{Unsubscribed: new(true)})
-			members, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{}, "", 100)
+			members, _, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{}, "", 100)
 			if err != nil {
 				t.Fatal(err)
 			}

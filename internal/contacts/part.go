@@ -35,19 +35,21 @@ func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, e
 }
 
 // Profiles is Walk with what else is noted of the contacts.
-func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after string, limit int) ([]Profile, error) {
-	members, err := s.Walk(ctx, teamID, a, after, limit)
+func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after string, limit int) (
+	all []Profile, more bool, err error) {
+	members, more, err := s.Walk(ctx, teamID, a, after, limit)
 	if err != nil || len(members) == 0 {
-		return nil, err
+		return nil, false, err
 	}
-	all, ids, at := make([]Profile, len(members)), make([]string, len(members)), map[string]*Profile{}
+	all = make([]Profile, len(members))
+	ids, at := make([]string, len(members)), map[string]*Profile{}
 	for i, m := range members {
 		all[i].Member, ids[i], at[m.ID] = m, m.ID, &all[i]
 	}
 	if err := addSegments(ctx, s.d.Reader, teamID, ids, at); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return all, addTopics(ctx, s.d.Reader, teamID, ids, at)
+	return all, more, addTopics(ctx, s.d.Reader, teamID, ids, at)
 }
 
 // Profile returns all that is noted of one contact.

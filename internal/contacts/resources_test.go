@@ -469,7 +469,7 @@ func TestOfOtherTeams(t *testing.T) {
 			"its topics":      {errorOf2(w.Contacts.ListSubscriptions(ctx, strange, contactID, page.Page{})), fault.NotFound},
 			"a list":          {errorOf2(w.Contacts.List(ctx, strange, g.ID, page.Page{})), fault.NotFound},
 			"a member":        {errorOf(w.Contacts.Member(ctx, strange, g.ID, contactID)), fault.NotFound},
-			"a walk":          {errorOf(w.Contacts.Walk(ctx, strange, of, "", 1)), fault.NotFound},
+			"a walk":          {errorOf2(w.Contacts.Walk(ctx, strange, of, "", 1)), fault.NotFound},
 			"a count":         {errorOf(w.Contacts.CountRefused(ctx, strange, of, "", nil)), fault.NotFound},
 			"add to it":       {errorOf(w.Contacts.AddToSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},
 			"add another":     {errorOf(w.Contacts.AddToSegment(ctx, w.team, theirs.ID, g.ID)), fault.NotFound},

@@ -33,7 +33,7 @@ func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []str
 	f.t.Helper()
 	trace.Take()
 	for after := ""; ; {
-		some, err := f.s.Walk(f.t.Context(), f.team, a, after, limit)
+		some, more, err := f.s.Walk(f.t.Context(), f.team, a, after, limit)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []str
 			after = m.ID
 			ids = append(ids, m.ID)
 		}
-		if len(some) < limit {
+		if !more {
 			return ids, trace.Take()
 		}
 	}

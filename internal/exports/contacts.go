@@ -96,10 +96,10 @@ func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Expo
 	of.Properties = names
 	limit := contactsMin
 	e.part = func(ctx context.Context, after string) ([]row, string, error) {
-		some, err := s.contacts.Profiles(ctx, teamID, of, after, limit)
+		some, more, err := s.contacts.Profiles(ctx, teamID, of, after, limit)
 		next := ""
-		if len(some) == limit {
-			next = some[limit-1].ID
+		if more {
+			next = some[len(some)-1].ID
 		}
 		octets := 0
 		rows, next, err := rowsOf(some, next, err, func(p *contacts.Profile) row {
@@ -107,7 +107,7 @@ func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Expo
 			octets += c.size()
 			return c
 		})
-		fits := partOctets * limit / max(octets, 1)
+		fits := partOctets * max(len(some), 1) / max(octets, 1)
 		limit = max(contactsMin, min(fits, 2*limit, contactsMax))
 		return rows, next, err
 	}

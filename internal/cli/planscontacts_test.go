@@ -52,9 +52,9 @@ func (d *driver) audience() {
 	for _, segmentID := range []string{hand, filtered} {
 		d.do("GET", "/segments/"+segmentID, "")
 		for _, a := range []contacts.Audience{{}, {SegmentID: segmentID, Before: d.db.Now(), Properties: []string{"plan"}}} {
-			members, err := d.contacts.Walk(ctx, d.team, a, "", 1)
+			members, _, err := d.contacts.Walk(ctx, d.team, a, "", 1)
 			must(err)
-			members, err = d.contacts.Walk(ctx, d.team, a, members[0].ID, 1)
+			members, _, err = d.contacts.Walk(ctx, d.team, a, members[0].ID, 1)
 			must(err)
 			_, err = d.contacts.RefusedMembers(ctx, d.db.Reader, d.team, "", members)
 			must(err)

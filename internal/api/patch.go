@@ -36,12 +36,12 @@ func (*fixed[T]) elements() []reflect.Type { return []reflect.Type{reflect.TypeF
 // Schema is that of the value.
 func (fixed[T]) Schema(r huma.Registry) *huma.Schema { return r.Schema(reflect.TypeFor[T](), true, "") }
 
-// given reports whether the request has a value.
-func (f fixed[T]) given() bool { return f.value != nil }
+// given reports whether the request has a value. One that is empty is as good as none.
+func (f fixed[T]) given() bool { return f.value != nil && *f.value != *new(T) }
 
 // is refuses another value than the resource has. The same one is accepted, because clients send back what they read.
 func (f fixed[T]) is(field string, has T) error {
-	if f.value == nil || *f.value == has {
+	if !f.given() || *f.value == has {
 		return nil
 	}
 	return fault.Invalidf(field, "The `%s` field cannot be changed. Leave it out, or create another with it.", field)
@@ -78,8 +78,13 @@ func (e elsewhere) refuse(field, instead string) error {
 // changesNothing refuses a body whose members are all absent by their values: change, which was made of it, is zero. in
 // is the type of the request. Those with a member that is required judge for themselves.
 func changesNothing(body []byte, in reflect.Type, change any) error {
-	if in.Kind() != reflect.Struct || !reflect.ValueOf(change).IsZero() {
+	if in.Kind() != reflect.Struct {
 		return nil
+	}
+	for _, v := range reflect.ValueOf(change).Fields() {
+		if !blank(v) {
+			return nil
+		}
 	}
 	known := map[string]bool{}
 	for f := range in.Fields() {
@@ -104,4 +109,12 @@ func changesNothing(body []byte, in reflect.Type, change any) error {
 		}
 	}
 	return nil
+}
+
+// blank reports whether a member of a request says no more than if it were absent.
+func blank(v reflect.Value) bool {
+	if v.Type() == reflect.TypeFor[jsontext.Value]() {
+		return v.IsNil() || jsontext.Value(v.Bytes()).Kind() == 'n'
+	}
+	return v.IsZero() || v.Kind() == reflect.Map && v.Len() == 0
 }

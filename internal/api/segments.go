@@ -19,7 +19,7 @@ type updateSegmentIn struct {
 	Filter jsontext.Value `json:"filter,omitzero" doc:"For a segment that has one."`
 }
 
-// filterOf returns a filter of a request as text, "" for none.
+// filterOf returns a filter of a request as text, "" for none and for null.
 func filterOf(in jsontext.Value) string {
 	if in.Kind() == 'n' {
 		return ""
@@ -95,11 +95,8 @@ func (a *API) updateSegment(ctx context.Context, c *Call, in updateSegmentIn) (r
 	if err != nil {
 		return ref{}, err
 	}
-	change := contacts.SegmentChange{Name: in.Name}
-	if in.Filter != nil {
-		change.Filter = new(filterOf(in.Filter))
-	}
-	g, err := a.Services.Contacts.UpdateSegment(ctx, c.TeamID, id, change)
+	g, err := a.Services.Contacts.UpdateSegment(ctx, c.TeamID, id,
+		contacts.SegmentChange{Name: in.Name, Filter: filterOf(in.Filter)})
 	return ref{"segment", g.ID}, err
 }
 

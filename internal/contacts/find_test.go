@@ -244,7 +244,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 		step("it is tried again later", g, 7, true)
 		step("and again too long", g, 7, false)
 		changed, err := w.Contacts.UpdateSegment(ctx, w.team, g.ID, contacts.SegmentChange{
-			Filter: new(leaf("properties.plan", "eq", `"p2"`))})
+			Filter: leaf("properties.plan", "eq", `"p2"`)})
 		if err != nil {
 			t.Fatal(err)
 		}

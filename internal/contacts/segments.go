@@ -71,11 +71,10 @@ func (s *Service) Segments(ctx context.Context, teamID string, p page.Page) ([]S
 // SegmentChange is what to change in a segment.
 type SegmentChange struct {
 	Name   *string // nil leaves it as it is
-	Filter *string // JSON; nil leaves it as it is, and "" is none, which a segment has from the start or never
+	Filter string  // JSON; "" leaves it as it is: a segment has one from the start or never
 }
 
-// UpdateSegment changes a segment. One to which contacts are added by hand does not take a filter, and one with a filter
-// keeps one: otherwise that is an Invalid fault.
+// UpdateSegment changes a segment. A filter for one to which contacts are added by hand is an Invalid fault.
 func (s *Service) UpdateSegment(ctx context.Context, teamID, segmentID string, c SegmentChange) (g Segment, err error) {
 	if c.Name != nil {
 		if err := checkSegmentName(*c.Name); err != nil {
@@ -86,15 +85,11 @@ func (s *Service) UpdateSegment(ctx context.Context, teamID, segmentID string, c
 		return g, err
 	}
 	stored := ""
-	if c.Filter != nil {
-		switch {
-		case *c.Filter != "" && g.Filter == "":
+	if c.Filter != "" {
+		if g.Filter == "" {
 			return g, fault.Invalidf("filter", "Contacts are added to this segment by hand. Create another with the filter.")
-		case *c.Filter == "" && g.Filter != "":
-			return g, fault.Invalidf("filter", "The filter of a segment can be changed but not removed. Create another segment "+
-				"to add contacts to.")
 		}
-		if stored, err = s.checkFilter(ctx, teamID, *c.Filter); err != nil {
+		if stored, err = s.checkFilter(ctx, teamID, c.Filter); err != nil {
 			return g, err
 		}
 	}

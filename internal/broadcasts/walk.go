@@ -292,8 +292,8 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 }
 
 // page enters the emails of the contacts that follow the broadcast's position. They are read before the transaction,
-// because a filter may pass over very many, and a transaction keeps others from writing on SQLite. Who may not be
-// mailed is looked up within it.
+// because a filter may pass over very many, and a transaction keeps others from writing on SQLite. Whether they still
+// exist, their addresses and who may not be mailed is looked up within it.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
 	if read.nextAt.After(r.s.p.DB.Now()) {
 		return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
@@ -371,7 +371,7 @@ func (b *Broadcast) walked(now time.Time) {
 // parts are the contacts of a page, by what becomes of them.
 type parts struct {
 	b    *Broadcast
-	n    int // that get an email
+	n    int // that get an email, unless they are left out then
 	to   [][]emails.To
 	of   [][]*contacts.Member // whom to is for
 	held []*contacts.Member   // held out
@@ -401,6 +401,9 @@ func (p *parts) divide(members []contacts.Member, most int, placeholders []strin
 // enter enters the emails of a page and the rows of its recipients, and counts them.
 func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) error {
 	s := r.s
+	if err := r.renew(ctx, tx, b, p); err != nil {
+		return err
+	}
 	var mailed []string
 	counts := map[entered]int64{}
 	for variant, to := range p.to {

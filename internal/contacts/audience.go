@@ -171,33 +171,6 @@ func tooSlow(of *source, err error) error {
 		"narrower rules, such as `eq` and `in`, or try again later.").Because(err)
 }
 
-// RefusedMembers returns which members of an audience may not be mailed, and why, by their ids. Without a topicID it is
-// those who are unsubscribed. A topic that the team does not have is an Invalid fault for the field topic_id.
-func (s *Service) RefusedMembers(ctx context.Context, r db.Reader, teamID, topicID string, members []Member) (
-	map[string]Refusal, error) {
-	refused := map[string]Refusal{}
-	ids := make([]string, len(members))
-	for i, m := range members {
-		ids[i] = m.ID
-		if m.Unsubscribed {
-			refused[m.ID] = Unsubscribed
-		}
-	}
-	if topicID == "" {
-		return refused, nil
-	}
-	byDefault, chosen, err := chosenAmong(ctx, r, teamID, strings.ToLower(topicID), ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range members {
-		if why := refusal(byDefault, chosen[m.ID], m.Unsubscribed); why != "" {
-			refused[m.ID] = why
-		}
-	}
-	return refused, nil
-}
-
 // Values returns what a contact has of its team's properties, by their names, without fallbacks.
 func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID string) (map[string]scalar.Value, error) {
 	values, err := valuesOf(ctx, r, teamID, []string{contactID}, nil)

@@ -11,10 +11,12 @@ import (
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 func (w *world) segment(name string) contacts.Segment {
@@ -184,51 +186,178 @@ func TestWalkReadsFewLargeContacts(t *testing.T) {
 	})
 }
 
-func TestRefusedMembers(t *testing.T) {
+// Contacts are looked up by their ids as they are now, with whether they may be mailed; who was deleted, and the
+// contacts of another team, are not there.
+func TestCurrent(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
+		strange, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, "none@x.example", contacts.Change{})
+		w.Must(err)
+		ids := []string{strange.ID, id.New()}
 		for _, s := range []contacts.Subscription{contacts.OptIn, contacts.OptOut} {
 			topic := w.topic(contacts.NewTopic{Name: string(s), Default: s})
 			choose := func(s contacts.Subscription) contacts.Change {
 				return contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: s}}}
 			}
-			w.upsert("none@x.example", contacts.Change{})
-			w.upsert("in@x.example", choose(contacts.OptIn))
-			w.upsert("out@x.example", choose(contacts.OptOut))
-			w.upsert("left@x.example", contacts.Change{Unsubscribed: new(true)})
-			members, _, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{}, "", 100)
-			if err != nil {
-				t.Fatal(err)
+			want := map[string]contacts.Current{}
+			for _, one := range []struct {
+				address string
+				change  contacts.Change
+				refused contacts.Refusal
+			}{{"none", contacts.Change{}, map[contacts.Subscription]contacts.Refusal{contacts.OptOut: contacts.NotOptedIn}[s]},
+				{"in", choose(contacts.OptIn), ""}, {"out", choose(contacts.OptOut), contacts.OptedOut},
+				{"left", contacts.Change{Unsubscribed: new(true)}, contacts.Unsubscribed}} {
+				at := w.upsert(one.address+"@x.example", one.change)
+				_, err := w.Contacts.Update(ctx, w.team, at.ID, contacts.Change{Address: new("New-" + at.Address)})
+				w.Must(err)
+				want[at.ID] = contacts.Current{ID: at.ID, Address: "new-" + at.Address, Refused: one.refused}
+				ids = append(ids, at.ID)
 			}
-			named := func(topicID string) map[string]contacts.Refusal {
-				t.Helper()
-				refused, err := w.Contacts.RefusedMembers(ctx, w.DB.Reader, w.team, topicID, members)
-				if err != nil {
-					t.Fatal(err)
+			gone := w.upsert("gone@x.example", contacts.Change{})
+			_, err := w.Contacts.Delete(ctx, w.team, gone.ID)
+			w.Must(err)
+			ids = append(ids, gone.ID)
+			got, err := w.Contacts.Current(ctx, w.DB.Reader, w.team, strings.ToUpper(topic.ID), ids)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("default %s: %v %s", s, err, diff)
+			}
+			for contactID, c := range want {
+				if c.Refused != contacts.Unsubscribed {
+					c.Refused = ""
 				}
-				found := map[string]contacts.Refusal{}
-				for _, m := range members {
-					if why := refused[m.ID]; why != "" {
-						found[m.Address] = why
+				want[contactID] = c
+			}
+			got, err = w.Contacts.Current(ctx, w.DB.Reader, w.team, "", ids)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("without a topic: %v %s", err, diff)
+			}
+			if _, err := w.Contacts.Current(ctx, w.DB.Reader, w.Other.TeamID, topic.ID,
+				ids); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("another team's topic: %v", err)
+			}
+			for contactID := range want {
+				_, err := w.Contacts.Delete(ctx, w.team, contactID)
+				w.Must(err)
+			}
+		}
+	})
+}
+
+// An email that was entered for a contact is refused by the contact, under whatever address, and also by who has one of
+// its addresses now and has left; the address alone decides when the contact was deleted or there is none.
+func TestRefusedContact(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		news := w.topic(contacts.NewTopic{Name: "news", Default: contacts.OptIn})
+		beta := w.topic(contacts.NewTopic{Name: "beta", Default: contacts.OptOut})
+		choose := func(topic contacts.Topic, s contacts.Subscription) contacts.Change {
+			return contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: s}}}
+		}
+		strange, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, "left@x.example", contacts.Change{Unsubscribed: new(true)})
+		w.Must(err)
+		plain, left := w.upsert("plain@x.example", contacts.Change{}), w.upsert("left@x.example",
+			contacts.Change{Unsubscribed: new(true)})
+		out, in := w.upsert("out@x.example", choose(news, contacts.OptOut)), w.upsert("in@x.example",
+			choose(beta, contacts.OptIn))
+		gone := w.topic(contacts.NewTopic{Name: "gone", Default: contacts.OptIn})
+		w.Must(w.Contacts.DeleteTopic(ctx, w.team, gone.ID))
+		for i, c := range []struct {
+			topicID, contactID, address string
+			want                        contacts.Refusal
+		}{
+			{"", plain.ID, "old@x.example", ""},
+			{"", plain.ID, "left@x.example", contacts.Unsubscribed},
+			{"", plain.ID, "out@x.example", ""},
+			{"", left.ID, "old@x.example", contacts.Unsubscribed},
+			{"", left.ID, "in@x.example", contacts.Unsubscribed},
+			{"", left.ID, "left@x.example", contacts.Unsubscribed},
+			{"", "", "left@x.example", contacts.Unsubscribed},
+			{"", "", "old@x.example", ""},
+			{"", id.New(), "left@x.example", contacts.Unsubscribed},
+			{"", strange.ID, "old@x.example", ""},
+			{news.ID, plain.ID, "old@x.example", ""},
+			{news.ID, plain.ID, "out@x.example", contacts.OptedOut},
+			{news.ID, out.ID, "old@x.example", contacts.OptedOut},
+			{news.ID, out.ID, "left@x.example", contacts.OptedOut},
+			{news.ID, id.New(), "out@x.example", contacts.OptedOut},
+			{news.ID, id.New(), "old@x.example", ""},
+			{strings.ToUpper(beta.ID), in.ID, "old@x.example", ""},
+			{beta.ID, in.ID, "plain@x.example", ""}, // who has not refused explicitly
+			{beta.ID, plain.ID, "in@x.example", contacts.NotOptedIn},
+			{beta.ID, id.New(), "old@x.example", contacts.NotOptedIn},
+			{beta.ID, "", "in@x.example", ""},
+		} {
+			for _, all := range [][]string{{c.address}, {c.address, "free@x.example"}} {
+				got, err := w.Contacts.RefusedContact(ctx, w.DB.Reader, w.team, c.topicID, c.contactID, all)
+				if got[c.address] != c.want || err != nil {
+					t.Errorf("%d: of %v is refused %v, %v", i, all, got, err)
+				}
+			}
+		}
+		for _, topicID := range []string{id.New(), "x", "\x00", gone.ID} {
+			for _, contactID := range []string{plain.ID, id.New(), ""} {
+				_, err := w.Contacts.RefusedContact(ctx, w.DB.Reader, w.team, topicID, contactID, []string{"old@x.example"})
+				if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Invalid || f.Field != "topic_id" {
+					t.Errorf("topic %q of %q: %v", topicID, contactID, err)
+				}
+			}
+		}
+	})
+}
+
+// Looking contacts up by their ids is one query by the primary key for a chunk of them, and for one with an address a
+// query by the indexes of both.
+func TestStandingIsOneQueryByIndexes(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		n := testnode.New(t, d, testnode.Options{})
+		ctx, team := t.Context(), n.Acme.TeamID
+		topic, err := n.Contacts.CreateTopic(ctx, team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+		n.Must(err)
+		at, _, err := n.Contacts.Upsert(ctx, team, "a@x.example", contacts.Change{})
+		n.Must(err)
+		ids := []string{at.ID}
+		for range 600 {
+			ids = append(ids, id.New())
+		}
+		key := map[string]string{"sqlite": "sqlite_autoindex_contacts_1", "postgres": "contacts_pkey"}[d.Engine()]
+		for _, topicID := range []string{"", topic.ID} {
+			current := func(ids []string) func() error {
+				return func() error { _, err := n.Contacts.Current(ctx, d.Reader, team, topicID, ids); return err }
+			}
+			for _, c := range []struct {
+				queries int
+				indexes []string
+				ask     func() error
+			}{
+				{1, []string{key}, current(ids[:500])},
+				{2, []string{key}, current(ids)},
+				{1, []string{key, "contacts_address"}, func() error {
+					_, err := n.Contacts.RefusedContact(ctx, d.Reader, team, topicID, at.ID, []string{"b@x.example"})
+					return err
+				}},
+			} {
+				trace.Take()
+				n.Must(c.ask())
+				asked := trace.Take()
+				if len(asked) != c.queries {
+					t.Errorf("%d queries, want %d: %v", len(asked), c.queries, asked)
+				}
+				for _, one := range asked {
+					plan := trace.Plan(t, one)
+					for _, index := range c.indexes {
+						if !strings.Contains(plan, index) {
+							t.Errorf("topic %q does not go by %s:\n%s", topicID, index, plan)
+						}
+					}
+					for _, scan := range []string{"SCAN c", "SCAN s", "SCAN t", "Seq Scan"} {
+						if strings.Contains(plan, scan) {
+							t.Errorf("topic %q: %s\n%s", topicID, scan, plan)
+						}
 					}
 				}
-				return found
-			}
-			want := map[string]contacts.Refusal{"left@x.example": contacts.Unsubscribed}
-			if diff := cmp.Diff(want, named("")); diff != "" {
-				t.Error(diff)
-			}
-			want["out@x.example"] = contacts.OptedOut
-			if s == contacts.OptOut {
-				want["none@x.example"] = contacts.NotOptedIn
-			}
-			if diff := cmp.Diff(want, named(strings.ToUpper(topic.ID))); diff != "" {
-				t.Errorf("default %s: %s", s, diff)
-			}
-			if _, err := w.Contacts.RefusedMembers(ctx, w.DB.Reader, w.Other.TeamID, topic.ID,
-				members); fault.KindOf(err) != fault.Invalid {
-				t.Errorf("another team's topic: %v", err)
 			}
 		}
 	})

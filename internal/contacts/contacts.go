@@ -42,9 +42,9 @@
 //
 // # What it does not do
 //
-// It sends nothing and decides nothing about emails: package emails asks [Service.Refused], and whoever goes through an
-// audience [Service.RefusedMembers]. It shows no pages: package links does. It does not tell in which segments with a
-// filter a contact is.
+// It sends nothing and decides nothing about emails: package emails asks [Service.Refused] and
+// [Service.RefusedContact], and whoever goes through an audience [Service.Current]. It shows no pages: package links
+// does. It does not tell in which segments with a filter a contact is.
 package contacts
 
 import (

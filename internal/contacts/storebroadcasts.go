@@ -7,17 +7,58 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// unsubscribedAmong adds the addresses whose contacts are unsubscribed.
-func unsubscribedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string,
-	refused map[string]Refusal) error {
-	rows, err := r.Query(ctx, `SELECT c.address FROM contacts c WHERE c.team_id = $1 AND c.address = ANY($2)
-		AND c.unsubscribed`, teamID, addresses)
-	all, err := db.Collect(rows, err, scanText)
+// standing is what decides whether a contact is mailed.
+type standing struct {
+	id, address  string
+	unsubscribed bool
+	chosen       Subscription // "" for neither
+	byDefault    Subscription // of the topic; "" if the team has no such topic, opt_in if none was asked about
+}
+
+func scanStanding(r db.Row) (c standing, err error) {
+	err = r.Scan(&c.id, &c.address, &c.unsubscribed, &c.chosen, &c.byDefault)
+	return c, err
+}
+
+// selectStanding is a query for standings without a condition. Of its parameters $1 is the team and, unless it is "",
+// $2 the topic, whose default is read once.
+func selectStanding(topicID string) (text string, topic []any) {
+	if topicID == "" {
+		return `SELECT c.id, c.address, c.unsubscribed, '', 'opt_in' FROM contacts c WHERE`, nil
+	}
+	return `SELECT c.id, c.address, c.unsubscribed, COALESCE((SELECT s.subscription FROM contact_topics s
+		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $2), ''),
+		COALESCE((SELECT t.default_subscription FROM topics t WHERE t.id = $2 AND t.team_id = $1 AND t.deleted_at = 0), '')
+		FROM contacts c WHERE`, []any{topicID}
+}
+
+// ofTeamByID is the condition on the team of a query by ids. No index serves it: PostgreSQL might go through all
+// contacts of the team otherwise.
+const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
+
+// standingOf returns the standings of those of some contacts that exist.
+func standingOf(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]standing, error) {
+	text, topic := selectStanding(topicID)
+	args := append([]any{teamID}, topic...)
+	rows, err := r.Query(ctx, fmt.Sprintf(`%s = ANY($%d)`, text+ofTeamByID, len(args)+1), append(args, contactIDs)...)
+	all, err := db.Collect(rows, err, scanStanding)
 	if err != nil {
-		return fmt.Errorf("look up who is unsubscribed: %w", err)
+		return nil, fmt.Errorf("look up whether contacts may be mailed: %w", err)
 	}
-	for _, address := range all {
-		refused[address] = Unsubscribed
+	return all, nil
+}
+
+// standingAt returns the standings of a contact, and of those contacts that have some addresses.
+func standingAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
+	[]standing, error) {
+	text, topic := selectStanding(topicID)
+	args := append([]any{teamID}, topic...)
+	n := len(args)
+	rows, err := r.Query(ctx, fmt.Sprintf(`%[1]s%[2]s = $%[3]d UNION ALL %[1]s c.team_id = $1 AND c.address = ANY($%[4]d)
+		AND c.id <> $%[3]d`, text, ofTeamByID, n+1, n+2), append(args, contactID, addresses)...)
+	all, err := db.Collect(rows, err, scanStanding)
+	if err != nil {
+		return nil, fmt.Errorf("look up whether a contact may be mailed: %w", err)
 	}
-	return nil
+	return all, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
@@ -48,9 +49,13 @@ type Mailing struct {
 
 // To is the recipient of one of many emails, and the values for the placeholders of the content.
 type To struct {
-	Address   string // with or without a display name
-	ContactID string // of a broadcast's recipient
-	Values    render.Values
+	Address string // with or without a display name
+	Values  render.Values
+
+	// ContactID is the contact that the email is for, "" for none. Its address and Refused, why it may not be mailed, are
+	// then what [contacts.Service.Current] says in the same transaction: Enqueue does not look it up again.
+	ContactID string
+	Refused   contacts.Refusal
 }
 
 // Entered is the outcome for one recipient of Enqueue.
@@ -119,25 +124,37 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 	}
 	entered := make([]Entered, len(to))
 	list := make([]recipient, len(to))
-	var keys []string
+	var keys, unknown []string
 	for i, one := range to {
-		if list[i], entered[i].Err = s.recipientOf(ctx, m, one.Address); entered[i].Err == nil {
-			keys = append(keys, list[i].Key())
+		if list[i], entered[i].Err = s.recipientOf(ctx, m, one.Address); entered[i].Err != nil {
+			continue
+		}
+		keys = append(keys, list[i].Key())
+		if one.ContactID == "" {
+			unknown = append(unknown, list[i].Key())
 		}
 	}
 	blocked, err := s.suppressions.Among(ctx, tx.Reader, m.by.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions: %w", err)
 	}
-	refused, err := s.refusals(ctx, tx.Reader, m.by.TeamID, m.BroadcastID, m.TopicID, keys)
+	var refused refusals
+	if len(unknown) > 0 {
+		refused, err = s.refusals(ctx, tx.Reader, &Email{TeamID: m.by.TeamID, BroadcastID: m.BroadcastID,
+			TopicID: m.TopicID}, unknown)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.contents.Use(ctx, tx, m.content.Ref)
 	var all []events.Event
 	for i, one := range to {
+		key, why := list[i].Key(), one.Refused
+		if one.ContactID == "" {
+			why = refused[key]
+		}
 		if m.LeaveOut && entered[i].Err == nil {
-			entered[i].LeftOut = leftOut(list[i].Key(), blocked, refused)
+			entered[i].LeftOut = leftOut(key, blocked, why)
 		}
 		if entered[i].Err != nil || entered[i].LeftOut != "" {
 			continue
@@ -160,7 +177,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		e.eachAlone = tracked || e.TopicID != ""
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
-		to, failed := leaveOut(e, list[i:i+1], refused)
+		to, failed := list[i:i+1], []events.Event(nil)
+		if why != "" {
+			to, failed = nil, []events.Event{refusedEvent(e, list[i].Addr(), why)}
+		}
 		for _, skipped := range append(failed, s.dispatch(ctx, tx, e, memory, to, blocked)...) {
 			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
 			all = append(all, skipped)
@@ -171,11 +191,11 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 }
 
 // leftOut returns why an address is not mailed, "" if it is.
-func leftOut(key string, blocked map[string]suppressions.Suppression, refused refusals) string {
+func leftOut(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
 	if _, ok := blocked[key]; ok {
 		return AddressSuppressed
 	}
-	return string(refused[key])
+	return string(refused)
 }
 
 // recipientOf parses and checks the address of one email.

@@ -17,22 +17,22 @@ import (
 // refusals are the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about a topic, or by a broadcast that has none; either is "" for
-// none. An unknown topic is an Invalid fault.
-func (s *Service) refusals(ctx context.Context, r db.Reader, teamID, broadcastID, topicID string, keys []string,
-) (refusals, error) {
+// refusals looks up which addresses may not be mailed about the topic of an email, or by its broadcast if that has
+// none. The contact that the email was entered for decides, and the addresses where there is none. Of the email only
+// the ids of these and of its team are used. An unknown topic is an Invalid fault.
+func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
-	case topicID != "":
-		return s.contacts.Refused(ctx, r, teamID, topicID, keys)
-	case broadcastID != "":
-		return s.contacts.UnsubscribedAmong(ctx, r, teamID, keys)
+	case e.TopicID == "" && e.BroadcastID == "":
+		return nil, nil
+	case e.TopicID != "" && e.ContactID == "":
+		return s.contacts.Refused(ctx, r, e.TeamID, e.TopicID, keys)
 	}
-	return nil, nil
+	return s.contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
 }
 
 // refusalsLater is refusals for an email that was accepted: if its topic was deleted since, nobody may be mailed.
 func (s *Service) refusalsLater(ctx context.Context, e *Email, keys []string) (refusals, error) {
-	refused, err := s.refusals(ctx, s.d.Reader, e.TeamID, e.BroadcastID, e.TopicID, keys)
+	refused, err := s.refusals(ctx, s.d.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
 		refused, err = refusals{}, nil
 		for _, key := range keys {
@@ -49,7 +49,7 @@ type topics map[string]error
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {
-		_, err = s.refusals(ctx, s.d.Reader, teamID, "", topicID, nil)
+		_, err = s.refusals(ctx, s.d.Reader, &Email{TeamID: teamID, TopicID: topicID}, nil)
 		t[topicID] = err
 	}
 	return err
@@ -67,7 +67,7 @@ func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*dra
 		}
 	}
 	for topicID, to := range keys {
-		refused, err := s.refusals(ctx, s.d.Reader, teamID, "", topicID, to)
+		refused, err := s.refusals(ctx, s.d.Reader, &Email{TeamID: teamID, TopicID: topicID}, to)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,60 @@
+package broadcasts
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+)
+
+// renew brings a page of contacts, which was read before the transaction that enters it, to what they are now: who was
+// deleted or erased is taken out, as if it had not been read, an address that was changed is the new one, also where it
+// is filled in, and who may not be mailed is marked. Other fields and properties stay as they were read.
+func (r *run) renew(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) error {
+	var ids []string
+	for _, all := range append(p.of, p.held) {
+		for _, m := range all {
+			ids = append(ids, m.ID)
+		}
+	}
+	now, err := r.s.p.Contacts.Current(ctx, tx.Reader, b.TeamID, b.TopicID, ids)
+	if err != nil {
+		return err
+	}
+	for variant, all := range p.of {
+		to, of := p.to[variant][:0], all[:0]
+		for i, m := range all {
+			c, exists := now[m.ID]
+			if !exists {
+				continue
+			}
+			one := p.to[variant][i]
+			one.Refused = c.Refused
+			if c.Address != m.Address {
+				m = movedTo(m, c.Address)
+				one.Address, one.Values = m.Address, valuesOf(m, r.placeholders)
+			}
+			to, of = append(to, one), append(of, m)
+		}
+		p.to[variant], p.of[variant] = to, of
+	}
+	held := p.held[:0]
+	for _, m := range p.held {
+		if c, exists := now[m.ID]; exists {
+			held = append(held, movedTo(m, c.Address))
+		}
+	}
+	p.held = held
+	return nil
+}
+
+// movedTo is a contact with the address that it has now. What was read stays as it is, because a transaction may run
+// again.
+func movedTo(m *contacts.Member, address string) *contacts.Member {
+	if m.Address == address {
+		return m
+	}
+	moved := *m
+	moved.Address = address
+	return &moved
+}

@@ -361,6 +361,51 @@ func TestEngagement(t *testing.T) {
 	})
 }
 
+// What is done with an email counts for the contact that it was entered for, under whatever address. The address is
+// asked for if there is no such contact any more, in the form in which addresses are stored.
+func TestEngagementIsOfTheContact(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		emailID := w.Send(testnode.Hello("a@x.example"))
+		moved, gone := w.upsert("a@x.example", contacts.Change{}), w.upsert("gone@x.example", contacts.Change{})
+		_, err := w.Contacts.Update(ctx, w.team, moved.ID, contacts.Change{Address: new("b@x.example")})
+		w.Must(err)
+		_, err = w.Contacts.Delete(ctx, w.team, gone.ID)
+		w.Must(err)
+		strange, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, "stranger@x.example", contacts.Change{})
+		w.Must(err)
+		late, again := w.upsert("a@x.example", contacts.Change{}), w.upsert("gone@x.example", contacts.Change{})
+		kelvin := w.upsert("\u212aarl@x.example", contacts.Change{}) // whose sign in lower case is the k of ASCII
+		w.upsert("karl@x.example", contacts.Change{})
+		by := func(contactID, to string, data any) events.Event {
+			e := events.Event{TeamID: w.team, EmailID: emailID, Type: events.EmailOpened, Recipient: to,
+				ContactID: contactID, Data: data}
+			if _, ok := data.(*events.Click); ok {
+				e.Type = events.EmailClicked
+			}
+			return e
+		}
+		w.Happen(by(moved.ID, "A@x.example", &events.Open{}), by(moved.ID, "A@x.example", &events.Click{}),
+			by(moved.ID, "", &events.Open{}), by("", "B@x.example", &events.Open{}),
+			by(gone.ID, "Gone@x.example", &events.Click{}), by(strange.ID, "stranger@x.example", &events.Open{}),
+			by("", "\u212aarl@x.example", &events.Open{}), by("", "", &events.Open{}))
+		w.Happen(by("", "A@x.example", &events.Click{}))
+		for contactID, want := range map[string][2]int{moved.ID: {3, 1}, late.ID: {0, 1}, again.ID: {0, 1},
+			kelvin.ID: {1, 0}} {
+			for i, column := range []string{"opened", "clicked"} {
+				if n := w.Count(`SELECT COALESCE(SUM(`+column+`), 0) FROM contact_engagement WHERE contact_id = $1`,
+					contactID); n != want[i] {
+					t.Errorf("%d %s of %s, want %d", n, column, contactID, want[i])
+				}
+			}
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM contact_engagement`); n != 4 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
 // A large segment is counted apart from the requests that ask; these are told the last count.
 func TestCountSegment(t *testing.T) {
 	t.Parallel()

@@ -16,21 +16,41 @@ func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []str
 		mailed_at = excluded.mailed_at`, teamID, contactIDs, tx.Now().UnixMicro())
 }
 
-// addressed is a contact's id and address.
-type addressed struct{ id, address string }
+// existing returns which of some contacts the team has.
+func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string]bool, error) {
+	found := map[string]bool{}
+	if len(contactIDs) == 0 {
+		return found, nil
+	}
+	rows, err := r.Query(ctx, `SELECT c.id FROM contacts c WHERE`+ofTeamByID+` = ANY($2)`, teamID, contactIDs)
+	all, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return nil, fmt.Errorf("look for contacts by their ids: %w", err)
+	}
+	for _, contactID := range all {
+		found[contactID] = true
+	}
+	return found, nil
+}
 
-// contactsWith returns the contacts of a team with some addresses, in the order of their ids.
-func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []string) ([]addressed, error) {
-	rows, err := r.Query(ctx, `SELECT c.id, c.address FROM contacts c WHERE c.team_id = $1 AND c.address = ANY($2)
-		ORDER BY c.id`, teamID, addresses)
-	all, err := db.Collect(rows, err, func(r db.Row) (a addressed, err error) {
-		err = r.Scan(&a.id, &a.address)
-		return a, err
+// contactsWith returns the ids of the contacts of a team with some addresses, by address.
+func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []string) (map[string]string, error) {
+	found := map[string]string{}
+	if len(addresses) == 0 {
+		return found, nil
+	}
+	rows, err := r.Query(ctx, `SELECT c.id, c.address FROM contacts c WHERE c.team_id = $1 AND c.address = ANY($2)`,
+		teamID, addresses)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID, address string
+		err = r.Scan(&contactID, &address)
+		found[address] = contactID
+		return none, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for contacts by their addresses: %w", err)
 	}
-	return all, nil
+	return found, nil
 }
 
 // countAnswers counts what a contact did, if it is still there. Events come in any order.

@@ -12,6 +12,8 @@ import (
 type Followed struct {
 	TeamID, DomainID, BroadcastID string
 
+	ContactID string // for whom it was entered; "" for none
+
 	// To are the recipients that were asked for, by position.
 	To map[int]Follower
 }

@@ -10,12 +10,12 @@ import (
 
 func followed(ctx context.Context, r db.Reader, emailIDs []string, positions []int64) (map[string]*Followed, error) {
 	found := make(map[string]*Followed, len(emailIDs))
-	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id FROM emails e
+	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id FROM emails e
 		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND t.deleted_at = 0`, emailIDs)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID string
 		f := &Followed{To: map[int]Follower{}}
-		err = r.Scan(&emailID, &f.TeamID, &f.DomainID, &f.BroadcastID)
+		err = r.Scan(&emailID, &f.TeamID, &f.DomainID, &f.BroadcastID, &f.ContactID)
 		found[emailID] = f
 		return none, err
 	})

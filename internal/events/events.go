@@ -75,6 +75,7 @@ type Event struct {
 	DomainID    string
 	BroadcastID string
 	Recipient   string // the envelope address concerned; empty when the event is of the whole email
+	ContactID   string // of opens and clicks, the contact that the email was entered for; empty when for none
 
 	// Email returns what is sent of the email with the event, without querying the database. It is nil when the caller
 	// of Record has not loaded the email; then it is looked up.

@@ -90,7 +90,7 @@ func (s *Service) event(now time.Time, w *waiting, of *emails.Followed) events.E
 		reason = ByTiming
 	}
 	e := events.Event{ID: w.eventID, TeamID: of.TeamID, EmailID: w.EmailID, DomainID: of.DomainID,
-		BroadcastID: of.BroadcastID, Recipient: to.Address, At: w.at}
+		BroadcastID: of.BroadcastID, Recipient: to.Address, ContactID: of.ContactID, At: w.at}
 	machine, from := events.Machine{Is: reason != "", Reason: string(reason)}, ""
 	if w.Addr.IsValid() {
 		from = w.Addr.String()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
@@ -150,6 +152,42 @@ func TestOpensAndClicks(t *testing.T) {
 		email, to := c.states(emailID)
 		if email != emails.Clicked || !slices.Equal(to, []emails.State{emails.Opened, emails.Clicked}) {
 			t.Errorf("the email is %s, its recipients %v", email, to)
+		}
+	})
+}
+
+// Opens and clicks of an email that was entered for a contact count for it, though its address is another contact's by
+// now.
+func TestHitsAreOfTheContact(t *testing.T) {
+	each(t, func(t *testing.T, c *counted) {
+		ctx := t.Context()
+		of, _, err := c.Contacts.Upsert(ctx, c.Acme.TeamID, "ann@one.example", contacts.Change{})
+		c.Must(err)
+		text := content.Content{TeamID: c.Acme.TeamID, From: "news@" + testnode.Domain, Subject: "Hi", HTML: new("<p>Hi")}
+		c.Update(func(tx *db.Tx) error { return c.Contents.Add(ctx, tx, &text) })
+		m, err := c.Emails.Mailing(ctx, c.Acme, text.ID, true)
+		c.Must(err)
+		var entered []emails.Entered
+		c.Update(func(tx *db.Tx) (err error) {
+			entered, err = c.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: of.Address, ContactID: of.ID}})
+			return err
+		})
+		_, err = c.Contacts.Update(ctx, c.Acme.TeamID, of.ID, contacts.Change{Address: new("ann@two.example")})
+		c.Must(err)
+		_, _, err = c.Contacts.Upsert(ctx, c.Acme.TeamID, "ann@one.example", contacts.Change{})
+		c.Must(err)
+		emailID := entered[0].ID
+		c.Happen(events.Event{TeamID: c.Acme.TeamID, EmailID: emailID, Type: events.EmailDelivered,
+			Recipient: of.Address, At: c.DB.Now().Add(-time.Minute)})
+		c.Hit(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+		c.Hit(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
+		c.flush()
+		if n := c.Count(`SELECT COUNT(*) FROM contact_engagement WHERE contact_id = $1 AND opened = 1 AND clicked = 1`,
+			of.ID); n != 1 {
+			t.Errorf("the contact has %d rows", n)
+		}
+		if n := c.Count(`SELECT COUNT(*) FROM contact_engagement`); n != 1 {
+			t.Errorf("%d contacts have opened it", n)
 		}
 	})
 }

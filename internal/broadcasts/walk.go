@@ -335,12 +335,12 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		if used > 0 {
 			b.position = members[used-1].ID
 		}
-		if b.Options.Pace > 0 && p.n > 0 {
+		if b.Options.Pace > 0 && p.entered > 0 {
 			from := tx.Now()
 			if late := from.Sub(b.nextAt); late < lateMost {
 				from = b.nextAt
 			}
-			b.nextAt = from.Add(time.Duration(p.n) * time.Hour / time.Duration(b.Options.Pace))
+			b.nextAt = from.Add(time.Duration(p.entered) * time.Hour / time.Duration(b.Options.Pace))
 		}
 		if used == len(members) && last {
 			b.walked(tx.Now())
@@ -370,11 +370,12 @@ func (b *Broadcast) walked(now time.Time) {
 
 // parts are the contacts of a page, by what becomes of them.
 type parts struct {
-	b    *Broadcast
-	n    int // that get an email, unless they are left out then
-	to   [][]emails.To
-	of   [][]*contacts.Member // whom to is for
-	held []*contacts.Member   // held out
+	b       *Broadcast
+	n       int // that get an email, unless they are left out then
+	entered int // that got one
+	to      [][]emails.To
+	of      [][]*contacts.Member // whom to is for
+	held    []*contacts.Member   // held out
 }
 
 // divide takes contacts in order until the number of emails is most, and returns how many it took.
@@ -429,6 +430,7 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 			} else {
 				mailed = append(mailed, row.contactID)
 				b.Entered++
+				p.entered++
 			}
 			counts[entered{variant, row.reason}]++
 			insertRecipient(ctx, tx, &row)

@@ -38,7 +38,7 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 		return nil, false, err
 	}
 	f := s.finder(of, after, true, limit)
-	if limit > 0 {
+	if f.brief() {
 		if err := f.part(ctx, s.d.Reader); err != nil {
 			return nil, false, err
 		}

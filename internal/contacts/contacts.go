@@ -36,9 +36,10 @@
 // names what was deleted is an Invalid fault for whoever uses it. A link that was altered is a NotFound fault. Errors
 // of the database are returned, with nothing changed.
 //
-// Lists, walks and counts by filters go through few contacts as any other read does, and through many as long reads,
-// which have few places and a limit of time ([db.DB.ReadLong]): a request that finds no place or needs more time gets
-// an Unavailable fault, counts keep the last one, and walks go on in short parts.
+// Lists and walks by filters are like any other read while these make few look-ups, which is known before. All else that
+// filters are asked of, and counts by them, are long reads, which have few places and a limit of time
+// ([db.DB.ReadLong]): a request that finds no place or needs more time gets an Unavailable fault, counts keep the last
+// one, and walks go on in short parts.
 //
 // # What it does not do
 //

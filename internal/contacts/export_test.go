@@ -22,6 +22,9 @@ func (s *Service) SetTimes(wait, read, count time.Duration) {
 	s.limits.count = cmp.Or(count, s.limits.count)
 }
 
+// SetPatience limits how long what nobody waits for waits for a place.
+func (s *Service) SetPatience(d time.Duration) { s.limits.patience = d }
+
 // Forgive has the filters that took too long tried again, as when the time of their rest is over.
 func (s *Service) Forgive() {
 	for name := range s.slow.until {

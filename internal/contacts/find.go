@@ -17,6 +17,9 @@ type limits struct {
 	// is one look-up of some microseconds.
 	part, comparisons, partLeast, partMost int
 
+	quick int // look-ups of a part that needs no place of long reads, at most; see source.lookups
+	ids   int // that one query names
+
 	// worth is how many parts take as long as finding the rest of a page by sets does, about.
 	worth int
 
@@ -28,8 +31,8 @@ type limits struct {
 	rest     time.Duration // for which a filter that took too long is not tried again
 }
 
-var usual = limits{part: 20_000, comparisons: 20_000, partLeast: 500, partMost: 10_000, worth: 10,
-	wait: 5 * time.Second, read: 5 * time.Second, patience: time.Minute, preview: 30 * time.Second,
+var usual = limits{part: 20_000, comparisons: 20_000, partLeast: 500, partMost: 10_000, quick: 1000, ids: 2000,
+	worth: 10, wait: 5 * time.Second, read: 5 * time.Second, patience: time.Minute, preview: 30 * time.Second,
 	count: 15 * time.Second, rest: time.Hour}
 
 // finder finds the next contacts of a source in the order of their ids. It goes through them in parts, and asks of each
@@ -69,6 +72,16 @@ func (f *finder) rest() int { return f.want - len(f.found) }
 // sparse reports whether the rest is likely to be found sooner by sets.
 func (f *finder) sparse() bool {
 	return !f.noSets && f.rest()*f.passed > f.worth*f.most*max(len(f.found), 1)
+}
+
+// brief reports whether there is more to find, and the next part is so short that any reader may read it. This is known
+// before it is read: either it has as many contacts as are wanted, or a rule makes few look-ups for so many. All others
+// are long reads, because whoever writes the rule decides what it costs.
+func (f *finder) brief() bool {
+	if f.full() {
+		return false
+	}
+	return f.of.rule == nil || f.of.lookups()*max(f.size, f.rest()) <= f.quick
 }
 
 // keep adds contacts to those found, up to as many as are wanted.
@@ -132,18 +145,29 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 			ids = append(ids, m.contactID)
 		}
 	}
-	for chunk := range slices.Chunk(ids, amongMost) {
-		if f.rest() == 0 {
-			return nil
-		}
-		if all, err = contactsAmong(ctx, r, &f.of, chunk, f.asc); err != nil {
-			return err
-		}
-		f.keep(all)
+	if err = f.among(ctx, r, ids); err != nil {
+		return err
 	}
 	// Fewer than wanted need not be the end: a contact may have been deleted since its membership was read.
 	if f.ended = len(members) < n; !f.ended {
 		f.beyond = members[n-1].contactID
+	}
+	return nil
+}
+
+// among finds those of some contacts, who are the next in order. It moves on with each query, so that whoever goes on
+// after an error does not find anybody twice.
+func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
+	for chunk := range slices.Chunk(ids, f.ids) {
+		if f.rest() == 0 {
+			return nil
+		}
+		all, err := contactsAmong(ctx, r, &f.of, chunk, f.asc)
+		if err != nil {
+			return err
+		}
+		f.keep(all)
+		f.beyond = chunk[len(chunk)-1]
 	}
 	return nil
 }
@@ -159,23 +183,17 @@ func (f *finder) sets(ctx context.Context, r db.Reader) error {
 		if f.noSets = !ok; err != nil || !ok {
 			return err
 		}
-		for chunk := range slices.Chunk(ids, amongMost) {
-			all, err := contactsAmong(ctx, r, &f.of, chunk, f.asc)
-			if err != nil {
-				return err
-			}
-			f.keep(all)
+		if err := f.among(ctx, r, ids); err != nil {
+			return err
 		}
-		if f.ended = len(ids) < rest; !f.ended {
-			f.beyond = ids[rest-1]
-		}
+		f.ended = len(ids) < rest
 	}
 	return nil
 }
 
 // List returns a page of a team's contacts, newest first: those of a segment, or all when segmentID is "". A segment
-// that the team does not have is a NotFound fault. When a filter takes more than five seconds to find a page, it is an
-// Unavailable fault.
+// that the team does not have is a NotFound fault. When a filter finds no place to read within five seconds, or then
+// takes more than five seconds to find a page, it is an Unavailable fault.
 func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
 	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
 	if err != nil {
@@ -186,7 +204,9 @@ func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Pag
 		beyond = p.Before
 	}
 	f := s.finder(of, beyond, back, limit+1)
-	err = f.part(ctx, s.d.Reader)
+	if f.brief() {
+		err = f.part(ctx, s.d.Reader)
+	}
 	if err == nil && !f.full() {
 		err = s.d.ReadLong(ctx, s.long(teamID), f.fill)
 	}

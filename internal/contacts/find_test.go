@@ -208,6 +208,52 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 	})
 }
 
+// A filter is asked of contacts in a place of long reads, however soon it would fill a page, unless it makes few
+// look-ups. Otherwise one team's lists would hold up every read of all teams.
+func TestHeavyFiltersNeedAPlace(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.crowd(3)
+		w.Contacts.SetTimes(time.Millisecond, 0, 0)
+		w.Contacts.SetPatience(time.Millisecond)
+		byHand := w.segment("by hand")
+		if _, _, err := w.Contacts.Upsert(ctx, w.team, pad(0), contacts.Change{Segments: []string{byHand.ID}}); err != nil {
+			t.Fatal(err)
+		}
+		defer w.fill()()
+		many := func(n int, leaf string) string {
+			return `{"type":"or","rules":[` + strings.Repeat(leaf+",", n-1) + leaf + `]}`
+		}
+		values := `["p0"` + strings.Repeat(`,"p1","p2"`, 100) + `]`
+		all := leaf("contact.email", "exists", "null")
+		for name, c := range map[string]struct {
+			segmentID string
+			crowded   bool
+		}{
+			"all contacts":      {"", false},
+			"by hand":           {byHand.ID, false},
+			"a rule":            {w.byFilter(all).ID, false},
+			"two rules":         {w.byFilter(many(2, all)).ID, false},
+			"a short list":      {w.byFilter(leaf("properties.plan", "in", `["p0","p1","p2"]`)).ID, false},
+			"a hundred rules":   {w.byFilter(many(100, all)).ID, true},
+			"a search in texts": {w.byFilter(leaf("properties.plan", "contains", `"p"`)).ID, true},
+			"no search in texts": {w.byFilter(`{"type":"not","rule":` + leaf("properties.plan", "contains", `"x"`) + `}`).ID,
+				true},
+			"a long list": {w.byFilter(leaf("properties.plan", "in", values)).ID, true},
+		} {
+			list, _, err := w.Contacts.List(ctx, w.team, c.segmentID, page.Page{Limit: 1})
+			if errors.Is(err, db.ErrCrowded) != c.crowded || !c.crowded && (err != nil || len(list) != 1) {
+				t.Errorf("a list of %s: %d contacts, %v", name, len(list), err)
+			}
+			found, _, err := w.Contacts.Walk(ctx, w.team, contacts.Audience{SegmentID: c.segmentID}, "", 1)
+			if errors.Is(err, db.ErrCrowded) != c.crowded || !c.crowded && (err != nil || len(found) != 1) {
+				t.Errorf("a walk of %s: %d contacts, %v", name, len(found), err)
+			}
+		}
+	})
+}
+
 // A filter whose count takes too long keeps its last count. It is tried again later, or when it is changed, and the log
 // says so once.
 func TestCountsThatTakeTooLong(t *testing.T) {

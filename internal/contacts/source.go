@@ -97,6 +97,23 @@ func (of *source) leaves() (n int) {
 	return n
 }
 
+// Of what the conditions of rules cost, in look-ups of one value by the key of its table.
+const (
+	searchLookups = 1000 // a search in a text of 2,000 characters that repeats itself
+	listLookup    = 10   // values of a list, to which a value is compared
+)
+
+// lookups is how many look-ups of values take as long as asking the rule of one contact does, at worst.
+func (of *source) lookups() (n int) {
+	of.rule.Leaves(func(leaf *filter.Rule) {
+		n += 1 + leaf.Value.Len()/listLookup
+		if leaf.Operator == filter.Contains {
+			n += searchLookups
+		}
+	})
+	return n
+}
+
 // span is a part of the contacts in the order of their ids: those beyond one id, up to and including another.
 type span struct {
 	beyond, upTo string // "" is none

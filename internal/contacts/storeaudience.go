@@ -120,9 +120,7 @@ func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int
 	return all, nil
 }
 
-const amongMost = 2000 // ids of one query; a page of the longest list has half as many
-
-// contactsAmong returns those of some contacts, amongMost at most, that the rule chooses, in the order of their ids.
+// contactsAmong returns those of some contacts that the rule chooses, in the order of their ids.
 func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, asc bool) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {

@@ -1,6 +1,8 @@
 package contacts
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,6 +132,51 @@ func TestWalksBySets(t *testing.T) {
 		f.s.slow.note(filterName(g), d.Now(), time.Hour)
 		if n := sets(); n != 0 {
 			t.Errorf("%d sets are looked for", n)
+		}
+	})
+}
+
+// What was found before sets were given up is not found again by what goes on in parts.
+func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFiltered(t, d)
+		ids := walkers(f, 50)
+		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
+			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
+		want := []string{ids[5], ids[15], ids[25], ids[35], ids[45]}
+		of, err := f.s.audience(t.Context(), f.s.d.Reader, f.team, Audience{SegmentID: f.segments[2]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.s.limits.ids = 2
+		for asked := range 3 { // chunks that are read before it is given up
+			find := f.s.finder(of, "", true, 10)
+			ctx, cancel := context.WithCancel(t.Context())
+			n := -1
+			var next func()
+			next = func() {
+				if n++; n == asked {
+					cancel()
+					return
+				}
+				trace.Before("c.id = ANY", next)
+			}
+			trace.Before("c.id = ANY", next)
+			if err := find.sets(ctx, f.s.d.Reader); !errors.Is(err, context.Canceled) || len(find.found) != 2*asked {
+				t.Fatalf("%d found, %v", len(find.found), err)
+			}
+			for !find.full() {
+				if err := find.part(t.Context(), f.s.d.Reader); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []string
+			for _, c := range find.found {
+				got = append(got, c.ID)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("given up after %d chunks: found %q, want %q", asked, got, want)
+			}
 		}
 	})
 }

@@ -94,6 +94,17 @@ func (v Value) Texts() []string {
 	return nil
 }
 
+// Len returns how many values v is: those of a list, and otherwise one or none.
+func (v Value) Len() int {
+	switch v.kind {
+	case None:
+		return 0
+	case List:
+		return len(v.list)
+	}
+	return 1
+}
+
 // none reports whether there is no value to compare with.
 func (v Value) none() bool { return v.kind == None || v.kind == Text && v.text == "" }
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 )
@@ -18,6 +20,7 @@ const (
 	countAtOnce = 10_000      // contacts that are counted whenever somebody asks
 	countAge    = time.Minute // after which the count of a larger segment is renewed when somebody asks
 	countQueue  = 50          // segments of one team that wait for it; others are renewed when somebody asks again
+	countTeams  = 100         // teams that wait for a place to read at the same time, each with one segment
 )
 
 // Count is how many contacts a segment had at a time. The zero Count is none yet.
@@ -27,18 +30,24 @@ type Count struct {
 }
 
 // counting is the segments whose counts Run is to renew. Teams take turns, each with one of its segments.
+//
+// A count waits for a place to read among the other reads of its team, which may be many. So several teams wait at the
+// same time, and none of them for another's place. But only one count runs at a time: counts may be long, and must not
+// have all places.
 type counting struct {
 	atOnce int
+	runs   chan struct{} // has an element while a count runs
 
 	mu      sync.Mutex
 	waiting map[string][]string // segments by team, never an empty list
-	turns   []string            // teams in waiting, next first
-	counted string              // the segment that is counted now
-	more    chan struct{}       // has an element when there may be some
+	turns   []string            // teams in waiting but not in counted, next first
+	counted map[string]string   // by team, the segment that is counted now
+	more    chan struct{}       // has an element when there may be some in turns
 }
 
 func newCounting() *counting {
-	return &counting{atOnce: countAtOnce, waiting: map[string][]string{}, more: make(chan struct{}, 1)}
+	return &counting{atOnce: countAtOnce, runs: make(chan struct{}, 1), waiting: map[string][]string{},
+		counted: map[string]string{}, more: make(chan struct{}, 1)}
 }
 
 // renew has the count of a segment renewed, unless it will be anyway or too many of its team are.
@@ -46,35 +55,73 @@ func (c *counting) renew(g Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.waiting[g.TeamID]
-	if c.counted == g.ID || slices.Contains(all, g.ID) || len(all) >= countQueue {
+	if c.counted[g.TeamID] == g.ID || slices.Contains(all, g.ID) || len(all) >= countQueue {
 		return
 	}
-	if len(all) == 0 {
-		c.turns = append(c.turns, g.TeamID)
-	}
 	c.waiting[g.TeamID] = append(all, g.ID)
+	if len(all) == 0 && c.counted[g.TeamID] == "" {
+		c.turn(g.TeamID)
+	}
+}
+
+// turn gives a team a turn after all others.
+func (c *counting) turn(teamID string) {
+	c.turns = append(c.turns, teamID)
 	select {
 	case c.more <- struct{}{}:
 	default:
 	}
 }
 
-// next returns a segment to count, "" if there is none. The one before is done.
+// next returns a segment to count, "" if there is none. Call done when it is counted.
 func (c *counting) next() (teamID, segmentID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.counted = ""; len(c.turns) == 0 {
+	if len(c.turns) == 0 {
 		return "", ""
 	}
 	teamID, c.turns = c.turns[0], c.turns[1:]
 	all := c.waiting[teamID]
-	segmentID, c.counted = all[0], all[0]
-	if len(all) == 1 {
+	segmentID, c.counted[teamID] = all[0], all[0]
+	if c.waiting[teamID] = all[1:]; len(all) == 1 {
 		delete(c.waiting, teamID)
-		return teamID, segmentID
 	}
-	c.waiting[teamID], c.turns = all[1:], append(c.turns, teamID)
 	return teamID, segmentID
+}
+
+// done lets a team have its next turn.
+func (c *counting) done(teamID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.counted, teamID)
+	if len(c.waiting[teamID]) > 0 {
+		c.turn(teamID)
+	}
+}
+
+// errCounting means that another count runs.
+var errCounting = errors.New("another count runs")
+
+// alone calls count, unless another count runs: then the error is errCounting.
+func (c *counting) alone(count func() error) error {
+	select {
+	case c.runs <- struct{}{}:
+	default:
+		return errCounting
+	}
+	defer func() { <-c.runs }()
+	return count()
+}
+
+// idle waits until no count runs.
+func (c *counting) idle(ctx context.Context) error {
+	select {
+	case c.runs <- struct{}{}:
+		<-c.runs
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // CountSegment returns how many contacts a segment has. A large one is counted by Run, and the last count is returned
@@ -160,7 +207,7 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 	if err != nil || s.slow.is(of.name, s.d.Now()) {
 		return err
 	}
-	c, err := s.count(ctx, &of, db.Long{Owner: teamID, Wait: s.limits.patience, Time: s.limits.count})
+	c, err := s.countAlone(ctx, &of, db.Long{Owner: teamID, Wait: s.limits.patience, Time: s.limits.count})
 	if errors.Is(err, db.ErrTooLong) && of.name != "" {
 		s.isSlow(&of)
 		return nil
@@ -172,10 +219,35 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { keepCount(ctx, tx, g, c); return nil })
 }
 
+// countAlone is count when no other such count runs. It never keeps a place while it waits for the other's end.
+func (s *Service) countAlone(ctx context.Context, of *source, l db.Long) (c Count, err error) {
+	for {
+		if err := s.counting.idle(ctx); err != nil {
+			return c, err
+		}
+		err := s.d.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) error {
+			return s.counting.alone(func() (err error) {
+				c.At = s.d.Now()
+				c.Contacts, err = countContacts(ctx, r, of)
+				return err
+			})
+		})
+		if !errors.Is(err, errCounting) {
+			return c, err
+		}
+	}
+}
+
 // Run renews the counts of segments until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
+	var teams errgroup.Group
+	teams.SetLimit(countTeams)
 	for ctx.Err() == nil {
-		if s.renewNext(ctx) {
+		if teamID, segmentID := s.counting.next(); segmentID != "" {
+			teams.Go(func() error {
+				s.renewCount(ctx, teamID, segmentID)
+				return nil
+			})
 			continue
 		}
 		select {
@@ -183,21 +255,17 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-s.counting.more:
 		}
 	}
-	return nil
+	return teams.Wait()
 }
 
-// renewNext renews the count of the next segment, and reports false if there is none.
-func (s *Service) renewNext(ctx context.Context) bool {
-	teamID, segmentID := s.counting.next()
-	if segmentID == "" {
-		return false
-	}
+// renewCount renews the count of a segment that [counting.next] returned.
+func (s *Service) renewCount(ctx context.Context, teamID, segmentID string) {
+	defer s.counting.done(teamID)
 	err := s.recount(ctx, teamID, segmentID)
 	// A segment may be deleted meanwhile, and so may be what its filter names.
 	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {
 		s.log().Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
 	}
-	return true
 }
 
 func (s *Service) log() *slog.Logger {

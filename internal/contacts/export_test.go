@@ -34,5 +34,25 @@ func (s *Service) Forgive() {
 
 const CountQueue = countQueue
 
-// RenewNext does a step of Run.
-func (s *Service) RenewNext(ctx context.Context) bool { return s.renewNext(ctx) }
+// RenewNext renews the count of the next segment, as Run does, and reports false if there is none.
+func (s *Service) RenewNext(ctx context.Context) bool {
+	teamID, segmentID := s.counting.next()
+	if segmentID == "" {
+		return false
+	}
+	s.renewCount(ctx, teamID, segmentID)
+	return true
+}
+
+// Counted is how many teams' segments are counted now, or wait for a place.
+func (s *Service) Counted() int {
+	s.counting.mu.Lock()
+	defer s.counting.mu.Unlock()
+	return len(s.counting.counted)
+}
+
+// HoldCounts keeps counts from running until end is called.
+func (s *Service) HoldCounts() (end func()) {
+	s.counting.runs <- struct{}{}
+	return func() { <-s.counting.runs }
+}

@@ -355,3 +355,94 @@ func TestCountsTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// until waits for a condition.
+func (w *world) until(what string, holds func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatal("in vain: ", what)
+		}
+	}
+}
+
+// A team whose counts wait for a place, as for the end of its own long reads, holds up no other team's: all wait at
+// the same time.
+func TestCountsWaitBesideEachOther(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.Contacts.SetCountAtOnce(1)
+		third, _ := w.Team("Third")
+		all := []string{w.team, w.Other.TeamID, third.TeamID}
+		var segments []contacts.Segment
+		for _, team := range all {
+			g, err := w.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "all",
+				Filter: leaf("contact.email", "exists", "null")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				if _, _, err := w.Contacts.Upsert(ctx, team, pad(i), contacts.Change{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			segments = append(segments, g)
+		}
+		counted := func() int { return w.Count(`SELECT COUNT(*) FROM segment_counts WHERE contacts = 2`) }
+		release := w.fill()
+		defer release()
+		running, stop := context.WithCancel(ctx)
+		var run sync.WaitGroup
+		run.Go(func() {
+			if err := w.Contacts.Run(running); err != nil {
+				t.Error(err)
+			}
+		})
+		defer run.Wait()
+		defer stop()
+		for _, g := range segments {
+			if _, err := w.Contacts.CountSegment(ctx, g); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.until("all teams' counts wait", func() bool { return w.Contacts.Counted() == len(all) })
+		if n := counted(); n != 0 {
+			t.Errorf("%d are counted without a place", n)
+		}
+		release()
+		w.until("all teams are counted", func() bool { return counted() == len(all) && w.Contacts.Counted() == 0 })
+	})
+}
+
+// While a count runs, others do not, also those that have found a place: they give it back.
+func TestOneCountAtATime(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.crowd(3)
+		w.Contacts.SetCountAtOnce(2)
+		if _, err := w.Contacts.CountSegment(ctx, w.byFilter(leaf("properties.seats", "gt", "0"))); err != nil {
+			t.Fatal(err)
+		}
+		release := w.fill()
+		done := make(chan bool)
+		go func() { done <- w.Contacts.RenewNext(ctx) }()
+		w.until("the count waits", func() bool { return w.Contacts.Counted() == 1 })
+		end := w.Contacts.HoldCounts()
+		release()
+		nothing := func(context.Context, db.Reader) error { return nil }
+		if err := w.DB.ReadLong(ctx, db.Long{Owner: id.New()}, nothing); err != nil {
+			t.Errorf("the place is kept: %v", err)
+		}
+		select {
+		case <-done:
+			t.Error("two counts run at the same time")
+		default:
+		}
+		end()
+		if !<-done || w.Count(`SELECT COUNT(*) FROM segment_counts WHERE contacts = 2`) != 1 {
+			t.Error("it is not counted after the other")
+		}
+	})
+}

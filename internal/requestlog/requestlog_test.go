@@ -129,6 +129,54 @@ func TestFilters(t *testing.T) {
 	})
 }
 
+// Each entry is in exactly one of two spans of time that meet, wherever they meet and however long it took to add it.
+func TestSpansThatMeet(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
+		large := []byte(`["` + strings.Repeat(`y","`, 500_000) + `"]`)
+		for range 3 {
+			s.Add(ctx, requestlog.Request{TeamID: "team", Method: "POST", Path: "/", Status: 422, Body: large})
+			s.Add(ctx, requestlog.Request{TeamID: "team", Method: "GET", Path: "/", Status: 200})
+		}
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		all, _, _, err := s.List(ctx, "team", requestlog.Filter{}, page.Page{Limit: 20})
+		if err != nil || len(all) != 6 {
+			t.Fatalf("%d entries, %v", len(all), err)
+		}
+		for _, e := range all {
+			for _, after := range []time.Duration{-time.Millisecond, 0, time.Microsecond, time.Millisecond,
+				2 * time.Millisecond} {
+				var listed, parted []string
+				meet := e.CreatedAt.Add(after)
+				for _, f := range []requestlog.Filter{{From: meet}, {To: meet}} {
+					some, _, _, err := s.List(ctx, "team", f, page.Page{Limit: 20})
+					if err != nil {
+						t.Fatal(err)
+					}
+					part, _, err := s.Part(ctx, "team", f, "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, e := range some {
+						listed = append(listed, e.ID)
+					}
+					for _, e := range part {
+						parted = append(parted, e.ID)
+					}
+				}
+				for i, want := range all {
+					if len(listed) != len(all) || len(parted) != len(all) || listed[i] != want.ID || parted[i] != want.ID {
+						t.Fatalf("with a cut %s after an entry %q are listed and %q exported, want %d", after, listed, parted,
+							len(all))
+					}
+				}
+			}
+		}
+	})
+}
+
 // A filter that selects few entries costs no more than one that selects many: the list is looked at in steps, up to a
 // bound, by its key.
 func TestRareEntries(t *testing.T) {

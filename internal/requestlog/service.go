@@ -62,7 +62,7 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
 		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax),
-		Duration: r.Duration, CreatedAt: db.Now()}
+		Duration: r.Duration}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {
 		longest = briefMax
@@ -84,12 +84,21 @@ func (s *Service) Add(ctx context.Context, r Request) {
 		}
 	}
 	s.mu.Lock()
-	w.ID = id.New() // here, so that entries are written in the order of their ids
+	w.stamp() // here, so that entries are written in the order of their ids
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// stamp gives an entry its id and its time. The id has the same millisecond: [selected] looks for entries of a span of
+// time among the ids of that span.
+func (e *Entry) stamp() {
+	e.ID, e.CreatedAt = id.New(), db.Now()
+	if at, _ := id.Time(e.ID); !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
+		e.CreatedAt = at // The clock went on in between, or stepped back, where ids do not follow.
 	}
 }
 

@@ -103,7 +103,7 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	if f.KeyID != "" {
 		where("api_key_id = ? AND actor_kind = ?", f.KeyID, string(teams.KeyActor))
 	}
-	// The bounds on the id let the index find the time span; those on the time are exact.
+	// The bounds on the id let the index find the time span; those on the time are exact. See Entry.stamp.
 	if !f.From.IsZero() {
 		where("id >= ? AND created_at >= ?", id.First(f.From), f.From.UnixMicro())
 	}

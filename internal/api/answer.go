@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -43,7 +44,8 @@ func (m *answerMemory) take(ctx context.Context, octets int64) error {
 	octets = min(octets, answersMax)
 	if err := m.pool.Acquire(wait, m.team, octets); err != nil {
 		return fault.New(fault.Unavailable, "",
-			"Too many large answers are being received. Try again in a moment.").Because(err)
+			"Too many large answers are being received. Try again in a moment.").
+			Because(fmt.Errorf("%w: %w", errFull, err))
 	}
 	m.octets += octets
 	return nil

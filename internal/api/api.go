@@ -139,6 +139,7 @@ type API struct {
 	watchers  *fair.Pool      // and streams of events
 	answers   *fair.Pool      // octets of large answers, see answer.go
 	away      lograte.Limiter // limits log lines about what is unavailable
+	busy      lograte.Limiter // and about what too much is asked for, which must not hide those
 	doc       func() []byte
 	docs      func() ([]byte, error)
 }
@@ -257,6 +258,9 @@ func (a *API) finish(w *recorder, r *http.Request) {
 	switch {
 	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
 		// The client went away: this is not a failure of the service.
+	case w.status == http.StatusServiceUnavailable && isBusy(w.cause):
+		level = slog.LevelWarn
+		logged, leftOut = a.busy.Allow()
 	case w.status == http.StatusServiceUnavailable:
 		level = slog.LevelError
 		logged, leftOut = a.away.Allow()

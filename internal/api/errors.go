@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 )
 
@@ -69,6 +70,15 @@ func judge(w *recorder, r *http.Request, err error) *fault.Error {
 		w.cause = e.Unwrap()
 	}
 	return e
+}
+
+// errFull means that a request found no room for its body or its answer.
+var errFull = errors.New("no room is left for it")
+
+// isBusy reports whether the cause of an Unavailable fault is how much is asked for at present, by the same team or by
+// others, and no failure: whoever asks for much must not wake an operator.
+func isBusy(cause error) bool {
+	return errors.Is(cause, db.ErrCrowded) || errors.Is(cause, db.ErrTooLong) || errors.Is(cause, errFull)
 }
 
 func writeError(w http.ResponseWriter, e *fault.Error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -106,7 +107,8 @@ func (b *incomingBody) reserve(ctx context.Context, pool *fair.Pool, size int64)
 	defer cancel()
 	if err := pool.Acquire(wait, b.team, size); err != nil {
 		return fault.New(fault.Unavailable, "",
-			"Too many large requests are being carried out. Try again in a moment.").Because(err)
+			"Too many large requests are being carried out. Try again in a moment.").
+			Because(fmt.Errorf("%w: %w", errFull, err))
 	}
 	b.src.start = b.src.start.Add(time.Since(began))
 	b.release()

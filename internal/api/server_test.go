@@ -179,6 +179,31 @@ func TestFailuresOfOurs(t *testing.T) {
 	}
 }
 
+// What is refused because too much is asked for is a warning, of which few are logged, and hides no failure.
+func TestTooMuchIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"no place": db.ErrCrowded, "too long": db.ErrTooLong, "no room": errFull} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := fault.New(fault.Unavailable, "", "Not now.").Because(fmt.Errorf("read: %w", cause))
+			f := newRoute(t, Options{}, func(context.Context, *Call, none) (none, error) { return none{}, answer })
+			for range 3 {
+				wantError(t, f.do(t, "POST /test"), 503, "service_unavailable")
+			}
+			log := f.log.String()
+			if strings.Count(log, "level=WARN") != 1 || strings.Contains(log, "level=ERROR") ||
+				!strings.Contains(log, cause.Error()) {
+				t.Errorf("log:\n%s", log)
+			}
+			answer = answer.Because(db.ErrUnavailable)
+			wantError(t, f.do(t, "POST /test"), 503, "service_unavailable")
+			if strings.Count(f.log.String(), "level=ERROR") != 1 {
+				t.Errorf("with a failure, log:\n%s", f.log)
+			}
+		})
+	}
+}
+
 // A client that goes away is no failure of ours.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package contacts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -161,8 +162,12 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 	return found, nil
 }
 
-// tooSlow is the fault of what needs more time than there is, by its filter or, without one, by how many there are.
+// tooSlow is the fault of what needs more time than there is, by its filter or, without one, by how many there are. It
+// is db.ErrTooLong, also when several reads took too long together.
 func tooSlow(of *source, err error) error {
+	if !errors.Is(err, db.ErrTooLong) {
+		err = fmt.Errorf("%w: %w", db.ErrTooLong, err)
+	}
 	if of.rule == nil {
 		return fault.New(fault.Unavailable, "", "It takes too long to go through so many contacts at present. Try again "+
 			"later.").Because(err)

@@ -25,6 +25,9 @@ func (s *Service) SetTimes(wait, read, count time.Duration) {
 // SetPatience limits how long what nobody waits for waits for a place.
 func (s *Service) SetPatience(d time.Duration) { s.limits.patience = d }
 
+// SetPreview limits how long it may take to count who of an audience is mailed.
+func (s *Service) SetPreview(d time.Duration) { s.limits.preview = d }
+
 // Forgive has the filters that took too long tried again, as when the time of their rest is over.
 func (s *Service) Forgive() {
 	for name := range s.slow.until {

@@ -205,6 +205,12 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 			!strings.Contains(err.Error(), "narrower rules") {
 			t.Errorf("a list that takes too long: %v", err)
 		}
+		w.Contacts.SetTimes(0, time.Minute, 0)
+		w.Contacts.SetPreview(time.Nanosecond)
+		_, err = w.Contacts.CountRefused(ctx, w.team, contacts.Audience{}, "", func(string) bool { return true })
+		if !errors.Is(err, db.ErrTooLong) || fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("a preview that takes too long: %v", err)
+		}
 	})
 }
 

@@ -1,13 +1,18 @@
 package broadcasts_test
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
 )
 
 // The audience is counted as the run then treats it: who is at an address that nobody mails, suppressed, or left.
@@ -87,5 +92,48 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 			s.Must(err)
 			s.send(c.id)
 		}
+	})
+}
+
+// Send does not wait for a filter that is not asked within some time, as when others take all places for long reads:
+// the broadcast is sent to those whom it finds then, which may be nobody.
+func TestSendDoesNotWaitForFilters(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		ctx, acme := t.Context(), s.Acme.TeamID
+		s.readers(1)
+		segment, err := s.Contacts.CreateSegment(ctx, acme, contacts.NewSegment{Name: "nobody",
+			Filter: `{"type":"rule","field":"contact.email","operator":"contains","value":"nobody"}`})
+		s.Must(err)
+		news := s.news()
+		news.SegmentID = segment.ID
+		draft := s.draft(news)
+		if _, err := s.b.Send(ctx, s.Acme, draft, ""); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("an empty audience: %v", err)
+		}
+		taken, end := context.WithCancel(ctx)
+		var reads sync.WaitGroup
+		began := make(chan bool)
+		for free := true; free; {
+			reads.Go(func() {
+				err := s.DB.ReadLong(taken, db.Long{Owner: id.New(), Wait: time.Millisecond}, func(ctx context.Context,
+					_ db.Reader) error {
+					began <- true
+					<-ctx.Done()
+					return nil
+				})
+				if errors.Is(err, db.ErrCrowded) {
+					began <- false
+				}
+			})
+			free = <-began
+		}
+		s.b.SetLook(time.Millisecond)
+		_, err = s.b.Send(ctx, s.Acme, draft, "")
+		end()
+		reads.Wait()
+		s.Must(err)
+		s.Run(s.b.Kinds()...)
+		s.until(draft, broadcasts.Sent)
 	})
 }

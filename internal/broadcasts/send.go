@@ -118,11 +118,22 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 	if !at.IsZero() {
 		return at, nil // Contacts may be added until then.
 	}
-	some, _, err := s.p.Contacts.Walk(ctx, b.TeamID, contacts.Audience{SegmentID: b.SegmentID}, "", 1)
-	if err == nil && len(some) == 0 {
-		err = fault.Invalidf("segment_id", "The segment has no contacts. Add contacts to it first.")
+	return at, s.checkNotEmpty(ctx, b)
+}
+
+// checkNotEmpty refuses an audience without contacts. A filter may have to wait for others and then take long to find
+// one, which the request does not wait for: a broadcast that nobody gets does no harm.
+func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
+	limited, cancel := context.WithTimeout(ctx, s.look)
+	defer cancel()
+	some, _, err := s.p.Contacts.Walk(limited, b.TeamID, contacts.Audience{SegmentID: b.SegmentID}, "", 1)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		return nil
+	case err == nil && len(some) == 0:
+		return fault.Invalidf("segment_id", "The segment has no contacts. Add contacts to it first.")
 	}
-	return at, err
+	return err
 }
 
 // Pause stops a broadcast that is being sent, until it is resumed. What no host was given yet waits.

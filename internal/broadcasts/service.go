@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/contacts"
@@ -46,6 +47,7 @@ type Parts struct {
 type Service struct {
 	c       Config
 	p       Parts
+	look    time.Duration // for which Send looks for a contact of the audience, at most
 	decided decisions
 }
 
@@ -57,7 +59,7 @@ func New(c Config, p Parts) *Service {
 	if p.Notify == nil {
 		p.Notify = func(context.Context, *db.Tx, string, string, string) error { return nil }
 	}
-	s := &Service{c: c, p: p}
+	s := &Service{c: c, p: p, look: 5 * time.Second}
 	s.decided.known = map[string]known{}
 	p.DB.OnHint(hintTopic, s.decided.forget)
 	return s

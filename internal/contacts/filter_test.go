@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // filtered is a team with two text properties, plan and note, two number properties, age and score, a topic with each
@@ -461,6 +462,49 @@ func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 		if chosen*10 < all || chosen*10 > 9*all {
 			t.Errorf("the rules find %d of %d", chosen, all)
 		}
+	})
+}
+
+// TestFiltersCompareAddressesByTheirKeys holds both meanings of a filter to the key of the address that it names: for
+// Unicode the capital İ and the Kelvin sign are i and k, but their addresses belong to somebody else.
+func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
+	const letters = "iIİkK\u212aéÉ"
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFiltered(t, d)
+		all := map[string]*person{}
+		for _, a := range letters {
+			for _, b := range letters {
+				key := message.Address{Local: string([]rune{a, b}), Domain: "example.com"}.Key()
+				if all[key] == nil {
+					all[key] = &person{Contact: Contact{ID: id.New(), TeamID: f.team, Address: key, CreatedAt: f.now},
+						subscriptions: []string{"", ""}}
+					f.write(all[key])
+				}
+			}
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			local := rapid.StringOfN(rapid.RuneFrom([]rune(letters)), 2, 2, -1).Draw(t, "local")
+			key := message.Address{Local: local, Domain: "example.com"}.Key()
+			operator := rapid.SampledFrom([]string{"eq", "in", "starts_with", "ends_with", "contains"}).Draw(t, "operator")
+			var value any = local + "@Example.com"
+			if operator == "in" {
+				value = []any{value}
+			}
+			rule := f.rule(t, tree{"type": "rule", "field": "contact.email", "operator": operator, "value": value})
+			if got := f.found(t, rule); !slices.Equal(got, []string{all[key].ID}) {
+				t.Fatalf("%s %q finds %d contacts, want that of %q alone", operator, value, len(got), key)
+			}
+			schema, err := f.s.FilterSchema(f.t.Context(), d.Reader, f.team, rule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for address, p := range all {
+				ok, err := rule.Match(schema, f.now, func(name string) filter.Value { return f.value(p, name) })
+				if err != nil || ok != (address == key) {
+					t.Fatalf("%s %q matches %q: %t, %v", operator, value, address, ok, err)
+				}
+			}
+		})
 	})
 }
 

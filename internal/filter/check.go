@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/schedule"
 )
 
@@ -233,7 +234,7 @@ func (t *test) addOperand(v Value) (problem string) {
 
 func (t *test) lower(text string) string {
 	if t.Lower {
-		return strings.ToLower(text)
+		return message.FoldCase(text)
 	}
 	return text
 }

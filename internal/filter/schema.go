@@ -35,7 +35,7 @@ var accepts = map[Type][]Operator{
 type Field struct {
 	Type    Type
 	Default Value // of a contact without a value, such as the number 0
-	Lower   bool  // the values are in lower case, and so is what they are compared with
+	Lower   bool  // the values are in lower case, by message.FoldCase, and so is what they are compared with
 
 	// Allow returns what is wrong with a text that a Choice or a Set is compared with, as the end of a sentence that
 	// begins with the place, or "". Nil allows every text.

@@ -88,17 +88,19 @@ func cutMailbox(s string, phrase func(string) (string, error)) (name, spec strin
 // Addr returns the address in the form of the envelope: local@domain.
 func (a Address) Addr() string { return a.Local + "@" + a.Domain }
 
-// Key returns the address in lower case, for comparing and for indexes. Local parts are compared without regard to
-// case: RFC 5321 section 2.4 makes them case-sensitive, but no large host does. A letter outside of ASCII never becomes
-// one of ASCII: for Unicode the Turkish İ is a capital i and the Kelvin sign a capital k, but the address is that of
-// somebody else.
-func (a Address) Key() string { return strings.Map(foldLocal, a.Local) + "@" + a.Domain }
+// Key returns the address in lower case, by [FoldCase], for comparing and for indexes. Local parts are compared without
+// regard to case: RFC 5321 section 2.4 makes them case-sensitive, but no large host does.
+func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 
-func foldLocal(r rune) rune {
-	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
-		return small
-	}
-	return r
+// FoldCase returns an address, or a part of one, in lower case. A letter outside of ASCII never becomes one of ASCII: for
+// Unicode the Turkish İ is a capital i and the Kelvin sign a capital k, but the address is that of somebody else.
+func FoldCase(text string) string {
+	return strings.Map(func(r rune) rune {
+		if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
+			return small
+		}
+		return r
+	}, text)
 }
 
 // String returns the address as it is written in a header field, unfolded. Names outside ASCII are encoded by RFC

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Ids are in lower case in every answer, however the request has them.
@@ -26,6 +28,34 @@ func TestContactTopicsInLowerCase(t *testing.T) {
 		if want := `"topics":[{"id":"` + topic.ID + `","subscription":"opt_out"}]`; w.Code != 200 ||
 			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// A property takes its 2,000 characters whatever they are: no index needs to hold them.
+func TestLongestValues(t *testing.T) {
+	t.Parallel()
+	text := make([]rune, scalar.MaxText)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range text {
+		text[i] = 0x20000 + random.Int32N(0xa000) // 4 octets each, of which no compression saves much
+	}
+	long := string(text)
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		f.do(t, "POST /contact-properties\n\n"+`{"key":"bio","type":"string"}`)
+		if w := f.do(t, "POST /contacts\n\n"+`{"email":"a@example.org","properties":{"bio":"`+long+`"}}`); w.Code != 201 {
+			t.Errorf("%d %.300s", w.Code, w.Body)
+		}
+		importID := f.importing(t, "email,bio\nb@example.org,short\nc@example.org,"+long+"\n",
+			map[string]string{"column_map": `{"email":"email","properties":{"bio":{"column":"bio","type":"string"}}}`})
+		if i, text := f.imported(t, importID); i.Status != "completed" || i.Counts != (importCounts{2, 2, 0, 0, 0}) {
+			t.Errorf("%s", text)
+		}
+		for _, address := range []string{"a@example.org", "c@example.org"} {
+			if w := f.do(t, "GET /contacts/"+address); !strings.Contains(w.Body.String(), long) {
+				t.Errorf("%s has %.300s", address, w.Body)
+			}
 		}
 	})
 }

@@ -28,7 +28,7 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 		WHERE m.type = 'table' ORDER BY 1, c.cid`
 	if d.Engine() == "postgres" {
 		query = `SELECT table_name, column_name, data_type FROM information_schema.columns
-			WHERE table_schema = current_schema()
+			WHERE table_schema = current_schema() AND is_generated = 'NEVER'
 			ORDER BY 1, ordinal_position`
 	}
 	rows, err := d.Query(t.Context(), query)

@@ -30,7 +30,7 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 		schema.Fields[name] = f
 	}
 	names := reads(rule)
-	properties, err := propertyFields(ctx, r, teamID, names.properties)
+	properties, err := propertyFields(ctx, r, teamID, names.properties, !s.d.Alone())
 	if err != nil {
 		return schema, err
 	}

@@ -1,7 +1,9 @@
 package contacts
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/scalar"
 )
 
 // filtered is a team with two text properties, plan and note, two number properties, age and score, a topic with each
@@ -508,6 +511,63 @@ func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	})
 }
 
+// incompressible returns a text of n characters of 4 octets, the same each time, of which PostgreSQL makes nothing shorter.
+func incompressible(n int) string {
+	text := make([]rune, n)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range text {
+		text[i] = 0x20000 + random.Int32N(0xa000)
+	}
+	return string(text)
+}
+
+// TestFiltersOfLongTexts compares texts that differ beyond what PostgreSQL's index has of them.
+func TestFiltersOfLongTexts(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFiltered(t, d)
+		long := incompressible(scalar.MaxText)
+		head := string([]rune(long)[:filter.HeadSize])
+		var people []*person
+		values := []string{long, head, head + "a", head + "b", string([]rune(head)[1:]), string([]rune(head)[:499]), "short"}
+		for i, value := range values {
+			p := &person{Contact: Contact{ID: id.New(), TeamID: f.team, Address: fmt.Sprintf("%d@example.com", i),
+				CreatedAt: f.now}, texts: map[string]string{"plan": value}, subscriptions: []string{"", ""}}
+			f.write(p)
+			people = append(people, p)
+		}
+		operators := map[string]func(value, of string) bool{
+			"eq": func(v, of string) bool { return v == of }, "neq": func(v, of string) bool { return v != of },
+			"in":          func(v, of string) bool { return v == of || v == "short" },
+			"not_in":      func(v, of string) bool { return v != of && v != "short" },
+			"starts_with": strings.HasPrefix, "ends_with": strings.HasSuffix, "contains": strings.Contains,
+			"exists": func(v, _ string) bool { return true },
+		}
+		for operator, holds := range operators {
+			for _, of := range values {
+				leaf := tree{"type": "rule", "field": "properties.plan", "operator": operator, "value": of}
+				switch operator {
+				case "in", "not_in":
+					leaf["value"] = []string{of, "short"}
+				case "exists":
+					delete(leaf, "value")
+				}
+				var want []string
+				for _, p := range people {
+					if holds(p.texts["plan"], of) {
+						want = append(want, p.ID)
+					}
+				}
+				slices.Sort(want)
+				rule := f.rule(t, leaf)
+				if got := f.found(t, rule); !slices.Equal(got, want) {
+					t.Errorf("%s a text of %d characters finds %d contacts, want %d", operator, len([]rune(of)), len(got),
+						len(want))
+				}
+			}
+		}
+	})
+}
+
 func TestFiltersNameWhatTheTeamHas(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f, other := newFiltered(t, d), newFiltered(t, d)
@@ -601,7 +661,7 @@ func TestTheLargestFilters(t *testing.T) {
 func TestFiltersGoByIndexes(t *testing.T) {
 	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // but json_each and a CONSTANT ROW
 	byContact := regexp.MustCompile(`contact_id=\?|\(contact_id = c\.id\)`)
-	byValue := regexp.MustCompile(`AND (value|\w+_at)[<>=]|AND \((value|\w+_at) [<>=]`)
+	byValue := regexp.MustCompile(`AND (value|\w+_at)[<>=]|AND \((value|head|\w+_at) [<>=]`)
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
 		plan := func() string {
@@ -617,6 +677,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			{"properties.plan", "eq", "pro", "contact_texts_value", true},
 			{"properties.plan", "neq", "pro", "contact_texts_value", true},
 			{"properties.plan", "in", []string{"pro", "free"}, "contact_texts_value", true},
+			{"properties.plan", "in", []string{"pro", incompressible(2000)}, "contact_texts_value", true},
 			{"properties.plan", "contains", "pro", "contact_texts_value", false},
 			{"properties.plan", "gt", 5, "contact_texts_value", false},
 			{"properties.age", "lt", 18, "contact_numbers_value", true},

@@ -56,8 +56,10 @@ func engagementTime(column string) filter.Field {
 	return filter.Field{Type: filter.TimeField, Column: filter.Column{Table: "contact_engagement", Value: "v." + column}}
 }
 
-// propertyFields returns the properties among some names.
-func propertyFields(ctx context.Context, r db.Reader, teamID string, names []string) (map[string]filter.Field, error) {
+// propertyFields returns the properties among some names. heads says that the index of texts has only the first
+// characters of each, as that of PostgreSQL does.
+func propertyFields(ctx context.Context, r db.Reader, teamID string, names []string, heads bool) (
+	map[string]filter.Field, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -71,6 +73,9 @@ func propertyFields(ctx context.Context, r db.Reader, teamID string, names []str
 			Key: "property_id", KeyValue: id}}
 		if kind == "number" {
 			f.Type, f.Column.Table = filter.NumberField, "contact_numbers"
+		} else if heads {
+			f.Column.Sets = &filter.Sets{Table: "contact_texts", Contact: "contact_id", Value: "v.value", Head: "v.head",
+				Key: "property_id", KeyValue: id}
 		}
 		fields[name] = f
 		return none, err

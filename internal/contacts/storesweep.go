@@ -1,6 +1,7 @@
 package contacts
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -25,9 +26,13 @@ func deletedRows(ctx context.Context, r db.Reader, k kind, limit int) ([]string,
 
 // deleteChildren deletes some of what refers to a row: the first of the index.
 func deleteChildren(ctx context.Context, tx *db.Tx, c child, rowID string) (int64, error) {
-	last := strings.ReplaceAll(c.order, ",", " DESC,") + " DESC"
-	return tx.Exec(ctx, `DELETE FROM `+c.table+` WHERE `+c.column+` = $1 AND (`+c.order+`) <= (SELECT `+c.order+` FROM
-		(SELECT `+c.order+` FROM `+c.table+` WHERE `+c.column+` = $1 ORDER BY `+c.order+` LIMIT $2) x
+	order := c.order
+	if !tx.OneWriter() {
+		order = cmp.Or(c.inPostgres, order)
+	}
+	last := strings.ReplaceAll(order, ",", " DESC,") + " DESC"
+	return tx.Exec(ctx, `DELETE FROM `+c.table+` WHERE `+c.column+` = $1 AND (`+order+`) <= (SELECT `+order+` FROM
+		(SELECT `+order+` FROM `+c.table+` WHERE `+c.column+` = $1 ORDER BY `+order+` LIMIT $2) x
 		ORDER BY `+last+` LIMIT 1)`, rowID, eraseRows)
 }
 

@@ -19,16 +19,18 @@ type kind struct {
 type child struct {
 	table, column string
 	order         string // the rest of the columns of the index that begins with column
+	inPostgres    string // the same on PostgreSQL, if its index has others
 }
 
 var (
-	topics = kind{"topics", noTopic, []child{{"contact_topics", "topic_id", "contact_id"}}}
+	topics = kind{"topics", noTopic, []child{{"contact_topics", "topic_id", "contact_id", ""}}}
 
-	segments = kind{"segments", noSegment, []child{{"contact_segments", "segment_id", "contact_id"},
-		{"segment_counts", "segment_id", "counted_at"}}}
+	segments = kind{"segments", noSegment, []child{{"contact_segments", "segment_id", "contact_id", ""},
+		{"segment_counts", "segment_id", "counted_at", ""}}}
 
 	properties = kind{"contact_properties", noProperty, []child{
-		{"contact_texts", "property_id", "value, contact_id"}, {"contact_numbers", "property_id", "value, contact_id"}}}
+		{"contact_texts", "property_id", "value, contact_id", "head, contact_id"},
+		{"contact_numbers", "property_id", "value, contact_id", ""}}}
 )
 
 // sweepRows is how many deleted rows of a kind one call of Sweep removes.

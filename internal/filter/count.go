@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxAnchor is up to how many contacts of a set are looked up one after the other in the others. A look-up costs as
@@ -277,8 +278,32 @@ func (c *counter) rows(t *test, name string) string {
 	if t.holds(t.Default) {
 		text += "NOT "
 	}
-	return text + "(" + c.comparison(t, from.Value) + ")" + c.bounds("v."+from.Contact)
+	return text + "(" + c.indexed(t, &from) + ")" + c.bounds("v."+from.Contact)
 }
+
+// indexed returns the positive comparison with what an index has of the value. Where that is the head of a text alone,
+// the whole text is read only by comparisons that the head does not decide: a head with less than HeadSize characters
+// is the whole text.
+func (c *counter) indexed(t *test, in *Sets) string {
+	if in.Head == "" || t.op == Contains || t.op == EndsWith || t.op == StartsWith && cut(t.text) {
+		return c.comparison(t, in.Value)
+	}
+	long := slices.ContainsFunc(t.operands, func(v Value) bool { return cut(v.text) })
+	if !long {
+		return c.comparison(t, in.Head)
+	}
+	heads := *t
+	heads.operands = slices.Clone(t.operands)
+	for i := range heads.operands {
+		if o := &heads.operands[i]; cut(o.text) {
+			o.text = string([]rune(o.text)[:HeadSize])
+		}
+	}
+	return c.comparison(&heads, in.Head) + " AND " + c.comparison(t, in.Value)
+}
+
+// cut reports whether the head of a text may be the head of others too.
+func cut(text string) bool { return utf8.RuneCountInString(text) >= HeadSize }
 
 // found returns the condition that rows finds the contact c, of which it reads nothing but the id.
 func (c *counter) found(t *test) string {

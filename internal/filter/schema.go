@@ -71,7 +71,14 @@ type Sets struct {
 	Key      string // a column that all rows looked for have KeyValue in
 	KeyValue string
 	Only     string // a condition on the row v, which a partial index has; rows that it leaves out have the Default
+
+	// Head, if it is set, is an expression of the first HeadSize characters of a text, which the index has in place of
+	// Value.
+	Head string
 }
+
+// HeadSize is how many characters [Sets] has of a text whose Head it names.
+const HeadSize = 500
 
 // sets returns where the contacts with some value are found, if they are by an index.
 func (c *Column) sets(t Type) (s Sets, ok bool) {

@@ -109,7 +109,7 @@ type contactImportWire struct {
 	Filename    *string      `json:"filename"`
 	Size        int64        `json:"size" doc:"Octets of the file."`
 	Processed   int64        `json:"processed" doc:"Octets of it that are done."`
-	Error       *string      `json:"error" doc:"Why it failed."`
+	Error       *string      `json:"error" doc:"Why it failed, or cannot go on and is tried again."`
 }
 
 func importToWire(i imports.Import) contactImportWire {

@@ -23,7 +23,8 @@
 //
 // What is wrong with the file as a whole, or with what is asked for, is a fault of Store or Create, and nothing is
 // kept. A row that is wrong is counted as failed and kept with the reason, up to [MaxKept] rows, as long as the import. When
-// the database or the store of files does not answer, the job is tried again without end. An import fails if its file
+// the database or the store of files does not answer, or refuses what it should take, the job is tried again without
+// end, and the import has a reason until it goes on. An import fails if its file
 // is gone, or a segment, topic or property that it refers to; what it wrote until then stays.
 //
 // # What it does not do
@@ -72,6 +73,8 @@ const (
 	keptRow      = 8 << 10 // octets of a failed row; of longer ones only the reason is kept
 	maxFilename  = 255     // characters that are kept of a file's name
 	canceledText = "It was canceled."
+	heldText     = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, tell the " +
+		"operator, or cancel it: imports that came later wait for it."
 )
 
 // Import is a file of contacts and what became of its rows.
@@ -87,7 +90,7 @@ type Import struct {
 	Skipped    int64
 	Failed     int64
 	Kept       int64  // failed rows that can be read with Failures
-	Reason     string // why it failed
+	Reason     string // why it failed, or cannot go on and is tried again
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero while it is queued
 	FinishedAt time.Time // zero until it has completed or failed

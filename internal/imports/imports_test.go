@@ -397,6 +397,35 @@ func TestEnds(t *testing.T) {
 	})
 }
 
+// An import that the database does not take says so while it is tried again.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {
+		withPlan := &imports.Map{Properties: map[string]imports.Column{"plan": {Name: "plan"}}}
+		i, err := w.create("email,plan\na@example.org,\nb@example.org,x\nc@example.org,x\n", imports.NewImport{Map: withPlan})
+		w.Must(err)
+		rename := func(from, to string) {
+			w.Update(func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `ALTER TABLE `+from+` RENAME TO `+to)
+				return err
+			})
+		}
+		rename("contact_texts", "texts_away")
+		for range 2 {
+			if err := w.handle(i.ID); err == nil {
+				t.Error("it goes on without a table")
+			}
+			if i = w.get(i.ID); i.Status != imports.InProgress || i.Done() || !strings.Contains(i.Reason, "after line 2,") {
+				t.Errorf("%s %q", counts(i), i.Reason)
+			}
+		}
+		rename("texts_away", "contact_texts")
+		if i = w.await(i.ID); counts(i) != "completed 3=3+0+0+0" || i.Reason != "" {
+			t.Errorf("%s %q", counts(i), i.Reason)
+		}
+	})
+}
+
 // Imports of one team run in the order in which they came.
 func TestOneAfterAnother(t *testing.T) {
 	t.Parallel()

@@ -39,8 +39,18 @@ func (s *Service) JobKind() jobs.Kind {
 		Endless: true}
 }
 
-// handle goes on with an import from where it is.
+// handle goes on with an import from where it is. Whose it is can see when that fails: further imports of the team wait
+// meanwhile.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
+	err := s.attempt(ctx, j)
+	if err == nil || ctx.Err() != nil || errors.Is(err, errMoved) || errors.Is(err, jobs.ErrLost) {
+		return err
+	}
+	noted := s.DB.Update(ctx, func(tx *db.Tx) error { return hold(ctx, tx, j.TeamID, j.Payload) })
+	return errors.Join(err, noted)
+}
+
+func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 	i, p, err := planOf(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
 		s.forget(ctx, j.Payload)
@@ -234,7 +244,7 @@ func (r *run) write(ctx context.Context, b batch) error {
 	var next Import
 	err := r.s.DB.Update(ctx, func(tx *db.Tx) error {
 		next = r.i
-		next.Position, next.lines = b.end, b.lines
+		next.Position, next.lines, next.Reason = b.end, b.lines, ""
 		next.Failed += int64(len(b.failed.lines))
 		kept := min(int64(len(b.failed.lines)), MaxKept-next.Kept)
 		next.Kept += kept

@@ -108,9 +108,23 @@ func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 	// Whoever has moved it so far has done this very batch.
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
-		skipped = $8, failed = $9, kept = $10 WHERE id = $1 AND team_id = $2 AND position = $3
+		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3
 		AND status = 'in_progress'`, i.ID, i.TeamID, from, i.Position, i.lines, i.Created, i.Updated, i.Skipped, i.Failed,
 		i.Kept)
+}
+
+// hold writes that an import which has not ended cannot go on, until it does.
+func hold(ctx context.Context, tx *db.Tx, teamID, importID string) error {
+	i, err := importByID(ctx, tx.Reader, teamID, importID)
+	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `UPDATE contact_imports SET reason = $3 WHERE id = $1 AND team_id = $2 AND finished_at = 0`, importID,
+		teamID, fmt.Sprintf(heldText, i.lines))
+	return nil
 }
 
 // end ends an import that has not ended. It returns false if it has.

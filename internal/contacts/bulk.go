@@ -222,39 +222,16 @@ func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
 // contacts creates the contacts that there are not, and finds out what is to be changed in the others. Afterwards rows
 // has only those to which something is written.
 func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) error {
-	addresses := make([]string, len(w.rows))
+	all := make([]*bulkContact, len(w.rows))
 	for i := range w.rows {
-		addresses[i] = w.rows[i].Address
+		all[i] = &w.rows[i]
 	}
-	have, err := lockContacts(ctx, tx, w.teamID, addresses)
+	missing, err := w.find(ctx, tx, all)
+	for err == nil && len(missing) > 0 {
+		missing, err = w.create(ctx, tx, missing)
+	}
 	if err != nil {
 		return err
-	}
-	now := tx.Now()
-	var fresh []*Contact
-	for i := range w.rows {
-		row := &w.rows[i]
-		if row.at = have[row.Address]; row.at == nil {
-			row.at = &Contact{ID: id.At(now), TeamID: w.teamID, Address: row.Address, CreatedAt: now, UpdatedAt: now}
-			row.at.apply(resolved{Change: row.change()}, "")
-			row.created = true
-			fresh = append(fresh, row.at)
-		}
-	}
-	inserted, err := insertContacts(ctx, tx, w.teamID, fresh)
-	if err != nil {
-		return err
-	}
-	if inserted < len(fresh) { // others have created some of them since
-		if have, err = lockContacts(ctx, tx, w.teamID, addresses); err != nil {
-			return err
-		}
-		for i := range w.rows {
-			row := &w.rows[i]
-			if at := have[row.Address]; at != nil && at.ID != row.at.ID {
-				row.at, row.created = at, false
-			}
-		}
 	}
 	kept := w.rows[:0]
 	for _, row := range w.rows {
@@ -272,6 +249,46 @@ func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) erro
 	}
 	w.rows = kept
 	return nil
+}
+
+// find locks the contacts of some rows that there are, and returns the rows without one.
+func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
+	addresses := make([]string, len(rows))
+	for i, row := range rows {
+		addresses[i] = row.Address
+	}
+	have, err := lockContacts(ctx, tx, w.teamID, addresses)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		at := have[row.Address]
+		switch {
+		case at == nil:
+			missing = append(missing, row)
+		case row.at == nil || at.ID != row.at.ID:
+			row.at, row.created = at, false
+		}
+	}
+	return missing, nil
+}
+
+// create creates the contacts of some rows, or finds those that others have created since. It returns the rows without
+// one: others may have deleted theirs again.
+func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
+	now := tx.Now()
+	fresh := make([]*Contact, len(rows))
+	for i, row := range rows {
+		row.at = &Contact{ID: id.At(now), TeamID: w.teamID, Address: row.Address, CreatedAt: now, UpdatedAt: now}
+		row.at.apply(resolved{Change: row.change()}, "")
+		row.created = true
+		fresh[i] = row.at
+	}
+	inserted, err := insertContacts(ctx, tx, w.teamID, fresh)
+	if err != nil || inserted == len(fresh) {
+		return nil, err
+	}
+	return w.find(ctx, tx, rows)
 }
 
 // change is what the row says of the contact itself.

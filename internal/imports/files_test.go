@@ -18,6 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -135,6 +136,72 @@ func TestCreatedMeanwhile(t *testing.T) {
 		if err != nil || at.FirstName != "Other" || (at.LastName == "L") == skip {
 			t.Errorf("%+v, %v", at, err)
 		}
+	}
+}
+
+// A contact that others create before a batch inserts it, and delete before the batch looks for it again, is created
+// after all.
+func TestCreatedAndDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Postgres(t) // on SQLite nobody writes meanwhile
+	w := newWorld(t, testnode.New(t, d, testnode.Options{}), imports.Config{})
+	ctx := t.Context()
+	w.Must(func() error {
+		_, _, err := w.Contacts.Upsert(ctx, w.team, "first@example.org", contacts.Change{})
+		return err
+	}())
+	plan, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: scalar.String})
+	w.Must(err)
+	// waits waits until the batch waits for another transaction in a statement.
+	waits := func(statement string) {
+		testnode.Until(t, statement+" waits", func() bool {
+			return w.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event_type = 'Lock' AND query LIKE $1`, statement+"%") > 0
+		})
+	}
+	var n contacts.BulkCount
+	done := make(chan error, 1)
+	b := &contacts.Bulk{Properties: []contacts.Property{plan}}
+	row := func(address string) contacts.BulkRow {
+		return contacts.BulkRow{Address: address, Values: []string{"pro"}}
+	}
+	w.Update(func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
+			source_id, created_at, updated_at) VALUES ($1, $2, 'last@example.org', '', '', FALSE, '', 1, 1)`, id.New(), w.team)
+		if err != nil {
+			return err
+		}
+		w.Update(func(tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, `UPDATE contacts SET updated_at = updated_at WHERE team_id = $1
+				AND address = 'first@example.org'`, w.team); err != nil {
+				return err
+			}
+			go func() {
+				done <- d.Update(ctx, func(tx *db.Tx) (err error) {
+					n, err = w.Contacts.WriteBulk(ctx, tx, w.team, b, []contacts.BulkRow{row("first@example.org"),
+						row("gone@example.org"), row("last@example.org")})
+					return err
+				})
+			}()
+			waits("SELECT") // for the first contact; it does not see what begins now
+			_, _, err := w.Contacts.Upsert(ctx, w.team, "gone@example.org", contacts.Change{})
+			return err
+		})
+		waits("INSERT") // for the last one, having found the one that goes now
+		_, err = w.Contacts.Delete(ctx, w.team, "gone@example.org")
+		return err
+	})
+	if err := <-done; err != nil || n != (contacts.BulkCount{Created: 1, Updated: 2}) {
+		t.Errorf("%+v, %v", n, err)
+	}
+	want := []string{"first@example.org", "gone@example.org", "last@example.org"}
+	for i, c := range w.contacts() {
+		if i >= len(want) || c != want[i]+` "" "" false plan=pro` {
+			t.Errorf("%s", c)
+		}
+	}
+	if texts := w.Count(`SELECT COUNT(*) FROM contact_texts`); len(w.contacts()) != 3 || texts != 3 {
+		t.Errorf("%d contacts, %d values", len(w.contacts()), texts)
 	}
 }
 

@@ -227,7 +227,10 @@ func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) erro
 		all[i] = &w.rows[i]
 	}
 	missing, err := w.find(ctx, tx, all)
-	for err == nil && len(missing) > 0 {
+	for try := 0; err == nil && len(missing) > 0; try++ {
+		if try == createTries {
+			return errContested()
+		}
 		missing, err = w.create(ctx, tx, missing)
 	}
 	if err != nil {

@@ -171,6 +171,38 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
+// A contact that is neither inserted nor found, however often, is an error of ours.
+func TestContested(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		statements := []string{`CREATE TRIGGER contested BEFORE INSERT ON contacts BEGIN SELECT RAISE(IGNORE); END`}
+		if !w.DB.Alone() {
+			statements = []string{
+				`CREATE FUNCTION contested() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
+				`CREATE TRIGGER contested BEFORE INSERT ON contacts FOR EACH ROW EXECUTE FUNCTION contested()`}
+		}
+		w.Update(func(tx *db.Tx) error {
+			for _, text := range statements {
+				if _, err := tx.Exec(ctx, text); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		_, _, err := w.Contacts.Upsert(ctx, w.team, "a@x.example", contacts.Change{})
+		inBulk := w.DB.Update(ctx, func(tx *db.Tx) error {
+			_, err := w.Contacts.WriteBulk(ctx, tx, w.team, &contacts.Bulk{}, []contacts.BulkRow{{Address: "a@x.example"}})
+			return err
+		})
+		for _, err := range []error{err, inBulk} {
+			if !fault.Ours(err) || !strings.Contains(err.Error(), "meanwhile") {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
 // What many contacts have of a deleted property or segment is deleted in steps.
 func TestSweepInSteps(t *testing.T) {
 	t.Parallel()

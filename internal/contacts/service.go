@@ -213,11 +213,21 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 	return to, err
 }
 
+// createTries is how often a contact is inserted that others create and delete meanwhile.
+const createTries = 10
+
+func errContested() error {
+	return fmt.Errorf("create a contact: others created and deleted it %d times meanwhile", createTries)
+}
+
 // write writes what a change does to a contact, which found says is there and locked, and records the event. source is
 // the email by whose link it was chosen.
 func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, to resolved, source string) (
 	created bool, err error) {
-	for !found && !created {
+	for try := 0; !found && !created; try++ {
+		if try == createTries {
+			return false, errContested()
+		}
 		at.ID, at.CreatedAt, at.UpdatedAt = id.At(tx.Now()), tx.Now(), tx.Now()
 		at.apply(to, source)
 		if created, err = insertContact(ctx, tx, at); err != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -166,6 +167,64 @@ func TestEraseAddress(t *testing.T) {
 		p.must("emails", "erase", "b@one.example", "--suppressions")
 		if left := n.naming("b@one.example"); len(left) != 0 {
 			t.Errorf("in the end it is named in %v", left)
+		}
+	})
+}
+
+// An address with letters outside of ASCII is exported and erased however it is written, and those like it stay.
+func TestEraseUnicodeAddress(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key := p.must("keys", "create", "--team", "Acme")
+		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
+		n := p.start()
+		send := func(subject, to string) {
+			t.Helper()
+			n.made(key, "/emails", `{"from":"a@resend.dev","to":[`+to+`],"subject":"`+subject+`","text":"t"}`)
+		}
+		send("for ÄÖLga@one.example", `"Olga <ÄÖlga@one.example>"`)
+		send("Hello", `"\u00c4\u00d6LGA@one.example"`)
+		send("for ÄÖLga@one.example", `"äölga@one.example","ÄÖlga@one.example","olga@one.example"`)
+		send("Hello", `"ëölga@one.example","Olga@one.example"`)
+		eventually(t, "all is delivered and logged", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 4 &&
+				n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/emails'`) == 4
+		})
+		n.happened()
+		exported := func(address string) int {
+			t.Helper()
+			status, text := n.ask(key, http.MethodGet, "/contacts/"+url.PathEscape(address)+"/export", "")
+			if status != http.StatusOK {
+				t.Fatalf("%d %s", status, text)
+			}
+			return strings.Count(text, `"kind":`)
+		}
+		if got := exported("ÄÖlga@one.example"); got != 3 {
+			t.Errorf("%d emails are exported, want 3", got)
+		}
+		if got := exported("OLGA@one.example"); got != 2 {
+			t.Errorf("%d emails to one of ASCII are exported, want 2", got)
+		}
+		eventually(t, "the exports are logged", func() bool {
+			return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint LIKE '%/export'`) == 2
+		})
+		report := p.must("emails", "erase", "ÄÖlga@one.example", "--team", "Acme")
+		for _, want := range []string{"2 sent emails to nobody else, deleted", "1 sent emails to others too",
+			"4 entries of the request log"} { // one is of the export
+			if !strings.Contains(report, want) {
+				t.Errorf("no report has %q:\n%s", want, report)
+			}
+		}
+		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // small letters of ASCII are compared
+			if left := n.naming(spelling); len(left) > 0 {
+				t.Errorf("%s is named in %v", spelling, left)
+			}
+		}
+		if left := n.naming("olga@one.example"); left["email_recipients"] != 2 {
+			t.Errorf("those like it are named in %v", left)
+		}
+		if report := p.must("emails", "erase", "ÄÖlga@one.example"); strings.Contains(report, "sent emails") {
+			t.Errorf("again it did\n%s", report)
 		}
 	})
 }

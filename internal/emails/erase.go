@@ -36,14 +36,14 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	}
 	if scope.All {
 		err = db.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
-			return erase(emailsTo(ctx, s.d.Reader, a.Key(), after, upTo))
+			return erase(emailsTo(ctx, s.d.Reader, a, ofAll(after, upTo)))
 		})
 	} else {
 		// A team pays for its own emails, not for those of all.
 		for _, teamID := range scope.Teams {
 			if err == nil {
 				err = db.Walk(ctx, s.d.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
-					return erase(emailsOfTeamTo(ctx, s.d.Reader, teamID, a.Key(), after, upTo))
+					return erase(emailsTo(ctx, s.d.Reader, a, ofTeam(teamID, after, upTo)))
 				})
 			}
 		}
@@ -99,7 +99,9 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
-		forgetHits(ctx, tx, a, e.id)
+		if err := replaceRecipient(ctx, tx, a, e.id); err != nil {
+			return err
+		}
 		for _, r := range [][]string{
 			{"email_events", "id", "recipient", "data"},
 			{"email_attempts", "id", "recipients", "reply", "conversation"},
@@ -108,7 +110,6 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed
 				return err
 			}
 		}
-		replaceRecipient(ctx, tx, a, e.id)
 		return nil
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/postrider/postrider/internal/erasure"
 )
 
 // partRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.
@@ -20,8 +22,8 @@ type Span struct{ From, To time.Time }
 
 // Part reads a part of a team's emails after a cursor: the next 250 that were accepted within the span, newest first.
 // next is the cursor of the part that follows, "" after the last.
-func (s *Service) Part(ctx context.Context, teamID string, within Span, after string) (some []Listed, next string,
-	err error) {
+func (s *Service) Part(ctx context.Context, teamID string, within Span, after string) (some []Listed,
+	next string, err error) {
 	all, next, err := partOfEmails(ctx, s.d.Reader, teamID, within, after)
 	if err != nil || len(all) == 0 {
 		return nil, next, err
@@ -41,9 +43,10 @@ func (s *Service) Part(ctx context.Context, teamID string, within Span, after st
 	return some, next, nil
 }
 
-// PartTo reads a part of what a team sent to an address, which is given in lower case: of its next 2,000 emails after a
-// cursor those that have the address among their recipients, newest first, with that recipient alone. next is the
-// cursor of the part that follows, "" after the last.
-func (s *Service) PartTo(ctx context.Context, teamID, address, after string) (some []Listed, next string, err error) {
-	return partTo(ctx, s.d.Reader, teamID, address, after)
+// PartTo reads a part of what a team sent to an address: of its next 2,000 emails after a cursor those that have the
+// address among their recipients, newest first, with that recipient alone. next is the cursor of the part that follows,
+// "" after the last.
+func (s *Service) PartTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []Listed,
+	next string, err error) {
+	return partTo(ctx, s.d.Reader, teamID, a, after)
 }

@@ -17,29 +17,39 @@ type addressed struct {
 	settled    bool
 }
 
-// selectAddressed returns the query for the emails of some recipients with the address $1.
-func selectAddressed(recipients string) string {
-	return `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email_recipients o WHERE o.email_id = r.email_id
-			AND LOWER(o.address) <> $1 AND o.address <> '` + erasure.Placeholder + `'), ` + isSettled("r.email_id") + `
-		FROM (SELECT DISTINCT p.email_id, p.team_id FROM ` + recipients + ` AND LOWER(p.address) = $1) r
-		ORDER BY r.email_id`
+// among are the recipients of the emails between two ids, of all teams or of one.
+type among struct {
+	from string
+	args []any // from $2 on
 }
 
-var (
-	selectAddressedOfAll  = selectAddressed(`email_recipients p WHERE p.email_id > $2 AND p.email_id <= $3`)
-	selectAddressedOfTeam = selectAddressed(`emails e JOIN email_recipients p ON p.email_id = e.id
-		WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`)
-)
-
-// emailsTo returns the emails of all teams with ids in (after, upTo] that have an address among their recipients.
-func emailsTo(ctx context.Context, r db.Reader, address, after, upTo string) ([]addressed, error) {
-	rows, err := r.Query(ctx, selectAddressedOfAll, address, after, upTo)
-	return db.Collect(rows, err, scanAddressed)
+func ofAll(after, upTo string) among {
+	return among{`email_recipients p WHERE p.email_id > $2 AND p.email_id <= $3`, []any{after, upTo}}
 }
 
-// emailsOfTeamTo is emailsTo for one team.
-func emailsOfTeamTo(ctx context.Context, r db.Reader, teamID, address, after, upTo string) ([]addressed, error) {
-	rows, err := r.Query(ctx, selectAddressedOfTeam, address, after, upTo, teamID)
+func ofTeam(teamID, after, upTo string) among {
+	return among{`emails e JOIN email_recipients p ON p.email_id = e.id WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`,
+		[]any{after, upTo, teamID}}
+}
+
+// emailsTo returns the emails that have an address among some recipients. How it is written there is looked for first,
+// because the engines have small letters of their own.
+func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of among) ([]addressed, error) {
+	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
+		append([]any{a.Like()}, of.args...)...)
+	all, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return nil, fmt.Errorf("look for recipients with an address: %w", err)
+	}
+	spellings := a.Spellings(all)
+	if len(spellings) == 0 {
+		return nil, nil
+	}
+	rows, err = r.Query(ctx, `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email_recipients o
+			WHERE o.email_id = r.email_id AND o.address <> ALL($1) AND o.address <> '`+erasure.Placeholder+`'), `+
+		isSettled("r.email_id")+`
+		FROM (SELECT DISTINCT p.email_id, p.team_id FROM `+of.from+` AND p.address = ANY($1)) r
+		ORDER BY r.email_id`, append([]any{spellings}, of.args...)...)
 	return db.Collect(rows, err, scanAddressed)
 }
 
@@ -118,15 +128,19 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
-// forgetHits deletes what is known of the clients by which a recipient opened an email and followed its links.
-func forgetHits(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) {
-	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND LOWER(recipient) = $2
-		AND type IN ('opened', 'clicked')`, emailID, a.Key())
-}
-
-// replaceRecipient replaces an envelope recipient by the placeholder.
-func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) {
-	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND LOWER(address) = $2`,
-		emailID,
-		a.Key(), erasure.Placeholder, erasure.PlaceholderDomain)
+// replaceRecipient replaces an envelope recipient by the placeholder, and deletes what is known of the clients by which
+// it opened the email and followed its links.
+func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
+	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1
+		UNION SELECT recipient FROM email_events WHERE email_id = $1`, emailID)
+	all, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
+	}
+	spellings := a.Spellings(all)
+	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND recipient = ANY($2)
+		AND type IN ('opened', 'clicked')`, emailID, spellings)
+	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND address = ANY($2)`,
+		emailID, spellings, erasure.Placeholder, erasure.PlaceholderDomain)
+	return nil
 }

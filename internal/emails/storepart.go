@@ -3,9 +3,11 @@ package emails
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/page"
 )
@@ -64,23 +66,30 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 
 const partToRows = 2000 // that one call of PartTo looks at
 
-func partTo(ctx context.Context, r db.Reader, teamID, address, after string) ([]Listed, string, error) {
+func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []Listed,
+	next string, err error) {
 	all := emailsWithin(teamID, Span{})
-	// The recipients of an email are few, and found by its id. An email may have the address twice.
-	to := page.Select{Text: `SELECT ` + emailColumns + `, r.kind, r.address, r.state, r.updated_at FROM emails e
-		JOIN email_recipients r ON r.email_id = e.id AND LOWER(r.address) = $2 AND r.position = (SELECT MIN(f.position)
-			FROM email_recipients f WHERE f.email_id = e.id AND LOWER(f.address) = $2) WHERE e.team_id = $1`,
-		ID: "e.id", Args: []any{teamID, address}}
-	return page.Part(ctx, r, all, to, after, partToRows, func(r db.Row) (s Listed, err error) {
-		var row emailRow
-		var to Recipient
-		var at int64
-		if err = r.Scan(row.dest(&to.Kind, &to.Address, &to.State, &at)...); err != nil {
-			return s, err
+	to := page.Select{Text: all.Text + ` AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id
+		AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0`, ID: all.ID, Args: []any{teamID, a.Like()}}
+	found, next, err := page.Part(ctx, r, all, to, after, partToRows, scanEmail, func(e Email) string { return e.ID })
+	if err != nil {
+		return nil, "", err
+	}
+	for part := range slices.Chunk(found, partRows) {
+		ids := make([]string, len(part))
+		for i := range part {
+			ids[i] = part[i].ID
 		}
-		to.UpdatedAt = db.Time(at)
-		s.Email, err = row.email()
-		s.Recipients = []Recipient{to}
-		return s, err
-	}, func(s Listed) string { return s.ID })
+		of, err := recipientsOf(ctx, r, teamID, ids)
+		if err != nil {
+			return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
+		}
+		for _, e := range part { // It may have the address twice, or only one that is like it.
+			is := func(to Recipient) bool { return a.Is(to.Address) }
+			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
+				some = append(some, Listed{e, of[e.ID][i : i+1]})
+			}
+		}
+	}
+	return some, next, nil
 }

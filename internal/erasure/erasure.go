@@ -10,7 +10,8 @@
 //
 // No index finds an address within a text, and no index of addresses is kept for this purpose, because it would be
 // written with each email: tables are read once from end to end, in steps and outside of transactions. Letters are
-// compared without regard to case; letters outside of ASCII are found only in lower case.
+// compared without regard to case, as [message.Address.Key] does. The engines have small letters of their own, SQLite
+// only of ASCII and PostgreSQL by its locale: SQL only narrows down by a pattern, and what it finds is compared in Go.
 //
 // # When it fails
 //
@@ -26,6 +27,10 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -38,99 +43,181 @@ const Placeholder = "erased@erased.invalid"
 const PlaceholderDomain = "erased.invalid"
 
 // Address is an email address to erase.
-type Address struct{ key string }
+type Address struct {
+	key     string
+	local   string   // of the key
+	domains []string // as it is written in ASCII, and in Unicode if that differs
+}
 
 // Parse parses an address. The error is an Invalid fault.
 func Parse(text string) (Address, error) {
-	a, err := message.ParseAddress(text)
+	parsed, err := message.ParseAddress(text)
 	if err != nil {
 		return Address{}, fault.Invalidf("address", "The address must be one such as someone@example.com: %s",
 			err).Because(err)
 	}
-	return Address{a.Key()}, nil
+	a := Address{key: parsed.Key(), domains: []string{parsed.Domain}}
+	a.local = strings.TrimSuffix(a.key, "@"+parsed.Domain)
+	if shown, err := idna.Lookup.ToUnicode(parsed.Domain); err == nil && shown != parsed.Domain {
+		a.domains = append(a.domains, shown)
+	}
+	return a, nil
 }
 
 // Key is the address in lower case.
 func (a Address) Key() string { return a.key }
 
+// Like is a pattern for LOWER(column) LIKE $n ESCAPE '\' that matches each spelling of the address as it is stored, and
+// may match other addresses; check with [Address.Is]. What the engines may turn into something else is left open:
+// letters outside of ASCII, and the i, because the small letter of I is another one in Turkish.
+func (a Address) Like() string { return like(a.key) }
+
 // Pattern is a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each text that contains the address, and may
 // match others; check with [Address.In].
 func (a Address) Pattern() string {
-	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(a.key) + "%"
+	labels := strings.Split(a.domains[0], ".")
+	for i, label := range labels {
+		if labels[i] = like(label); strings.HasPrefix(label, "xn--") {
+			labels[i] = "%" // texts have it in Unicode too
+		}
+	}
+	return "%" + like(a.local) + "@" + strings.Join(labels, ".") + "%"
+}
+
+func like(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == 'i':
+			b.WriteByte('_')
+		case r == '%' || r == '_':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r >= utf8.RuneSelf || r == '"' || r == '\\': // may have escapes in JSON
+			b.WriteByte('%')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // Is reports whether a mailbox, with or without a name, has the address.
 func (a Address) Is(mailbox string) bool {
-	if parsed, err := message.ParseAddress(mailbox); err == nil {
-		return parsed.Key() == a.key
+	if mailbox == a.key {
+		return true
 	}
-	return lower(mailbox) == a.key
+	parsed, err := message.ParseAddress(mailbox)
+	return err == nil && parsed.Key() == a.key
 }
 
-// In reports whether a text contains the address, and not only as part of a longer one.
-func (a Address) In(text string) bool { return a.index(lower(text), 0) >= 0 }
+// Spellings returns those of some addresses that are this one, in whichever case, each once.
+func (a Address) Spellings(all []string) []string {
+	var some []string
+	for _, text := range all {
+		if a.Is(text) && !slices.Contains(some, text) {
+			some = append(some, text)
+		}
+	}
+	return some
+}
+
+// In reports whether a text contains the address, and not only as part of a longer one. The text may be JSON, in which
+// letters have escapes.
+func (a Address) In(text string) bool {
+	_, _, found := a.next(text, 0)
+	return found
+}
 
 // Replace returns the text with the placeholder in each place of the address. It is safe in JSON, since the
 // placeholder needs no escapes.
 func (a Address) Replace(text string) string {
-	small := lower(text)
-	i := a.index(small, 0)
-	if i < 0 {
+	var b strings.Builder
+	done := 0
+	for {
+		start, end, found := a.next(text, done)
+		if !found {
+			break
+		}
+		b.WriteString(text[done:start])
+		b.WriteString(Placeholder)
+		done = end
+	}
+	if done == 0 {
 		return text
 	}
-	var b strings.Builder
-	from := 0
-	for ; i >= 0; i = a.index(small, from) {
-		b.WriteString(text[from:i])
-		b.WriteString(Placeholder)
-		from = i + len(a.key)
-	}
-	b.WriteString(text[from:])
+	b.WriteString(text[done:])
 	return b.String()
 }
 
-// index returns the position of the address in a lower-case text, from an offset on, or -1 if it does not occur.
-// Where it is part of a longer address, it is another address.
-func (a Address) index(small string, from int) int {
-	for {
-		i := strings.Index(small[from:], a.key)
+// next returns where the address occurs next in a text, from an offset on. Where it is part of a longer address, it is
+// another address.
+func (a Address) next(text string, from int) (start, end int, found bool) {
+	for at := from; ; at++ {
+		i := strings.IndexByte(text[at:], '@')
 		if i < 0 {
-			return -1
+			return 0, 0, false
 		}
-		if i += from; !continues(small[:i]) && !goesOn(small[i+len(a.key):]) {
-			return i
+		at += i
+		start, found = cutLocal(text[from:at], a.local)
+		if start += from; !found || continues(text[:start]) {
+			continue
 		}
-		from = i + 1
+		for _, domain := range a.domains {
+			if end, found = cutDomain(text[at+1:], domain); found && !goesOn(text[at+1+end:]) {
+				return start, at + 1 + end, true
+			}
+		}
 	}
+}
+
+// cutLocal returns where a local part begins that a text ends with.
+func cutLocal(text, local string) (start int, found bool) {
+	for start = len(text); local != ""; {
+		want, n := utf8.DecodeLastRuneInString(local)
+		local = local[:len(local)-n]
+		r, size := lastOf(text[:start])
+		if size == 0 || message.Lower(r) != want {
+			return 0, false
+		}
+		start -= size
+	}
+	return start, true
+}
+
+// cutDomain returns where a domain ends that a text begins with.
+func cutDomain(text, domain string) (end int, found bool) {
+	for _, want := range domain {
+		r, size := firstOf(text[end:])
+		if size == 0 || message.Lower(r) != want {
+			return 0, false
+		}
+		end += size
+	}
+	return end, true
 }
 
 // continues reports whether a local part after this text would only be the end of a longer one.
 func continues(before string) bool {
-	return before != "" && (alphanumeric(before[len(before)-1]) || strings.IndexByte("._+-", before[len(before)-1]) >= 0)
+	r, size := lastOf(before)
+	return size > 0 && (alphanumeric(r) || strings.ContainsRune("._+-", r))
 }
 
 // goesOn reports whether a domain before this text would only be the beginning of a longer one.
 func goesOn(after string) bool {
-	switch {
-	case after == "":
-		return false
-	case after[0] == '.':
-		return len(after) > 1 && alphanumeric(after[1])
+	r, size := firstOf(after)
+	if size > 0 && r == '.' {
+		r, size = firstOf(after[size:])
+		return size > 0 && alphanumeric(r)
 	}
-	return after[0] == '-' || alphanumeric(after[0])
+	return size > 0 && (r == '-' || alphanumeric(r))
 }
 
-func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80 }
-
-// lower is a text with its ASCII letters in lower case. Its length is the same.
-func lower(text string) string {
-	small := []byte(text)
-	for i, c := range small {
-		if c >= 'A' && c <= 'Z' {
-			small[i] = c + 'a' - 'A'
-		}
+func alphanumeric(r rune) bool {
+	if r >= utf8.RuneSelf {
+		return !unicode.IsPunct(r) && !unicode.IsSpace(r)
 	}
-	return string(small)
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
 // Scope is the teams whose rows are meant. With DryRun they are only searched.

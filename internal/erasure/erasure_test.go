@@ -28,6 +28,14 @@ func TestReplace(t *testing.T) {
 		"jo.doe@example.com-x.org":               "jo.doe@example.com-x.org",
 		"xjo.doe@example.com jo.doe@example.com": "xjo.doe@example.com " + p,
 		"Ünü <jo.doe@example.com> ü":             "Ünü <" + p + "> ü",
+		"“Jo.Doe@example.com”":                   "“" + p + "”",
+		"üjo.doe@example.com":                    "üjo.doe@example.com",
+		"jo.doe@example.comü":                    "jo.doe@example.comü",
+		`"Jo \u003cJo.Doe@example.com\u003e"`:    `"Jo \u003c` + p + `\u003e"`,
+		`"to:\njo.doe@example.com\n"`:            `"to:\n` + p + `\n"`,
+		`"\u004Ao.doe@example.com"`:              `"` + p + `"`,
+		`"\u0078jo.doe@example.com"`:             `"\u0078jo.doe@example.com"`,
+		`"\\njo.doe@example.com"`:                `"\\njo.doe@example.com"`,
 	} {
 		if got := a.Replace(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
@@ -43,8 +51,8 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	u, err := Parse("a_b%c@x.example")
-	if err != nil || u.Pattern() != `%a\_b\%c@x.example%` {
-		t.Errorf("the pattern is %q, %v", u.Pattern(), err)
+	if err != nil || u.Pattern() != `%a\_b\%c@x.example%` || u.Like() != `a\_b\%c@x.example` {
+		t.Errorf("the patterns are %q and %q, %v", u.Pattern(), u.Like(), err)
 	}
 	_, err = Parse("nobody")
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Field != "address" {
@@ -52,8 +60,41 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// Letters outside of ASCII are the same in either case, with or without escapes, and never one of ASCII; a domain is
+// the same in Unicode.
+func TestUnicode(t *testing.T) {
+	a, err := Parse("ÄÖ.ilga𐐀@München.Example")
+	if err != nil || a.Key() != "äö.ilga𐐨@xn--mnchen-3ya.example" {
+		t.Fatalf("%q, %v", a.Key(), err)
+	}
+	if a.Pattern() != "%%%._lga%@%.example%" || a.Like() != "%%._lga%@xn--mnchen-3ya.example" {
+		t.Errorf("the patterns are %q and %q", a.Pattern(), a.Like())
+	}
+	const p = Placeholder
+	for text, want := range map[string]string{
+		"äö.ilga𐐨@xn--mnchen-3ya.example":                      p,
+		"x ÄÖ.ILGA𐐀@MÜNCHEN.EXAMPLE x":                         "x " + p + " x",
+		`"\u00c4\u00D6.ilga\uD801\uDC00@m\u00fcnchen.example"`: `"` + p + `"`,
+		`\u00c4\u00d6.ilga𐐀@xn--mnchen-3ya.example\u00fc`:      `\u00c4\u00d6.ilga𐐀@xn--mnchen-3ya.example\u00fc`,
+		"aäö.ilga𐐨@münchen.example":                            "aäö.ilga𐐨@münchen.example",
+	} {
+		if got := a.Replace(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	got := a.Spellings([]string{"ÄÖ.ilga𐐀@münchen.example", a.Key(), "ao.ilga𐐨@münchen.example", a.Key()})
+	if len(got) != 2 {
+		t.Errorf("spellings %q", got)
+	}
+	k, err := Parse("kim@x.example")
+	if err != nil || k.Is("\u212aim@x.example") || k.In("\u212aim@x.example") || !k.Is("KIM@x.example") {
+		t.Errorf("the Kelvin sign is a k: %v", err)
+	}
+}
+
 func FuzzReplace(f *testing.F) {
 	f.Add("to A@b.example, xa@b.example \xff a@b.example")
+	f.Add(`\u003ca@b.example\n\\na@b.example\ud801a@b.exampl\u0065`)
 	a, err := Parse("a@b.example")
 	if err != nil {
 		f.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -131,7 +130,7 @@ func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress stri
 		}
 	}
 	w.WriteString(",\n\"emails\":[")
-	err = items(w, func(after string) ([]SentPart, string, error) { return s.sentParts(ctx, teamID, of.Key(), after) })
+	err = items(w, func(after string) ([]SentPart, string, error) { return s.sentParts(ctx, teamID, of.Address, after) })
 	if err != nil {
 		return err
 	}
@@ -212,8 +211,9 @@ func (s *Service) suppressedPart(ctx context.Context, teamID, address string) (*
 	return &SuppressedPart{x.ID, string(x.Origin), Stamp(x.CreatedAt)}, nil
 }
 
-func (s *Service) sentParts(ctx context.Context, teamID, address, after string) ([]SentPart, string, error) {
-	some, next, err := s.p.Emails.PartTo(ctx, teamID, address, after)
+func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Address, after string) ([]SentPart, string,
+	error) {
+	some, next, err := s.p.Emails.PartTo(ctx, teamID, a, after)
 	if err != nil {
 		return nil, "", err
 	}
@@ -224,7 +224,7 @@ func (s *Service) sentParts(ctx context.Context, teamID, address, after string) 
 		for _, r := range e.Recipients {
 			p.Kind, p.State = r.Kind, string(r.State)
 		}
-		if p.Events, err = s.eventsOf(ctx, teamID, e.ID, address); err != nil {
+		if p.Events, err = s.eventsOf(ctx, teamID, e.ID, a); err != nil {
 			return nil, "", fmt.Errorf("read the timeline of email %s: %w", e.ID, err)
 		}
 		parts = append(parts, p)
@@ -233,7 +233,7 @@ func (s *Service) sentParts(ctx context.Context, teamID, address, after string) 
 }
 
 // eventsOf returns what happened to an email as a whole, or to one of its recipients.
-func (s *Service) eventsOf(ctx context.Context, teamID, emailID, address string) ([]EventPart, error) {
+func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasure.Address) ([]EventPart, error) {
 	parts := []EventPart{}
 	for p := (page.Page{}); ; {
 		all, more, err := s.p.Emails.Timeline(ctx, teamID, emailID, p)
@@ -241,7 +241,7 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID, address string)
 			return nil, err
 		}
 		for _, x := range all {
-			if x.Recipient != "" && !strings.EqualFold(x.Recipient, address) {
+			if x.Recipient != "" && !a.Is(x.Recipient) {
 				continue
 			}
 			data := jsontext.Value("null")

@@ -46,8 +46,8 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 // receivedFrom returns a team's received emails between two ids that come from an address.
 func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) ([]stored, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
-		id <= $3
-		AND (LOWER(sender) = $4 OR LOWER(origin) LIKE $5 ESCAPE '\') ORDER BY id`, teamID, after, upTo, a.Key(), a.Pattern())
+		id <= $3 AND (LOWER(sender) LIKE $4 ESCAPE '\' OR LOWER(origin) LIKE $4 ESCAPE '\') ORDER BY id`, teamID, after, upTo,
+		a.Pattern())
 	var from []stored
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e stored

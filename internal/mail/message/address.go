@@ -92,15 +92,17 @@ func (a Address) Addr() string { return a.Local + "@" + a.Domain }
 // regard to case: RFC 5321 section 2.4 makes them case-sensitive, but no large host does.
 func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 
-// FoldCase returns an address, or a part of one, in lower case. A letter outside of ASCII never becomes one of ASCII: for
-// Unicode the Turkish İ is a capital i and the Kelvin sign a capital k, but the address is that of somebody else.
-func FoldCase(text string) string {
-	return strings.Map(func(r rune) rune {
-		if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
-			return small
-		}
-		return r
-	}, text)
+// FoldCase returns an address, or a part of one, in lower case, by [Lower].
+func FoldCase(text string) string { return strings.Map(Lower, text) }
+
+// Lower returns the small letter as which [Address.Key] compares a letter. A letter outside of ASCII never becomes one
+// of ASCII: for Unicode the Turkish İ is a capital i and the Kelvin sign a capital k, but the address is that of
+// somebody else.
+func Lower(r rune) rune {
+	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
+		return small
+	}
+	return r
 }
 
 // String returns the address as it is written in a header field, unfolded. Names outside ASCII are encoded by RFC

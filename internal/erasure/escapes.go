@@ -1,0 +1,71 @@
+package erasure
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+const unicodeEscape = len(`\u0000`)
+
+// firstOf returns the first character of a text and how many octets it takes there, 0 at its end. It reads an escape of
+// JSON as the character that it stands for (RFC 8259 section 7).
+func firstOf(text string) (r rune, size int) {
+	if !strings.HasPrefix(text, `\`) {
+		return utf8.DecodeRuneInString(text)
+	}
+	if r, ok := escaped(text); ok {
+		if low, ok := escaped(text[unicodeEscape:]); ok && utf16.IsSurrogate(r) {
+			return utf16.DecodeRune(r, low), 2 * unicodeEscape
+		}
+		return r, unicodeEscape
+	}
+	if len(text) > 1 {
+		if r, ok := short[text[1]]; ok {
+			return r, 2
+		}
+	}
+	return '\\', 1
+}
+
+// lastOf is firstOf for the last character.
+func lastOf(text string) (r rune, size int) {
+	if at := len(text) - unicodeEscape; at >= 0 && begins(text, at) {
+		if r, ok := escaped(text[at:]); ok {
+			if before := at - unicodeEscape; utf16.IsSurrogate(r) && before >= 0 && begins(text, before) {
+				if high, ok := escaped(text[before:]); ok {
+					return utf16.DecodeRune(high, r), 2 * unicodeEscape
+				}
+			}
+			return r, unicodeEscape
+		}
+	}
+	if at := len(text) - 2; at >= 0 && begins(text, at) {
+		if r, ok := short[text[at+1]]; ok {
+			return r, 2
+		}
+	}
+	return utf8.DecodeLastRuneInString(text)
+}
+
+// short are the escapes of one character.
+var short = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// begins reports whether an escape begins at an offset: a backslash that is not itself the end of one.
+func begins(text string, at int) bool {
+	if text[at] != '\\' {
+		return false
+	}
+	before := text[:at]
+	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
+}
+
+// escaped returns the code unit of the escape with four hexadecimal digits that a text begins with.
+func escaped(text string) (r rune, ok bool) {
+	if len(text) < unicodeEscape || text[:2] != `\u` {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[2:unicodeEscape], 16, 32)
+	return rune(n), err == nil
+}

@@ -1,12 +1,14 @@
 package broadcasts
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/fault"
@@ -51,10 +53,11 @@ func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor returns the text of a cursor; "" is none.
+// decodeCursor returns the text of a cursor; "" is none. It refuses what PostgreSQL cannot compare.
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || strings.ContainsRune(string(text), 0) {
+	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
+		bytes.IndexByte(text, 0) >= 0 {
 		return "", fault.Invalidf(field, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
 			field)
 	}

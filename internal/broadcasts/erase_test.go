@@ -1,13 +1,17 @@
 package broadcasts_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // An address is erased from the recipients, of the teams that are meant; old recipients go, and the broadcast keeps its
@@ -105,6 +109,41 @@ func TestPartsToAnAddress(t *testing.T) {
 		}
 		if all, _ := read(s.Other.TeamID); len(all) > 0 {
 			t.Errorf("another team's: %+v", all)
+		}
+		found, err := broadcasts.EraseAddress(t.Context(), s.DB, a, erasure.Scope{Teams: []string{s.Acme.TeamID}})
+		s.Must(err)
+		if all, _ := read(s.Acme.TeamID); len(all) > 0 || len(found) != 1 || found[0].N != 2 {
+			t.Errorf("%+v were erased, %+v are left", found, all)
+		}
+	})
+}
+
+// Erasing an address for a team reads nothing of other teams, and recipients in steps.
+func TestErasingReadsParts(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newSender(t, testnode.New(t, d, testnode.Options{}))
+		s.entered(20)
+		a, err := erasure.Parse("r1@reader.example")
+		s.Must(err)
+		reads := func(teams ...string) (n int) {
+			trace.Take()
+			_, err := broadcasts.EraseAddress(t.Context(), s.DB, a, erasure.Scope{Teams: teams, DryRun: true})
+			s.Must(err)
+			for _, made := range trace.Take() {
+				if strings.Contains(made.SQL, "broadcast_recipients") {
+					if n++; !strings.Contains(made.SQL, "LIMIT") {
+						t.Errorf("a read without end: %s", made.SQL)
+					}
+				}
+			}
+			return n
+		}
+		if n := reads(s.Other.TeamID); n != 0 {
+			t.Errorf("the recipients of another team are read, %d times", n)
+		}
+		if n := reads(s.Acme.TeamID); n != 2 { // the end of the part, and the part
+			t.Errorf("%d reads, want 2", n)
 		}
 	})
 }

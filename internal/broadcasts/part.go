@@ -25,17 +25,25 @@ type Addressed struct {
 // the last.
 func (s *Service) PartTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []Addressed,
 	next string, err error) {
+	return partTo(ctx, s.p.DB.Reader, teamID, a, after)
+}
+
+func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []Addressed,
+	next string, err error) {
 	broadcastID, contactID, within := strings.Cut(after, " ")
 	if !within {
-		if broadcastID, err = startedBefore(ctx, s.p.DB.Reader, teamID, after); err != nil || broadcastID == "" {
+		if broadcastID, err = startedBefore(ctx, r, teamID, after); err != nil || broadcastID == "" {
 			return nil, "", err
 		}
 	}
-	some, contactID, err = addressedPart(ctx, s.p.DB.Reader, teamID, broadcastID, a.Key(), contactID)
+	some, contactID, err = addressedPart(ctx, r, teamID, broadcastID, a.Key(), contactID)
+	if err != nil {
+		return nil, "", fmt.Errorf("look for an address in broadcast %s: %w", broadcastID, err)
+	}
 	if next = broadcastID; contactID != "" {
 		next += " " + contactID
 	}
-	return some, next, err
+	return some, next, nil
 }
 
 // startedBefore returns the newest of a team's broadcasts that were started and whose ids are before the given one, or

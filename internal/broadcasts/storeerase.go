@@ -109,49 +109,37 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 	return id, nil
 }
 
-// addressed is a recipient that has an address.
-type addressed struct{ broadcastID, contactID, teamID string }
-
 // erasedRecipients is the count that EraseAddress reports.
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
 // EraseAddress erases an address from the recipients of broadcasts: the row stays, so that the counts stay true, and
-// has no address, and what its contact followed is deleted.
+// has no address, and what its contact followed is deleted. It reads the recipients of the teams in scope, in parts.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	err = db.Walk(ctx, d.Reader, "broadcasts WHERE TRUE", "id", nil, func(after, upTo string) error {
-		rows, err := d.Query(ctx, `SELECT r.broadcast_id, r.contact_id, b.team_id FROM broadcasts b
-			JOIN broadcast_recipients r ON r.broadcast_id = b.id
-			WHERE b.id > $1 AND b.id <= $2 AND r.address = $3`, after, upTo, a.Key())
-		all, err := db.Collect(rows, err, func(r db.Row) (one addressed, err error) {
-			err = r.Scan(&one.broadcastID, &one.contactID, &one.teamID)
-			return one, err
-		})
-		if err != nil {
-			return err
-		}
-		for _, one := range all {
-			if !scope.Has(one.teamID) {
-				continue
+	for _, teamID := range scope.Teams {
+		for after, more := "", true; more; more = after != "" {
+			var some []Addressed
+			if some, after, err = partTo(ctx, d.Reader, teamID, a, after); err != nil {
+				return found, fmt.Errorf("erase an address from broadcasts of team %s: %w", teamID, err)
 			}
-			found.Add(erasedRecipients, 1)
-			if scope.DryRun {
-				continue
-			}
-			if err := d.Update(ctx, func(tx *db.Tx) error {
-				tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
-					one.broadcastID, one.contactID, one.teamID)
-				tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,
-					one.broadcastID, one.contactID, erasure.Placeholder)
-				return nil
-			}); err != nil {
-				return err
+			for i := range some {
+				found.Add(erasedRecipients, 1)
+				if scope.DryRun {
+					continue
+				}
+				err := d.Update(ctx, func(tx *db.Tx) error { replaceAddress(ctx, tx, teamID, &some[i]); return nil })
+				if err != nil {
+					return found, fmt.Errorf("erase an address from broadcast %s: %w", some[i].BroadcastID, err)
+				}
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return found, fmt.Errorf("erase an address from broadcasts: %w", err)
 	}
 	return found, nil
+}
+
+func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *Addressed) {
+	tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
+		one.BroadcastID, one.ContactID, teamID)
+	tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,
+		one.BroadcastID, one.ContactID, erasure.Placeholder)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. One is
-// entered with a bounce or a complaint, if none waits.
+// entered with a bounce or a complaint, and when a broadcast is resumed, if none waits.
 const guardKind = "broadcast.guard"
 
 const (
@@ -22,6 +22,12 @@ const (
 	leastForBounces    = 200
 	leastForComplaints = 1000
 )
+
+// watch has the guard of a broadcast look at it at a time, or before.
+func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID string, at time.Time) {
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: guardKind, Lane: teamID, TeamID: teamID, Dedupe: broadcastID,
+		Payload: broadcastID, RunAt: at})
+}
 
 // guard is the handler of the jobs of guardKind. It ends its job before it looks, in one transaction: a bounce that is
 // recorded meanwhile either was committed before it looks, or finds no job and enters another one. Who enters a job

@@ -10,7 +10,6 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/jobs"
 )
 
 // happened is what the events of one transaction say of one email of a broadcast.
@@ -65,7 +64,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			clicks = append(clicks, click{h, hex.EncodeToString(sum[:16]), url})
 		}
 		if h.bounce == "permanent" || h.complained {
-			s.watch(ctx, tx, h)
+			s.watch(ctx, tx, h.teamID, h.broadcastID, tx.Now().Add(guardDelay))
 		}
 	}
 	slices.SortStableFunc(clicks, func(a, b click) int {
@@ -124,10 +123,4 @@ func (h *happened) add(e *events.Event) {
 	case *events.Suppressed:
 		h.reason = "suppressed"
 	}
-}
-
-// watch has the guard of a broadcast look at it soon.
-func (s *Service) watch(ctx context.Context, tx *db.Tx, h *happened) {
-	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: guardKind, Lane: h.teamID, TeamID: h.teamID, Dedupe: h.broadcastID,
-		Payload: h.broadcastID, RunAt: tx.Now().Add(guardDelay)})
 }

@@ -280,6 +280,43 @@ func TestGuard(t *testing.T) {
 	})
 }
 
+// Bounces that come while a broadcast is paused by hand pause it again when it is resumed, once.
+func TestGuardLooksWhenResumed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		id := s.entered(210)
+		var delivered, bounced []events.Event
+		for i, emailID := range s.emailsOf(id) {
+			delivered = append(delivered, s.event(id, emailID, events.EmailDelivered))
+			if i < 50 {
+				e := s.event(id, emailID, events.EmailBounced)
+				e.Data = &events.Bounce{Type: "Permanent", SubType: "NoEmail"}
+				bounced = append(bounced, e)
+			}
+		}
+		s.Happen(delivered...)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.Happen(bounced...)
+		s.guard(id)
+		if b := s.broadcast(id); b.Status != broadcasts.Paused || b.Reason != "" {
+			t.Fatalf("it is %s for %q", b.Status, b.Reason)
+		}
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.guard(id)
+		if b := s.broadcast(id); b.Status != broadcasts.Paused || b.Reason != broadcasts.TooManyBounces {
+			t.Errorf("after it was resumed it is %s for %q", b.Status, b.Reason)
+		}
+		if !strings.Contains(s.told(), "bounced") {
+			t.Error("the team is not told")
+		}
+		s.Must(s.b.Resume(t.Context(), s.Acme, id)) // by somebody who was told
+		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`)
+	})
+}
+
 // emailsOf are the ids of a broadcast's emails.
 func (s *sender) emailsOf(broadcastID string) []string {
 	s.T.Helper()

@@ -118,6 +118,57 @@ func TestPartsToAnAddress(t *testing.T) {
 	})
 }
 
+// What has nothing left is not written to again; what late clicks leave is deleted too.
+func TestRemovingAgain(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newSender(t, testnode.New(t, d, testnode.Options{}))
+		var clicks []events.Event
+		s.readers(2)
+		for range 3 {
+			id := s.draft(s.news())
+			s.send(id)
+			stop := s.Run(s.b.Kinds()...)
+			s.walked(id, 2)
+			stop()
+			_, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id)
+			s.Must(err)
+			clicks = append(clicks, events.Event{TeamID: s.Acme.TeamID, EmailID: s.emailsOf(id)[0], BroadcastID: id,
+				Type: events.EmailClicked, Data: &events.Click{Link: "https://acme.example/"}})
+		}
+		remove := func() (deletes, steps int) {
+			trace.Take()
+			for after := ""; ; steps++ {
+				var err error
+				after, err = s.b.RemoveRecipients(t.Context(), s.Acme.TeamID, s.DB.Now().Add(time.Hour), after)
+				if s.Must(err); after == "" {
+					break
+				}
+			}
+			for _, made := range trace.Take() {
+				if strings.HasPrefix(made.SQL, "DELETE") {
+					deletes++
+				}
+			}
+			return deletes, steps
+		}
+		if deletes, _ := remove(); deletes != 9 {
+			t.Errorf("%d statements delete from 3 tables of 3 broadcasts", deletes)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_recipients`)
+		if deletes, steps := remove(); deletes != 0 || steps != 1 {
+			t.Errorf("nothing is left, and %d statements delete it in %d steps", deletes, steps)
+		}
+		s.Happen(clicks[1])
+		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_clicks`)
+		if deletes, _ := remove(); deletes != 3 {
+			t.Errorf("%d statements delete what a late click left", deletes)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_clicks`)
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_links`)
+	})
+}
+
 // Erasing an address for a team reads nothing of other teams, and recipients in steps.
 func TestErasingReadsParts(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package broadcasts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -69,15 +68,16 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 const again = "again "
 
 // RemoveRecipients deletes some recipients of broadcasts that ended before a time, with the links that they followed:
-// of the broadcast after the id after, "" at first. It returns where to go on, "" at the end. How many got an email and
+// of the next that has any after the id after, "" at first. It returns where to go on, "" at the end. How many got an email and
 // were left out stays in the broadcast.
 func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	broadcastID, more := strings.CutPrefix(after, again)
 	if !more {
-		broadcastID, err = endedBefore(ctx, s.p.DB.Reader, teamID, after, before)
-		if err != nil || broadcastID == "" {
-			return "", err
+		var has bool
+		broadcastID, has, err = endedBefore(ctx, s.p.DB.Reader, teamID, after, before)
+		if err != nil || !has {
+			return broadcastID, err
 		}
 	}
 	next = broadcastID
@@ -87,7 +87,7 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 			if err != nil {
 				return fmt.Errorf("delete old recipients of broadcast %s: %w", broadcastID, err)
 			}
-			if n > 0 {
+			if n >= eraseRows {
 				next = again + broadcastID
 			}
 		}
@@ -96,17 +96,22 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 	return next, err
 }
 
-// endedBefore returns the next broadcast of a team that ended before a time, "" if there is none.
-func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, err error) {
-	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id > $2 AND sent_at > 0 AND sent_at < $3
-		ORDER BY id LIMIT 1`, teamID, after, before.UnixMicro()).Scan(&id)
-	if errors.Is(err, db.ErrNoRows) {
-		return "", nil
-	}
+// endedBefore returns the next of a team's broadcasts that ended before a time and has rows that RemoveRecipients
+// deletes. If none of the next 500 has, has is false, and id that of the last of them, "" if there is none. It does not
+// write: most have nothing left, and they are looked at again and again, because a late click adds rows.
+func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, has bool,
+	err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.has THEN x.id END), MAX(x.id), ''),
+		COUNT(CASE WHEN x.has THEN 1 END) > 0 FROM (SELECT b.id,
+			(SELECT MIN(r.contact_id) FROM broadcast_recipients r WHERE r.broadcast_id = b.id) IS NOT NULL
+			OR (SELECT MIN(k.contact_id) FROM broadcast_clicks k WHERE k.broadcast_id = b.id) IS NOT NULL
+			OR (SELECT MIN(l.link) FROM broadcast_links l WHERE l.broadcast_id = b.id) IS NOT NULL AS has
+		FROM broadcasts b WHERE b.team_id = $1 AND b.id > $2 AND b.sent_at > 0 AND b.sent_at < $3
+		ORDER BY b.id LIMIT $4) x`, teamID, after, before.UnixMicro(), eraseRows).Scan(&id, &has)
 	if err != nil {
-		return "", fmt.Errorf("look for old broadcasts of team %s: %w", teamID, err)
+		return "", false, fmt.Errorf("look for old broadcasts of team %s: %w", teamID, err)
 	}
-	return id, nil
+	return id, has, nil
 }
 
 // erasedRecipients is the count that EraseAddress reports.

@@ -128,7 +128,7 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 	}
 	byDefault := OptIn
 	if topicID = strings.ToLower(topicID); topicID != "" {
-		if byDefault, _, err = chosenAmong(ctx, s.d.Reader, teamID, topicID, nil); err != nil {
+		if byDefault, err = defaultOf(ctx, s.d.Reader, teamID, topicID); err != nil {
 			return nil, err
 		}
 	}

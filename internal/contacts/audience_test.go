@@ -386,3 +386,39 @@ func TestMailed(t *testing.T) {
 		}
 	})
 }
+
+// Who may not be mailed about a topic follows from what they chose, the default of the topic, and whether they are
+// unsubscribed at all.
+func TestCountRefused(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		count := func(team, topicID string) (map[string]int64, error) {
+			return w.Contacts.CountRefused(t.Context(), team, contacts.Audience{}, topicID, func(string) bool { return true })
+		}
+		for _, s := range []contacts.Subscription{contacts.OptIn, contacts.OptOut} {
+			topic := w.topic(contacts.NewTopic{Name: string(s), Default: s})
+			choose := func(s contacts.Subscription) contacts.Change {
+				return contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: s}}}
+			}
+			w.upsert("none@x.example", contacts.Change{})
+			w.upsert("in@x.example", choose(contacts.OptIn))
+			w.upsert("out@x.example", choose(contacts.OptOut))
+			w.upsert("left@x.example", contacts.Change{Unsubscribed: new(true)})
+			got, err := count(w.team, "")
+			if diff := cmp.Diff(map[string]int64{"": 3, string(contacts.Unsubscribed): 1}, got); diff != "" || err != nil {
+				t.Errorf("%v: %s", err, diff)
+			}
+			want := map[string]int64{"": 2, string(contacts.OptedOut): 1, string(contacts.Unsubscribed): 1}
+			if s == contacts.OptOut {
+				want[""], want[string(contacts.NotOptedIn)] = 1, 1
+			}
+			got, err = count(w.team, strings.ToUpper(topic.ID))
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("default %s: %v: %s", s, err, diff)
+			}
+			if _, err := count(w.Other.TeamID, topic.ID); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("another team's topic: %v", err)
+			}
+		}
+	})
+}

@@ -317,29 +317,15 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 	return values, nil
 }
 
-// chosenAmong returns the default of a topic, and what contacts have chosen of it, by their ids.
-func chosenAmong(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
-	byDefault Subscription, chosen map[string]Subscription, err error) {
+// defaultOf returns the default of a topic.
+func defaultOf(ctx context.Context, r db.Reader, teamID, topicID string) (byDefault Subscription, err error) {
 	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
 		AND t.deleted_at = 0`, topicID, teamID).Scan(&byDefault)
 	if errors.Is(err, db.ErrNoRows) {
-		return "", nil, UnknownTopic()
+		return "", UnknownTopic()
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("read a topic's default: %w", err)
+		return "", fmt.Errorf("read a topic's default: %w", err)
 	}
-	rows, err := r.Query(ctx, `SELECT s.contact_id, s.subscription FROM contact_topics s WHERE s.team_id = $1
-		AND s.contact_id = ANY($2) AND s.topic_id = $3`, teamID, contactIDs, topicID)
-	chosen = map[string]Subscription{}
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var contactID string
-		var s Subscription
-		err = r.Scan(&contactID, &s)
-		chosen[contactID] = s
-		return none, err
-	})
-	if err != nil {
-		return "", nil, fmt.Errorf("read what contacts chose of a topic: %w", err)
-	}
-	return byDefault, chosen, nil
+	return byDefault, nil
 }

@@ -467,6 +467,7 @@ type BroadcastTally struct {
 	Delivered    int64 `json:"delivered"`
 	Bounced      int64 `json:"bounced"`
 	Failed       int64 `json:"failed"`
+	Suppressed   int64 `json:"suppressed" doc:"After they were entered; those before are left out."`
 	Canceled     int64 `json:"canceled"`
 	Opened       int64 `json:"opened" doc:"People; machines do not count."`
 	Clicked      int64 `json:"clicked" doc:"People; machines do not count."`
@@ -503,8 +504,8 @@ func (a *API) broadcastResults(ctx context.Context, c *Call, _ none) (broadcastR
 	}
 	r, err := a.Services.Broadcasts.Results(ctx, c.TeamID, id)
 	out := broadcastResultsOut{"broadcast_results", id, string(r.Broadcast.Status), BroadcastTally{r.Entered, r.Waiting,
-		r.Tally.Sent, r.Delivered, r.Bounced, r.Tally.Failed, r.Tally.Canceled, r.Opened, r.Clicked, r.Complained,
-		r.Unsubscribed}, r.LeftOut, []variantTally{}}
+		r.Tally.Sent, r.Delivered, r.Bounced, r.Tally.Failed, r.Suppressed, r.Tally.Canceled, r.Opened, r.Clicked,
+		r.Complained, r.Unsubscribed}, r.LeftOut, []variantTally{}}
 	for i, t := range r.Variants {
 		out.Variants = append(out.Variants, variantTally{i, i == r.Broadcast.Winner, t.Entered, t.Sent, t.Delivered,
 			t.Bounced, t.Opened, t.Clicked, t.Complained, t.Unsubscribed})
@@ -542,7 +543,7 @@ type clickedLink struct {
 
 type broadcastRecipientItem struct {
 	ID           string        `json:"id" doc:"The place in the list, for after and before."`
-	ContactID    *string       `json:"contact_id"`
+	ContactID    *string       `json:"contact_id" doc:"Null when the contact was deleted."`
 	Email        string        `json:"email"`
 	EmailID      *string       `json:"email_id" doc:"Of the email that it got."`
 	Variant      int           `json:"variant"`
@@ -576,8 +577,11 @@ func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (bro
 	all, more, next, err := a.Services.Broadcasts.Recipients(ctx, c.TeamID, id, broadcasts.RecipientQuery{Type: kind,
 		BounceType: q.Get("bounce_type"), Email: q.Get("email")}, p)
 	l := listOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
-		i := broadcastRecipientItem{ID: r.Cursor(), ContactID: orNull(r.ContactID), Email: r.Address,
-			EmailID: orNull(r.EmailID), Variant: r.Variant, State: r.State, Reason: orNull(r.Reason)}
+		i := broadcastRecipientItem{ID: r.Cursor(), Email: r.Address, EmailID: orNull(r.EmailID), Variant: r.Variant,
+			State: r.State, Reason: orNull(r.Reason)}
+		if !r.Deleted {
+			i.ContactID = &r.ContactID
+		}
 		switch kind {
 		case "opened":
 			i.Count = &r.Opens

@@ -120,7 +120,8 @@ func (h *happened) add(e *events.Event) {
 		h.bounce = strings.ToLower(d.Type)
 	case *events.Failed:
 		h.reason = d.Reason
-	case *events.Suppressed:
+	}
+	if to == suppressed {
 		h.reason = "suppressed"
 	}
 }

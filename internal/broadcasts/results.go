@@ -37,6 +37,7 @@ type RecipientQuery struct {
 // Recipient is a contact of a broadcast.
 type Recipient struct {
 	ContactID  string
+	Deleted    bool   // the contact was deleted since
 	EmailID    string // "" if it got none
 	Address    string
 	State      string
@@ -95,7 +96,23 @@ func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q 
 	if err == nil && q.Type == "clicked" && len(all) > 0 {
 		err = clicksOf(ctx, s.p.DB.Reader, teamID, broadcastID, all)
 	}
+	if err == nil && len(all) > 0 {
+		err = s.markDeleted(ctx, teamID, all)
+	}
 	return all, more, encodeCursor(next), err
+}
+
+// markDeleted sets Deleted of some recipients.
+func (s *Service) markDeleted(ctx context.Context, teamID string, all []Recipient) error {
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ContactID
+	}
+	there, err := s.p.Contacts.Existing(ctx, teamID, ids)
+	for i := range all {
+		all[i].Deleted = !slices.Contains(there, all[i].ContactID)
+	}
+	return err
 }
 
 func (q *RecipientQuery) check() error {
@@ -185,6 +202,7 @@ type Tally struct {
 	Delivered    int64
 	Bounced      int64
 	Failed       int64
+	Suppressed   int64 // after they were entered
 	Canceled     int64
 	Opened       int64
 	Clicked      int64

@@ -59,11 +59,11 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var t Tally
 		var variant int
-		var inSent, permanent, failed, suppressed int64
-		err = r.Scan(&variant, &inSent, &t.Delivered, &t.Bounced, &permanent, &failed, &suppressed, &t.Canceled, &t.Opened,
-			&t.Clicked, &t.Complained, &t.Unsubscribed)
+		var inSent, permanent int64
+		err = r.Scan(&variant, &inSent, &t.Delivered, &t.Bounced, &permanent, &t.Failed, &t.Suppressed, &t.Canceled,
+			&t.Opened, &t.Clicked, &t.Complained, &t.Unsubscribed)
 		if err == nil {
-			t.Sent, t.Failed = inSent+t.Delivered+t.Bounced, failed+suppressed
+			t.Sent = inSent + t.Delivered + t.Bounced
 			of(variant).add(t)
 			hard += permanent
 		}
@@ -93,7 +93,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	}
 	for i := range all {
 		t := &all[i]
-		t.Waiting = t.Entered - t.Sent - t.Failed - t.Canceled
+		t.Waiting = t.Entered - t.Sent - t.Failed - t.Suppressed - t.Canceled
 	}
 	return all, hard, leftOut, nil
 }
@@ -111,7 +111,8 @@ func counted(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 func (t *Tally) add(t2 Tally) {
 	t.Entered, t.Waiting, t.Sent = t.Entered+t2.Entered, t.Waiting+t2.Waiting, t.Sent+t2.Sent
 	t.Delivered, t.Bounced, t.Failed = t.Delivered+t2.Delivered, t.Bounced+t2.Bounced, t.Failed+t2.Failed
-	t.Canceled, t.Opened, t.Clicked = t.Canceled+t2.Canceled, t.Opened+t2.Opened, t.Clicked+t2.Clicked
+	t.Suppressed, t.Canceled = t.Suppressed+t2.Suppressed, t.Canceled+t2.Canceled
+	t.Opened, t.Clicked = t.Opened+t2.Opened, t.Clicked+t2.Clicked
 	t.Complained, t.Unsubscribed = t.Complained+t2.Complained, t.Unsubscribed+t2.Unsubscribed
 }
 

@@ -110,7 +110,7 @@ func (s *Service) markDeleted(ctx context.Context, teamID string, all []Recipien
 	}
 	there, err := s.p.Contacts.Existing(ctx, teamID, ids)
 	for i := range all {
-		all[i].Deleted = !slices.Contains(there, all[i].ContactID)
+		all[i].Deleted = !there[all[i].ContactID]
 	}
 	return err
 }

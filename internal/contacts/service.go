@@ -143,13 +143,9 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 	return contactByAddress(ctx, s.d.Reader, teamID, address)
 }
 
-// Existing returns those of some ids that contacts of the team have, in no order.
-func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) ([]string, error) {
-	all, err := existing(ctx, s.d.Reader, teamID, contactIDs)
-	if err != nil {
-		return nil, fmt.Errorf("look for %d contacts: %w", len(contactIDs), err)
-	}
-	return all, nil
+// Existing returns which of some contacts the team has, by their ids.
+func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) (map[string]bool, error) {
+	return existing(ctx, s.d.Reader, teamID, contactIDs)
 }
 
 // Member returns a contact of a segment, or of all when segmentID is "", by its id or its address, with all values that

@@ -34,15 +34,6 @@ func contactByID(ctx context.Context, r db.Reader, teamID, contactID string) (Co
 		teamID))
 }
 
-// existing returns those of some ids that contacts of a team have.
-func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT c.id FROM contacts c WHERE c.id = ANY($1) AND c.team_id = $2`, contactIDs, teamID)
-	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
-		return id, err
-	})
-}
-
 func contactByAddress(ctx context.Context, r db.Reader, teamID, address string) (Contact, error) {
 	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumns+` FROM contacts WHERE team_id = $1 AND address = $2`,
 		teamID, address))

@@ -205,6 +205,23 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}
 }
 
+// An address is erased from failed rows beyond those of one step.
+func TestEraseInManyFailures(t *testing.T) {
+	t.Parallel()
+	each(t, imports.Config{}, func(t *testing.T, w *world) {
+		w.imported("email\n"+strings.Repeat("wrong\n", 1100)+"jo smith@example.org\n", imports.NewImport{})
+		a, err := erasure.Parse("SMITH@example.org")
+		w.Must(err)
+		found, err := imports.EraseAddress(t.Context(), w.DB, a, erasure.Scope{Teams: []string{w.team}})
+		if err != nil || len(found) != 1 || found[0].N != 1 {
+			t.Errorf("%+v, %v", found, err)
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM contact_import_failures WHERE fields LIKE '%smith%'`); n != 0 {
+			t.Errorf("%d rows still name it", n)
+		}
+	})
+}
+
 // Files and failed rows go away when nobody needs them, and with their team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()

@@ -215,11 +215,18 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// failuresNaming returns those failed rows of an import that contain a text like pattern.
-func failuresNaming(ctx context.Context, r db.Reader, importID, pattern string, after int64) ([]Failure, error) {
+// failuresUpTo returns the last line of the next failed rows of an import after a line, 0 at the end.
+func failuresUpTo(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
+		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)
+	return line, err
+}
+
+// failuresNaming returns those failed rows of an import between two lines that contain a text like pattern.
+func failuresNaming(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure, error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
-		AND (LOWER(reason) LIKE $3 ESCAPE '\' OR LOWER(fields) LIKE $3 ESCAPE '\') ORDER BY line LIMIT $4`, importID, after,
-		pattern, eraseRows)
+		AND line <= $3 AND (LOWER(reason) LIKE $4 ESCAPE '\' OR LOWER(fields) LIKE $4 ESCAPE '\') ORDER BY line`, importID,
+		after, upTo, pattern)
 	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
 		f.Fields = []string{""}
 		err = r.Scan(&f.Line, &f.Reason, &f.Fields[0])

@@ -3,6 +3,7 @@ package imports
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,27 +118,29 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 
 func eraseIn(ctx context.Context, d *db.DB, importID string, a erasure.Address, dry bool, found *erasure.Report) error {
 	for after := int64(0); ; {
-		some, err := failuresNaming(ctx, d.Reader, importID, a.Pattern(), after)
-		if err != nil || len(some) == 0 {
+		upTo, err := failuresUpTo(ctx, d.Reader, importID, after)
+		if err != nil || upTo == 0 {
 			return err
 		}
-		err = d.Update(ctx, func(tx *db.Tx) error {
-			for _, f := range some {
-				if reason, fields := a.Replace(f.Reason), a.Replace(f.Fields[0]); !dry &&
-					(reason != f.Reason || fields != f.Fields[0]) {
-					replaceFailure(ctx, tx, importID, f.Line, reason, fields)
-				}
-			}
-			return nil
-		})
+		some, err := failuresNaming(ctx, d.Reader, importID, a.Pattern(), after, upTo)
 		if err != nil {
 			return err
 		}
-		for _, f := range some {
-			if a.In(f.Reason) || a.In(f.Fields[0]) {
-				found.Add("failed rows of imports in which it was replaced", 1)
+		some = slices.DeleteFunc(some, func(f Failure) bool { return !a.In(f.Reason) && !a.In(f.Fields[0]) })
+		if !dry && len(some) > 0 {
+			err := d.Update(ctx, func(tx *db.Tx) error {
+				for _, f := range some {
+					replaceFailure(ctx, tx, importID, f.Line, a.Replace(f.Reason), a.Replace(f.Fields[0]))
+				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
-			after = f.Line
 		}
+		if len(some) > 0 {
+			found.Add("failed rows of imports in which it was replaced", len(some))
+		}
+		after = upTo
 	}
 }

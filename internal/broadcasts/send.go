@@ -158,8 +158,8 @@ func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason
 	s.changed(tx, b)
 }
 
-// Resume goes on with a broadcast that was paused, by hand or by itself. If that was for bounces or complaints, it is not
-// paused for them again: who resumes it has decided that. Otherwise those that came meanwhile are looked at now.
+// Resume goes on with a broadcast that was paused, by hand or by itself. If that was for bounces or complaints, it is
+// not paused for them again: who resumes it has decided that. Otherwise those that came meanwhile are looked at now.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, by.TeamID, broadcastID)

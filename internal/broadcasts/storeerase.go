@@ -68,8 +68,8 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 const again = "again "
 
 // RemoveRecipients deletes some recipients of broadcasts that ended before a time, with the links that they followed:
-// of the next that has any after the id after, "" at first. It returns where to go on, "" at the end. How many got an email and
-// were left out stays in the broadcast.
+// of the next that has any after the id after, "" at first. It returns where to go on, "" at the end. How many got an
+// email and were left out stays in the broadcast.
 func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	broadcastID, more := strings.CutPrefix(after, again)

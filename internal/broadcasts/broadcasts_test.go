@@ -103,6 +103,14 @@ func (s *sender) news() broadcasts.NewBroadcast {
 		From: "Acme <news@" + testnode.Domain + ">", Subject: "News for {{{contact.first_name|you}}}", HTML: &html}}
 }
 
+// twoVariants adds a draft whose variants go to a share of the audience, in percent, and whose winner is chosen by hand.
+func (s *sender) twoVariants(share float64) string {
+	n := s.news()
+	n.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
+	n.Options = broadcasts.Options{TestShare: share, Metric: broadcasts.ByHand}
+	return s.draft(n)
+}
+
 func (s *sender) draft(n broadcasts.NewBroadcast) string {
 	s.T.Helper()
 	b, err := s.b.Create(s.T.Context(), s.Acme.TeamID, n)

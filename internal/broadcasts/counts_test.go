@@ -44,10 +44,7 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		s.readers(n)
 		_, err := s.Suppressions.Add(t.Context(), s.Acme.TeamID, []string{"r0@reader.example"})
 		s.Must(err)
-		draft := s.news()
-		draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
-		draft.Options = broadcasts.Options{TestShare: 100, Metric: broadcasts.ByHand}
-		id := s.draft(draft)
+		id := s.twoVariants(100)
 		s.send(id)
 		stop := s.Run(s.b.Kinds()...)
 		s.walked(id, n-1)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/testnode"
@@ -19,10 +18,7 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 	s := newSender(t, testnode.New(t, d, testnode.Options{}))
 	const n = 20
 	s.readers(n)
-	draft := s.news()
-	draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
-	draft.Options = broadcasts.Options{TestShare: 100, Metric: broadcasts.ByHand}
-	id := s.draft(draft)
+	id := s.twoVariants(100)
 	s.send(id)
 	stop := s.Run(s.b.Kinds()...)
 	s.walked(id, n)
@@ -33,9 +29,9 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 		return err
 	})
 	open := func(tx *db.Tx, variant, nth int) error {
-		_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET opened = TRUE WHERE broadcast_id = $1 AND contact_id =
-			(SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 AND variant = $2 ORDER BY contact_id LIMIT 1
-			OFFSET $3)`, id, variant, nth)
+		_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET opened = TRUE WHERE broadcast_id = $1
+			AND contact_id = (SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 AND variant = $2
+			ORDER BY contact_id LIMIT 1 OFFSET $3)`, id, variant, nth)
 		return err
 	}
 	var runs, second atomic.Int64

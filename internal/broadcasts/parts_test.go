@@ -85,10 +85,7 @@ func TestWinnerByHand(t *testing.T) {
 	each(t, func(t *testing.T, s *sender) {
 		const n = 200
 		s.readers(n)
-		draft := s.news()
-		draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
-		draft.Options = broadcasts.Options{TestShare: 20, Metric: broadcasts.ByHand}
-		id := s.draft(draft)
+		id := s.twoVariants(20)
 		s.send(id)
 		s.Run(s.b.Kinds()...)
 		testnode.Until(t, "the test is sent and nothing waits", func() bool {

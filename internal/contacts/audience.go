@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ type Member struct {
 }
 
 // Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids: limit at most,
-// fewer at the end, and fewer when their values have more than [valuesMost] octets. more reports whether others may
+// fewer at the end, and fewer when their values have more than valuesMost octets. more reports whether others may
 // follow. A rule is asked of each contact as it is now. What the audience does not have is passed over in parts, each a
 // long read of its own (see [db.DB.ReadLong]), so that a walk of any length keeps no reader.
 // A segment that the team does not have is a NotFound fault.
@@ -62,39 +63,31 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 	return members[:n], n == limit || n < len(members), nil
 }
 
-const (
-	// valuesMost is how many octets the values of a page of a walk have, about: a contact may have up to 200 texts of
-	// 2,000 characters, so that a page of many contacts could fill the memory.
-	valuesMost = 4 << 20
+// valuesMost is how many octets the texts of a page of a walk have, unless it is a page of one contact: a contact may
+// have 200 texts of 2,000 characters, so that a page of many contacts could fill the memory.
+const valuesMost = 4 << 20
 
-	// valuesFirst is of how many contacts values are read before it is known how large they are.
-	valuesFirst = 20
-)
-
-// addValues adds the values of named properties to contacts until they have valuesMost octets, and returns how many
-// contacts have theirs: at least one.
+// addValues adds the values of named properties to contacts, from the first on, to as many of them as have valuesMost
+// octets of texts together, about, and at least to one. It returns to how many.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
-	done, octets, size := 0, 0, valuesFirst
-	for done < len(members) && octets < valuesMost {
-		part := members[done:min(done+size, len(members))]
-		ids := make([]string, len(part))
-		for i := range part {
-			ids[i] = part[i].ID
+	for n := len(members); ; n = max(1, n/4) {
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = members[i].ID
 		}
-		values, err := valuesOf(ctx, s.d.Reader, teamID, ids, names)
-		if err != nil {
-			return 0, err
+		most := valuesMost
+		if n == 1 {
+			most = math.MaxInt
 		}
-		for i := range part {
-			part[i].Properties = values[part[i].ID]
-			for name, v := range part[i].Properties {
-				octets += len(name) + len(v.Text)
-			}
+		values, err := valuesOf(ctx, s.d.Reader, teamID, ids, names, most)
+		if errors.Is(err, errLarge) {
+			continue
 		}
-		done += len(part)
-		size = max(1, int(int64(valuesMost-octets)*int64(done)/int64(max(octets, 1))))
+		for i := range ids {
+			members[i].Properties = values[members[i].ID]
+		}
+		return n, err
 	}
-	return done, nil
 }
 
 // walkOn finds more contacts of a walk: the rest by sets, if that is likely to be faster and does not take too long,
@@ -178,7 +171,7 @@ func tooSlow(of *source, err error) error {
 
 // Values returns what a contact has of its team's properties, by their names, without fallbacks.
 func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID string) (map[string]scalar.Value, error) {
-	values, err := valuesOf(ctx, r, teamID, []string{contactID}, nil)
+	values, err := valuesOf(ctx, r, teamID, []string{contactID}, nil, math.MaxInt)
 	return values[contactID], err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -281,7 +282,8 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 		}
 	}
 	if len(to.values) > 0 {
-		values, err := valuesOf(ctx, r, of.TeamID, []string{of.ID}, slices.Sorted(maps.Keys(to.Properties)))
+		values, err := valuesOf(ctx, r, of.TeamID, []string{of.ID}, slices.Sorted(maps.Keys(to.Properties)),
+			math.MaxInt)
 		if err != nil {
 			return nil, err
 		}

@@ -267,9 +267,12 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 	return nil
 }
 
+// errLarge means that values have more octets than may be read at once.
+var errLarge = errors.New("the values are too large")
+
 // valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and
-// name.
-func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string) (
+// name. It gives up with errLarge when the texts have more than most octets.
+func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string, most int) (
 	map[string]map[string]scalar.Value, error) {
 	byID := map[string]string{}
 	var ids []string
@@ -295,9 +298,14 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, contactIDs, ids, teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID, text string
-		err = r.Scan(&contactID, &propertyID, &text)
+		if err = r.Scan(&contactID, &propertyID, &text); err != nil {
+			return none, err
+		}
+		if most -= len(text); most < 0 {
+			return none, errLarge
+		}
 		keep(contactID, propertyID, scalar.OfText(text))
-		return none, err
+		return none, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read texts of contacts: %w", err)

@@ -69,3 +69,26 @@ func (p *phrase) duration() (time.Duration, bool) {
 	}
 	return total, last != MaxDuration && total <= MaxDuration
 }
+
+// Words returns a text for a duration, such as "1 day 2 hours", which [Duration] understands; what is shorter than a
+// second is cut off.
+func Words(d time.Duration) string {
+	var words []string
+	for _, u := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		n := d / u.length
+		d -= n * u.length
+		switch {
+		case n == 1:
+			words = append(words, "1 "+u.name)
+		case n > 1:
+			words = append(words, fmt.Sprintf("%d %ss", n, u.name))
+		}
+	}
+	if len(words) == 0 {
+		return "0 seconds"
+	}
+	return strings.Join(words, " ")
+}

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -80,4 +82,20 @@ func namedZone(name string) (*time.Location, bool) {
 	})
 	zone, err := time.LoadLocation(capital)
 	return zone, err == nil
+}
+
+var errZone = errors.New(`use a name such as Europe/Berlin, or UTC`)
+
+// Zone returns the time zone that a text names: UTC, a name of the time zone database such as Europe/Berlin, an offset
+// such as +02:00, or an abbreviation such as ET. Its error is a sentence for the user.
+func Zone(s string) (*time.Location, error) {
+	if len(s) > maxText {
+		return nil, fmt.Errorf("a time zone of %d characters is not known: %w", len(s), errZone)
+	}
+	p := newPhrase(s)
+	zone, ok := p.zone()
+	if !ok || !p.end() {
+		return nil, fmt.Errorf("%q is not known as a time zone: %w", s, errZone)
+	}
+	return zone, nil
 }

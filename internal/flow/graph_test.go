@@ -1,0 +1,67 @@
+package flow_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/flow"
+)
+
+// Of graphs made by chance those are accepted that have no circle and whose steps can all be reached. Their runs end.
+func TestGraphsByChance(t *testing.T) {
+	t.Parallel()
+	accepted := 0
+	for seed := range uint64(3000) {
+		chance := rand.New(rand.NewPCG(seed, 1))
+		n := 1 + chance.IntN(6)
+		var steps, links []string
+		steps = append(steps, start)
+		leads := make([][]int, n+1) // the trigger is 0
+		for i := 1; i <= n; i++ {
+			steps = append(steps, fmt.Sprintf(`{"key":"s%d","type":"split","config":{"branches":[{"name":"l","percent":50},
+				{"name":"r","percent":50}]}}`, i))
+		}
+		for from := range leads {
+			for _, by := range []string{"l", "r"} {
+				to, key := 1+chance.IntN(n), fmt.Sprintf("s%d", from)
+				if chance.IntN(3) > 0 && to <= from && from > 0 || from == 0 && by == "r" {
+					continue
+				}
+				if from == 0 {
+					key, by = "start", flow.Default
+				}
+				links = append(links, fmt.Sprintf(`{"from":"%s","to":"s%d","type":"%s"}`, key, to, by))
+				leads[from] = append(leads[from], to)
+			}
+		}
+		g, err := flow.Parse([]byte("["+strings.Join(steps, ",")+"]"), []byte("["+strings.Join(links, ",")+"]"))
+		if want := sound(leads); (err == nil) != want {
+			t.Fatalf("%v: sound is %v, and Parse says %v", leads, want, err)
+		}
+		if err == nil {
+			accepted++
+			walk(t, g, g, "user.created", chance)
+		}
+	}
+	if accepted < 100 || accepted > 2900 {
+		t.Errorf("%d of 3000 graphs are sound: the test tests little", accepted)
+	}
+}
+
+// sound reports whether a graph has no circle and nothing that the step 0 does not lead to, by going every way.
+func sound(leads [][]int) bool {
+	reached := map[int]bool{}
+	var visit func(at, depth int) bool
+	visit = func(at, depth int) bool {
+		reached[at] = true
+		for _, to := range leads[at] {
+			if depth > len(leads) || !visit(to, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return visit(0, 1) && len(reached) == len(leads)
+}

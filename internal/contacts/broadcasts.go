@@ -16,9 +16,9 @@ type Current struct {
 }
 
 // Current returns those of some contacts that the team still has, by their ids, and whether they may be mailed about a
-// topic, or by a broadcast without one if topicID is "". It is for transactions that enter emails for contacts that
-// were read before. Nobody else has the address of one then, because each is one contact's. A topic that the team does
-// not have is an Invalid fault for the field topic_id, unless the team has none of the contacts either.
+// topic, or by a broadcast or an automation without one if topicID is "". It is for transactions that enter emails for
+// contacts that were read before. Nobody else has the address of one then, because each is one contact's. A topic that
+// the team does not have is an Invalid fault for the field topic_id, unless the team has none of the contacts either.
 func (s *Service) Current(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
 	map[string]Current, error) {
 	found := make(map[string]Current, len(contactIDs))
@@ -38,10 +38,10 @@ func (s *Service) Current(ctx context.Context, r db.Reader, teamID, topicID stri
 	return found, nil
 }
 
-// RefusedContact is [Service.Refused] for an email that was entered for a contact, about a topic or by a broadcast
-// without one if topicID is "". As long as the contact exists it decides, whatever its address is by now; but who has
-// one of the addresses now, and is unsubscribed or has opted out, is not mailed there either. Once the contact was
-// deleted, or if contactID is "", the addresses decide.
+// RefusedContact is [Service.Refused] for an email that was entered for a contact, about a topic or, if topicID is "",
+// by a broadcast or an automation without one. As long as the contact exists it decides, whatever its address is by now;
+// but who has one of the addresses now, and is unsubscribed or has opted out, is not mailed there either. Once the
+// contact was deleted, or if contactID is "", the addresses decide.
 func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topicID, contactID string,
 	addresses []string) (map[string]Refusal, error) {
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {

@@ -23,11 +23,12 @@
 // is deleted later, in steps. Whoever reads memberships or values asks whether the segment or property exists.
 //
 // A [Link] proves that its owner got an email: whoever has it may choose for its address, and needs nothing else. It
-// has no end and needs no row, so it also works after its email was deleted. The link of an email that a broadcast sent
-// to a contact chooses for that contact also under a later address. Through a link a contact chooses among
-// the public topics, the private ones that it is opted in to, and those that it left through a link before: a private
-// topic is not for everybody to enter or to see. A contact may opt in by links at most 20 times an hour on each node,
-// and once more to each topic: whoever has a link could otherwise make events without end. Opting out is never refused.
+// has no end and needs no row, so it also works after its email was deleted. The link of an email that a broadcast or
+// an automation sent to a contact chooses for that contact also under a later address. Through a link a contact chooses
+// among the public topics, the private ones that it is opted in to, and those that it left through a link before: a
+// private topic is not for everybody to enter or to see. A contact may opt in by links at most 20 times an hour on each
+// node, and once more to each topic: whoever has a link could otherwise make events without end. Opting out is never
+// refused.
 //
 // # When it fails
 //

@@ -90,7 +90,7 @@ func TestUpsert(t *testing.T) {
 		}
 		seen = w.seen.Take()
 		want = &events.Contact{ID: made.ID, SegmentIDs: []string{}, Email: "rita@example.org", FirstName: "Rita",
-			Unsubscribed: true, CreatedAt: made.CreatedAt, UpdatedAt: again.UpdatedAt}
+			Unsubscribed: true, Switched: true, CreatedAt: made.CreatedAt, UpdatedAt: again.UpdatedAt}
 		if len(seen) != 1 || seen[0].Type != events.ContactUpdated || !cmp.Equal(seen[0].Data, want) {
 			t.Errorf("%+v", seen)
 		}

@@ -126,3 +126,14 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Known returns which of some contacts the team has, and the ids of its contacts with some addresses, in the form in
+// which addresses are stored, by address.
+func (s *Service) Known(ctx context.Context, r db.Reader, teamID string, contactIDs, addresses []string) (
+	ids map[string]bool, byAddress map[string]string, err error) {
+	if ids, err = existing(ctx, r, teamID, contactIDs); err != nil {
+		return nil, nil, err
+	}
+	byAddress, err = contactsWith(ctx, r, teamID, addresses)
+	return ids, byAddress, err
+}

@@ -21,8 +21,8 @@ type Link struct {
 	TeamID  string
 	EmailID string // the email that has it, which may have been deleted since
 	TopicID string // of that email; "" if it has none
-	// ContactID is the contact that the email was sent to by a broadcast, which may have another address by now; "" for
-	// other emails.
+	// ContactID is the contact that the email was sent to by a broadcast or an automation, which may have another address
+	// by now; "" for other emails.
 	ContactID string
 	Address   string // of the email's recipient, in lower case
 }

@@ -142,14 +142,7 @@ func (s *Service) SegmentsOf(ctx context.Context, teamID, idOrAddress string, p 
 // AddToSegment adds a contact, which is named by its id or its address, to a segment. Adding it again changes nothing.
 func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (at Contact, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		g, err := byHand(ctx, tx.Reader, teamID, segmentID)
-		if err != nil {
-			return err
-		}
-		if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
-			return err
-		}
-		_, err = s.write(ctx, tx, &at, true, resolved{Change: Change{Segments: []string{g.ID}}}, "")
+		at, err = s.AddToSegmentIn(ctx, tx, teamID, idOrAddress, segmentID)
 		return err
 	})
 	return at, err

@@ -62,23 +62,14 @@ type Choice struct {
 // Upsert writes the contact with an address, and creates it when there is none. It reports whether it did. What is not
 // named in c keeps its value.
 func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) (at Contact, created bool, err error) {
-	key, err := normal(address)
-	if err != nil {
+	if _, err := normal(address); err != nil {
 		return at, false, err
 	}
 	if err := c.check(); err != nil {
 		return at, false, err
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		to, err := resolve(ctx, tx.Reader, teamID, c)
-		if err != nil {
-			return err
-		}
-		var found bool
-		if at, found, err = lockContact(ctx, tx, teamID, key); err != nil {
-			return err
-		}
-		created, err = s.write(ctx, tx, &at, found, to, "")
+		at, created, err = s.UpsertIn(ctx, tx, teamID, address, c)
 		return err
 	})
 	return at, created, err
@@ -90,22 +81,13 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 	if err := c.check(); err != nil {
 		return at, err
 	}
-	var address string
 	if c.Address != nil {
-		if address, err = normal(*c.Address); err != nil {
+		if _, err := normal(*c.Address); err != nil {
 			return at, err
 		}
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		to, err := resolve(ctx, tx.Reader, teamID, c)
-		if err != nil {
-			return err
-		}
-		if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
-			return err
-		}
-		to.address = address
-		_, err = s.write(ctx, tx, &at, true, to, "")
+		at, err = s.UpdateIn(ctx, tx, teamID, idOrAddress, c)
 		return err
 	})
 	if s.d.Violates(err, "contacts_address") {
@@ -118,16 +100,8 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 // Delete deletes a contact, which is named by its id or its address, with all that is noted of it.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
-			return err
-		}
-		segments, err := segmentIDsOf(ctx, tx.Reader, teamID, at.ID)
-		if err != nil {
-			return err
-		}
-		deleteContacts(ctx, tx, teamID, []string{at.ID})
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactDeleted,
-			Data: at.event(segments)})
+		at, err = s.DeleteIn(ctx, tx, teamID, idOrAddress)
+		return err
 	})
 	return at, err
 }
@@ -206,8 +180,11 @@ type valued struct {
 	value scalar.Value
 }
 
-// resolve looks up what a change names. What the team does not have is an Invalid fault.
+// resolve checks a change and looks up what it names. What the team does not have is an Invalid fault.
 func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to resolved, err error) {
+	if err := c.check(); err != nil {
+		return to, err
+	}
 	to.Change = c
 	if err := known(ctx, r, teamID, c.Topics); err != nil {
 		return to, err
@@ -251,6 +228,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 			return false, err
 		}
 	}
+	unsubscribed := !created && at.Unsubscribed
 	changed := at.apply(to, source)
 	if had.add(ctx, tx, at, to, source) {
 		changed = true
@@ -263,7 +241,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 		kind, at.UpdatedAt = events.ContactUpdated, tx.Now()
 		updateContact(ctx, tx, at)
 	}
-	return created, s.recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: at.event(had.segments)})
+	data := at.event(had.segments)
+	data.Switched, data.Topics = at.Unsubscribed != unsubscribed, had.newly
+	return created, s.recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
 }
 
 // relations is what a contact has besides its own row, as far as a change concerns it.
@@ -271,6 +251,8 @@ type relations struct {
 	topics   []Subscribed
 	values   map[string]scalar.Value
 	segments []string // all of its memberships, in their order
+
+	newly []events.TopicChange // set by add
 }
 
 func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*relations, error) {
@@ -293,13 +275,17 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 	return had, err
 }
 
-// add writes what the contact does not have yet, and reports whether there was anything. It adds the segments to h.
+// add writes what the contact does not have yet, and reports whether there was anything. It adds to h the segments, and
+// what it chose newly.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
-		same := func(k Subscribed) bool {
-			return k.ID == t.TopicID && k.chosen == t.Subscription && (source == "" || !k.outOtherwise())
+		i := slices.IndexFunc(h.topics, func(k Subscribed) bool {
+			return k.ID == t.TopicID && k.chosen == t.Subscription
+		})
+		if i < 0 {
+			h.newly = append(h.newly, events.TopicChange{TopicID: t.TopicID, In: t.Subscription == OptIn})
 		}
-		if !slices.ContainsFunc(h.topics, same) {
+		if i < 0 || source != "" && h.topics[i].outOtherwise() {
 			setSubscription(ctx, tx, of, t, source)
 			changed = true
 		}

@@ -274,12 +274,18 @@ var errLarge = errors.New("the values are too large")
 // name. It gives up with errLarge when the texts have more than most octets.
 func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string, most int) (
 	map[string]map[string]scalar.Value, error) {
-	byID := map[string]string{}
-	var ids []string
 	properties, err := propertiesNamed(ctx, r, teamID, names)
 	if err != nil {
 		return nil, err
 	}
+	return valuesAmong(ctx, r, teamID, contactIDs, properties, most)
+}
+
+// valuesAmong is valuesOf for properties that were looked up.
+func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property, most int) (
+	map[string]map[string]scalar.Value, error) {
+	byID := map[string]string{}
+	var ids []string
 	for _, p := range properties {
 		byID[p.ID] = p.Name
 		ids = append(ids, p.ID)

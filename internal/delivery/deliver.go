@@ -285,6 +285,5 @@ func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 
 func (t *try) event(kind events.Type, to string, data any) events.Event {
 	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID,
-		Type:      kind,
-		Recipient: to, Email: t.o.Brief, Data: data}
+		Type: kind, Recipient: to, ContactID: t.o.ContactID, Email: t.o.Brief, Data: data}
 }

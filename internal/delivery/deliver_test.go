@@ -185,6 +185,28 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 	})
 }
 
+// What happens to an email that was entered for a contact says which one that is, whatever its address is by now.
+func TestEventsNameTheContact(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Config{SandboxDomains: []string{"resend.dev"}, Dial: refuseDial(t)}, resolve.Fake{})
+		f.run()
+		for address, kind := range map[string]events.Type{"bounced@resend.dev": events.EmailBounced,
+			"complained@resend.dev": events.EmailComplained} {
+			contactID, emailID := f.SendToContact(address)
+			f.wait(emailID, kind)
+			if e := f.event(emailID, kind); e.ContactID != contactID {
+				t.Errorf("%s of %q, not of %s", kind, e.ContactID, contactID)
+			}
+		}
+		emailID := f.send("bounced@resend.dev")
+		f.wait(emailID, events.EmailBounced)
+		if e := f.event(emailID, events.EmailBounced); e.ContactID != "" {
+			t.Errorf("an email for no contact bounced for %s", e.ContactID)
+		}
+	})
+}
+
 func TestDeliverToTestAddresses(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

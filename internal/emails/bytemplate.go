@@ -5,6 +5,8 @@ import (
 
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // pinned is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it
@@ -82,4 +84,43 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 			used[d.template.content.ID] = true
 		}
 	}
+}
+
+// ByTemplate is an email for one recipient, with the content of a template.
+type ByTemplate struct {
+	TemplateID string // id or alias
+	Variables  map[string]scalar.Value
+	To         string // with or without a display name
+	TopicID    string // "" for none
+	Tags       []Tag
+
+	// Those that are not empty replace the template's.
+	From    string
+	Subject string
+	ReplyTo []string
+}
+
+// MailingByTemplate prepares an email that is entered later, by Enqueue, for one recipient. It applies the rules of
+// Send, with the same faults. The address may be another one by then, as that of a contact may have changed. The email
+// is not delivered after others unless it has a topic.
+func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
+	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
+		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}
+	c, err := s.byTemplate(ctx, by.TeamID, &send)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.check(send, s.d.Now(), false)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.sender(ctx, by, d)
+	if err != nil {
+		return nil, err
+	}
+	if err := (topics{}).check(ctx, s, by.TeamID, d.TopicID); err != nil {
+		return nil, err
+	}
+	return &Mailing{TemplateID: d.template.templateID, TopicID: d.TopicID, Tags: d.Tags, by: by, content: c, from: from,
+		sender: d.from, single: d}, nil
 }

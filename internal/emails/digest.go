@@ -26,6 +26,15 @@ func Digest(mode string, all ...Send) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// DigestTexts is Digest for a request that is no email.
+func DigestTexts(all ...string) string {
+	h := sha256.New()
+	w := digester{bufio.NewWriterSize(h, 512)}
+	w.texts(all...)
+	w.Flush()
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // digester writes values so that different lists of values never give the same octets: each is preceded by its length.
 type digester struct{ *bufio.Writer }
 

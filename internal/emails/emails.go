@@ -163,7 +163,7 @@ type Email struct {
 	TopicID     string
 	TemplateID  string
 	BroadcastID string
-	ContactID   string // to whom a broadcast sent it; "" for other emails
+	ContactID   string // to whom a broadcast or an automation sent it; "" for other emails
 	LastEvent   State
 	ScheduledAt time.Time // zero when not scheduled
 	CreatedAt   time.Time
@@ -178,6 +178,10 @@ type Email struct {
 	hasHTML   bool // in a body of its own that we compose
 	eachAlone bool // each recipient gets a message of its own
 }
+
+// canBeLeft reports whether the recipients of an email have a link to leave: its topic, or all that has one and all
+// broadcasts and automations, if it has none itself.
+func (e *Email) canBeLeft() bool { return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != "" }
 
 // Recipient is one envelope address of an email, with its state.
 type Recipient struct {

@@ -45,12 +45,13 @@ type Mailing struct {
 	from    domains.Sender
 	sender  message.Address
 	bulk    bool
+	single  *draft // of MailingByTemplate, nil for others: what was filled in already
 }
 
 // To is the recipient of one of many emails, and the values for the placeholders of the content.
 type To struct {
-	Address string // with or without a display name
-	Values  render.Values
+	Address string        // with or without a display name
+	Values  render.Values // ignored by a Mailing that has its variables already
 
 	// ContactID is the contact that the email is for, "" for none. Its address and Refused, why it may not be mailed, are
 	// then what [contacts.Service.Current] says in the same transaction: Enqueue does not look it up again.
@@ -159,6 +160,9 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		if entered[i].Err != nil || entered[i].LeftOut != "" {
 			continue
 		}
+		if m.single != nil {
+			one.Values = m.single.values
+		}
 		size := m.content.Size(one.Values)
 		e, err := s.emailOf(tx, m, one, size)
 		if err != nil {
@@ -247,17 +251,22 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, err
 			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)
 		}
 	}
-	if err := c.CheckLines(values); err != nil {
-		return nil, err
-	}
 	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
-		From: c.From(values), To: []string{to.Address}, ReplyTo: c.ReplyTo(values), Subject: c.Subject(values),
-		Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID, ContactID: to.ContactID,
-		LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk || m.TopicID != "", shared: shared{c.ID, values}}
+		To: []string{to.Address}, Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID,
+		ContactID: to.ContactID, LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk || m.TopicID != "",
+		shared: shared{c.ID, values}}
 	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
 	if size += 2048; size > s.c.MaxSize {
 		return nil, s.tooLarge(size)
 	}
+	if m.single != nil {
+		e.From, e.ReplyTo, e.Subject = m.single.From, m.single.ReplyTo, m.single.Subject
+		return e, nil // MailingByTemplate has checked all else.
+	}
+	if err := c.CheckLines(values); err != nil {
+		return nil, err
+	}
+	e.From, e.ReplyTo, e.Subject = c.From(values), c.ReplyTo(values), c.Subject(values)
 	if !c.SameHeaders() {
 		d := &draft{Send: Send{Headers: c.Headers(values)}}
 		if err := d.checkHeaders(); err != nil {

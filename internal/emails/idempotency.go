@@ -69,6 +69,16 @@ func (r *running) leave(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
+// Once runs do unless a request with the key was accepted before, within 24 hours; then it does nothing. It is for
+// requests that have no answer of their own: do calls remember in the transaction that accepts one.
+func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
+	do func(remember func(context.Context, *db.Tx) error) error) error {
+	_, err := s.once(ctx, by, key, func(a *answer) error {
+		return do(func(ctx context.Context, tx *db.Tx) error { return s.remember(ctx, tx, by.TeamID, a) })
+	})
+	return err
+}
+
 // once runs do unless the key already has an answer. Only accepted requests are stored, in the transaction that accepts
 // them; a request that failed leaves its key free.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
@@ -122,7 +132,7 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	case hash != key.Hash:
 		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key",
 			"This idempotency key was used with another payload. "+
-				"Use a new key for a new email.")
+				"Use a new key for a new request.")
 	}
 	var a answer
 	if err := json.Unmarshal([]byte(response), &a); err != nil {

@@ -19,9 +19,9 @@ var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
-// listing is what a message says to its one recipient of how to leave the topic of its email, or all broadcasts of the
-// team if its broadcast has no topic. It is the zero listing, which says nothing, for other emails without a topic and
-// for a message to several.
+// listing is what a message says to its one recipient of how to leave the topic of its email, or all broadcasts and
+// automations of the team if it is of one that has no topic. It is the zero listing, which says nothing, for other
+// emails without a topic and for a message to several.
 type listing struct {
 	url string // of the page of the recipient's subscriptions, which also takes the POST of RFC 8058
 	id  string // of the list, by RFC 2919
@@ -30,7 +30,7 @@ type listing struct {
 // listing returns what the message to o.To says of how to leave. It is the same each time.
 func (s *Service) listing(o *Outgoing) (l listing) {
 	e := &o.row.Email
-	if e.TopicID == "" && e.BroadcastID == "" || len(o.To) != 1 || s.c.PublicURL == "" {
+	if !e.canBeLeft() || len(o.To) != 1 || s.c.PublicURL == "" {
 		return l
 	}
 	to, err := message.ParseAddress(o.To[0])

@@ -98,6 +98,7 @@ type Outgoing struct {
 	TeamID      string
 	DomainID    string
 	BroadcastID string
+	ContactID   string // that it was entered for; "" for none
 	CreatedAt   time.Time
 	LastEvent   State
 	To          []string // envelope addresses at the destination that are not settled
@@ -147,7 +148,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	}
 	r.complete()
 	o.Lost = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
-	o.ID, o.TeamID, o.DomainID, o.BroadcastID = r.ID, r.TeamID, r.DomainID, r.BroadcastID
+	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
 	if o.body.parts&hasFiles != 0 {
 		if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {

@@ -1,6 +1,7 @@
 package emails
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -38,7 +39,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 		return Preview{}, err
 	}
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	l := s.exampleListing(d.TopicID)
+	l := s.exampleListing(&Email{TopicID: d.TopicID})
 	if c != nil {
 		p.HTML, p.Text = c.Parts(l.values(d.values))
 	} else {
@@ -109,7 +110,7 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 		}
 	}
 	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
-	l := s.exampleListing(e.TopicID)
+	l := s.exampleListing(&e)
 	shared, err := s.content(ctx, teamID, &e.shared)
 	switch {
 	case err != nil:
@@ -132,15 +133,15 @@ func (s *Service) ExampleUnsubscribeURL() string {
 	return s.c.PublicURL + "/unsubscribe/example"
 }
 
-// exampleListing is what a message about a topic says, with an address that leads nowhere.
-func (s *Service) exampleListing(topicID string) listing {
-	if topicID == "" || s.c.PublicURL == "" {
+// exampleListing is what a message of an email says of how to leave, with an address that leads nowhere.
+func (s *Service) exampleListing(e *Email) listing {
+	if !e.canBeLeft() || s.c.PublicURL == "" {
 		return listing{}
 	}
-	return listing{s.ExampleUnsubscribeURL(), topicID}
+	return listing{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
 }
 
-// addTopic adds what the message of an email with a topic says of how to leave it.
+// addTopic adds what the message of an email says of how to leave.
 func (p *Preview) addTopic(l listing) {
 	if l.url != "" {
 		p.Headers, p.Bulk = l.add(p.Headers), true

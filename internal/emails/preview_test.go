@@ -139,7 +139,8 @@ func TestPreviewOfOtherEmails(t *testing.T) {
 		})
 		p, err := n.Emails.PreviewSent(ctx, team, entered[0].ID)
 		if err != nil || p.Subject != "News for Ann" || !strings.Contains(p.HTML, "https://acme.example/a1") ||
-			!strings.Contains(p.Text, "Dear Ann") || !p.Bulk || len(p.Headers) != 1 || p.Headers[0].Value != "spring a1" {
+			!strings.Contains(p.Text, "Dear Ann") || !p.Bulk || len(p.Headers) != 4 || p.Headers[0].Value != "spring a1" ||
+			p.Headers[2].Value != "<"+n.Emails.ExampleUnsubscribeURL()+">" {
 			t.Errorf("of a broadcast: %+v, %v", p, err)
 		}
 		for name, given := range map[string]*string{"HTML": &html, "nothing": nil} {

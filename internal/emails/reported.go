@@ -14,6 +14,7 @@ import (
 // Reported is what the handling of bounces and complaints needs of an email.
 type Reported struct {
 	ID, TeamID, DomainID, BroadcastID string
+	ContactID                         string // that it was entered for; "" for none
 	MessageID                         string
 	To                                []Destined
 }

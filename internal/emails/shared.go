@@ -45,7 +45,7 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 		return err
 	}
 	values := e.shared.values
-	if e.TopicID != "" {
+	if e.canBeLeft() {
 		// Each recipient has another link, so there stands what stands in an email with a body of its own.
 		values = listing{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
 	}

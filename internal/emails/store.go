@@ -500,8 +500,8 @@ func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destinati
 func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error) {
 	e := Reported{ID: emailID}
 	var from string
-	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, message_id, sender FROM emails WHERE id = $1`,
-		emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.MessageID, &from)
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender FROM emails
+		WHERE id = $1`, emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.ContactID, &e.MessageID, &from)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}

@@ -17,12 +17,12 @@ import (
 // refusals are the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about the topic of an email, or by its broadcast if that has
-// none. The contact that the email was entered for decides, and the addresses where there is none. Of the email only
-// the ids of these and of its team are used. An unknown topic is an Invalid fault.
+// refusals looks up which addresses may not be mailed about the topic of an email, or by a broadcast or an automation
+// if it is of one and has no topic. The contact that the email was entered for decides, and the addresses where there
+// is none. Of the email only the ids of these and of its team are used. An unknown topic is an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
-	case e.TopicID == "" && e.BroadcastID == "":
+	case !e.canBeLeft():
 		return nil, nil
 	case e.TopicID != "" && e.ContactID == "":
 		return s.contacts.Refused(ctx, r, e.TeamID, e.TopicID, keys)
@@ -100,10 +100,10 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
 }
 
-// siftTopic removes the addresses from o.To that may no longer be mailed about the email's topic, or by its broadcast,
-// and returns the events to record for them.
+// siftTopic removes the addresses from o.To that may no longer be mailed about the email's topic, or by a broadcast or
+// an automation, and returns the events to record for them.
 func (s *Service) siftTopic(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
-	if o.row.TopicID == "" && o.BroadcastID == "" || len(o.To) == 0 {
+	if !o.row.canBeLeft() || len(o.To) == 0 {
 		return nil, nil
 	}
 	keys, err := o.keys()

@@ -75,7 +75,7 @@ type Event struct {
 	DomainID    string
 	BroadcastID string
 	Recipient   string // the envelope address concerned; empty when the event is of the whole email
-	ContactID   string // of opens and clicks, the contact that the email was entered for; empty when for none
+	ContactID   string // that the email was entered for; empty when for none, and of events of accepting and canceling
 
 	// Email returns what is sent of the email with the event, without querying the database. It is nil when the caller
 	// of Record has not loaded the email; then it is looked up.
@@ -189,6 +189,16 @@ type Contact struct {
 	Unsubscribed bool
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+
+	// For listeners alone: webhooks do not send it.
+	Switched bool          // Unsubscribed changed, or it is true of a contact that was created
+	Topics   []TopicChange // what it chose that it had not chosen before
+}
+
+// TopicChange is a topic that a contact opted in to or out of.
+type TopicChange struct {
+	TopicID string
+	In      bool
 }
 
 // Broadcast is a broadcast that was paused.

@@ -189,6 +189,11 @@ func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (boo
 	return n > 0, err
 }
 
+// RemoveAll is Remove for many jobs of a kind. Those that are in hand stay.
+func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes []string) {
+	tx.Queue(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`, kind, dedupes)
+}
+
 // Move gives a waiting or parked job, found by its dedupe key, another time that the caller chose. It returns false
 // when there is none or it is in hand.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {

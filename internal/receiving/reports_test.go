@@ -102,6 +102,28 @@ func TestBounces(t *testing.T) {
 	})
 }
 
+// A report about an email that was entered for a contact says which one that is.
+func TestReportsNameTheContact(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		contactID, id := f.SendToContact("ann@gone.example")
+		f.seen.Take()
+		f.give(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), f.returnTo(id, "gone.example"))
+		f.give(t, arf("abuse", "", f.sent(id, "gone.example", "Return-Path")), fbl)
+		found := 0
+		for _, e := range f.seen.Take() {
+			if e.Type == events.EmailBounced || e.Type == events.EmailComplained {
+				found++
+				if e.ContactID != contactID {
+					t.Errorf("%s of %q, not of %s", e.Type, e.ContactID, contactID)
+				}
+			}
+		}
+		if found != 2 {
+			t.Errorf("%d events, want a bounce and a complaint", found)
+		}
+	})
+}
+
 // A large report is read like a small one, and leaves nothing.
 func TestLargeReport(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,17 @@ type Sendable struct {
 // error names the member of template.variables at fault.
 func (s *Sendable) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
+}
+
+// Lacks returns a variable that [Sendable.Values] refuses to do without, and that is none of some names; "" if there is
+// none.
+func (s *Sendable) Lacks(names []string) string {
+	for _, d := range s.variables {
+		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {
+			return d.Key
+		}
+	}
+	return ""
 }
 
 // Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a

@@ -75,7 +75,7 @@ func (s *Service) Create(ctx context.Context, teamID, url string, names []string
 	}
 	e := Endpoint{ID: id.New(), TeamID: teamID, Status: Enabled}
 	var err error
-	if e.URL, err = s.checkURL(url); err != nil {
+	if e.URL, err = s.CheckURL("endpoint", url); err != nil {
 		return e, err
 	}
 	if e.Events, err = checkEvents(names); err != nil {
@@ -136,7 +136,7 @@ func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Chang
 	var url string
 	var err error
 	if c.URL != nil {
-		if url, err = s.checkURL(*c.URL); err != nil {
+		if url, err = s.CheckURL("endpoint", *c.URL); err != nil {
 			return err
 		}
 	}

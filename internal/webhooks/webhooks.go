@@ -143,19 +143,6 @@ type Parts struct {
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
-// checkURL returns an endpoint's URL as it is stored.
-func (s *Service) checkURL(text string) (string, error) {
-	u, err := s.p.Guard.CheckURL(text)
-	if err != nil {
-		what := strings.TrimSuffix(err.Error(), ": "+netguard.ErrRefused.Error())
-		return "", fault.Invalidf("endpoint", "The `endpoint` field %s.", what).Because(err)
-	}
-	if u.Scheme != "https" && !s.c.AllowHTTP {
-		return "", fault.Invalidf("endpoint", "The `endpoint` field must begin with https://.")
-	}
-	return u.String(), nil
-}
-
 // checkEvents returns the types of the names, without duplicates.
 func checkEvents(names []string) ([]events.Type, error) {
 	if len(names) == 0 || len(names) > maxEvents {

@@ -1,0 +1,117 @@
+package contacts
+
+import (
+	"context"
+	"math"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/scalar"
+)
+
+// The operations of this file are parts of a transaction of the caller, who may have more to write with them. They do
+// what the operations without "In" do, and hold the contact's row until the transaction ends.
+//
+// An Invalid or a NotFound fault means that they have written nothing: they look up what a change names, and the
+// contact, before they write. The caller may note that and go on. All other errors must fail the transaction.
+
+// UpsertIn is [Service.Upsert] within a transaction.
+func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (
+	at Contact, created bool, err error) {
+	key, err := normal(address)
+	if err != nil {
+		return at, false, err
+	}
+	to, err := resolve(ctx, tx.Reader, teamID, c)
+	if err != nil {
+		return at, false, err
+	}
+	at, found, err := lockContact(ctx, tx, teamID, key)
+	if err != nil {
+		return at, false, err
+	}
+	created, err = s.write(ctx, tx, &at, found, to, "")
+	return at, created, err
+}
+
+// UpdateIn is [Service.Update] within a transaction. A new address that another contact has is no fault here: it fails
+// the transaction with a violation of contacts_address ([db.DB.Violates]).
+func (s *Service) UpdateIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress string, c Change) (
+	at Contact, err error) {
+	var address string
+	if c.Address != nil {
+		if address, err = normal(*c.Address); err != nil {
+			return at, err
+		}
+	}
+	to, err := resolve(ctx, tx.Reader, teamID, c)
+	if err != nil {
+		return at, err
+	}
+	to.address = address
+	if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
+		return at, err
+	}
+	_, err = s.write(ctx, tx, &at, true, to, "")
+	return at, err
+}
+
+// DeleteIn is [Service.Delete] within a transaction.
+func (s *Service) DeleteIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Contact, error) {
+	at, err := lockNamed(ctx, tx, teamID, idOrAddress)
+	if err != nil {
+		return at, err
+	}
+	segments, err := segmentIDsOf(ctx, tx.Reader, teamID, at.ID)
+	if err != nil {
+		return at, err
+	}
+	deleteContacts(ctx, tx, teamID, []string{at.ID})
+	return at, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactDeleted,
+		Data: at.event(segments)})
+}
+
+// AddToSegmentIn is [Service.AddToSegment] within a transaction.
+func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress, segmentID string) (
+	at Contact, err error) {
+	g, err := byHand(ctx, tx.Reader, teamID, segmentID)
+	if err != nil {
+		return at, err
+	}
+	if at, err = lockNamed(ctx, tx, teamID, idOrAddress); err != nil {
+		return at, err
+	}
+	_, err = s.write(ctx, tx, &at, true, resolved{Change: Change{Segments: []string{g.ID}}}, "")
+	return at, err
+}
+
+// MemberIn returns a contact by its id, with its values and, of properties that it has no value of, the fallbacks. It
+// holds no row.
+func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID string) (m Member, err error) {
+	if m.Contact, err = contactByID(ctx, r, teamID, contactID); err != nil {
+		return m, err
+	}
+	properties, err := propertiesNamed(ctx, r, teamID, nil)
+	if err != nil {
+		return m, err
+	}
+	values, err := valuesAmong(ctx, r, teamID, []string{m.ID}, properties, math.MaxInt)
+	if err != nil {
+		return m, err
+	}
+	m.Properties = withFallbacks(values[m.ID], properties)
+	return m, nil
+}
+
+// withFallbacks adds the fallbacks of those properties to values that these do not have.
+func withFallbacks(values map[string]scalar.Value, of []Property) map[string]scalar.Value {
+	if values == nil {
+		values = map[string]scalar.Value{}
+	}
+	for _, p := range of {
+		if _, has := values[p.Name]; !has && p.Fallback != (scalar.Value{}) {
+			values[p.Name] = p.Fallback
+		}
+	}
+	return values
+}

@@ -1,0 +1,116 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/netguard"
+)
+
+// Limits of the header fields of a call.
+const (
+	MaxCallHeaders = 20
+	maxHeaderName  = 100  // octets
+	maxHeaderValue = 2000 // octets
+)
+
+// callPurpose makes the secrets of calls useless for anything else.
+const callPurpose = "automation webhook"
+
+// Call posts a body of JSON for a team to a URL that a user gave, and returns the status of the answer, whatever it is;
+// redirects are not followed. What an endpoint of webhooks is protected by applies: the address is checked when it is
+// dialed, the time is Config.Timeout at most, and of the answer some 64 KB are read. The body is signed as messages of
+// webhooks are, with the secret that CallSecret returns and the id, which should be the same in all tries.
+//
+// An Unavailable fault means that no request was made, because the team has as many connections to the address as it may
+// have: that is no failure of who would have been called. An Invalid fault means that the host has an address that may
+// not be called. Other errors, unless they are those of ctx, say in a few words
+// why there was no answer. They have no part of the URL, which may contain a secret.
+func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
+	status int, err error) {
+	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))
+	if err != nil {
+		return 0, errors.New("the URL cannot be read")
+	}
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", s.c.UserAgent)
+	sign(r.Header, id, s.p.DB.Now(), string(body), s.callKey(teamID))
+	resp, err := s.client.Do(r)
+	if err == nil {
+		status = resp.StatusCode
+		_, err = io.CopyN(io.Discard, resp.Body, readMax)
+		resp.Body.Close()
+	}
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return status, nil
+	case errors.Is(err, errCrowded):
+		return 0, fault.New(fault.Unavailable, "", "The team has many requests to the same address under way. Try again in "+
+			"a moment.").Because(err)
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case errors.Is(err, netguard.ErrRefused):
+		return 0, fault.Invalidf("url", "The address may not be called, because it is not public.").Because(err)
+	}
+	return 0, errors.New(explain(err))
+}
+
+// CallSecret returns the secret by which a team verifies calls, in the form of the secrets of webhooks. It is made from
+// the master key and does not change as long as that does not.
+func (s *Service) CallSecret(teamID string) string {
+	return secretPrefix + base64.StdEncoding.EncodeToString(s.callKey(teamID))
+}
+
+func (s *Service) callKey(teamID string) []byte {
+	return s.p.Keys.Tag(callPurpose, []byte(teamID), secretSize)
+}
+
+// CheckURL returns a URL of a request's field as it is stored, and refuses one that no endpoint of webhooks may have.
+func (s *Service) CheckURL(field, text string) (string, error) {
+	u, err := s.p.Guard.CheckURL(text)
+	if err != nil {
+		what := strings.TrimSuffix(err.Error(), ": "+netguard.ErrRefused.Error())
+		return "", fault.Invalidf(field, "The `%s` field %s.", field, what).Because(err)
+	}
+	if u.Scheme != "https" && !s.c.AllowHTTP {
+		return "", fault.Invalidf(field, "The `%s` field must begin with https://.", field)
+	}
+	return u.String(), nil
+}
+
+// ownHeaders are the fields of a call that users cannot set, in lower case: those that Call sets, and those by which the
+// two sides of a connection understand each other.
+var ownHeaders = []string{"content-type", "user-agent", "host", "content-length", "content-encoding",
+	"transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"}
+
+// CheckHeaders refuses header fields that a call cannot have. field is that of the request which has them.
+func CheckHeaders(field string, headers map[string]string) error {
+	if len(headers) > MaxCallHeaders {
+		return fault.Invalidf(field, "The `%s` field has %d headers; the limit is %d.", field, len(headers), MaxCallHeaders)
+	}
+	for name, value := range headers {
+		lower := strings.ToLower(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name) || len(name) > maxHeaderName:
+			return fault.Invalidf(field, "The `%s` field has %.50q, which is no name of an HTTP header of at most %d "+
+				"characters.", field, name, maxHeaderName)
+		case slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "webhook-") || strings.HasPrefix(lower, "svix-"):
+			return fault.Invalidf(field, "The `%s` field has `%s`, which Postrider sets itself. Leave it out.", field, name)
+		case !httpguts.ValidHeaderFieldValue(value) || len(value) > maxHeaderValue:
+			return fault.Invalidf(field, "The value of `%s` in the `%s` field must have at most %d characters, without line "+
+				"breaks and other control characters.", name, field, maxHeaderValue)
+		}
+	}
+	return nil
+}

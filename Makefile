@@ -52,7 +52,7 @@ bench: build deps
 # kill -9 at random moments, more rounds than make test has: make kill ROUNDS=20
 ROUNDS ?= 20
 kill: deps
-	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/
+	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 POSTRIDER_KILL_RUNS=2000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/
 
 # What goes wrong under load, a scenario at a time or several side by side: make chaos ONLY=killed/sqlite SIDE=1
 # Prints a line for each. disk-full mounts a small file system of its own, for which it needs root. Takes ten minutes.

@@ -22,6 +22,7 @@ var layers = [][]string{
 		"internal/notices", "internal/retention"},
 	{"internal/testnode"},
 	resources,
+	{"internal/flow"},
 	{"internal/events", "internal/jobs", "internal/filter", "internal/quota", "internal/erasure"},
 	{"internal/page"},
 	{"internal/db/dbtest"},
@@ -37,7 +38,8 @@ var layers = [][]string{
 }
 
 // resources may import those named after them.
-var resources = []string{"internal/emails", "internal/templates", "internal/content", "internal/contacts",
+var resources = []string{"internal/emails", "internal/templates", "internal/customevents",
+	"internal/content", "internal/contacts",
 	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/teams",
 	"internal/users", "internal/checks"}
 

@@ -63,8 +63,10 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
@@ -94,6 +96,8 @@ type Services struct {
 	Templates    *templates.Service
 	Contacts     *contacts.Service
 	Broadcasts   *broadcasts.Service
+	Automations  *automations.Service
+	Events       *customevents.Service
 	Logs         *requestlog.Service
 	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service

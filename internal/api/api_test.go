@@ -21,6 +21,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
@@ -69,7 +70,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Contacts: n.Contacts, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
+		Templates: n.Templates, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
 		Domains: n.Domains, Log: n.Log})
@@ -89,11 +90,18 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		broadcasts.Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
 			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log})
 	n.Recorder.Listen(s.Broadcasts)
+	s.Automations = automations.New(automations.Parts{DB: d, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
+		Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call})
+	n.Recorder.Listen(s.Automations)
+	n.CustomEvents.Happened = s.Automations.Happened
 	s.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, s.Logs)
 	s.Privacy = privacy.New(privacy.Parts{DB: d, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
 		Suppressions: n.Suppressions, Erasers: []erasure.Eraser{{Name: "sent emails", Erase: n.Emails.EraseAddress},
 			{Name: "received emails", Erase: s.Receiving.EraseAddress}},
 		Broadcasts: func(context.Context, string, erasure.Address, string) ([]privacy.BroadcastPart, string, error) {
+			return nil, "", nil
+		},
+		Automations: func(context.Context, string, string, string) ([]privacy.RunPart, string, error) {
 			return nil, "", nil
 		},
 		Received: func(ctx context.Context, teamID string, a erasure.Address, after string) ([]privacy.ReceivedPart, string,
@@ -256,6 +264,17 @@ func (f *fixture) sendBroadcasts() {
 	stop()
 }
 
+// goOn works what is due of automations.
+func (f *fixture) goOn() {
+	f.T.Helper()
+	stop := f.Run(f.Services.Automations.Kinds()...)
+	testnode.Until(f.T, "the runs wait or have ended", func() bool {
+		return f.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running' AND waits_until = 0`) == 0 &&
+			f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'automations.end'`) == 0
+	})
+	stop()
+}
+
 // receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns
 // what is answered.
 func (f *fixture) receive(t *testing.T, text string) string {
@@ -299,7 +318,7 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //
 // Requests are written as fixture.do takes them, or begin with RECEIVE as fixture.receive does; VERIFIED and a name
 // verifies a domain without DNS, as fixture.verified does; SEGMENT and addresses makes a segment of them, and
-// BROADCASTS has broadcasts enter their emails. Answers are compared byte for byte, but ids, tokens and
+// BROADCASTS has broadcasts enter their emails; RUNS has the runs of automations go on. Answers are compared byte for byte, but ids, tokens and
 // times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
 // with -update to write the answers into the file, and read the difference.
 func TestScenarios(t *testing.T) {
@@ -376,6 +395,11 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 		if strings.TrimSpace(request) == "BROADCASTS" {
 			f.sendBroadcasts()
 			got += "sent\n"
+			continue
+		}
+		if strings.TrimSpace(request) == "RUNS" {
+			f.goOn()
+			got += "gone on\n"
 			continue
 		}
 		w := f.do(t, request)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/suppressions"
@@ -35,6 +36,7 @@ type (
 	maxTopics       struct{}
 	maxVersions     struct{} // of one broadcast
 	maxTrial        struct{}
+	maxEventFields  struct{} // of the schema of a custom event
 )
 
 func (maxRecipients) max() int   { return emails.MaxRecipients }
@@ -49,6 +51,7 @@ func (maxSegments) max() int     { return contacts.MaxSegments }
 func (maxTopics) max() int       { return contacts.MaxTopics }
 func (maxVersions) max() int     { return broadcasts.MaxVariants }
 func (maxTrial) max() int        { return broadcasts.MaxTrial }
+func (maxEventFields) max() int  { return customevents.MaxFields }
 
 func maxOf[L limit]() int {
 	var l L

@@ -263,6 +263,11 @@ func (c *Call) Page(deflt int) (page.Page, error) {
 
 // Idempotency returns the request's idempotency key for an operation that sends emails in a mode.
 func (c *Call) Idempotency(scope, mode string, all ...emails.Send) (emails.Idempotency, error) {
+	return c.idempotency(scope, func() string { return emails.Digest(mode, all...) })
+}
+
+// idempotency returns the request's idempotency key. digest is called if it has one.
+func (c *Call) idempotency(scope string, digest func() string) (emails.Idempotency, error) {
 	if _, given := c.Request.Header["Idempotency-Key"]; !given {
 		return emails.Idempotency{}, nil
 	}
@@ -271,5 +276,5 @@ func (c *Call) Idempotency(scope, mode string, all ...emails.Send) (emails.Idemp
 		return emails.Idempotency{}, fault.New(fault.BadIdempotencyKey, "Idempotency-Key",
 			"The idempotency key must have 1 to 256 characters.")
 	}
-	return emails.Idempotency{Scope: scope, Key: key, Hash: emails.Digest(mode, all...)}, nil
+	return emails.Idempotency{Scope: scope, Key: key, Hash: digest()}, nil
 }

@@ -116,8 +116,18 @@ var rightBodies = map[string]string{
 	"POST /contacts":  `{"email":"a@example.org"}`,
 	"POST /segments":  `{"name":"x"}`,
 	"POST /topics":    `{"name":"x","default_subscription":"opt_in"}`,
+	"POST /events":    `{"name":"x","schema":{"plan":"string"}}`,
+
+	"POST /events/send":     `{"event":"x","email":"a@example.org","payload":{"plan":"pro"}}`,
+	"PATCH /events/{event}": `{"schema":{"plan":"string"}}`,
 
 	"PATCH /broadcasts/{broadcast_id}": `{"name":"x"}`,
+
+	"POST /automations": `{"name":"x","steps":[{"key":"a","type":"trigger","config":{"event_name":"e"}},` +
+		`{"key":"b","type":"contact_update","config":{"first_name":"x"}}],"connections":[{"from":"a","to":"b"}]}`,
+	"POST /automations/simulate": `{"steps":[{"key":"a","type":"trigger","config":{"event_name":"e"}}],"connections":[],` +
+		`"scenario":{"contact":{"email":"a@example.org"},"event":{"payload":{"a":"x"}}}}`,
+	"POST /automations/{automation_id}/simulate": `{"scenario":{"contact":{"email":"a@example.org"}}}`,
 
 	"POST /contact-properties": `{"key":"x","type":"string"}`,
 }

@@ -47,7 +47,8 @@ func parameters(name string) *huma.Param {
 			"same moment may appear in another order: go back by a minute to be certain to see each.", "uuid"
 	case "status":
 		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, " +
-			"success or failed; of imports, queued, in_progress, completed or failed."
+			"success or failed; of imports, queued, in_progress, completed or failed; of automations, enabled or disabled; of " +
+			"runs, some of running, completed, failed and cancelled, with commas."
 	case "endpoint":
 		p.Description = "What the path begins with."
 	case "user_agent":

@@ -22,6 +22,7 @@ import (
 const public = `
 DELETE /api-keys/{}
 DELETE /audiences/{}
+DELETE /automations/{}
 DELETE /contact-properties/{}
 DELETE /contacts/{}
 DELETE /contacts/{}/segments/{}
@@ -33,6 +34,10 @@ DELETE /topics/{}
 GET /api-keys
 GET /audiences
 GET /audiences/{}
+GET /automations
+GET /automations/{}
+GET /automations/{}/runs
+GET /automations/{}/runs/{}
 GET /contact-properties
 GET /contact-properties/{}
 GET /contacts
@@ -62,6 +67,7 @@ GET /templates/{}
 GET /topics
 GET /topics/{}
 PATCH /api-keys/{}
+PATCH /automations/{}
 PATCH /contact-properties/{}
 PATCH /contacts/{}
 PATCH /contacts/{}/topics
@@ -71,6 +77,9 @@ PATCH /templates/{}
 PATCH /topics/{}
 POST /api-keys
 POST /audiences
+POST /automations
+POST /automations/{}/duplicate
+POST /automations/{}/stop
 POST /contact-properties
 POST /contacts
 POST /contacts/{}/segments/{}
@@ -228,7 +237,7 @@ func TestDocument(t *testing.T) {
 }
 
 // nullIsAValue are the members of requests that must be there and may be null.
-var nullIsAValue = []string{"UpdatePropertyRequest.fallback_value"}
+var nullIsAValue = []string{"UpdatePropertyRequest.fallback_value", "UpdateEventRequest.schema"}
 
 // Every schema of the document is one of JSON Schema, and what a request must have cannot be null in it: null counts as
 // absent.

@@ -10,8 +10,9 @@ import (
 )
 
 // operations returns all operations of the API, each with the scope that an actor needs for it. To retrieve one
-// endpoint takes webhooks:write, because it shows the signing secret. Operations for clients that have no tag are
-// aliases: other names that clients use for an operation above them.
+// endpoint takes webhooks:write, because it shows the signing secret, and for the same reason that of automations takes
+// automations:write. Operations for clients that have no tag are aliases: other names that clients use for an operation
+// above them.
 func (a *API) operations() []op {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})
@@ -205,6 +206,43 @@ func (a *API) operations() []op {
 		{get, "/broadcasts/{broadcast_id}/clicked-links", teams.BroadcastsRead, 200, "Broadcasts",
 			"List the links of a broadcast that were followed", []string{"limit", "after", "before"},
 			endpoint(a.listBroadcastLinks)},
+
+		{post, "/automations", teams.AutomationsWrite, 201, "Automations", "Create an automation", nil,
+			endpoint(a.createAutomation)},
+		{get, "/automations", teams.AutomationsRead, 200, "Automations", "List automations", append(paging, "status"),
+			endpoint(a.listAutomations)},
+		{post, "/automations/simulate", teams.AutomationsRead, 200, "Automations",
+			"Go through steps by made-up time, without any effect", nil, endpoint(a.simulateGraph)},
+		{get, "/automations/signing-secret", teams.AutomationsWrite, 200, "Automations",
+			"Retrieve the secret with which webhook steps are signed", nil, endpoint(a.automationSecret)},
+		{get, "/automations/{automation_id}", teams.AutomationsRead, 200, "Automations", "Retrieve an automation", nil,
+			endpoint(a.getAutomation)},
+		{patch, "/automations/{automation_id}", teams.AutomationsWrite, 200, "Automations", "Change an automation", nil,
+			endpoint(a.updateAutomation)},
+		{del, "/automations/{automation_id}", teams.AutomationsWrite, 200, "Automations",
+			"Delete an automation and cancel its runs", nil, endpoint(a.deleteAutomation)},
+		{post, "/automations/{automation_id}/duplicate", teams.AutomationsWrite, 201, "Automations",
+			"Duplicate an automation", nil, endpoint(a.duplicateAutomation)},
+		{post, "/automations/{automation_id}/stop", teams.AutomationsWrite, 200, "Automations",
+			"Disable an automation and cancel its runs", nil, endpoint(a.stopAutomation)},
+		{get, "/automations/{automation_id}/runs", teams.AutomationsRead, 200, "Automations",
+			"List the runs of an automation", append(paging, "status"), endpoint(a.listRuns)},
+		{get, "/automations/{automation_id}/runs/{run_id}", teams.AutomationsRead, 200, "Automations",
+			"Retrieve a run of an automation with its steps", nil, endpoint(a.getRun)},
+		{post, "/automations/{automation_id}/runs/{run_id}/cancel", teams.AutomationsWrite, 200, "Automations",
+			"Cancel a run of an automation", nil, endpoint(a.cancelRun)},
+		{post, "/automations/{automation_id}/simulate", teams.AutomationsRead, 200, "Automations",
+			"Go through an automation by made-up time, without any effect", nil, endpoint(a.simulateAutomation)},
+
+		{post, "/events", teams.EventsWrite, 201, "Events", "Define an event", nil, endpoint(a.createEvent)},
+		{get, "/events", teams.EventsRead, 200, "Events", "List events", paging, endpoint(a.listCustomEvents)},
+		{post, "/events/send", teams.EventsSend, 202, "Events", "Send an event, which starts automations", nil,
+			endpoint(a.sendEvent)},
+		{get, "/events/{event}", teams.EventsRead, 200, "Events", "Retrieve an event by its id or name", nil,
+			endpoint(a.getEvent)},
+		{patch, "/events/{event}", teams.EventsWrite, 200, "Events", "Replace the schema of an event", nil,
+			endpoint(a.updateEvent)},
+		{del, "/events/{event}", teams.EventsWrite, 200, "Events", "Delete an event", nil, endpoint(a.deleteEvent)},
 
 		{post, "/domains", teams.DomainsWrite, 201, "Domains", "Add a domain", nil, endpoint(a.createDomain)},
 		{get, "/domains", teams.DomainsRead, 200, "Domains", "List domains", paging, endpoint(a.listDomains)},

@@ -72,7 +72,8 @@ func TestScopes(t *testing.T) {
 		all := teams.FullAccess.Scopes()
 		readers := teams.NewScopes(teams.EmailsRead, teams.ReceivingRead, teams.DomainsRead, teams.KeysRead,
 			teams.SuppressionsRead, teams.WebhooksRead, teams.LogsRead, teams.UsageRead, teams.TemplatesRead,
-			teams.ContactsRead, teams.SegmentsRead, teams.TopicsRead, teams.BroadcastsRead)
+			teams.ContactsRead, teams.SegmentsRead, teams.TopicsRead, teams.BroadcastsRead, teams.AutomationsRead,
+			teams.EventsRead)
 		as := func(kind teams.ActorKind, scopes teams.Scopes) http.Handler {
 			return f.entered(teams.Actor{Kind: kind, ID: "x", TeamID: f.Acme.TeamID, Scopes: scopes})
 		}

@@ -454,10 +454,13 @@ func TestOtherTeams(t *testing.T) {
 			"segment_id":  create("/segments", `{"name":"x"}`),
 			"erasure_id":  create("/contacts/nobody@example.org/erase", "{}"),
 			"topic_id":    create("/topics", `{"name":"x","default_subscription":"opt_in"}`),
+			"event":       create("/events", `{"name":"x"}`),
 
 			"contact_property_id": create("/contact-properties", `{"key":"x","type":"string"}`),
 			"broadcast_id": create("/broadcasts", `{"from":"a@example.org","subject":"s","text":"t","segment_id":"`+
 				f.segment("c@example.org")+`"}`),
+			"automation_id": create("/automations", `{"name":"x","status":"enabled","connections":[],"steps":`+
+				`[{"key":"a","type":"trigger","config":{"event_name":"e"}}]}`),
 			"other": "1",
 			"email_id": create("/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour",`+
 				`"attachments":[{"filename":"a","content":"YQ=="}]}`),
@@ -480,6 +483,13 @@ func TestOtherTeams(t *testing.T) {
 			len(told.Data) != 1 {
 			t.Fatalf("%+v, error %v", told, err)
 		}
+		f.do(t, `POST /events/send`+"\n\n"+`{"event":"e","email":"c@example.org"}`)
+		var runs list[ref]
+		if err := json.Unmarshal(f.do(t, "GET /automations/"+ids["automation_id"]+"/runs").Body.Bytes(), &runs); err != nil ||
+			len(runs.Data) != 1 {
+			t.Fatalf("%+v, error %v", runs, err)
+		}
+		ids["run_id"] = runs.Data[0].ID
 		ids["webhook_event_id"] = told.Data[0].ID
 		ids["audience_id"] = ids["segment_id"]
 		create("/contacts/"+ids["contact"]+"/segments/"+ids["segment_id"], "")
@@ -517,7 +527,7 @@ func TestOtherTeams(t *testing.T) {
 			t.Errorf("another team deleted a segment or a contact: %d %s", w.Code, w.Body)
 		}
 		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/contacts/imports", "/segments",
-			"/audiences", "/topics", "/contact-properties"} {
+			"/audiences", "/topics", "/contact-properties", "/events"} {
 			if w := f.do(t, "GET "+path+"\nAuthorization: other"); w.Body.String() != `{"object":"list","has_more":false,"data":[]}` {
 				t.Errorf("%s: %s", path, w.Body)
 			}

@@ -56,6 +56,7 @@ func commands() []command {
 		{"keys", "make and manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
 		{"emails", "delete what is stored of mail: postrider emails delete|erase", manageEmails},
 		{"contacts", "import contacts from a CSV file: postrider contacts import FILE", manageContacts},
+		{"automations", "run an automation with made-up time: postrider automations simulate FILE", manageAutomations},
 		{"export", "write a team's data as CSV or NDJSON: postrider export contacts|emails|suppressions|logs --team TEAM",
 			export},
 		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
@@ -100,7 +101,7 @@ func Main(args []string, getenv func(string) string, out, errOut io.Writer) int 
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Postrider is an email platform that you run yourself.\n\nUsage: postrider COMMAND [flags]\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nStart with: postrider dev\nSettings: docs/configuration.md\n")
 }

@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/privacy"
@@ -40,6 +45,8 @@ func (n *node) openMail(ctx context.Context) (err error) {
 	n.emails = emails.New(emails.Config{}, emails.Parts{DB: n.db, Queue: n.queue, Blobs: n.blobs, Teams: n.teams})
 	n.receiving = receiving.New(receiving.Config{}, receiving.Parts{DB: n.db, Blobs: n.blobs, Emails: n.emails,
 		Teams: n.teams, Log: n.log})
+	n.automations = automations.New(automations.Parts{DB: n.db, Queue: n.queue, Log: n.log,
+		Contacts: contacts.New(n.db, &events.Recorder{}, nil)})
 	return nil
 }
 
@@ -127,6 +134,7 @@ func (n *node) addressErasers() []erasure.Eraser {
 		{Name: "broadcasts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return broadcasts.EraseAddress(ctx, n.db, a, s)
 		}},
+		{Name: "automations", Erase: n.automations.EraseAddress},
 		{Name: "imports", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return imports.EraseAddress(ctx, n.db, a, s)
 		}},
@@ -162,6 +170,31 @@ func (n *node) broadcastsTo(ctx context.Context, teamID string, a erasure.Addres
 	for _, r := range some {
 		parts = append(parts, privacy.BroadcastPart{BroadcastID: r.BroadcastID, EmailID: r.EmailID, State: r.State,
 			Reason: r.Reason, BounceType: r.BounceType, Variant: r.Variant, Opens: r.Opens, Clicks: r.Clicks})
+	}
+	return parts, next, err
+}
+
+// runsOf reads the runs of automations of a contact, for the same export.
+func (n *node) runsOf(ctx context.Context, teamID, contactID, after string) ([]privacy.RunPart, string, error) {
+	some, next, err := n.automations.PartOf(ctx, teamID, contactID, after)
+	json := func(text string) jsontext.Value { return jsontext.Value(cmp.Or(text, "null")) }
+	var parts []privacy.RunPart
+	for _, r := range some {
+		p := privacy.RunPart{ID: r.ID, AutomationID: r.AutomationID, Automation: r.Automation, Status: string(r.Status),
+			Reason: string(r.Reason), Event: r.Event, Payload: json(r.Payload), Received: json(r.Received),
+			CreatedAt: privacy.Stamp(r.CreatedAt), Steps: []privacy.RunStepPart{}}
+		if !r.EndedAt.IsZero() {
+			p.EndedAt = privacy.Stamp(r.EndedAt)
+		}
+		for _, step := range r.Steps {
+			of := privacy.RunStepPart{Key: step.Key, Status: string(step.Status), Output: step.Output,
+				StartedAt: privacy.Stamp(step.StartedAt)}
+			if step.Failure != nil {
+				of.Reason = step.Failure.Reason
+			}
+			p.Steps = append(p.Steps, of)
+		}
+		parts = append(parts, p)
 	}
 	return parts, next, err
 }

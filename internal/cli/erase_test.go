@@ -85,10 +85,14 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 			case kind == "bytea":
 				value = []byte{}
 			case name == "id" || name == "email_id" || name == "domain_id" || name == "webhook_id" || name == "message_id" ||
-				name == "contact_id" || name == "broadcast_id" || name == "import_id":
+				name == "contact_id" || name == "broadcast_id" || name == "import_id" || name == "automation_id" ||
+				name == "run_id":
 				value = fmt.Sprintf("%s-%03d", teamID, i)
 			case kind == "text":
 				value = fmt.Sprintf("%s-%s-%d", teamID, name, i)
+			}
+			if x.name == "automations" && name == "deleted_at" {
+				value = int64(0) // one that is deleted has no triggers
 			}
 			if name == "checks" {
 				value = "{}"

@@ -20,11 +20,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/delivery"
 	"github.com/postrider/postrider/internal/domains"
@@ -57,35 +59,37 @@ import (
 
 // node is one running Postrider, with all parts built and connected.
 type node struct {
-	c          config.Config
-	log        *slog.Logger
-	db         *db.DB
-	blobs      *blob.Store
-	queue      *jobs.Queue
-	runner     *jobs.Runner
-	teams      *teams.Service
-	domains    *domains.Service
-	contents   *content.Service
-	contacts   *contacts.Service
-	templates  *templates.Service
-	emails     *emails.Service
-	delivery   *delivery.Service
-	broadcasts *broadcasts.Service
-	receiving  *receiving.Service
-	logs       *requestlog.Service
-	live       *live.Service
-	imports    *imports.Service
-	tracking   *tracking.Service
-	privacy    *privacy.Service
-	erasers    []teams.Eraser // of deleted teams
-	handler    http.Handler
-	mux        *http.ServeMux
-	lock       *os.File
-	certs      *certificates
-	shares     *quota.Shares  // of the limits that nodes keep together
-	limits     *teams.Limiter // shared by the API and submission
-	ports      []mailPort     // opened listeners, served by run
-	measured   measured
+	c           config.Config
+	log         *slog.Logger
+	db          *db.DB
+	blobs       *blob.Store
+	queue       *jobs.Queue
+	runner      *jobs.Runner
+	teams       *teams.Service
+	domains     *domains.Service
+	contents    *content.Service
+	contacts    *contacts.Service
+	events      *customevents.Service
+	templates   *templates.Service
+	emails      *emails.Service
+	delivery    *delivery.Service
+	broadcasts  *broadcasts.Service
+	automations *automations.Service
+	receiving   *receiving.Service
+	logs        *requestlog.Service
+	live        *live.Service
+	imports     *imports.Service
+	tracking    *tracking.Service
+	privacy     *privacy.Service
+	erasers     []teams.Eraser // of deleted teams
+	handler     http.Handler
+	mux         *http.ServeMux
+	lock        *os.File
+	certs       *certificates
+	shares      *quota.Shares  // of the limits that nodes keep together
+	limits      *teams.Limiter // shared by the API and submission
+	ports       []mailPort     // opened listeners, served by run
+	measured    measured
 }
 
 // measured holds the differences of a node that bench measures.
@@ -240,6 +244,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.contents = content.New(n.db)
 	n.contacts = contacts.New(n.db, recorder, keys)
 	n.contacts.Log = n.log
+	n.events = customevents.New(n.db, n.contacts)
 	n.templates = templates.New(n.db, n.contents, int64(c.AttachmentMax))
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL,
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
@@ -270,6 +275,10 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		ComplaintLimit: c.BroadcastComplaintLimit}, broadcasts.Parts{DB: n.db, Queue: n.queue, Recorder: recorder,
 		Emails: n.emails, Contents: n.contents, Contacts: n.contacts, Teams: n.teams, Log: n.log, Notify: notify.Tell})
 	recorder.Listen(n.broadcasts)
+	n.automations = automations.New(automations.Parts{DB: n.db, Queue: n.queue, Emails: n.emails, Templates: n.templates,
+		Contacts: n.contacts, Teams: n.teams, Log: n.log, CheckURL: hooks.CheckURL, Call: hooks.Call})
+	recorder.Listen(n.automations)
+	n.events.Happened = n.automations.Happened
 	n.contacts.Left = func(ctx context.Context, tx *db.Tx, l contacts.Link) error {
 		return n.emails.RecordUnsubscribed(ctx, tx, l.TeamID, l.EmailID, l.Address)
 	}
@@ -311,14 +320,15 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.logs = requestlog.New(n.db, n.log, c.LogRetention)
 	n.privacy = privacy.New(privacy.Parts{DB: n.db, Queue: n.queue, Contacts: n.contacts, Emails: n.emails,
 		Suppressions: suppressed, Erasers: n.addressErasers(), Received: n.receivedFrom,
-		Broadcasts: n.broadcastsTo})
+		Broadcasts: n.broadcastsTo, Automations: n.runsOf})
 	var checked resolve.Resolver
 	if !c.TrustDomains {
 		checked = dns
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
 		Emails: n.emails, Templates: n.templates, Contacts: n.contacts, Broadcasts: n.broadcasts,
-		Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks, Receiving: n.receiving, Imports: n.imports,
+		Automations: n.automations, Events: n.events, Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks,
+		Receiving: n.receiving, Imports: n.imports,
 		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs), Privacy: n.privacy}, Log: n.log,
 		Version:   Version,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
@@ -346,9 +356,10 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	// Jobs go first, so that no more work begins, counters after the events that they count, and imports before the
 	// contacts that they write.
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
-		n.broadcasts.EraseTeam,
+		n.broadcasts.EraseTeam, n.automations.EraseTeam,
 		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
-		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.privacy.EraseTeam, n.logs.EraseTeam}
+		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.events.EraseTeam, n.privacy.EraseTeam,
+		n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -360,7 +371,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Handle(notify.Kind())
 		n.runner.Handle(n.imports.JobKind())
 		n.runner.Handle(n.privacy.Kind())
-		for _, k := range slices.Concat(n.broadcasts.Kinds(), hooks.Kinds()) {
+		for _, k := range slices.Concat(n.broadcasts.Kinds(), n.automations.Kinds(), hooks.Kinds()) {
 			n.runner.Handle(k)
 		}
 		n.runner.Handle(n.teams.EraseJobs(n.queue, n.erasers...))
@@ -373,6 +384,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "templates", Every: time.Hour, Run: n.templates.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
 		n.runner.Cron(jobs.Cron{Name: "contacts", Every: time.Hour, Run: n.contacts.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "automations", Every: time.Hour, Run: n.automations.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "imports", Every: time.Hour, Run: n.imports.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "erasures", Every: 24 * time.Hour, Run: n.privacy.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "received", Every: 6 * time.Hour, Run: n.receiving.Sweep})
@@ -400,6 +412,7 @@ func (n *node) retention(now func() time.Time) *retention.Service {
 		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodiesLeft},
 		retention.Rule{Name: "received emails", Kept: received, Step: n.receiving.RemoveBefore},
 		retention.Rule{Name: "recipients of broadcasts", Kept: events, Step: n.broadcasts.RemoveRecipients},
+		retention.Rule{Name: "runs of automations", Kept: events, Step: n.automations.RemoveRuns},
 		retention.Rule{Name: "timelines", Kept: events, Step: n.emails.RemoveTimelines})
 }
 

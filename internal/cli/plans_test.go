@@ -33,6 +33,7 @@ var longReads = []dbtest.Allowed{
 	{Text: "FROM topics t LEFT JOIN contact_topics", Reason: "a team has few topics, which is bounded"},
 	{Text: "FROM contact_topics s JOIN topics t", Reason: "a team has few topics, which is bounded"},
 	{Text: "SELECT COUNT(*) FROM topics WHERE team_id = $1", Reason: "a team has few topics, which is bounded"},
+	{Text: "SELECT COUNT(*) FROM custom_events WHERE team_id = $1", Reason: "a team defines few events, which is bounded"},
 	{Text: "contact_properties", Reason: "a team has few properties, which is bounded"},
 	{Text: "SELECT COUNT(*) FROM segments WHERE team_id = $1", Reason: "a team has few segments, which is bounded"},
 	{Text: "SELECT COUNT(*) FROM contacts c WHERE c.team_id = $1",
@@ -293,6 +294,8 @@ func (d *driver) everything(otherKey string) {
 	d.audience()
 	d.imported()
 	d.broadcast()
+	d.automate(other, hook.URL)
+	d.events()
 	stop()
 	<-watched
 	if status, text := d.ask(otherKey, http.MethodPost, "/emails", hello); status != 200 {

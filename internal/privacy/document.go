@@ -26,6 +26,7 @@ type Document struct {
 	Suppression *SuppressedPart `json:"suppression" doc:"Null when it is not suppressed."`
 	Emails      []SentPart      `json:"emails" doc:"Sent to it, newest first."`
 	Broadcasts  []BroadcastPart `json:"broadcasts" doc:"Those of whose audience it was, newest first."`
+	Automations []RunPart       `json:"automation_runs" doc:"Those of its contact, newest first."`
 	Received    []ReceivedPart  `json:"received_emails" doc:"From it, newest first."`
 }
 
@@ -69,6 +70,30 @@ type BroadcastPart struct {
 	Clicks      int    `json:"clicks" doc:"Those of machines too."`
 }
 
+// RunPart is a run of an automation with the contact that has the address.
+type RunPart struct {
+	ID           string         `json:"id"`
+	AutomationID string         `json:"automation_id"`
+	Automation   string         `json:"automation" doc:"The name."`
+	Status       string         `json:"status"`
+	Reason       string         `json:"reason" doc:"Why it failed or was canceled."`
+	Event        string         `json:"event" doc:"That began it."`
+	Payload      jsontext.Value `json:"payload" doc:"Of that event."`
+	Received     jsontext.Value `json:"received" doc:"The events that its steps waited for, by the keys of these."`
+	CreatedAt    string         `json:"created_at"`
+	EndedAt      string         `json:"ended_at" doc:"Empty before."`
+	Steps        []RunStepPart  `json:"steps"`
+}
+
+// RunStepPart is what a step of a run did.
+type RunStepPart struct {
+	Key       string         `json:"key"`
+	Status    string         `json:"status"`
+	Output    map[string]any `json:"output"`
+	Reason    string         `json:"reason" doc:"Why it failed or was skipped."`
+	StartedAt string         `json:"started_at"`
+}
+
 // ReceivedPart is an email from the address.
 type ReceivedPart struct {
 	ID        string   `json:"id"`
@@ -86,6 +111,9 @@ type Received func(ctx context.Context, teamID string, a erasure.Address, after 
 // Broadcasts reads a part of what became of an address in a team's broadcasts, as Received does.
 type Broadcasts func(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastPart,
 	next string, err error)
+
+// Automations reads a part of the runs of a team's contact, as Received does.
+type Automations func(ctx context.Context, teamID, contactID, after string) (some []RunPart, next string, err error)
 
 // Document writes all that a team has stored about an address, named by itself or by the id of its contact, as one
 // document of JSON. It is read in parts, by cursor; a part is valid until the next is asked for. A team's emails, and
@@ -140,6 +168,15 @@ func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress stri
 	})
 	if err != nil {
 		return err
+	}
+	w.WriteString("],\n\"automation_runs\":[")
+	if of.contact.ID != "" {
+		err = items(w, func(after string) ([]RunPart, string, error) {
+			return s.p.Automations(ctx, teamID, of.contact.ID, after)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	w.WriteString("],\n\"received_emails\":[")
 	err = items(w, func(after string) ([]ReceivedPart, string, error) {

@@ -95,6 +95,7 @@ type Parts struct {
 	Erasers      []erasure.Eraser
 	Received     Received
 	Broadcasts   Broadcasts
+	Automations  Automations
 }
 
 // Service answers what people ask.

@@ -58,6 +58,9 @@ func newFixture(t *testing.T, n *testnode.Node) *fixture {
 		Broadcasts: func(_ context.Context, _ string, a erasure.Address, _ string) ([]privacy.BroadcastPart, string, error) {
 			return []privacy.BroadcastPart{{BroadcastID: "of " + a.Key(), Opens: 2}}, "", nil
 		},
+		Automations: func(_ context.Context, _, contactID, _ string) ([]privacy.RunPart, string, error) {
+			return []privacy.RunPart{{ID: "of " + contactID}}, "", nil
+		},
 		Erasers: []erasure.Eraser{
 			eraser("sent emails", n.Emails.EraseAddress),
 			eraser("contacts", func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {

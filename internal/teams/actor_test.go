@@ -17,7 +17,8 @@ func TestScopesOfPermissions(t *testing.T) {
 		teams.FullAccess: "emails:send emails:read emails:write emails:share receiving:read domains:read domains:write " +
 			"api_keys:read api_keys:write suppressions:read suppressions:write webhooks:read webhooks:write logs:read " +
 			"usage:read templates:read templates:write contacts:read contacts:write segments:read segments:write " +
-			"topics:read topics:write broadcasts:read broadcasts:write",
+			"topics:read topics:write broadcasts:read broadcasts:write events:read events:write events:send " +
+			"automations:read automations:write",
 		teams.SendingAccess: "emails:send usage:read",
 		"":                  "",
 		"unknown":           "",

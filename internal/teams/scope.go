@@ -33,6 +33,11 @@ const (
 	TopicsWrite
 	BroadcastsRead
 	BroadcastsWrite // and pause, resume and cancel
+	EventsRead      // definitions of custom events
+	EventsWrite
+	EventsSend
+	AutomationsRead // and runs
+	AutomationsWrite
 
 	scopeEnd // one more than the last
 )
@@ -63,6 +68,11 @@ var scopeNames = [scopeEnd]string{
 	TopicsWrite:       "topics:write",
 	BroadcastsRead:    "broadcasts:read",
 	BroadcastsWrite:   "broadcasts:write",
+	EventsRead:        "events:read",
+	EventsWrite:       "events:write",
+	EventsSend:        "events:send",
+	AutomationsRead:   "automations:read",
+	AutomationsWrite:  "automations:write",
 }
 
 // String returns the scope's name, or "" if there is no such scope.

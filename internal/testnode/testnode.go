@@ -21,6 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
+	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
@@ -67,6 +68,7 @@ type Node struct {
 	Suppressions *suppressions.Service
 	Contents     *content.Service
 	Contacts     *contacts.Service
+	CustomEvents *customevents.Service
 	Templates    *templates.Service
 	Emails       *emails.Service
 
@@ -122,6 +124,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
 	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
+	n.CustomEvents = customevents.New(d, n.Contacts)
 	n.Templates = templates.New(d, n.Contents, o.MaxSize)
 	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
@@ -187,6 +190,26 @@ func (n *Node) Send(e emails.Send) string {
 	emailID, err := n.Emails.Send(n.context(), n.Acme, e, emails.Idempotency{})
 	n.Must(err)
 	return emailID
+}
+
+// SendToContact makes a contact of Acme and enters an email for it, as a step of an automation does. It returns their
+// ids.
+func (n *Node) SendToContact(address string) (contactID, emailID string) {
+	n.T.Helper()
+	at, _, err := n.Contacts.Upsert(n.context(), n.Acme.TeamID, address, contacts.Change{})
+	n.Must(err)
+	of := content.Content{TeamID: n.Acme.TeamID, From: "Acme <hello@" + Domain + ">", Subject: "Hi", HTML: new("<p>Hello</p>")}
+	n.Update(func(tx *db.Tx) error { return n.Contents.Add(n.context(), tx, &of) })
+	m, err := n.Emails.Mailing(n.context(), n.Acme, of.ID, false)
+	n.Must(err)
+	n.Update(func(tx *db.Tx) error {
+		entered, err := n.Emails.Enqueue(n.context(), tx, m, []emails.To{{Address: at.Address, ContactID: at.ID}})
+		if err == nil {
+			emailID, err = entered[0].ID, entered[0].Err
+		}
+		return err
+	})
+	return at.ID, emailID
 }
 
 // Email is an email of Acme.

@@ -1,0 +1,388 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/automations"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/flow"
+)
+
+// stepList is the steps of a graph as they are written; package flow reads them.
+type stepList struct{ text jsontext.Value }
+
+// UnmarshalJSONFrom takes any value; null is absent.
+func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
+	l.text, err = readPart(d)
+	return err
+}
+
+// MarshalJSONTo writes the steps.
+func (l stepList) MarshalJSONTo(e *jsontext.Encoder) error { return writeList(e, l.text) }
+
+func (*stepList) elements() []reflect.Type { return nil }
+
+// Schema describes a step without its config, which depends on its type (docs/automations.md).
+func (stepList) Schema(huma.Registry) *huma.Schema {
+	text := &huma.Schema{Type: huma.TypeString}
+	var types []any
+	for _, t := range []flow.Type{flow.Trigger, flow.SendEmail, flow.Delay, flow.WaitForEvent, flow.Condition,
+		flow.ContactUpdate, flow.ContactDelete, flow.AddToSegment, flow.Webhook, flow.Split, flow.WaitUntil} {
+		types = append(types, string(t))
+	}
+	return &huma.Schema{Type: huma.TypeArray, MinItems: new(1), MaxItems: new(flow.MaxSteps),
+		Items: &huma.Schema{Type: huma.TypeObject, Required: []string{"key", "type", "config"},
+			Properties: map[string]*huma.Schema{"key": text, "type": {Type: huma.TypeString, Enum: types},
+				"config": {Type: huma.TypeObject}}}}
+}
+
+// connectionList is the connections of a graph as they are written.
+type connectionList struct{ text jsontext.Value }
+
+// UnmarshalJSONFrom takes any value; null is absent.
+func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
+	l.text, err = readPart(d)
+	return err
+}
+
+// MarshalJSONTo writes the connections.
+func (l connectionList) MarshalJSONTo(e *jsontext.Encoder) error { return writeList(e, l.text) }
+
+func (*connectionList) elements() []reflect.Type { return nil }
+
+// Schema describes a connection. Its type may be the name of a branch.
+func (connectionList) Schema(huma.Registry) *huma.Schema {
+	text := &huma.Schema{Type: huma.TypeString}
+	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(flow.MaxSteps * flow.MaxBranches),
+		Items: &huma.Schema{Type: huma.TypeObject, Required: []string{"from", "to"},
+			Properties: map[string]*huma.Schema{"from": text, "to": text, "type": {Type: huma.TypeString,
+				Default: flow.Default, Description: "default, condition_met, condition_not_met, event_received, " +
+					"timeout, or the name of a branch of a split."}}}}
+}
+
+// scenarioPart is a scenario as it is written.
+type scenarioPart struct{ text jsontext.Value }
+
+// UnmarshalJSONFrom takes any value; null is absent.
+func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
+	p.text, err = readPart(d)
+	return err
+}
+
+func (*scenarioPart) elements() []reflect.Type { return nil }
+
+// Schema says no more than that it is an object; docs/automations.md describes it.
+func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
+
+// readPart returns the next value as it is written, nil for null. One that is longer than a graph may be is refused.
+func readPart(d *jsontext.Decoder) (jsontext.Value, error) {
+	value, err := d.ReadValue()
+	if err != nil || value.Kind() == 'n' {
+		return nil, err
+	}
+	if len(value) > flow.MaxText {
+		field := fieldName(d.StackPointer())
+		return nil, fault.Invalidf(field, "The `%s` field has %d octets of JSON; the limit is %d.", field, len(value),
+			flow.MaxText)
+	}
+	return bytes.Clone(value), nil
+}
+
+// refuseEdges refuses what connections were once called.
+func refuseEdges(e elsewhere) error {
+	if !e.given {
+		return nil
+	}
+	return fault.Invalidf("edges", "The `edges` field is called `connections` now.")
+}
+
+func writeList(e *jsontext.Encoder, text jsontext.Value) error {
+	if text == nil {
+		text = jsontext.Value("[]")
+	}
+	return e.WriteValue(text)
+}
+
+type createAutomationIn struct {
+	Name        string         `json:"name" minLength:"1" maxLength:"255" example:"Welcome series"`
+	Status      string         `json:"status,omitzero" enum:"enabled,disabled" default:"disabled"`
+	Reentry     string         `json:"reentry,omitzero" doc:"When an event begins a run for a contact that has had one: always, unless one has not ended, or never again." enum:"always,once_at_a_time,once" default:"always"`
+	Steps       stepList       `json:"steps" doc:"At least one of them is a trigger."`
+	Connections connectionList `json:"connections" doc:"Empty only when there is nothing but a trigger."`
+	Edges       elsewhere      `json:"edges,omitzero" hidden:"true"`
+}
+
+type updateAutomationIn struct {
+	Name        *string        `json:"name,omitzero" nullable:"false" minLength:"1" maxLength:"255"`
+	Status      *string        `json:"status,omitzero" nullable:"false" enum:"enabled,disabled"`
+	Reentry     *string        `json:"reentry,omitzero" nullable:"false" enum:"always,once_at_a_time,once"`
+	Steps       stepList       `json:"steps,omitzero" doc:"Together with connections. Runs that have begun keep the steps that they began with."`
+	Connections connectionList `json:"connections,omitzero" doc:"Together with steps."`
+	Edges       elsewhere      `json:"edges,omitzero" hidden:"true"`
+}
+
+// AutomationItem is an automation in a list. It is exported because Huma overlooks the fields of embedded types that
+// are not.
+type AutomationItem struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Status    string `json:"status" enum:"enabled,disabled"`
+	Reentry   string `json:"reentry" enum:"always,once_at_a_time,once"`
+	Version   int64  `json:"version" doc:"Of the steps with which runs begin; counted from 1."`
+	CreatedAt dbTime `json:"created_at"`
+	UpdatedAt dbTime `json:"updated_at"`
+}
+
+func automationToItem(a automations.Automation) AutomationItem {
+	return AutomationItem{a.ID, a.Name, string(a.Status), string(a.Reentry), a.Version, dbTime(a.CreatedAt),
+		dbTime(a.UpdatedAt)}
+}
+
+type automationWire struct {
+	Object string `json:"object"`
+	AutomationItem
+	Steps       stepList       `json:"steps"`
+	Connections connectionList `json:"connections"`
+}
+
+type automationStatus struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+	Status string `json:"status" enum:"enabled,disabled"`
+}
+
+func (a *API) createAutomation(ctx context.Context, c *Call, in createAutomationIn) (ref, error) {
+	if err := refuseEdges(in.Edges); err != nil {
+		return ref{}, err
+	}
+	made, err := a.Services.Automations.Create(ctx, c.TeamID, automations.NewAutomation{Name: in.Name,
+		Status: automations.Status(in.Status), Reentry: automations.Reentry(in.Reentry), Steps: in.Steps.text,
+		Connections: in.Connections.text})
+	return ref{"automation", made.ID}, err
+}
+
+func (a *API) listAutomations(ctx context.Context, c *Call, _ none) (list[AutomationItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[AutomationItem]{}, err
+	}
+	all, more, err := a.Services.Automations.List(ctx, c.TeamID, automations.Status(c.Query().Get("status")), p)
+	return listOf(all, more, automationToItem), err
+}
+
+func (a *API) getAutomation(ctx context.Context, c *Call, _ none) (automationWire, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return automationWire{}, err
+	}
+	one, err := a.Services.Automations.Get(ctx, c.TeamID, id)
+	if err != nil {
+		return automationWire{}, err
+	}
+	return automationWire{"automation", automationToItem(one), stepList{one.Graph.StepsJSON()},
+		connectionList{one.Graph.ConnectionsJSON()}}, nil
+}
+
+type automationSecret struct {
+	Object        string `json:"object"`
+	SigningSecret string `json:"signing_secret" doc:"Of the team; it does not change."`
+}
+
+// automationSecret needs more than reading, as the secrets of webhooks do.
+func (a *API) automationSecret(_ context.Context, c *Call, _ none) (automationSecret, error) {
+	return automationSecret{"automation", a.Services.Webhooks.CallSecret(c.TeamID)}, nil
+}
+
+func (a *API) updateAutomation(ctx context.Context, c *Call, in updateAutomationIn) (ref, error) {
+	if err := refuseEdges(in.Edges); err != nil {
+		return ref{}, err
+	}
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return ref{}, err
+	}
+	_, err = a.Services.Automations.Update(ctx, c.TeamID, id, automations.Change{Name: in.Name,
+		Status: (*automations.Status)(in.Status), Reentry: (*automations.Reentry)(in.Reentry), Steps: in.Steps.text,
+		Connections: in.Connections.text})
+	return ref{"automation", id}, err
+}
+
+func (a *API) deleteAutomation(ctx context.Context, c *Call, _ none) (gone, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return gone{}, err
+	}
+	return gone{"automation", id, true}, a.Services.Automations.Delete(ctx, c.TeamID, id)
+}
+
+func (a *API) duplicateAutomation(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return ref{}, err
+	}
+	made, err := a.Services.Automations.Duplicate(ctx, c.TeamID, id)
+	return ref{"automation", made.ID}, err
+}
+
+func (a *API) stopAutomation(ctx context.Context, c *Call, _ none) (automationStatus, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return automationStatus{}, err
+	}
+	one, err := a.Services.Automations.Stop(ctx, c.TeamID, id)
+	return automationStatus{"automation", id, string(one.Status)}, err
+}
+
+// runWait is what a run waits for.
+type runWait struct {
+	Step  string  `json:"step" doc:"The key."`
+	Event *string `json:"event" doc:"That ends the wait before; null for none."`
+	Until dbTime  `json:"until"`
+}
+
+// RunItem is a run in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+type RunItem struct {
+	ID          string   `json:"id"`
+	Status      string   `json:"status" enum:"running,completed,failed,cancelled"`
+	StartedAt   dbTime   `json:"started_at"`
+	CompletedAt dbTime   `json:"completed_at" nullable:"true"`
+	CreatedAt   dbTime   `json:"created_at"`
+	ContactID   string   `json:"contact_id" doc:"Of a contact that may have been deleted."`
+	Version     int64    `json:"version" doc:"Of the steps that it goes through."`
+	Event       string   `json:"event" doc:"That began it."`
+	Reason      *string  `json:"reason" doc:"Why it failed or was cancelled."`
+	Waiting     *runWait `json:"waiting" doc:"Null when it does not wait."`
+}
+
+func runToItem(r automations.Run) RunItem {
+	i := RunItem{r.ID, string(r.Status), dbTime(r.CreatedAt), dbTime(r.EndedAt), dbTime(r.CreatedAt), r.ContactID,
+		r.Version, r.Event, orNull(string(r.Reason)), nil}
+	if !r.WaitsUntil.IsZero() {
+		i.Waiting = &runWait{r.Step, orNull(r.WaitsFor), dbTime(r.WaitsUntil)}
+	}
+	return i
+}
+
+// stepError is why a step failed, or was skipped.
+type stepError struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+type runStepWire struct {
+	Key         string         `json:"key"`
+	Type        string         `json:"type"`
+	Status      string         `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
+	StartedAt   dbTime         `json:"started_at" nullable:"true"`
+	CompletedAt dbTime         `json:"completed_at" nullable:"true"`
+	Output      map[string]any `json:"output"`
+	Error       *stepError     `json:"error"`
+	CreatedAt   dbTime         `json:"created_at"`
+}
+
+func runStepToWire(s automations.RunStep) runStepWire {
+	w := runStepWire{s.Key, string(s.Type), string(s.Status), dbTime(s.StartedAt), dbTime(s.CompletedAt), s.Output, nil,
+		dbTime(s.StartedAt)}
+	if s.Failure != nil {
+		w.Error = &stepError{s.Failure.Reason, s.Failure.Message}
+	}
+	return w
+}
+
+type runWire struct {
+	Object string `json:"object"`
+	RunItem
+	Message *string       `json:"message" doc:"The reason as a sentence."`
+	Steps   []runStepWire `json:"steps" doc:"Those that were begun, in the order of the graph."`
+}
+
+// runList is a list of runs, as far as it was looked through.
+type runList struct {
+	Object  string    `json:"object"`
+	HasMore bool      `json:"has_more"`
+	Data    []RunItem `json:"data"`
+	Next    string    `json:"next,omitzero" doc:"Given when few of very many runs match and there may be more: the value of after, or of before, with which to go on."`
+}
+
+func (a *API) listRuns(ctx context.Context, c *Call, _ none) (runList, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return runList{}, err
+	}
+	p, err := c.Page(20)
+	if err != nil {
+		return runList{}, err
+	}
+	var statuses []automations.RunStatus
+	if text := c.Query().Get("status"); text != "" {
+		for status := range strings.SplitSeq(text, ",") {
+			statuses = append(statuses, automations.RunStatus(strings.TrimSpace(status)))
+		}
+	}
+	all, more, next, err := a.Services.Automations.Runs(ctx, c.TeamID, id, statuses, p)
+	l := listOf(all, more, runToItem)
+	return runList{l.Object, l.HasMore, l.Data, next}, err
+}
+
+func (a *API) getRun(ctx context.Context, c *Call, _ none) (runWire, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return runWire{}, err
+	}
+	runID, err := c.ID("run_id")
+	if err != nil {
+		return runWire{}, err
+	}
+	r, err := a.Services.Automations.Run(ctx, c.TeamID, id, runID)
+	return runWire{"automation_run", runToItem(r), orNull(r.Message), wired(r.Steps, runStepToWire)}, err
+}
+
+type simulateIn struct {
+	Steps       stepList       `json:"steps,omitzero" doc:"In place of the automation's own."`
+	Connections connectionList `json:"connections,omitzero" doc:"Together with steps."`
+	Scenario    scenarioPart   `json:"scenario" doc:"A made-up contact, the event that begins a run, and a timetable of what happens then."`
+}
+
+type simulationWire struct {
+	Object string `json:"object"`
+	flow.Report
+}
+
+func (a *API) simulate(ctx context.Context, c *Call, automationID string, in *simulateIn) (simulationWire, error) {
+	r, err := a.Services.Automations.Simulate(ctx, c.TeamID, automations.Simulation{AutomationID: automationID,
+		Steps: in.Steps.text, Connections: in.Connections.text, Scenario: in.Scenario.text})
+	if err != nil {
+		return simulationWire{}, err
+	}
+	return simulationWire{"automation_simulation", *r}, nil
+}
+
+func (a *API) simulateGraph(ctx context.Context, c *Call, in simulateIn) (simulationWire, error) {
+	return a.simulate(ctx, c, "", &in)
+}
+
+func (a *API) simulateAutomation(ctx context.Context, c *Call, in simulateIn) (simulationWire, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return simulationWire{}, err
+	}
+	return a.simulate(ctx, c, id, &in)
+}
+
+func (a *API) cancelRun(ctx context.Context, c *Call, _ none) (ref, error) {
+	id, err := c.ID("automation_id")
+	if err != nil {
+		return ref{}, err
+	}
+	runID, err := c.ID("run_id")
+	if err != nil {
+		return ref{}, err
+	}
+	return ref{"automation_run", runID}, a.Services.Automations.EndRun(ctx, c.TeamID, id, runID)
+}

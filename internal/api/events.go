@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/customevents"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+// eventSchema is the schema of a custom event.
+type eventSchema = named[string, maxEventFields]
+
+func schemaOf(in eventSchema) customevents.Schema {
+	if in == nil {
+		return nil
+	}
+	schema := customevents.Schema{}
+	for name, t := range in {
+		schema[name] = customevents.Type(t)
+	}
+	return schema
+}
+
+type createEventIn struct {
+	Name   string      `json:"name" doc:"By which it is sent and starts automations; not a UUID, and without the prefixes of system events." maxLength:"255" example:"user.created"`
+	Schema eventSchema `json:"schema,omitzero" doc:"The types of members of the payload, by their names: string, number, boolean or date."`
+}
+
+type updateEventIn struct {
+	Schema opt[eventSchema] `json:"schema" doc:"Replaces the schema; null removes it."`
+}
+
+type sendEventIn struct {
+	Event     string         `json:"event" doc:"The name; it need not be defined." maxLength:"255" example:"user.created"`
+	ContactID string         `json:"contact_id,omitzero" doc:"To whom it happened; either this or email." format:"uuid"`
+	Email     string         `json:"email,omitzero" doc:"To whom it happened; not only to contacts."`
+	Payload   jsontext.Value `json:"payload,omitzero" doc:"An object of at most 32 KB. Members that the schema names must have its types, or be null or absent."`
+}
+
+// CustomEventItem is an event in a list. It is exported because Huma overlooks the fields of embedded types that are
+// not.
+type CustomEventItem struct {
+	ID        string             `json:"id"`
+	Name      string             `json:"name"`
+	Schema    *map[string]string `json:"schema" doc:"Null when it has none."`
+	CreatedAt dbTime             `json:"created_at"`
+	UpdatedAt dbTime             `json:"updated_at"`
+}
+
+type customEventWire struct {
+	Object string `json:"object"`
+	CustomEventItem
+}
+
+type eventSent struct {
+	Object string `json:"object"`
+	Event  string `json:"event"`
+}
+
+func definitionToItem(d customevents.Definition) CustomEventItem {
+	w := CustomEventItem{ID: d.ID, Name: d.Name, CreatedAt: dbTime(d.CreatedAt), UpdatedAt: dbTime(d.UpdatedAt)}
+	if d.Schema != nil {
+		types := map[string]string{}
+		for name, t := range d.Schema {
+			types[name] = string(t)
+		}
+		w.Schema = &types
+	}
+	return w
+}
+
+func (a *API) createEvent(ctx context.Context, c *Call, in createEventIn) (ref, error) {
+	d, err := a.Services.Events.Create(ctx, c.TeamID, in.Name, schemaOf(in.Schema))
+	return ref{"event", d.ID}, err
+}
+
+func (a *API) listCustomEvents(ctx context.Context, c *Call, _ none) (list[CustomEventItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[CustomEventItem]{}, err
+	}
+	all, more, err := a.Services.Events.List(ctx, c.TeamID, p)
+	return listOf(all, more, definitionToItem), err
+}
+
+func (a *API) getEvent(ctx context.Context, c *Call, _ none) (customEventWire, error) {
+	d, err := a.Services.Events.Get(ctx, c.TeamID, c.Param("event"))
+	return customEventWire{"event", definitionToItem(d)}, err
+}
+
+func (a *API) updateEvent(ctx context.Context, c *Call, in updateEventIn) (ref, error) {
+	if !in.Schema.given {
+		return ref{}, fault.MissingField("schema")
+	}
+	d, err := a.Services.Events.SetSchema(ctx, c.TeamID, c.Param("event"), schemaOf(in.Schema.orZero()))
+	return ref{"event", d.ID}, err
+}
+
+func (a *API) deleteEvent(ctx context.Context, c *Call, _ none) (gone, error) {
+	d, err := a.Services.Events.Delete(ctx, c.TeamID, c.Param("event"))
+	return gone{"event", d.ID, true}, err
+}
+
+func (a *API) sendEvent(ctx context.Context, c *Call, in sendEventIn) (eventSent, error) {
+	key, err := c.idempotency("POST /events/send", func() string {
+		return emails.DigestTexts(in.Event, in.ContactID, in.Email, string(in.Payload))
+	})
+	if err != nil {
+		return eventSent{}, err
+	}
+	err = a.Services.Emails.Once(ctx, c.Actor, key, func(remember func(context.Context, *db.Tx) error) error {
+		return a.Services.Events.Send(ctx, c.TeamID, customevents.Sending{Event: in.Event, ContactID: in.ContactID,
+			Address: in.Email, Payload: in.Payload, Also: remember})
+	})
+	return eventSent{"event", in.Event}, err
+}

@@ -1,0 +1,15 @@
+package automations_test
+
+import (
+	"syscall"
+	"time"
+)
+
+// cpu is the CPU time of this process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,149 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/jobs"
+)
+
+// goneKind is the kind of the jobs that end the runs of a deleted contact, where there are very many.
+const goneKind = "automations.gone"
+
+// endMost is how many runs one transaction ends: some milliseconds of SQLite's only writer.
+const endMost = 100
+
+// cancel ends runs of a team that are locked, in the transaction that says why. A job of theirs that is in hand finds
+// that they have ended.
+func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []row, reason Reason) {
+	if len(all) == 0 {
+		return
+	}
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].id
+		endRow(ctx, tx, &all[i], Cancelled, reason)
+	}
+	skipSteps(ctx, tx, teamID, ids, reason)
+	deleteWaits(ctx, tx, teamID, ids)
+	s.p.Queue.RemoveAll(ctx, tx, runKind, ids)
+	s.p.Queue.RemoveAll(ctx, tx, callKind, ids)
+}
+
+// cancelOne ends a run, whose job is in hand, as it was read.
+func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reason) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		s.cancel(ctx, tx, r.teamID, []row{*r}, reason)
+		s.p.Queue.Finish(ctx, tx, j)
+		return nil
+	})
+}
+
+// endStale is the handler of the jobs of endKind: it ends the runs of an automation that are of an older epoch. Those
+// that begin meanwhile, because it was enabled again, are of the newest.
+func (s *Service) endStale(ctx context.Context, j jobs.Job) error {
+	for after, more := "", true; more; {
+		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, endMost)
+		if err != nil {
+			return err
+		}
+		if after, more = last, last != ""; len(ids) == 0 {
+			continue
+		}
+		began := time.Now()
+		err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+			all, err := lockRows(ctx, tx, j.TeamID, ids)
+			if err != nil {
+				return err
+			}
+			by := map[Reason][]row{}
+			for _, r := range all {
+				if why := r.stale(); why != "" {
+					by[why] = append(by[why], r)
+				}
+			}
+			for _, why := range []Reason{Stopped, AutomationDeleted} {
+				s.cancel(ctx, tx, j.TeamID, by[why], why)
+			}
+			return nil
+		})
+		if err == nil {
+			err = pause(ctx, time.Since(began))
+		}
+		if err != nil {
+			return fmt.Errorf("end the runs of automation %s: %w", j.Payload, err)
+		}
+	}
+	return s.p.Queue.End(ctx, j)
+}
+
+// pause leaves the database to others for a time.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// EndContact ends the runs of a contact in the transaction that deletes it, besides the run whose step that is. It also
+// deletes how often the contact has been in automations.
+func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
+	leave(ctx, tx, teamID, contactID)
+	n, err := s.endRunsOf(ctx, tx, teamID, contactID, causing(ctx))
+	if err == nil && n == endMost {
+		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: goneKind, Lane: teamID, TeamID: teamID, Dedupe: contactID,
+			Payload: contactID})
+	}
+	return err
+}
+
+// endRunsOf ends some runs of a contact that was deleted, and returns how many.
+func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID, contactID, except string) (int64, error) {
+	ids, err := liveRunsOf(ctx, tx.Reader, teamID, contactID, except, endMost)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	all, err := lockRows(ctx, tx, teamID, ids)
+	if err != nil {
+		return 0, err
+	}
+	s.cancel(ctx, tx, teamID, all, ContactDeleted)
+	return int64(len(all)), nil
+}
+
+// endGone is the handler of the jobs of goneKind. A run that has deleted the contact itself has done more steps by then,
+// or is ended with the others.
+func (s *Service) endGone(ctx context.Context, j jobs.Job) error {
+	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.endRunsOf(ctx, tx, j.TeamID, j.Payload, "") })
+	if err != nil {
+		return err
+	}
+	return s.p.Queue.End(ctx, j)
+}
+
+// EndRun stops one run of an automation. One that has ended is an Invalid fault.
+func (s *Service) EndRun(ctx context.Context, teamID, automationID, runID string) error {
+	r, found, err := getRow(ctx, s.p.DB.Reader, teamID, runID)
+	if err != nil {
+		return err
+	}
+	if !found || r.automationID != automationID {
+		return runNotFound()
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		all, err := lockRows(ctx, tx, teamID, []string{runID})
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 || all[0].stale() != "" {
+			return fault.Invalidf("", "The run has ended already. Only one that is `running` can be stopped.")
+		}
+		s.cancel(ctx, tx, teamID, all, RunStopped)
+		return nil
+	})
+}

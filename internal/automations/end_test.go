@@ -1,0 +1,232 @@
+package automations_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/automations"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/flow"
+)
+
+// everywhere begins a run in each state in which a run can be: due, in a delay, waiting for an event, at a webhook.
+func (s *fixture) everywhere() (automationID string, contactIDs []string) {
+	s.T.Helper()
+	is := func(key, value string) string {
+		return step(key, flow.Condition, `{"type": "rule", "field": "event.to", "operator": "eq", "value": "`+value+`"}`)
+	}
+	id := s.graph(automations.NewAutomation{}, links("start first", "first day condition_met",
+		"first second condition_not_met", "second wait condition_met", "second third condition_not_met",
+		"third call condition_met", "third mail condition_not_met", "day mail", "wait mail event_received", "call mail"),
+		trigger("go"), is("first", "delay"), is("second", "wait"), is("third", "call"),
+		step("day", flow.Delay, `{"duration": "1 day"}`), step("wait", flow.WaitForEvent, `{"event_name": "paid"}`),
+		step("call", flow.Webhook, `{"url": "https://acme.example/hook"}`), sends("mail"))
+	s.answer = func() (int, error) { return 503, nil }
+	for _, to := range []string{"delay", "wait", "call", ""} {
+		c := s.contact(fmt.Sprintf("at%s@reader.example", to))
+		contactIDs = append(contactIDs, c)
+		s.happens("go", c, `{"to": "`+to+`"}`)
+		if to != "" {
+			s.work()
+		}
+	}
+	s.mustRun(id, "running: start first day=waiting", "running: start first second wait=waiting",
+		"running: start first second third call=running", "running: start")
+	return id, contactIDs
+}
+
+func ended(status string) []string {
+	return []string{status + ": start first day=skipped", status + ": start first second wait=skipped",
+		status + ": start first second third call=skipped", status + ": start"}
+}
+
+// withReason writes the reason behind what is skipped, as told does.
+func withReason(all []string, reason string) []string {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i] = strings.ReplaceAll(all[i], "=skipped", "=skipped("+reason+")")
+	}
+	return all
+}
+
+// Whoever stops or deletes an automation, or deletes the contact, ends the runs wherever they are, with the reason.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		for reason, end := range map[automations.Reason]func(id string, contactIDs []string){
+			automations.Stopped: func(id string, _ []string) {
+				_, err := s.a.Stop(ctx, team, id)
+				s.Must(err)
+			},
+			automations.ContactDeleted: func(_ string, contactIDs []string) {
+				for _, c := range contactIDs {
+					_, err := s.Contacts.Delete(ctx, team, c)
+					s.Must(err)
+				}
+			},
+			automations.RunStopped: func(id string, _ []string) {
+				for _, r := range s.runs(id) {
+					s.Must(s.a.EndRun(ctx, team, id, r.ID))
+				}
+			},
+		} {
+			id, contactIDs := s.everywhere()
+			end(id, contactIDs)
+			s.work()
+			s.mustRun(id, withReason(ended(fmt.Sprintf("cancelled(%s)", reason)), string(reason))...)
+			s.pass(40 * 24 * time.Hour)
+			s.work()
+			for _, c := range contactIDs {
+				s.happens("paid", c, "")
+			}
+			s.work()
+			s.mustRun(id, withReason(ended(fmt.Sprintf("cancelled(%s)", reason)), string(reason))...)
+			s.Must(s.forget())
+			_, err := s.a.Stop(ctx, team, id)
+			s.Must(err)
+			s.work()
+		}
+		if n := s.Count(`SELECT COUNT(*) FROM emails`); n > 0 {
+			t.Errorf("%d emails were entered", n)
+		}
+	})
+}
+
+// Deleting an automation ends its runs too, which are not shown any more.
+func TestDeletedAutomation(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		id, _ := s.everywhere()
+		s.Must(s.a.Delete(t.Context(), s.Acme.TeamID, id))
+		s.work()
+		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'cancelled'
+			AND reason = 'automation_deleted'`); n != 4 {
+			t.Errorf("%d runs were ended", n)
+		}
+		s.consistent()
+	})
+}
+
+// A run of a stopped automation does nothing, although no job has ended it yet; one that begins after the automation was
+// enabled again goes on.
+func TestStopBeforeItsJob(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		id := s.graph(automations.NewAutomation{}, links("start wait", "wait mail event_received", "wait mail timeout"),
+			trigger("go"), step("wait", flow.WaitForEvent, `{"event_name": "paid"}`), sends("mail"))
+		c := s.contact(ann)
+		s.happens("go", c, "")
+		s.work()
+		_, err := s.a.Stop(ctx, team, id)
+		s.Must(err)
+		s.happens("go", c, "")
+		_, err = s.a.Update(ctx, team, id, automations.Change{Status: new(automations.Enabled)})
+		s.Must(err)
+		s.happens("go", c, "")
+		stop := s.due()
+		s.happens("paid", c, "")
+		s.pass(31 * 24 * time.Hour)
+		for _, j := range s.due() {
+			if j.ID != stop[0].ID {
+				s.Must(s.handle(j))
+			}
+		}
+		want := []string{"cancelled(automation_stopped): start wait=skipped(automation_stopped)", "running: start wait=waiting"}
+		s.mustRun(id, want...)
+		s.work()
+		s.mustRun(id, want...)
+		if got := s.mailed(ann); len(got) > 0 {
+			t.Errorf("the emails are %q", got)
+		}
+	})
+}
+
+// One run is stopped once; others of the automation go on.
+func TestEndRun(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		id := s.automation(trigger("go"), step("day", flow.Delay, `{"duration": "1 day"}`))
+		s.happens("go", ann, "")
+		s.happens("go", ann, "")
+		s.work()
+		run := s.runs(id)[0].ID
+		for what, err := range map[string]error{"another automation": s.a.EndRun(ctx, team, run, run),
+			"another team": s.a.EndRun(ctx, s.Other.TeamID, id, run)} {
+			if fault.KindOf(err) != fault.NotFound {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		s.Must(s.a.EndRun(ctx, team, id, run))
+		s.mustRun(id, "cancelled(run_stopped): start day=skipped(run_stopped)", "running: start day=waiting")
+		if err := s.a.EndRun(ctx, team, id, run); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a second time: %v", err)
+		}
+	})
+}
+
+// A run whose contact is gone without an event, as after an erasure, ends when it is due.
+func TestContactGone(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		id := s.automation(trigger("go"), step("day", flow.Delay, `{"duration": "1 day"}`), sends("mail"))
+		s.happens("go", ann, "")
+		s.work()
+		s.Update(func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `DELETE FROM contacts`)
+			return nil
+		})
+		s.pass(25 * time.Hour)
+		s.work()
+		s.mustRun(id, "cancelled(contact_deleted): start day=skipped(contact_deleted)")
+	})
+}
+
+// Very many runs of a contact, and of an automation, are ended in steps.
+func TestManyEnd(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		for range 6 {
+			s.automation(trigger("go"), step("day", flow.Delay, `{"duration": "1 day"}`))
+		}
+		fill := func() string {
+			c := s.contact(ann)
+			for range 20 {
+				s.happens("go", c, "")
+			}
+			return c
+		}
+		left := func(want int) {
+			t.Helper()
+			if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running'`); n != want {
+				t.Errorf("%d runs are left and not %d", n, want)
+			}
+		}
+		c := fill()
+		_, err := s.Contacts.Delete(ctx, team, c)
+		s.Must(err)
+		left(20)
+		s.work()
+		left(0)
+		if n := s.Count(`SELECT COUNT(*) FROM automation_contacts`); n != 0 {
+			t.Errorf("automations remember the contact %d times", n)
+		}
+		solo := s.automation(trigger("solo"), step("day", flow.Delay, `{"duration": "1 day"}`))
+		for i := range 140 {
+			s.happens("solo", s.contact(fmt.Sprintf("c%d@reader.example", i%10)), "")
+		}
+		s.happens("go", s.contact(ann), "")
+		_, err = s.a.Stop(ctx, team, solo)
+		s.Must(err)
+		s.work()
+		left(6)
+		s.consistent()
+	})
+}

@@ -1,0 +1,48 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// partRuns is how many runs one call of PartOf returns at most.
+const partRuns = 20
+
+// ContactRun is a run as it is shown to the contact whose it is.
+type ContactRun struct {
+	Run
+	Automation        string // the name; that of a deleted automation too
+	Payload, Received string // JSON of the event that began it, and of those that its waits received; "" for none
+}
+
+// PartOf reads a part of the runs of a contact after a cursor, with their steps, newest first. next is the cursor of
+// the part that follows, "" after the last.
+func (s *Service) PartOf(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
+	err error) {
+	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,
+		r.payload, r.received` + shownFrom + ` JOIN automations a ON a.id = r.automation_id
+		WHERE r.contact_id = $1 AND r.team_id || '' = $2`, ID: "r.id", Args: []any{contactID, teamID}},
+		page.Page{Limit: partRuns, After: after}, func(r db.Row) (c ContactRun, err error) {
+			var row shownRow
+			var epoch int64
+			err = r.Scan(row.dest(&epoch, &c.Automation, &c.Payload, &c.Received)...)
+			c.Run = row.run()
+			c.settle(epoch)
+			return c, err
+		})
+	if err != nil {
+		return nil, "", fmt.Errorf("read the runs of a contact: %w", err)
+	}
+	for i := range some {
+		if some[i].Steps, err = stepsOf(ctx, s.p.DB.Reader, teamID, some[i].ID); err != nil {
+			return nil, "", err
+		}
+	}
+	if more {
+		next = some[len(some)-1].ID
+	}
+	return some, next, nil
+}

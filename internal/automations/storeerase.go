@@ -1,0 +1,256 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+)
+
+const (
+	eraseRows     = 500 // deleted in one transaction, about
+	eraseVersions = 10  // the same; each has up to flow.MaxText
+	namingRows    = 500 // runs that are looked at in one query
+)
+
+// deleted is an automation that was deleted and whose rows remain.
+type deleted struct {
+	teamID, id string
+	running    bool // it has runs that the job which ends them has not come to
+}
+
+// deletedBefore returns some automations of all teams that were deleted before a time.
+func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted) ([]deleted, error) {
+	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, (SELECT MIN(r.id) FROM automation_runs r
+		WHERE r.automation_id = a.id AND r.status = 'running') IS NOT NULL
+		FROM automations a WHERE a.deleted_at <> 0 AND a.deleted_at < $1 AND (a.team_id, a.id) > ($2, $3)
+		ORDER BY a.team_id, a.id LIMIT $4`, before, after.teamID, after.id, eraseRows)
+	all, err := db.Collect(rows, err, func(r db.Row) (d deleted, err error) {
+		err = r.Scan(&d.teamID, &d.id, &d.running)
+		return d, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for deleted automations: %w", err)
+	}
+	return all, nil
+}
+
+func deletedOf(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
+	return ids(ctx, r, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at <> 0 ORDER BY id LIMIT $2`, teamID,
+		eraseRows)
+}
+
+// automationsOf returns some automations of a team from an id on, with those that were deleted.
+func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
+	return ids(ctx, r, `SELECT id FROM (
+		SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 AND id > $2
+		UNION ALL SELECT id FROM automations WHERE team_id = $1 AND deleted_at <> 0 AND id > $2) x
+		ORDER BY id LIMIT $3`, teamID, after, eraseRows)
+}
+
+func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, error) {
+	rows, err := r.Query(ctx, text, args...)
+	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for automations: %w", err)
+	}
+	return all, nil
+}
+
+// markAllDeleted marks some automations of a team as deleted.
+func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	some, err := ids(ctx, tx.Reader, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 ORDER BY id
+		LIMIT $2`, teamID, eraseRows)
+	if err != nil || len(some) == 0 {
+		return 0, err
+	}
+	tx.Queue(ctx, `DELETE FROM automation_triggers WHERE automation_id = ANY($1) AND team_id || '' = $2`, some, teamID)
+	return tx.Exec(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1, deleted_at = $4
+		WHERE id = ANY($1) AND team_id || '' = $2`, some, teamID, string(Disabled), tx.Now().UnixMicro())
+}
+
+// sized is a run with the number of its steps.
+type sized struct {
+	id    string
+	steps int
+}
+
+func scanSized(r db.Row) (s sized, err error) {
+	err = r.Scan(&s.id, &s.steps)
+	return s, err
+}
+
+func idsOf(all []sized) []string {
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].id
+	}
+	return ids
+}
+
+// bounded returns as many of some runs as may be deleted in one transaction with their steps, and whether there are
+// more.
+func bounded(all []sized) (some []sized, more bool) {
+	rows := 0
+	for i, r := range all {
+		if rows += 2 + r.steps; rows > eraseRows && i > 0 {
+			return all[:i], true
+		}
+	}
+	return all, len(all) == eraseRows
+}
+
+// endedRuns returns some runs of a team that ended before a time, oldest first.
+func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]sized, bool, error) {
+	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE team_id = $1 AND ended_at > 0
+		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, teamID, before, eraseRows)
+	all, err := db.Collect(rows, err, scanSized)
+	some, more := bounded(all)
+	return some, more, err
+}
+
+// runsOf returns some runs of a contact from an id on.
+func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]sized, bool, error) {
+	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
+		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)
+	all, err := db.Collect(rows, err, scanSized)
+	if err != nil {
+		return nil, false, fmt.Errorf("look for the runs of a contact: %w", err)
+	}
+	some, more := bounded(all)
+	return some, more, nil
+}
+
+// deleteRuns deletes runs with their steps and what they wait for.
+func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []sized) {
+	if len(all) == 0 {
+		return
+	}
+	runs := idsOf(all)
+	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($1) AND team_id || '' = $2`, runs, teamID)
+	tx.Queue(ctx, `DELETE FROM automation_run_steps WHERE run_id = ANY($1) AND team_id = $2`, runs, teamID)
+	tx.Queue(ctx, `DELETE FROM automation_runs WHERE id = ANY($1) AND team_id || '' = $2`, runs, teamID)
+}
+
+// clearRuns deletes some runs of an automation.
+func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
+	rows, err := tx.Query(ctx, `SELECT id, steps FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
+		ORDER BY id LIMIT $3`, automationID, teamID, eraseRows)
+	all, err := db.Collect(rows, err, scanSized)
+	if err != nil {
+		return 0, err
+	}
+	some, _ := bounded(all)
+	deleteRuns(ctx, tx, teamID, some)
+	return int64(len(some)), nil
+}
+
+func clearContacts(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM automation_contacts WHERE automation_id = $1 AND team_id = $2 AND contact_id <= (
+		SELECT MAX(contact_id) FROM (SELECT contact_id FROM automation_contacts WHERE automation_id = $1
+		ORDER BY contact_id LIMIT $3) x)`, automationID, teamID, eraseRows)
+}
+
+func clearVersions(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM automation_versions WHERE automation_id = $1 AND team_id = $2 AND number <= (
+		SELECT MAX(number) FROM (SELECT number FROM automation_versions WHERE automation_id = $1
+		ORDER BY number LIMIT $3) x)`, automationID, teamID, eraseVersions)
+}
+
+func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM automations WHERE id = $1 AND team_id = $2 AND deleted_at <> 0`, automationID,
+		teamID)
+}
+
+// span is the runs of an automation after an id, up to another.
+type span struct{ teamID, automationID, after, upTo string }
+
+func (s *span) args(more ...any) []any {
+	return append([]any{s.automationID, s.teamID, s.after, s.upTo}, more...)
+}
+
+// spanned is the condition for the runs r of a span.
+const spanned = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
+
+// runsUpTo returns the id up to which the next runs of an automation go that are looked at together, "" after the last.
+func runsUpTo(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM automation_runs WHERE automation_id = $1
+		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
+		namingRows).Scan(&upTo)
+	if err != nil {
+		return "", fmt.Errorf("find the end of a part of the runs: %w", err)
+	}
+	return upTo, nil
+}
+
+// namingRun is a run whose events contain an address.
+type namingRun struct{ id, payload, received string }
+
+// runsNaming returns the runs of a span whose events contain an address, except for those of a contact.
+func runsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address, contactID string) ([]namingRun, error) {
+	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+spanned+`
+		AND (LOWER(r.payload) LIKE $5 ESCAPE '\' OR LOWER(r.received) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
+		ORDER BY r.id`, part.args(a.Pattern(), contactID)...)
+	var some []namingRun
+	all, err := db.Collect(rows, err, func(r db.Row) (n namingRun, err error) {
+		err = r.Scan(&n.id, &n.payload, &n.received)
+		return n, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for an address in the events of runs: %w", err)
+	}
+	for _, n := range all {
+		if a.In(n.payload) || a.In(n.received) {
+			some = append(some, n)
+		}
+	}
+	return some, nil
+}
+
+func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *namingRun, a erasure.Address) {
+	// Another revision, so that a step that is being carried out does not write again what it has read before.
+	tx.Queue(ctx, `UPDATE automation_runs SET payload = $3, received = CASE WHEN received = $4 THEN $5 ELSE
+		received END,
+		revision = revision + 1 WHERE id = $1 AND team_id = $2`, n.id, teamID, a.Replace(n.payload), n.received,
+		a.Replace(n.received))
+}
+
+// namingStep is a step of a run that shows an address.
+type namingStep struct {
+	run             string
+	position        int64
+	output, message string
+}
+
+// stepsNaming returns the steps of the runs of a span that show an address, except for those of a contact.
+func stepsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address, contactID string) ([]namingStep,
+	error) {
+	rows, err := r.Query(ctx, `SELECT s.run_id, s.position, s.output, s.message FROM automation_runs r
+		JOIN automation_run_steps s ON s.run_id = r.id WHERE `+spanned+`
+		AND (LOWER(s.output) LIKE $5 ESCAPE '\' OR LOWER(s.message) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
+		ORDER BY s.run_id, s.position`, part.args(a.Pattern(), contactID)...)
+	all, err := db.Collect(rows, err, func(r db.Row) (n namingStep, err error) {
+		err = r.Scan(&n.run, &n.position, &n.output, &n.message)
+		return n, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for an address in the steps of runs: %w", err)
+	}
+	var some []namingStep
+	for _, n := range all {
+		if a.In(n.output) || a.In(n.message) {
+			some = append(some, n)
+		}
+	}
+	return some, nil
+}
+
+func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *namingStep, a erasure.Address) {
+	tx.Queue(ctx, `UPDATE automation_run_steps SET output = $4, message = $5 WHERE run_id = $1 AND position = $2
+		AND team_id = $3 AND output = $6 AND message = $7`, n.run, n.position, teamID, a.Replace(n.output),
+		a.Replace(n.message), n.output, n.message)
+}

@@ -1,0 +1,234 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/customevents"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// systemPrefix begins the names of events that the program itself has happen.
+const systemPrefix = "postrider:"
+
+// systemEvents are the names of the events that the program itself has happen.
+var systemEvents = []string{
+	systemPrefix + "contact.created", systemPrefix + "contact.updated", systemPrefix + "contact.unsubscribed",
+	systemPrefix + "contact.resubscribed", systemPrefix + "topic.opted_in", systemPrefix + "topic.opted_out",
+	systemPrefix + "email.opened", systemPrefix + "email.clicked", systemPrefix + "email.bounced",
+	systemPrefix + "email.complained",
+}
+
+// happening is a system event of a contact, which is named by its id, its address or both.
+type happening struct {
+	name      string
+	contactID string
+	address   string
+	at        time.Time
+	payload   map[string]any
+
+	of *events.Event // of the email, if it is of one
+}
+
+// Recorded gives what is recorded to automations, as system events, and ends the runs of contacts that are deleted. What
+// programs opened or followed is left out, and so are emails to addresses that are no contacts. It implements
+// events.Listener. Where no automation of a team is concerned, it costs one query for all events of the team.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	byTeam := map[string][]happening{}
+	for i := range all {
+		e := &all[i]
+		if e.Type == events.ContactDeleted {
+			if c, ok := e.Data.(*events.Contact); ok {
+				if err := s.EndContact(ctx, tx, e.TeamID, c.ID); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if some := happenings(e); len(some) > 0 {
+			byTeam[e.TeamID] = append(byTeam[e.TeamID], some...)
+		}
+	}
+	for _, teamID := range slices.Sorted(maps.Keys(byTeam)) {
+		if err := s.tell(ctx, tx, teamID, byTeam[teamID]); err != nil {
+			return fmt.Errorf("tell automations of what happened: %w", err)
+		}
+	}
+	return nil
+}
+
+// happenings returns the system events that an event is.
+func happenings(e *events.Event) (all []happening) {
+	switch d := e.Data.(type) {
+	case *events.Contact:
+		return contactHappenings(e, d)
+	case *events.Open:
+		if d.Is {
+			return nil
+		}
+		return []happening{ofEmail(e, "email.opened", map[string]any{})}
+	case *events.Click:
+		if d.Is {
+			return nil
+		}
+		return []happening{ofEmail(e, "email.clicked", map[string]any{"link": d.Link})}
+	case *events.Bounce:
+		if e.Type != events.EmailBounced {
+			return nil
+		}
+		return []happening{ofEmail(e, "email.bounced", map[string]any{"type": d.Type, "sub_type": d.SubType})}
+	case *events.Complaint:
+		return []happening{ofEmail(e, "email.complained", map[string]any{})}
+	}
+	return nil
+}
+
+func ofEmail(e *events.Event, name string, payload map[string]any) happening {
+	h := happening{name: systemPrefix + name, contactID: e.ContactID, at: e.At, payload: payload, of: e}
+	if a, err := message.ParseAddress(e.Recipient); err == nil {
+		h.address = a.Key()
+	}
+	payload["email_id"] = e.EmailID
+	if e.BroadcastID != "" {
+		payload["broadcast_id"] = e.BroadcastID
+	}
+	return h
+}
+
+func contactHappenings(e *events.Event, c *events.Contact) (all []happening) {
+	add := func(name string, more map[string]any) {
+		payload := map[string]any{"contact_id": c.ID, "email": c.Email, "first_name": c.FirstName, "last_name": c.LastName,
+			"unsubscribed": c.Unsubscribed}
+		maps.Copy(payload, more)
+		all = append(all, happening{name: systemPrefix + name, contactID: c.ID, at: e.At, payload: payload})
+	}
+	switch e.Type {
+	case events.ContactCreated:
+		add("contact.created", nil)
+	case events.ContactUpdated:
+		add("contact.updated", nil)
+		switch {
+		case c.Switched && c.Unsubscribed:
+			add("contact.unsubscribed", nil)
+		case c.Switched:
+			add("contact.resubscribed", nil)
+		}
+	default:
+		return nil
+	}
+	for _, t := range c.Topics {
+		name := "topic.opted_out"
+		if t.In {
+			name = "topic.opted_in"
+		}
+		add(name, map[string]any{"topic_id": t.TopicID})
+	}
+	return all
+}
+
+// tell gives system events of a team to its automations.
+func (s *Service) tell(ctx context.Context, tx *db.Tx, teamID string, all []happening) error {
+	names := map[string]bool{}
+	for i := range all {
+		names[all[i].name] = true
+	}
+	begins, awaited, err := eventsConcerned(ctx, tx.Reader, teamID, slices.Sorted(maps.Keys(names)))
+	if err != nil || len(begins) == 0 && len(awaited) == 0 {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(h happening) bool { return len(begins[h.name]) == 0 && !awaited[h.name] })
+	if err := s.identify(ctx, tx.Reader, teamID, all); err != nil {
+		return err
+	}
+	// In the order of the contacts' ids, so that two transactions with events of many do not wait for each other.
+	slices.SortStableFunc(all, func(a, b happening) int { return strings.Compare(a.contactID, b.contactID) })
+	for i := range all {
+		h := &all[i]
+		if h.contactID == "" {
+			continue
+		}
+		if err := h.addSubject(ctx, tx.Reader, teamID); err != nil {
+			return err
+		}
+		text, err := json.Marshal(h.payload, json.Deterministic(true))
+		if err != nil {
+			return fmt.Errorf("encode the payload of %s: %w", h.name, err)
+		}
+		o := &customevents.Occurrence{TeamID: teamID, Name: h.name, ContactID: h.contactID, Payload: string(text), At: h.at}
+		e := flow.Event{Name: h.name, Payload: h.payload, At: h.at}
+		if awaited[h.name] {
+			_, waiting, err := concerned(ctx, tx.Reader, teamID, h.name, h.contactID, "")
+			if err == nil {
+				err = s.wake(ctx, tx, o, e, waiting)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := s.begin(ctx, tx, o, e, begins[h.name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// identify sets the contacts of events: that which the email was entered for, under whatever address, or else the one
+// with the address, "" if there is none.
+func (s *Service) identify(ctx context.Context, r db.Reader, teamID string, all []happening) error {
+	var ids, addresses []string
+	for i := range all {
+		if all[i].of == nil {
+			continue // whoever records what happened to a contact holds it
+		}
+		if all[i].contactID != "" {
+			ids = append(ids, all[i].contactID)
+		}
+		if all[i].address != "" {
+			addresses = append(addresses, all[i].address)
+		}
+	}
+	known, byAddress, err := s.p.Contacts.Known(ctx, r, teamID, ids, addresses)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].of != nil && !known[all[i].contactID] {
+			all[i].contactID = byAddress[all[i].address]
+		}
+	}
+	return nil
+}
+
+// addSubject adds to the payload of an email's event what the email is about, if there still is one.
+func (h *happening) addSubject(ctx context.Context, r db.Reader, teamID string) error {
+	if h.of == nil {
+		return nil
+	}
+	read := h.of.Email
+	if read == nil {
+		read = func() (*events.Email, error) { return emails.Brief(ctx, r, teamID, h.of.EmailID) }
+	}
+	e, err := read()
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.payload["subject"] = e.Subject
+	if e.TemplateID != "" {
+		h.payload["template_id"] = e.TemplateID
+	}
+	return nil
+}

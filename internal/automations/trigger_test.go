@@ -1,0 +1,282 @@
+package automations_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/automations"
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// The rule of entry says which events begin a run; the others are counted.
+func TestReentry(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		day := step("day", flow.Delay, `{"duration": "1 day"}`)
+		for rule, want := range map[automations.Reentry]struct{ begun, refused int }{
+			automations.Always: {6, 0}, automations.OnceAtATime: {2, 4}, automations.Once: {1, 5}} {
+			id := s.graph(automations.NewAutomation{Reentry: rule}, links("start day"), trigger("go "+string(rule)), day)
+			for range 2 {
+				for range 3 {
+					s.happens("go "+string(rule), ann, "")
+				}
+				s.work()
+				s.pass(25 * time.Hour)
+				s.work()
+			}
+			if got := s.Count(`SELECT refused FROM automation_contacts WHERE automation_id = $1`, id); got != want.refused ||
+				len(s.runs(id)) != want.begun {
+				t.Errorf("%s: %d runs, %d refused", rule, len(s.runs(id)), got)
+			}
+			s.happens("go "+string(rule), "bob@reader.example", "") // whose own runs count
+			if got := len(s.runs(id)); got != want.begun+1 {
+				t.Errorf("%s: %d runs of two contacts", rule, got)
+			}
+		}
+		s.consistent()
+	})
+}
+
+// A storm of events of one contact begins a bounded number of runs, at once and in an hour.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		waits := s.automation(trigger("go"), step("day", flow.Delay, `{"duration": "1 day"}`))
+		ends := s.automation(trigger("go"))
+		contact := s.contact(ann)
+		for range 130 {
+			s.happens("go", contact, "")
+		}
+		count := func(id string) int {
+			return s.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1`, id)
+		}
+		if w, e := count(waits), count(ends); w != 20 || e != 100 {
+			t.Errorf("%d runs wait and %d have ended", w, e)
+		}
+		s.pass(2 * time.Hour)
+		for range 130 {
+			s.happens("go", contact, "")
+		}
+		if w, e := count(waits), count(ends); w != 20 || e != 200 {
+			t.Errorf("an hour later %d runs wait and %d have ended", w, e)
+		}
+		if n := s.Count(`SELECT SUM(refused) FROM automation_contacts`); n != 2*260-220 {
+			t.Errorf("%d were refused", n)
+		}
+		s.consistent()
+	})
+}
+
+// The contact of an address that is not known is created if its event begins something, and only then.
+func TestUnknownAddress(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		id := s.automation(trigger("go"))
+		s.happens("other", ann, "")
+		if n := s.Count(`SELECT COUNT(*) FROM contacts`); n != 0 {
+			t.Errorf("%d contacts", n)
+		}
+		s.happens("go", "Ann@Reader.example", "")
+		at, err := s.Contacts.Get(t.Context(), s.Acme.TeamID, ann)
+		s.Must(err)
+		if r := s.runs(id); len(r) != 1 || r[0].ContactID != at.ID {
+			t.Errorf("the runs are %+v", r)
+		}
+	})
+}
+
+// An event goes to the runs of its contact that wait for it, of each automation, and to no others.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		wait := func(filter string) string {
+			return step("wait", flow.WaitForEvent, `{"event_name": "paid"`+filter+`}`)
+		}
+		each := s.graph(automations.NewAutomation{}, links("start wait", "wait paid event_received"), trigger("go"), wait(""),
+			step("paid", flow.Condition, `{"type": "rule", "field": "wait_events.wait.sum", "operator": "gt", "value": 10}`))
+		much := s.graph(automations.NewAutomation{}, links("start wait"), trigger("go"), wait(`, "filter_rule":
+			{"type": "rule", "field": "event.sum", "operator": "gt", "value": 10}`))
+		a, b := s.contact(ann), s.contact("bob@reader.example")
+		s.happens("go", a, "")
+		s.happens("go", b, "")
+		s.work()
+		s.happens("paid", a, `{"sum": 5}`)
+		s.happens("other", b, `{"sum": 50}`)
+		s.work()
+		s.mustRun(each, "completed: start wait paid", "running: start wait=waiting")
+		s.mustRun(much, "running: start wait=waiting", "running: start wait=waiting")
+		s.happens("paid", a, `{"sum": 50}`)
+		s.work()
+		s.mustRun(much, "completed: start wait", "running: start wait=waiting")
+		if out := s.runs(each)[0].Steps[2].Output["result"]; out != false {
+			t.Errorf("the condition is %v of 5", out)
+		}
+		s.pass(31 * 24 * time.Hour)
+		s.work()
+		s.mustRun(each, "completed: start wait paid", "completed: start wait")
+		s.mustRun(much, "completed: start wait", "completed: start wait")
+	})
+}
+
+// More runs than one transaction takes wait for an event.
+func TestManyWaits(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		const automations = 7
+		contact := s.contact(ann)
+		for range automations {
+			s.automation(trigger("go"), step("wait", flow.WaitForEvent, `{"event_name": "paid"}`))
+		}
+		for range 20 {
+			s.happens("go", contact, "")
+		}
+		s.work()
+		s.happens("paid", contact, "")
+		left := s.Count(`SELECT COUNT(*) FROM automation_waits`)
+		s.work()
+		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'completed'`); left != automations*20-100 ||
+			n != automations*20 {
+			t.Errorf("%d runs wait when the event is stored, and %d have ended", left, n)
+		}
+		s.consistent()
+	})
+}
+
+// What happens to contacts and emails begins runs, under both names of it.
+func TestSystemEvents(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		topic := s.topic("News", contacts.OptOut)
+		ids := map[string]string{}
+		for i, name := range []string{"contact.created", "contact.updated", "contact.unsubscribed", "contact.resubscribed",
+			"topic.opted_in", "topic.opted_out"} {
+			prefix := []string{"postrider:", "resend:"}[i%2]
+			ids[name] = s.automation(trigger(prefix + name))
+		}
+		change := func(c contacts.Change) {
+			t.Helper()
+			_, _, err := s.Contacts.Upsert(ctx, team, ann, c)
+			s.Must(err)
+		}
+		began := func(what string, names ...string) {
+			t.Helper()
+			var got []string
+			for name, id := range ids {
+				for range s.runs(id) {
+					got = append(got, name)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(names)
+			if !slices.Equal(got, names) {
+				t.Errorf("%s: %v and not %v", what, got, names)
+			}
+			s.Must(s.forget())
+		}
+		choose := func(to contacts.Subscription) contacts.Change {
+			return contacts.Change{Topics: []contacts.Choice{{TopicID: topic, Subscription: to}}}
+		}
+		change(contacts.Change{FirstName: new("Ann")})
+		began("a new contact", "contact.created")
+		change(contacts.Change{FirstName: new("Ann")})
+		began("no change")
+		change(contacts.Change{FirstName: new("Anna"), Unsubscribed: new(true)})
+		began("who left", "contact.updated", "contact.unsubscribed")
+		change(contacts.Change{Unsubscribed: new(false)})
+		began("who came back", "contact.updated", "contact.resubscribed")
+		change(choose(contacts.OptIn))
+		payload := s.text(`SELECT payload FROM automation_runs WHERE event = 'postrider:topic.opted_in'`)
+		if !strings.Contains(payload, `"topic_id":"`+topic+`"`) || !strings.Contains(payload, `"first_name":"Anna"`) {
+			t.Errorf("the payload is %s", payload)
+		}
+		began("who opted in", "contact.updated", "topic.opted_in")
+		change(choose(contacts.OptIn))
+		began("the same choice")
+		change(choose(contacts.OptOut))
+		began("who opted out", "contact.updated", "topic.opted_out")
+	})
+}
+
+// forget deletes all runs.
+func (s *fixture) forget() error {
+	return s.DB.Update(s.T.Context(), func(tx *db.Tx) error {
+		for _, table := range []string{"automation_run_steps", "automation_runs", "automation_contacts"} {
+			tx.Queue(s.T.Context(), `DELETE FROM `+table)
+		}
+		return nil
+	})
+}
+
+func (s *fixture) text(query string, args ...any) (text string) {
+	s.T.Helper()
+	s.Must(s.DB.QueryRow(s.T.Context(), query, args...).Scan(&text))
+	return text
+}
+
+// Opens, clicks, bounces and complaints begin runs of the contact that the email was entered for, or that has the
+// address. Those of machines do not, nor those of addresses that are no contacts.
+func TestEventsOfEmails(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		all := map[events.Type]any{events.EmailOpened: &events.Open{}, events.EmailClicked: &events.Click{Link: "https://x"},
+			events.EmailBounced:    &events.Bounce{Type: "Permanent", SubType: "General"},
+			events.EmailComplained: &events.Complaint{}}
+		ids := map[events.Type]string{}
+		for kind := range all {
+			ids[kind] = s.automation(trigger("postrider:" + string(kind)))
+		}
+		a, moved := s.contact(ann), s.contact("new@reader.example")
+		email := s.Send(testnode.Hello(ann, "old@reader.example", "nobody@reader.example"))
+		for kind, data := range all {
+			e := events.Event{TeamID: s.Acme.TeamID, Type: kind, EmailID: email, DomainID: s.Sender.ID, Data: data}
+			to := func(address, contact string) events.Event {
+				one := e
+				one.Recipient, one.ContactID = address, contact
+				return one
+			}
+			s.Happen(to(ann, ""), to("old@reader.example", moved), to("nobody@reader.example", ""))
+			got := s.runs(ids[kind])
+			if len(got) != 2 || got[0].ContactID != a || got[1].ContactID != moved {
+				t.Errorf("%s: %+v", kind, got)
+			}
+			payload := s.text(`SELECT MIN(payload) FROM automation_runs WHERE automation_id = $1`, ids[kind])
+			if !strings.Contains(payload, email) || !strings.Contains(payload, `"subject":"Hi"`) {
+				t.Errorf("%s: the payload is %s", kind, payload)
+			}
+		}
+		machine := events.Event{TeamID: s.Acme.TeamID, Type: events.EmailOpened, EmailID: email, Recipient: ann,
+			Data: &events.Open{Machine: events.Machine{Is: true}}}
+		s.Happen(machine)
+		if got := s.runs(ids[events.EmailOpened]); len(got) != 2 {
+			t.Errorf("a machine has begun a run")
+		}
+	})
+}
+
+// Two automations that trigger each other end at a depth, with the reason.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		sets := func(event string, to bool) string {
+			return s.automation(trigger(event), step("set", flow.ContactUpdate, fmt.Sprintf(`{"unsubscribed": %v}`, to)))
+		}
+		back, leave := sets("postrider:contact.unsubscribed", false), sets("postrider:contact.resubscribed", true)
+		s.contact(ann)
+		_, _, err := s.Contacts.Upsert(t.Context(), s.Acme.TeamID, ann, contacts.Change{Unsubscribed: new(true)})
+		s.Must(err)
+		s.work()
+		s.mustRun(back, "completed: start set", "completed: start set", "completed: start set")
+		s.mustRun(leave, "completed: start set", "completed: start set", "failed(too_many_automations):")
+		if r := s.runs(leave)[2]; !strings.Contains(r.Message, "trigger each other") || r.EndedAt.IsZero() {
+			t.Errorf("the last run is %+v", r)
+		}
+	})
+}

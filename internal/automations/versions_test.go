@@ -1,0 +1,44 @@
+package automations
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/flow"
+)
+
+// What is prepared for a run are the emails that one transaction may come to: beyond a wait or a webhook another one begins.
+func TestEmailsAhead(t *testing.T) {
+	t.Parallel()
+	steps := map[string]string{"start": `trigger {"event_name": "go"}`,
+		"if":  `condition {"type": "rule", "field": "event.a", "operator": "eq", "value": "b"}`,
+		"yes": `send_email {"template": {"id": "x"}}`, "set": `contact_update {"first_name": "A"}`,
+		"no": `send_email {"template": {"id": "x"}}`, "day": `delay {"duration": "1 day"}`,
+		"later": `send_email {"template": {"id": "x"}}`, "call": `webhook {"url": "https://acme.example"}`,
+		"last": `send_email {"template": {"id": "x"}}`}
+	var list, links []string
+	for _, key := range slices.Sorted(maps.Keys(steps)) {
+		kind, config, _ := strings.Cut(steps[key], " ")
+		list = append(list, fmt.Sprintf(`{"key": %q, "type": %q, "config": %s}`, key, kind, config))
+	}
+	for _, text := range []string{"start if", "if yes condition_met", "if set condition_not_met", "set no", "yes day",
+		"no day", "day later", "later call", "call last"} {
+		f := append(strings.Fields(text), "default")
+		links = append(links, fmt.Sprintf(`{"from": %q, "to": %q, "type": %q}`, f[0], f[1], f[2]))
+	}
+	g, err := flow.Parse([]byte("["+strings.Join(list, ",")+"]"), []byte("["+strings.Join(links, ",")+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVersion(g, 1)
+	for key, want := range map[string]string{"start": "no yes", "if": "no yes", "set": "no", "yes": "yes", "day": "later",
+		"later": "later", "call": "last", "last": "last"} {
+		got := slices.Sorted(slices.Values(v.emails[key]))
+		if strings.Join(got, " ") != want {
+			t.Errorf("from %s: %v and not %s", key, got, want)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/postrider/postrider/internal/flow"
+)
+
+const automationsUsage = `use
+  postrider automations simulate FILE [--automation FILE] [--json]
+FILE has the members automation, with steps and connections, and scenario; with --automation it is a scenario, and the
+other file has the steps and connections. A file may be - for the standard input.`
+
+// manageAutomations simulates an automation, without a node and without a database.
+func manageAutomations(_ context.Context, e *env, args []string) error {
+	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
+		fmt.Fprintln(e.out, automationsUsage)
+		return nil
+	}
+	if len(args) < 2 || args[0] != "simulate" || strings.HasPrefix(args[1], "--") {
+		return fmt.Errorf("no such use; %s", automationsUsage)
+	}
+	flags := flag.NewFlagSet("automations simulate", flag.ContinueOnError)
+	flags.SetOutput(e.errOut)
+	graph := flags.String("automation", "", "`file` with the steps and connections, if they are not in the first one")
+	asJSON := flags.Bool("json", false, "print the report as JSON")
+	if err := flags.Parse(args[2:]); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected %q; %s", flags.Arg(0), automationsUsage)
+	}
+	report, err := simulate(args[1], *graph)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		encoder := json.NewEncoder(e.out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(report)
+	} else {
+		err = printReport(e.out, report)
+	}
+	if err == nil && report.Status == "failed" {
+		err = fmt.Errorf("the run would fail (%s): %s", report.Reason, report.Message)
+	}
+	return err
+}
+
+// graphFile is an automation in a file, such as the API returns it.
+type graphFile struct {
+	Steps       json.RawMessage `json:"steps"`
+	Connections json.RawMessage `json:"connections"`
+}
+
+// simulate reads a scenario, and the graph from the same file or from another one, and runs it.
+func simulate(path, graphPath string) (*flow.Report, error) {
+	text, err := readInput(path)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Automation *graphFile      `json:"automation"`
+		Scenario   json.RawMessage `json:"scenario"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("%s is not JSON: %w", path, err)
+	}
+	if graphPath != "" {
+		file.Automation = &graphFile{}
+		other, err := readInput(graphPath)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(other, file.Automation); err != nil {
+			return nil, fmt.Errorf("%s is not JSON: %w", graphPath, err)
+		}
+		if len(file.Scenario) == 0 {
+			file.Scenario = text
+		}
+	}
+	if file.Automation == nil || len(file.Scenario) == 0 {
+		return nil, fmt.Errorf("%s must have the members automation and scenario; or name a file by --automation", path)
+	}
+	g, err := flow.Parse(file.Automation.Steps, file.Automation.Connections)
+	if err != nil {
+		return nil, err
+	}
+	s, err := flow.ParseScenario(file.Scenario, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return flow.Simulate(g, s)
+}
+
+// readInput reads a file, or the standard input if it is -.
+func readInput(path string) ([]byte, error) {
+	file := os.Stdin
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return nil, err
+		}
+		defer file.Close()
+	}
+	const limit = flow.MaxScenario + 2*flow.MaxText
+	text, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && len(text) > limit {
+		err = fmt.Errorf("%s has more than %d octets", path, limit)
+	}
+	return text, err
+}
+
+// printReport prints what happened as a table, the emails, and how the run ended.
+func printReport(w io.Writer, r *flow.Report) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, e := range r.Entries {
+		what := e.Step
+		if what == "" {
+			what = "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.At.Format("2006-01-02 15:04:05"), e.After, what, e.Happened)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(r.Emails) > 0 {
+		fmt.Fprintln(w)
+	}
+	for i, m := range r.Emails {
+		var values []string
+		for _, name := range slices.Sorted(maps.Keys(m.Variables)) {
+			text, err := json.Marshal(m.Variables[name])
+			if err != nil {
+				return fmt.Errorf("print the variable %s: %w", name, err)
+			}
+			values = append(values, name+"="+string(text))
+		}
+		fmt.Fprintln(w, strings.TrimSpace(fmt.Sprintf("email %d: %s to %s, %s  %s", i+1, m.Template, m.To, m.After,
+			strings.Join(values, " "))))
+	}
+	reason := ""
+	if r.Reason != "" {
+		reason = " (" + r.Reason + ")"
+	}
+	took := "at once"
+	if r.EndedAt.After(r.StartedAt) {
+		took = "after " + r.Took
+	}
+	_, err := fmt.Fprintf(w, "\n%s %s%s: %d emails, %d webhook calls; times are UTC\n", r.Status, took, reason,
+		len(r.Emails), len(r.Calls))
+	return err
+}

@@ -1,0 +1,179 @@
+package customevents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// Service implements the operations on custom events.
+type Service struct {
+	// Happened, when set, is called in the transaction in which an event is taken in. Set it before the first request.
+	Happened func(ctx context.Context, tx *db.Tx, o Occurrence) error
+
+	d        *db.DB
+	contacts *contacts.Service
+}
+
+// New returns the service.
+func New(d *db.DB, c *contacts.Service) *Service { return &Service{d: d, contacts: c} }
+
+// Create defines an event. A name that the team has defined already is an Invalid fault.
+func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
+	def := Definition{TeamID: teamID, Name: name, Schema: schema}
+	if err := CheckName("name", name); err != nil {
+		return def, err
+	}
+	if err := schema.check(); err != nil {
+		return def, err
+	}
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		// Two that create the last one at once must not both see room for it.
+		if err := tx.Serialize(ctx, "custom events of "+teamID); err != nil {
+			return err
+		}
+		n, err := count(ctx, tx.Reader, teamID)
+		if err != nil {
+			return err
+		}
+		if n >= MaxTeam {
+			return fault.Invalidf("", "A team defines at most %d events. Delete one that is not needed; events can be sent "+
+				"without being defined.", MaxTeam)
+		}
+		def.ID, def.CreatedAt = id.At(tx.Now()), tx.Now()
+		return insert(ctx, tx, &def)
+	})
+	if s.d.Violates(err, nameIndex) {
+		err = fault.Invalidf("name", "The `name` field is %.100q, which is an event already.", name).Because(err)
+	}
+	return def, err
+}
+
+// Get returns a definition by its id or its name.
+func (s *Service) Get(ctx context.Context, teamID, idOrName string) (Definition, error) {
+	return get(ctx, s.d.Reader, teamID, idOrName)
+}
+
+// List returns a page of a team's definitions, newest first.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Definition, bool, error) {
+	return list(ctx, s.d.Reader, teamID, p)
+}
+
+// SetSchema replaces the schema of a definition, which is named by its id or its name. A nil schema removes it. Events
+// that were sent before are not looked at.
+func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema Schema) (def Definition, err error) {
+	if err := schema.check(); err != nil {
+		return def, err
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
+			return err
+		}
+		def.Schema, def.UpdatedAt = schema, tx.Now()
+		return update(ctx, tx, &def)
+	})
+	return def, err
+}
+
+// Delete deletes a definition, which is named by its id or its name. Events of that name can still be sent.
+func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Definition, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
+			return err
+		}
+		remove(ctx, tx, &def)
+		return nil
+	})
+	return def, err
+}
+
+// EraseTeam deletes the definitions of a team.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return erase(ctx, tx, teamID) }); err != nil {
+		return fmt.Errorf("erase the custom events of team %s: %w", teamID, err)
+	}
+	return nil
+}
+
+// Sending is an event that a caller sends. It has exactly one of ContactID and Address.
+type Sending struct {
+	Event     string
+	ContactID string
+	Address   string // of a contact, or of one that is to be
+	Payload   []byte // a JSON object; empty or null for none
+
+	// Also, when set, is called in the transaction in which the event is taken in.
+	Also func(ctx context.Context, tx *db.Tx) error
+}
+
+// Send takes in an event, and calls Happened with it. Nothing happens if it fails.
+func (s *Service) Send(ctx context.Context, teamID string, in Sending) error {
+	o := Occurrence{TeamID: teamID, Name: in.Event}
+	if err := CheckName("event", in.Event); err != nil {
+		return err
+	}
+	if (in.ContactID == "") == (in.Address == "") {
+		return fault.Invalidf("contact_id", "The request must have exactly one of the fields `contact_id` and `email`.")
+	}
+	def, err := defined(ctx, s.d.Reader, teamID, in.Event)
+	if err != nil {
+		return err
+	}
+	if o.Payload, err = checkPayload(in.Payload, in.Event, def.Schema); err != nil {
+		return err
+	}
+	if o.ContactID, o.Address, err = s.whom(ctx, teamID, in); err != nil {
+		return err
+	}
+	if s.Happened == nil && in.Also == nil {
+		return nil
+	}
+	// Of its own, because what follows holds rows of the contact: in shared transactions, events of the same contacts would
+	// wait for each other in a circle.
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		o.At = tx.Now()
+		if s.Happened != nil {
+			if err := s.Happened(ctx, tx, o); err != nil {
+				return fmt.Errorf("begin what follows from an event: %w", err)
+			}
+		}
+		if in.Also != nil {
+			return in.Also(ctx, tx)
+		}
+		return nil
+	})
+	if errors.Is(err, db.ErrUnknown) {
+		err = fault.New(fault.Unavailable, "", "The event may have been accepted: the database was lost before it answered. "+
+			"With an idempotency key the request can be repeated safely.").Because(err)
+	}
+	return err
+}
+
+// whom returns to whom an event happened.
+func (s *Service) whom(ctx context.Context, teamID string, in Sending) (contactID, address string, err error) {
+	if in.ContactID != "" {
+		if !id.Valid(in.ContactID) {
+			return "", "", fault.New(fault.BadID, "contact_id", "The `contact_id` must be a valid UUID.")
+		}
+		of, err := s.contacts.Get(ctx, teamID, in.ContactID)
+		return of.ID, of.Address, err
+	}
+	a, err := message.ParseAddress(in.Address)
+	if err != nil {
+		return "", "", fault.Invalidf("email", "Invalid `email` field: %s. Use `email@example.com`.",
+			strings.TrimSuffix(err.Error(), ".")).Because(err)
+	}
+	of, err := s.contacts.Get(ctx, teamID, a.Key())
+	if fault.KindOf(err) == fault.NotFound {
+		return "", a.Key(), nil
+	}
+	return of.ID, a.Key(), err
+}

@@ -121,13 +121,9 @@ func (s *Service) look(ctx context.Context, r *row) (*place, error) {
 	case fault.KindOf(err) != fault.NotFound:
 		return nil, err
 	}
-	if len(at.version.deletes) > 0 {
-		done, err := hasDone(ctx, s.p.DB.Reader, r, at.version.deletes)
-		if err != nil || done {
-			return at, err
-		}
+	if !r.gone {
+		at.over = ContactDeleted
 	}
-	at.over = ContactDeleted
 	return at, nil
 }
 

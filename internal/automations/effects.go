@@ -107,7 +107,7 @@ func (w *walk) do(ctx context.Context, a *flow.Action) (out flow.Outcome, stops 
 	case flow.Deletion:
 		_, err = w.s.p.Contacts.DeleteIn(because(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID)
 		if err == nil {
-			w.contact = nil
+			w.contact, w.row.gone = nil, true
 			return out, false, nil
 		}
 	case *flow.Addition:

@@ -3,14 +3,17 @@ package automations
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
 )
 
-// goneKind is the kind of the jobs that end the runs of a deleted contact, where there are very many.
+// goneKind is the kind of the jobs that end and forget the runs of a deleted contact, where there are very many.
 const goneKind = "automations.gone"
 
 // endMost is how many runs one transaction ends: some milliseconds of SQLite's only writer.
@@ -25,6 +28,7 @@ func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []ro
 	ids := make([]string, len(all))
 	for i := range all {
 		ids[i] = all[i].id
+		all[i].gone = all[i].gone || reason == ContactDeleted
 		endRow(ctx, tx, &all[i], Cancelled, reason)
 	}
 	skipSteps(ctx, tx, teamID, ids, reason)
@@ -90,21 +94,38 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// EndContact ends the runs of a contact in the transaction that deletes it, besides the run whose step that is. It also
-// deletes how often the contact has been in automations.
+// EndContact ends the runs of a contact in the transaction that deletes it, besides the run whose step that is, and
+// deletes what all of them have of it, and how often it has been in automations. What is beyond one transaction is left
+// to a job. The run whose step that is forgets its contact when it ends.
 func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
 	leave(ctx, tx, teamID, contactID)
-	n, err := s.endRunsOf(ctx, tx, teamID, contactID, causing(ctx))
-	if err == nil && n == endMost {
-		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: goneKind, Lane: teamID, TeamID: teamID, Dedupe: contactID,
-			Payload: contactID})
+	of := gone{ContactID: contactID, Except: causing(ctx)}
+	n, err := s.endRunsOf(ctx, tx, teamID, of)
+	if err != nil {
+		return err
 	}
-	return err
+	_, more, err := forgetSome(ctx, tx, teamID, of, "")
+	if err != nil || n < endMost && !more {
+		return err
+	}
+	text, err := json.Marshal(of)
+	if err != nil {
+		return fmt.Errorf("encode whose runs are to end: %w", err)
+	}
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: goneKind, Lane: teamID, TeamID: teamID, Dedupe: contactID,
+		Payload: string(text)})
+	return nil
+}
+
+// gone is a contact that was deleted, and the payload of a job of goneKind.
+type gone struct {
+	ContactID string `json:"contact"`
+	Except    string `json:"except"` // the run whose step deleted it, "" for none
 }
 
 // endRunsOf ends some runs of a contact that was deleted, and returns how many.
-func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID, contactID, except string) (int64, error) {
-	ids, err := liveRunsOf(ctx, tx.Reader, teamID, contactID, except, endMost)
+func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of gone) (int64, error) {
+	ids, err := liveRunsOf(ctx, tx.Reader, teamID, of.ContactID, of.Except, endMost)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
@@ -116,12 +137,44 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID, contactID, e
 	return int64(len(all)), nil
 }
 
-// endGone is the handler of the jobs of goneKind. A run that has deleted the contact itself has done more steps by then,
-// or is ended with the others.
+// forgetSome deletes what some runs of a contact, from an id on, have of it. It returns the last of them, and whether
+// there are more.
+func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of gone, after string) (last string, more bool,
+	err error) {
+	some, more, err := runsOf(ctx, tx.Reader, teamID, of.ContactID, after)
+	if err != nil || len(some) == 0 {
+		return "", false, err
+	}
+	ids := idsOf(some)
+	last = ids[len(ids)-1]
+	forgetRuns(ctx, tx, teamID, slices.DeleteFunc(ids, func(id string) bool { return id == of.Except }))
+	return last, more, nil
+}
+
+// endGone is the handler of the jobs of goneKind.
 func (s *Service) endGone(ctx context.Context, j jobs.Job) error {
-	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.endRunsOf(ctx, tx, j.TeamID, j.Payload, "") })
+	var of gone
+	if err := json.Unmarshal([]byte(j.Payload), &of); err != nil {
+		return fmt.Errorf("read the payload of a job: %w", err)
+	}
+	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.endRunsOf(ctx, tx, j.TeamID, of) })
 	if err != nil {
 		return err
+	}
+	for after, more := "", true; more; {
+		began := time.Now()
+		var last string
+		err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+			last, more, err = forgetSome(ctx, tx, j.TeamID, of, after)
+			return err
+		})
+		if err == nil && more {
+			err = pause(ctx, time.Since(began))
+		}
+		if err != nil {
+			return fmt.Errorf("forget the runs of contact %s: %w", of.ContactID, err)
+		}
+		after = last
 	}
 	return s.p.Queue.End(ctx, j)
 }

@@ -19,6 +19,7 @@ var errMoved = errors.New("the run was changed meanwhile")
 type row struct {
 	id, teamID, automationID, versionID, contactID string
 
+	gone      bool // the contact was deleted: by the run itself, if that goes on
 	epoch     int64
 	status    RunStatus
 	event     string
@@ -102,17 +103,17 @@ func (r *row) follow(run *flow.Run) error {
 	return nil
 }
 
-const rowColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.epoch, r.status, r.event, r.payload,
-	r.received, r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
+const rowColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
+	r.payload, r.received, r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
 	COALESCE(a.deleted_at, 0)`
 
 const fromRows = ` FROM automation_runs r LEFT JOIN automations a ON a.id = r.automation_id AND a.team_id = r.team_id`
 
 func scanRow(s db.Row) (r row, err error) {
-	var until, at, deleted int64
-	err = s.Scan(&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &r.epoch, &r.status, &r.event, &r.payload,
-		&r.received, &r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted)
-	r.waitUntil, r.eventAt, r.deleted = db.Time(until), db.Time(at), deleted != 0
+	var gone, until, at, deleted int64
+	err = s.Scan(&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
+		&r.payload, &r.received, &r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted)
+	r.gone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
 	return r, err
 }
 
@@ -154,9 +155,9 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		ended = tx.Now().UnixMicro()
 	}
 	tx.Proof(`SELECT 1 FROM automation_runs WHERE id = $1`, r.id)
-	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, epoch, status, reason,
-		event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at, ended_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', $11, 0, '', $12, 1, $13, $14, $15, $16)`, r.id, r.teamID,
+	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, contact_gone, epoch,
+		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at, ended_at)
+		VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, 0, '', $12, 1, $13, $14, $15, $16)`, r.id, r.teamID,
 		r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload, r.step,
 		r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
@@ -170,25 +171,31 @@ const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = 
 // the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	text := `UPDATE automation_runs SET received = $4, step = $5, waits_until = $6, waits_for = $7, steps = $8,
-		revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
+		contact_gone = $9, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
 	if !r.locked {
 		text += sameEpoch
 	}
 	tx.QueueOne(ctx, errMoved, text, r.id, r.teamID, r.revision, r.received, r.step, db.Micros(r.waitUntil), r.waitFor,
-		r.steps)
+		r.steps, number(r.gone))
 }
 
 // endRow writes that a run has ended, and that its contact has one less in the automation. The transaction fails as that
-// of saveRow does; that the automation was stopped is no obstacle to canceling the run.
+// of saveRow does; that the automation was stopped is no obstacle to cancelling the run. If the contact is gone, so is
+// what the run had of it.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
+	if r.gone {
+		r.payload, r.received = "", ""
+		forgetSteps(ctx, tx, r.teamID, []string{r.id})
+	}
 	text := `UPDATE automation_runs SET status = $4, reason = $5, received = $6, step = '', waits_until = 0,
-		waits_for = '', steps = $7, ended_at = $8, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3
+		waits_for = '', steps = $7, ended_at = $8, payload = CASE WHEN $9 = 1 THEN '' ELSE payload END, contact_gone = $9,
+		revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3
 		AND status = 'running'`
 	if status != Cancelled && !r.locked {
 		text += sameEpoch
 	}
 	tx.QueueOne(ctx, errMoved, text, r.id, r.teamID, r.revision, string(status), string(reason), r.received, r.steps,
-		tx.Now().UnixMicro())
+		tx.Now().UnixMicro(), number(r.gone))
 	noLonger(ctx, tx, r)
 }
 
@@ -244,14 +251,31 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 		sentences[reason], tx.Now().UnixMicro())
 }
 
-// hasDone reports whether a run has completed one of some steps, by their keys.
-func hasDone(ctx context.Context, r db.Reader, at *row, keys []string) (done bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM automation_run_steps WHERE run_id = $1 AND team_id = $2
-		AND status = 'completed' AND step = ANY($3))`, at.id, at.teamID, keys).Scan(&done)
-	if err != nil {
-		return false, fmt.Errorf("look for steps of run %s: %w", at.id, err)
+// forgottenMessage replaces what a step said that failed before its contact was deleted.
+const forgottenMessage = "The contact was deleted, and with it what the step said."
+
+// forgetSteps deletes what the steps of runs have of their contact. That they were done stays, and why they failed or
+// were skipped.
+func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
+	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
+		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
+		status = 'failed')`, teamID, runIDs,
+		forgottenMessage)
+}
+
+// forgetRuns deletes what runs that have ended have of their contact.
+func forgetRuns(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
+	tx.Queue(ctx, `UPDATE automation_runs SET payload = '', received = '', contact_gone = 1 WHERE id = ANY($2)
+		AND team_id || '' = $1 AND ended_at > 0 AND contact_gone = 0`, teamID, runIDs)
+	forgetSteps(ctx, tx, teamID, runIDs)
+}
+
+// number is how a bool is stored.
+func number(is bool) int64 {
+	if is {
+		return 1
 	}
-	return done, nil
+	return 0
 }
 
 // staleRuns returns runs of an automation that have not ended and are of an older epoch than the automation, limit at

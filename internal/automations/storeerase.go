@@ -213,9 +213,9 @@ func runsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address, 
 
 func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *namingRun, a erasure.Address) {
 	// Another revision, so that a step that is being carried out does not write again what it has read before.
-	tx.Queue(ctx, `UPDATE automation_runs SET payload = $3, received = CASE WHEN received = $4 THEN $5 ELSE
-		received END,
-		revision = revision + 1 WHERE id = $1 AND team_id = $2`, n.id, teamID, a.Replace(n.payload), n.received,
+	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
+		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
+		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,
 		a.Replace(n.received))
 }
 

@@ -17,9 +17,8 @@ const (
 // version is the graph of a version, with what is known of it once.
 type version struct {
 	*flow.Graph
-	emails  map[string][]string // by the key of a step: those that send emails and may be next, if nothing else is waited for
-	deletes []string            // the keys of the steps that delete the contact
-	octets  int
+	emails map[string][]string // by the key of a step: those that send emails and may be next, if nothing else is waited for
+	octets int
 }
 
 // versions has the graphs of versions, which never change. When there are too many, all are dropped.
@@ -59,9 +58,6 @@ func newVersion(g *flow.Graph, octets int) *version {
 	types, next := map[string]flow.Type{}, map[string][]string{}
 	for _, s := range g.Steps {
 		types[s.Key] = s.Type
-		if s.Type == flow.ContactDelete {
-			v.deletes = append(v.deletes, s.Key)
-		}
 	}
 	for _, c := range g.Connections {
 		next[c.From] = append(next[c.From], c.To)

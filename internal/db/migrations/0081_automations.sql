@@ -50,6 +50,7 @@ CREATE TABLE automation_runs (
 	automation_id TEXT NOT NULL,
 	version_id TEXT NOT NULL,
 	contact_id TEXT NOT NULL,
+	contact_gone BIGINT NOT NULL,    -- 1 once the contact was deleted: then nothing is kept of it when the run ends
 	epoch BIGINT NOT NULL,
 	status TEXT NOT NULL,            -- running, completed, failed or cancelled
 	reason TEXT NOT NULL,            -- why it failed or was canceled, '' otherwise

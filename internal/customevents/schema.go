@@ -48,8 +48,8 @@ func isDate(text string) bool {
 	})
 }
 
-// checkPayload returns the payload of an event as it is passed on: "" for none. Schema is that of the event, if it has
-// one.
+// checkPayload returns the payload of an event as it is passed on, in the shortest form of JSON: "" for none. Schema is
+// that of the event, if it has one.
 func checkPayload(text []byte, event string, schema Schema) (string, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "null" {
 		return "", nil
@@ -80,7 +80,7 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", malformed(err)
 	}
 	v := jsontext.Value(slices.Clone(text))
-	if err := v.Compact(); err != nil {
+	if err := v.Format(); err != nil { // with no escape that is not needed, so that an erasure finds an address in it
 		return "", malformed(err)
 	}
 	return string(v), nil

@@ -73,6 +73,8 @@ func TestCheckPayload(t *testing.T) {
 		{" { } ", "{}", "", ""},
 		{`{ "plan" : "pro", "seats":1.5e3, "trial":false }`, `{"plan":"pro","seats":1.5e3,"trial":false}`, "", ""},
 		{`{"plan":null,"more":[1,{"b":2}]}`, `{"plan":null,"more":[1,{"b":2}]}`, "", ""},
+		{`{"b\u0079":["ann\u002Bshop\u0040x.example","\/\u00e9\u003c\"\\"],"n":12345678901234567890}`,
+			`{"by":["ann+shop@x.example","/é<\"\\"],"n":12345678901234567890}`, "", ""},
 		{largest, largest, "", ""},
 		{nested(MaxDepth), nested(MaxDepth), "", ""},
 		{nested(MaxDepth + 1), "", "payload", "more than 10 deep"},

@@ -9,6 +9,29 @@ import (
 	"github.com/postrider/postrider/internal/flow"
 )
 
+// What is stored of a graph has texts without needless escapes, so that whoever looks for an address finds it.
+func TestStoredWithoutEscapes(t *testing.T) {
+	t.Parallel()
+	const a = `"ann\u002Bshop\u0040x.example"`
+	g, err := flow.Parse([]byte(`[{"key":"start","type":"trigger","config":{"event_name":`+a+`}},
+		{"key":"wait","type":"wait_for_event","config":{"event_name":`+a+`,
+			"filter_rule":{"type":"rule","field":"event.by","operator":"eq","value":`+a+`}}},
+		{"key":"call","type":"webhook","config":{"url":"https://x.example/hook","headers":{"X-By":`+a+`},
+			"payload":{"b\u0079":[`+a+`]}}},
+		{"key":"is","type":"condition","config":{"type":"rule","field":"event.by","operator":"in","value":[`+a+`]}},
+		{"key":"mail","type":"send_email","config":{"template":{"id":"t","variables":{"BY":`+a+`}},"reply_to":`+a+`}},
+		{"key":"set","type":"contact_update","config":{"first_name":`+a+`,"properties":{"by":`+a+`}}}]`),
+		[]byte(`[{"from":"start","to":"wait"},{"from":"wait","to":"call","type":"event_received"},{"from":"call","to":"is"},
+		{"from":"is","to":"mail","type":"condition_met"},{"from":"mail","to":"set"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(g.StepsJSON())
+	if strings.Contains(text, `\u`) || strings.Count(text, "ann+shop@x.example") != 10 || !strings.Contains(text, `"by":[`) {
+		t.Error(text)
+	}
+}
+
 // Of graphs made by chance those are accepted that have no circle and whose steps can all be reached. Their runs end.
 func TestGraphsByChance(t *testing.T) {
 	t.Parallel()

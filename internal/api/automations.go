@@ -112,7 +112,7 @@ func writeList(e *jsontext.Encoder, text jsontext.Value) error {
 type createAutomationIn struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"255" example:"Welcome series"`
 	Status      string         `json:"status,omitzero" enum:"enabled,disabled" default:"disabled"`
-	Reentry     string         `json:"reentry,omitzero" doc:"When an event begins a run for a contact that has had one: always, unless one has not ended, or never again." enum:"always,once_at_a_time,once" default:"always"`
+	Reentry     string         `json:"reentry,omitzero" doc:"When an event begins a run for a contact that has had one: always, unless one has not ended, or never again. Whatever it says, a contact has at most 20 runs of an automation at once and begins at most 100 within an hour: the first event beyond that leaves a run that has failed with the reason too_many_runs, further ones in that hour leave nothing." enum:"always,once_at_a_time,once" default:"always"`
 	Steps       stepList       `json:"steps" doc:"At least one of them is a trigger."`
 	Connections connectionList `json:"connections" doc:"Empty only when there is nothing but a trigger."`
 	Edges       elsewhere      `json:"edges,omitzero" hidden:"true"`

@@ -17,8 +17,8 @@
 // nothing from that commit on: the automation's epoch is greater than the run's, and each step compares the two.
 //
 // A contact that was deleted has no more runs. What it may begin is limited: by the automation's rule of entry, by
-// maxActive runs of an automation at once and maxHourly begun in an hour. Runs whose steps cause events that begin
-// further runs end at maxDepth.
+// maxActive runs of an automation at once and maxHourly begun in an hour. The first event in an hour that is beyond these
+// leaves a run that has failed and says so. Runs whose steps cause events that begin further runs end at maxDepth.
 //
 // # When it fails
 //
@@ -104,6 +104,7 @@ const (
 	ContactDeleted    Reason = "contact_deleted"
 	RunStopped        Reason = "run_stopped"
 	TooDeep           Reason = "too_many_automations"
+	TooMany           Reason = "too_many_runs"
 )
 
 // Run is a contact on its way through an automation.

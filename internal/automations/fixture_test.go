@@ -242,7 +242,7 @@ func (s *fixture) pass(d time.Duration) {
 		tx.Queue(ctx, `UPDATE jobs SET run_at = run_at - $1 WHERE kind LIKE 'automations.%' AND run_at < $2`, by,
 			int64(1)<<60)
 		tx.Queue(ctx, `UPDATE automation_runs SET waits_until = waits_until - $1 WHERE waits_until > 0`, by)
-		tx.Queue(ctx, `UPDATE automation_contacts SET hour_from = hour_from - $1`, by)
+		tx.Queue(ctx, `UPDATE automation_contacts SET hour_from = hour_from - $1, limited_at = limited_at - $1`, by)
 		return nil
 	})
 }

@@ -3,6 +3,7 @@ package automations
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -98,6 +99,8 @@ var sentences = map[Reason]string{
 	RunStopped:        "The run was stopped.",
 	TooDeep: "Too many automations each caused the event that began the next. Change one of them, so that they do " +
 		"not trigger each other.",
+	TooMany: fmt.Sprintf("A contact has at most %d runs of an automation at once, and begins at most %d within an hour. "+
+		"Events beyond that begin none, of which this run tells once in an hour.", maxActive, maxHourly),
 }
 
 // Run returns a run with those of its steps that were begun, in the order of the graph, which is that in which they

@@ -87,15 +87,28 @@ func eventsConcerned(ctx context.Context, r db.Reader, teamID string, events []s
 	return begins, awaited, nil
 }
 
-// mayEnter is the condition by which one more run of a contact may begin: $5 is the time, $6 that an hour before, $7 and
-// $8 are the limits of runs at once, by the rule of entry, and in all, and $9 is that of an hour.
-const mayEnter = `c.active < $7 AND c.begun < $8 AND (c.hour_from <= $6 OR c.hour_begun < $9)`
+// entry says what an event begins.
+type entry int
 
-// enter counts that a run of a contact begins, or that it is refused by the rule of entry or a limit, and reports which. A
-// run that has ended at once counts to the limit of an hour alone. enter holds the contact's row of the automation until
-// the transaction ends.
-func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (bool, error) {
-	atOnce, ever := int64(maxActive), int64(1<<62)
+const (
+	entered entry = iota // a run
+	limited              // a run that fails at once, because it is the first within an hour that a limit refuses
+	refused              // nothing
+)
+
+// The conditions of an entry: $5 is the time, $6 that an hour before, $7 and $8 are the limits of runs at once and in all
+// by the rule of entry, $9 and $11 those of an hour and at once for any automation.
+const (
+	byRule   = `c.active < $7 AND c.begun < $8`
+	byLimits = `c.active < $11 AND (c.hour_from <= $6 OR c.hour_begun < $9)`
+	mayEnter = byRule + ` AND ` + byLimits
+	mayTell  = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
+)
+
+// enter counts that a run of a contact begins, and returns whether it does. A run that has ended at once counts to the
+// limit of an hour alone. enter holds the contact's row of the automation until the transaction ends.
+func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (entry, error) {
+	atOnce, ever := int64(1<<62), int64(1<<62)
 	switch t.reentry {
 	case OnceAtATime:
 		atOnce = 1
@@ -107,23 +120,31 @@ func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 		counts = 0
 	}
 	now := tx.Now()
-	var last string
+	var last, lastLimited string
 	err := tx.QueryRow(ctx, `INSERT INTO automation_contacts AS c (automation_id, contact_id, team_id, active, begun,
-		hour_from, hour_begun, refused, last_run_id) VALUES ($1, $2, $3, $10, $10, $5, 1, 0, $4)
+		hour_from, hour_begun, last_run_id, limited_at, limited_run_id) VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, '')
 		ON CONFLICT (automation_id, contact_id) DO UPDATE SET
 		active = CASE WHEN `+mayEnter+` THEN c.active + $10 ELSE c.active END,
 		begun = CASE WHEN `+mayEnter+` THEN c.begun + $10 ELSE c.begun END,
 		hour_from = CASE WHEN c.hour_from <= $6 THEN $5 ELSE c.hour_from END,
 		hour_begun = CASE WHEN c.hour_from <= $6 THEN CASE WHEN `+mayEnter+` THEN 1 ELSE 0 END
 			WHEN `+mayEnter+` THEN c.hour_begun + 1 ELSE c.hour_begun END,
-		refused = CASE WHEN `+mayEnter+` THEN c.refused ELSE c.refused + 1 END,
-		last_run_id = CASE WHEN `+mayEnter+` THEN $4 ELSE c.last_run_id END
-		RETURNING last_run_id`, t.automationID, contactID, teamID, runID, now.UnixMicro(),
-		now.Add(-time.Hour).UnixMicro(), atOnce, ever, int64(maxHourly), counts).Scan(&last)
+		last_run_id = CASE WHEN `+mayEnter+` THEN $4 ELSE c.last_run_id END,
+		limited_at = CASE WHEN `+mayTell+` THEN $5 ELSE c.limited_at END,
+		limited_run_id = CASE WHEN `+mayTell+` THEN $4 ELSE c.limited_run_id END
+		RETURNING last_run_id, limited_run_id`, t.automationID, contactID, teamID, runID, now.UnixMicro(),
+		now.Add(-time.Hour).UnixMicro(), atOnce, ever, int64(maxHourly), counts, int64(maxActive)).
+		Scan(&last, &lastLimited)
 	if err != nil {
-		return false, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)
+		return refused, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)
 	}
-	return last == runID, nil
+	switch runID {
+	case last:
+		return entered, nil
+	case lastLimited:
+		return limited, nil
+	}
+	return refused, nil
 }
 
 // leave deletes what a contact has done in automations.

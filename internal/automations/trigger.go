@@ -50,7 +50,7 @@ func causing(ctx context.Context) string {
 
 // Happened gives an event to the runs of its contact that wait for it, and begins a run of each enabled automation with a
 // trigger for it, in the transaction that stores the event. If the contact has only an address, and the event begins
-// something, it is created. What the rules of entry and the limits do not let begin is counted and is no error.
+// something, it is created. What the rules of entry and the limits do not let begin is no error.
 func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 	o.Name = flow.Canonical(o.Name)
 	begins, waiting, err := concerned(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
@@ -101,20 +101,22 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 			contactID: o.ContactID, epoch: t.epoch, status: Running, event: o.Name, payload: o.Payload, depth: depth,
 			eventAt: o.At}
 		tooDeep := depth >= maxDepth
-		entered, err := enter(ctx, tx, t, o.TeamID, o.ContactID, r.id, tooDeep)
+		may, err := enter(ctx, tx, t, o.TeamID, o.ContactID, r.id, tooDeep)
 		if err != nil {
 			return err
 		}
-		if !entered {
-			continue
-		}
-		if tooDeep {
+		switch {
+		case may == refused:
+		case may == limited:
+			r.status = Failed
+			insertRow(ctx, tx, r, TooMany)
+		case tooDeep:
 			r.status = Failed
 			insertRow(ctx, tx, r, TooDeep)
-			continue
-		}
-		if err := s.beginOne(ctx, tx, r, e); err != nil {
-			return fmt.Errorf("begin a run of automation %s: %w", t.automationID, err)
+		default:
+			if err := s.beginOne(ctx, tx, r, e); err != nil {
+				return fmt.Errorf("begin a run of automation %s: %w", t.automationID, err)
+			}
 		}
 	}
 	return nil

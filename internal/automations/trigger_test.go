@@ -15,13 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/testnode"
 )
 
-// The rule of entry says which events begin a run; the others are counted.
+// The rule of entry says which events begin a run; the others leave nothing.
 func TestReentry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
 		day := step("day", flow.Delay, `{"duration": "1 day"}`)
-		for rule, want := range map[automations.Reentry]struct{ begun, refused int }{
-			automations.Always: {6, 0}, automations.OnceAtATime: {2, 4}, automations.Once: {1, 5}} {
+		for rule, want := range map[automations.Reentry]int{automations.Always: 6, automations.OnceAtATime: 2,
+			automations.Once: 1} {
 			id := s.graph(automations.NewAutomation{Reentry: rule}, links("start day"), trigger("go "+string(rule)), day)
 			for range 2 {
 				for range 3 {
@@ -31,12 +31,11 @@ func TestReentry(t *testing.T) {
 				s.pass(25 * time.Hour)
 				s.work()
 			}
-			if got := s.Count(`SELECT refused FROM automation_contacts WHERE automation_id = $1`, id); got != want.refused ||
-				len(s.runs(id)) != want.begun {
-				t.Errorf("%s: %d runs, %d refused", rule, len(s.runs(id)), got)
+			if got := len(s.runs(id)); got != want {
+				t.Errorf("%s: %d runs", rule, got)
 			}
 			s.happens("go "+string(rule), "bob@reader.example", "") // whose own runs count
-			if got := len(s.runs(id)); got != want.begun+1 {
+			if got := len(s.runs(id)); got != want+1 {
 				t.Errorf("%s: %d runs of two contacts", rule, got)
 			}
 		}
@@ -44,7 +43,7 @@ func TestReentry(t *testing.T) {
 	})
 }
 
-// A storm of events of one contact begins a bounded number of runs, at once and in an hour.
+// A storm of events of one contact begins a bounded number of runs, at once and in an hour. One run in the hour says so.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -54,21 +53,26 @@ func TestStorm(t *testing.T) {
 		for range 130 {
 			s.happens("go", contact, "")
 		}
-		count := func(id string) int {
-			return s.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1`, id)
+		once := s.graph(automations.NewAutomation{Reentry: automations.Once}, links("start day"), trigger("go"),
+			step("day", flow.Delay, `{"duration": "1 day"}`))
+		count := func(id string) string {
+			return s.text(`SELECT COUNT(CASE WHEN status = 'failed' THEN 1 END) || ' of ' || COUNT(*) FROM automation_runs
+				WHERE automation_id = $1`, id)
 		}
-		if w, e := count(waits), count(ends); w != 20 || e != 100 {
-			t.Errorf("%d runs wait and %d have ended", w, e)
+		if w, e := count(waits), count(ends); w != "1 of 21" || e != "1 of 101" {
+			t.Errorf("failed are %s that wait and %s that end", w, e)
+		}
+		last := s.runs(waits)[20]
+		if told(last) != "failed(too_many_runs):" || !strings.Contains(last.Message, "20 runs") ||
+			!strings.Contains(last.Message, "100 within an hour") || last.EndedAt.IsZero() {
+			t.Errorf("the run that was refused is %+v", last)
 		}
 		s.pass(2 * time.Hour)
 		for range 130 {
 			s.happens("go", contact, "")
 		}
-		if w, e := count(waits), count(ends); w != 20 || e != 200 {
-			t.Errorf("an hour later %d runs wait and %d have ended", w, e)
-		}
-		if n := s.Count(`SELECT SUM(refused) FROM automation_contacts`); n != 2*260-220 {
-			t.Errorf("%d were refused", n)
+		if w, e, o := count(waits), count(ends), count(once); w != "2 of 22" || e != "2 of 202" || o != "0 of 1" {
+			t.Errorf("an hour later failed are %s that wait, %s that end and %s that begin once", w, e, o)
 		}
 		s.consistent()
 	})

@@ -114,8 +114,9 @@ CREATE TABLE automation_contacts (
 	begun BIGINT NOT NULL,           -- runs in all
 	hour_from BIGINT NOT NULL,       -- when the hour began in which hour_begun were begun
 	hour_begun BIGINT NOT NULL,
-	refused BIGINT NOT NULL,         -- events that began no run, because of the rule or of a limit
 	last_run_id TEXT NOT NULL,       -- the run that began last
+	limited_at BIGINT NOT NULL,      -- when a run last said that a limit was reached, 0 never
+	limited_run_id TEXT NOT NULL,    -- that run, '' for none
 	PRIMARY KEY (automation_id, contact_id)
 );
 

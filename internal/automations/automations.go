@@ -42,6 +42,8 @@ const (
 	MaxTeam  = 1000 // automations of a team
 	MaxEvent = 50   // enabled automations of one event name of a team
 
+	maxVersions = 1000 // of an automation with which runs can have begun
+
 	maxActive = 20  // runs of one contact in one automation at once
 	maxHourly = 100 // runs of one contact in one automation that begin within an hour
 	maxDepth  = 5   // runs of which each caused the event that began the next

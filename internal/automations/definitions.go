@@ -245,12 +245,35 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 		}
 		after.UpdatedAt = tx.Now()
 		if other {
+			if err := makeRoom(ctx, tx, &after); err != nil {
+				return err
+			}
 			s.addVersion(ctx, tx, &after)
+		} else if enables {
+			markUsed(ctx, tx, &after)
 		}
 		save(ctx, tx, &after)
 		return s.writeTriggers(ctx, tx, &after)
 	})
 	return after, err
+}
+
+// makeRoom deletes versions of an automation that are not needed when the one that it has is replaced, and refuses one
+// more if there still are too many.
+func makeRoom(ctx context.Context, tx *db.Tx, a *Automation) error {
+	deleteUnused(ctx, tx, a.TeamID, a.versionID)
+	if err := deleteWithoutRuns(ctx, tx, a); err != nil {
+		return err
+	}
+	n, err := countVersions(ctx, tx.Reader, a)
+	if err != nil {
+		return err
+	}
+	if n >= maxVersions {
+		return fault.Invalidf("steps", "The automation has %d versions with which runs can have begun, as many as it may "+
+			"have. Duplicate it by POST /automations/{id}/duplicate, and change the copy.", maxVersions)
+	}
+	return nil
 }
 
 // sameGraph compares graphs by what is stored of them.

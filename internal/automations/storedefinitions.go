@@ -113,9 +113,46 @@ func insertAutomation(ctx context.Context, tx *db.Tx, a *Automation) {
 // insertVersion inserts the graph of an automation under its versionID.
 func insertVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Proof(`SELECT 1 FROM automation_versions WHERE id = $1`, a.versionID)
-	tx.Queue(ctx, `INSERT INTO automation_versions (id, automation_id, team_id, number, steps, connections, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`, a.versionID, a.ID, a.TeamID, a.Version, string(a.Graph.StepsJSON()),
-		string(a.Graph.ConnectionsJSON()), tx.Now().UnixMicro())
+	tx.Queue(ctx, `INSERT INTO automation_versions (id, automation_id, team_id, number, used, created_at, steps,
+		connections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, a.versionID, a.ID, a.TeamID, a.Version,
+		number(a.Status == Enabled), tx.Now().UnixMicro(), string(a.Graph.StepsJSON()),
+		string(a.Graph.ConnectionsJSON()))
+}
+
+// markUsed writes that runs can have begun with the version of an automation.
+func markUsed(ctx context.Context, tx *db.Tx, a *Automation) {
+	tx.Queue(ctx, `UPDATE automation_versions SET used = 1 WHERE id = $1 AND team_id = $2`, a.versionID, a.TeamID)
+}
+
+// deleteUnused deletes a version with which no run can have begun.
+func deleteUnused(ctx context.Context, tx *db.Tx, teamID, versionID string) {
+	tx.Queue(ctx, `DELETE FROM automation_versions WHERE id = $1 AND team_id = $2 AND used = 0`, versionID, teamID)
+}
+
+// deleteWithoutRuns deletes some versions of an automation that no run has: those that another one replaced before the
+// oldest run began. Of two nodes' clocks and of the time that a transaction takes, sweepAfter makes up for the difference.
+func deleteWithoutRuns(ctx context.Context, tx *db.Tx, a *Automation) error {
+	began := tx.Now().UnixMicro()
+	err := tx.QueryRow(ctx, `SELECT created_at FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
+		ORDER BY id LIMIT 1`, a.ID, a.TeamID).Scan(&began)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return fmt.Errorf("look for the oldest run of automation %s: %w", a.ID, err)
+	}
+	tx.Queue(ctx, `DELETE FROM automation_versions WHERE automation_id = $1 AND team_id = $2 AND number IN (
+		SELECT number FROM automation_versions WHERE automation_id = $1 AND team_id = $2 AND number < (
+		SELECT MAX(number) FROM automation_versions WHERE automation_id = $1 AND team_id = $2 AND created_at < $3)
+		ORDER BY number LIMIT $4)`, a.ID, a.TeamID, began-sweepAfter.Microseconds(), eraseVersions)
+	return nil
+}
+
+// countVersions returns how many versions an automation has, up to maxVersions.
+func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automation_versions WHERE automation_id = $1
+		AND team_id = $2 LIMIT $3) x`, a.ID, a.TeamID, maxVersions).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the versions of automation %s: %w", a.ID, err)
+	}
+	return n, nil
 }
 
 // claim makes the revision of an automation greater, so that no other transaction changes it until this one ends. It

@@ -17,15 +17,16 @@ CREATE INDEX automations_team ON automations (team_id, id) WHERE deleted_at = 0;
 
 CREATE INDEX automations_deleted ON automations (team_id, id) WHERE deleted_at <> 0;
 
--- The graphs that an automation has had. They never change.
+-- The graphs that an automation has, and had when its runs began. They never change.
 CREATE TABLE automation_versions (
 	id TEXT PRIMARY KEY,
 	automation_id TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	number BIGINT NOT NULL,          -- from 1
-	steps TEXT NOT NULL,             -- JSON
-	connections TEXT NOT NULL,       -- JSON
-	created_at BIGINT NOT NULL
+	used BIGINT NOT NULL,            -- 1 once the automation was enabled with it: runs can have begun with it
+	created_at BIGINT NOT NULL,
+	steps TEXT NOT NULL,             -- JSON; large, and therefore behind what is read of many
+	connections TEXT NOT NULL        -- JSON
 );
 
 CREATE UNIQUE INDEX automation_versions_number ON automation_versions (automation_id, number);

@@ -113,6 +113,9 @@ func judge(status int, err error) verdict {
 		v.failure = &flow.Failure{Reason: "webhook_failed",
 			Message: "There was no answer: " + db.Text(err.Error(), 500) + "."}
 	case status/100 == 2:
+	case status < 100:
+		v.again = true
+		v.failure = &flow.Failure{Reason: "webhook_failed", Message: "There was no answer."}
 	case status/100 == 5, status == 408, status == 425, status == 429:
 		v.again = true
 		fallthrough

@@ -27,6 +27,7 @@ func TestCalls(t *testing.T) {
 			"an error of the host": {503, nil, 6, failed},
 			"too many requests":    {429, nil, 6, failed},
 			"no answer":            {0, errors.New("there was no answer in time"), 6, failed},
+			"no status":            {0, nil, 6, failed},
 			"the address is gone":  {410, nil, 1, failed},
 			"a redirect":           {302, nil, 1, failed},
 			"an address of ours": {0, fault.Invalidf("url", "not public"), 1,

@@ -51,10 +51,15 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 		status = resp.StatusCode
 		_, err = io.CopyN(io.Discard, resp.Body, readMax)
 		resp.Body.Close()
+		if errors.Is(err, io.EOF) { // the body is shorter; of Do it means that there was no answer
+			err = nil
+		}
 	}
 	switch {
-	case err == nil || errors.Is(err, io.EOF):
+	case err == nil:
 		return status, nil
+	case errors.Is(err, io.EOF):
+		return 0, errors.New("the host closed the connection without an answer")
 	case errors.Is(err, errCrowded):
 		return 0, fault.New(fault.Unavailable, "", "The team has many requests to the same address under way. Try again in "+
 			"a moment.").Because(err)

@@ -90,6 +90,25 @@ func TestCallFails(t *testing.T) {
 	})
 }
 
+// A host that reads the request and closes the connection has not answered.
+func TestCallClosed(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, config(), loopbackOnly)
+		x := receive(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				conn.Close()
+			}
+		})
+		status, err := f.Call(t.Context(), f.Acme.TeamID, "id", x.URL+"/secret", nil, []byte("{}"))
+		if status != 0 || err == nil || !strings.Contains(err.Error(), "without an answer") ||
+			strings.Contains(err.Error(), "secret") {
+			t.Errorf("%d, %v", status, err)
+		}
+	})
+}
+
 func TestChecksOfCalls(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}

@@ -135,7 +135,11 @@ func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) e
 			return fault.Invalidf(triggerField(a.Graph, event), "There are %d enabled automations already that the "+
 				"event `%s` triggers, as many as a team may have. Disable or delete one of them.", MaxEvent, event)
 		}
-		insertTrigger(ctx, tx, a, event)
+		o, ok := a.Graph.Opening(event)
+		if !ok {
+			return fmt.Errorf("version %s has no trigger for the event %s", a.versionID, event)
+		}
+		insertTrigger(ctx, tx, a, event, o)
 	}
 	return nil
 }

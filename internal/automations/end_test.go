@@ -137,11 +137,10 @@ func TestStopBeforeItsJob(t *testing.T) {
 				s.Must(s.handle(j))
 			}
 		}
-		want := []string{"cancelled(automation_stopped): start wait=skipped(automation_stopped)", "running: start wait=waiting"}
-		s.mustRun(id, want...)
+		want := []string{"cancelled(automation_stopped): start wait=skipped(automation_stopped)", "completed: start wait mail"}
 		s.work()
 		s.mustRun(id, want...)
-		if got := s.mailed(ann); len(got) > 0 {
+		if got := s.mailed(ann); !slices.Equal(got, []string{"Hello"}) {
 			t.Errorf("the emails are %q", got)
 		}
 	})

@@ -59,6 +59,7 @@ func TestRunIsShown(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		n.happens("paid", c, `{"total":5}`)
+		n.waits(a.ID, 0)
 		r, err = n.a.Run(t.Context(), n.Acme.TeamID, a.ID, r.ID)
 		n.Must(err)
 		if r.Status != automations.Completed || r.EndedAt.IsZero() || !r.WaitsUntil.IsZero() || r.WaitsFor != "" ||
@@ -178,9 +179,9 @@ func TestSweep(t *testing.T) {
 				return nil
 			})
 		}
-		sweep("2 2 0 3 3 0 3")
+		sweep("2 2 0 3 6 3 3")
 		hourAgo()
-		sweep("2 2 0 3 3 0 3")
+		sweep("2 2 0 3 6 3 3")
 		n.Run(n.a.Kinds()...)
 		testnode.Until(t, "a job has ended the runs", func() bool {
 			return n.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running'`) == 0
@@ -200,7 +201,7 @@ func TestEraseTeam(t *testing.T) {
 		_, err := n.a.Create(t.Context(), n.Other.TeamID, automations.NewAutomation{Name: "Other",
 			Status: automations.Enabled, Steps: []byte(alone), Connections: []byte(`[]`)})
 		n.Must(err)
-		if got := n.rows(); got != "3 3 2 1 1 0 1" {
+		if got := n.rows(); got != "3 3 2 1 2 1 1" {
 			t.Errorf("rows %s before", got)
 		}
 		n.Must(n.Queue.EraseTeam(t.Context(), n.Acme.TeamID))
@@ -225,6 +226,7 @@ func TestRemoveRuns(t *testing.T) {
 		n.happens("signup", bob, "")
 		n.waits(a.ID, 2)
 		n.happens("paid", ann, "")
+		n.waits(a.ID, 1)
 		remove := func(before time.Time, want string) {
 			t.Helper()
 			for next, begun := "", false; !begun || next != ""; begun = true {
@@ -255,6 +257,7 @@ func TestEraseAddress(t *testing.T) {
 		n.happens("signup", bob, `{"by":"Ann <ANN@one.example>","also":"joann@one.example"}`)
 		n.waits(a.ID, 2)
 		n.happens("paid", bob, `{"by":"ann@one.example"}`)
+		n.waits(a.ID, 1)
 		stop()
 		address, err := erasure.Parse("ann@one.example")
 		n.Must(err)

@@ -148,7 +148,7 @@ func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([
 	return all, nil
 }
 
-// insertRow adds a run at its first step.
+// insertRow adds a run as it begins.
 func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 	ended := int64(0)
 	if r.status != Running {
@@ -156,10 +156,10 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 	}
 	tx.Proof(`SELECT 1 FROM automation_runs WHERE id = $1`, r.id)
 	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, contact_gone, epoch,
-		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at, ended_at)
-		VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, 0, '', $12, 1, $13, $14, $15, $16)`, r.id, r.teamID,
+		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at,
+		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17, $18)`, r.id, r.teamID,
 		r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload, r.step,
-		r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
+		db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
 // sameEpoch is the condition that an automation was not stopped since a run of it was read.
@@ -319,6 +319,23 @@ func liveRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except stri
 		return nil, fmt.Errorf("look for the runs of a contact: %w", err)
 	}
 	return ids, nil
+}
+
+// versionsOf returns which of some runs have not ended, in the order of their ids, by their versions.
+func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
+	by := map[string][]string{}
+	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1
+		AND status = 'running' ORDER BY id`, teamID, runIDs)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id, versionID string
+		err = r.Scan(&id, &versionID)
+		by[versionID] = append(by[versionID], id)
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for the versions of %d runs: %w", len(runIDs), err)
+	}
+	return by, nil
 }
 
 // getVersion returns the graph of a version.

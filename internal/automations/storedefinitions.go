@@ -202,9 +202,10 @@ func deleteTriggers(ctx context.Context, tx *db.Tx, teamID, automationID string)
 		teamID)
 }
 
-func insertTrigger(ctx context.Context, tx *db.Tx, a *Automation, event string) {
-	tx.Queue(ctx, `INSERT INTO automation_triggers (team_id, event_name, automation_id, version_id, epoch, reentry)
-		VALUES ($1, $2, $3, $4, $5, $6)`, a.TeamID, event, a.ID, a.versionID, a.epoch, string(a.Reentry))
+func insertTrigger(ctx context.Context, tx *db.Tx, a *Automation, event string, o flow.Opening) {
+	tx.Queue(ctx, `INSERT INTO automation_triggers (team_id, event_name, automation_id, version_id, epoch, reentry, step,
+		next_step, wait_event, wait_timeout) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, a.TeamID, event, a.ID,
+		a.versionID, a.epoch, string(a.Reentry), o.Trigger, o.Next, o.Event, o.Timeout.Microseconds())
 }
 
 // countTriggers returns how many automations an event begins runs of, up to MaxEvent.

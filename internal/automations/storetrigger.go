@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/flow"
 )
 
 // insertWait adds what a run waits for.
@@ -28,23 +29,37 @@ type trigger struct {
 	automationID, versionID string
 	epoch                   int64
 	reentry                 Reentry
+	opening                 flow.Opening
+}
+
+const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_step, wait_event, wait_timeout`
+
+// noTrigger has the place of triggerColumns behind the first one.
+const noTrigger = `'', 0, '', '', '', '', 0`
+
+// dest is the destination of scanning triggerColumns, and of other columns before them.
+func (t *trigger) dest(timeout *int64, before ...any) []any {
+	return append(before, &t.automationID, &t.versionID, &t.epoch, &t.reentry, &t.opening.Trigger, &t.opening.Next,
+		&t.opening.Event, timeout)
 }
 
 // concerned returns what an event of a contact begins, in the order of the automations' ids, and the runs that wait for
 // it, in the order of theirs: at most one more than waitsMost, after the given one.
 func concerned(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
-	rows, err := r.Query(ctx, `SELECT 0, automation_id, version_id, epoch, reentry FROM automation_triggers
+	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
 		WHERE team_id = $1 AND event_name = $2
-		UNION ALL SELECT 1, w.run_id, '', 0, '' FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
+		UNION ALL SELECT 1, w.run_id, `+noTrigger+` FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
 		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, teamID, event,
 		contactID, after, waitsMost+1)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
+		var timeout int64
 		var t trigger
-		if err = r.Scan(&kind, &t.automationID, &t.versionID, &t.epoch, &t.reentry); err != nil {
+		if err = r.Scan(t.dest(&timeout, &kind)...); err != nil {
 			return none, err
 		}
+		t.opening.Timeout = time.Duration(timeout) * time.Microsecond
 		if kind == 0 {
 			begins = append(begins, t)
 		} else {
@@ -63,17 +78,19 @@ func eventsConcerned(ctx context.Context, r db.Reader, teamID string, events []s
 	awaited map[string]bool, err error) {
 	begins, awaited = map[string][]trigger{}, map[string]bool{}
 	rows, err := r.Query(ctx, `WITH n (name) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
-		SELECT 0, event_name, automation_id, version_id, epoch, reentry FROM automation_triggers
+		SELECT 0, event_name, `+triggerColumns+` FROM automation_triggers
 		WHERE team_id = $1 AND event_name = ANY($2)
-		UNION ALL SELECT 1, n.name, '', '', 0, '' FROM n WHERE EXISTS (SELECT 1 FROM automation_waits w
+		UNION ALL SELECT 1, n.name, '', `+noTrigger+` FROM n WHERE EXISTS (SELECT 1 FROM automation_waits w
 		WHERE w.team_id = $1 AND w.event_name = n.name) ORDER BY 1, 2, 3`, teamID, events, events)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
 		var name string
+		var timeout int64
 		var t trigger
-		if err = r.Scan(&kind, &name, &t.automationID, &t.versionID, &t.epoch, &t.reentry); err != nil {
+		if err = r.Scan(t.dest(&timeout, &kind, &name)...); err != nil {
 			return none, err
 		}
+		t.opening.Timeout = time.Duration(timeout) * time.Microsecond
 		if kind == 0 {
 			begins[name] = append(begins[name], t)
 		} else {

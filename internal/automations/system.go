@@ -170,7 +170,7 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, teamID string, all []happ
 		if awaited[h.name] {
 			_, waiting, err := concerned(ctx, tx.Reader, teamID, h.name, h.contactID, "")
 			if err == nil {
-				err = s.wake(ctx, tx, o, e, waiting)
+				err = s.wake(ctx, tx, o, e, waiting, atOnce)
 			}
 			if err != nil {
 				return err

@@ -3,7 +3,6 @@ package automations
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -14,12 +13,6 @@ import (
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
 )
-
-// wakeKind is the kind of the jobs that give an event to the rest of the runs that wait for it.
-const wakeKind = "automations.wake"
-
-// waitsMost is how many waiting runs one transaction gives an event to.
-const waitsMost = 100
 
 // cause is the run whose step a transaction does, in the context of what it does.
 type cause struct {
@@ -68,7 +61,7 @@ func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurr
 	if err != nil {
 		return err
 	}
-	if err := s.wake(ctx, tx, &o, e, waiting); err != nil {
+	if err := s.wake(ctx, tx, &o, e, waiting, atOnce); err != nil {
 		return err
 	}
 	return s.begin(ctx, tx, &o, e, begins)
@@ -114,7 +107,7 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 			r.status = Failed
 			insertRow(ctx, tx, r, TooDeep)
 		default:
-			if err := s.beginOne(ctx, tx, r, e); err != nil {
+			if err := s.beginOne(ctx, tx, r, t, e); err != nil {
 				return fmt.Errorf("begin a run of automation %s: %w", t.automationID, err)
 			}
 		}
@@ -122,128 +115,36 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 	return nil
 }
 
-// beginOne enters a run behind its trigger, with the job that does its first step.
-func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, e flow.Event) error {
-	g, err := s.versions.get(ctx, tx.Reader, r.teamID, r.versionID)
+// beginOne enters a run behind its trigger, with the job that does its next step. If that waits for an event, the run
+// waits for it from the same transaction on.
+func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e flow.Event) error {
+	run, kept, err := t.opening.Begin(r.id, e, tx.Now())
 	if err != nil {
 		return err
 	}
-	run, facts := g.Begin(r.id, e), flow.Facts{Now: tx.Now()}
-	if run == nil {
-		return fmt.Errorf("version %s has no trigger for the event %s", r.versionID, e.Name)
-	}
-	a, err := g.Plan(run, facts)
-	if err != nil {
-		return err
-	}
-	rec := g.Done(run, a, flow.Outcome{}, facts)
-	r.step = run.At
-	if err := insertStep(ctx, tx, r, &rec); err != nil {
-		return err
-	}
-	if run.At != "" {
-		insertRow(ctx, tx, r, "")
-		s.p.Queue.Insert(ctx, tx, runJob(r))
-		return nil
-	}
-	r.status = Completed
-	insertRow(ctx, tx, r, "")
-	noLonger(ctx, tx, r)
-	return nil
-}
-
-// runJob is the job that does the next step of a run.
-func runJob(r *row) jobs.New {
-	return jobs.New{Kind: runKind, Lane: r.teamID, TeamID: r.teamID, Dedupe: r.id, Payload: r.id}
-}
-
-// waking is the payload of a job of wakeKind.
-type waking struct {
-	Name      string    `json:"name"`
-	ContactID string    `json:"contact"`
-	Payload   string    `json:"payload"`
-	At        time.Time `json:"at"`
-	After     string    `json:"after"` // the last run that has the event already
-}
-
-// wake gives an event to runs that wait for it. Those beyond waitsMost are left to a job.
-func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e flow.Event, runIDs []string) error {
-	if len(runIDs) == 0 {
-		return nil
-	}
-	if len(runIDs) > waitsMost {
-		runIDs = runIDs[:waitsMost]
-		text, err := json.Marshal(waking{o.Name, o.ContactID, o.Payload, o.At, runIDs[waitsMost-1]})
-		if err != nil {
-			return fmt.Errorf("encode an event for runs that wait: %w", err)
-		}
-		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: wakeKind, Lane: o.TeamID, TeamID: o.TeamID, Payload: string(text)})
-	}
-	all, err := lockRows(ctx, tx, o.TeamID, runIDs)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		r := &all[i]
-		if r.waitFor != o.Name || r.stale() != "" { // it has just gone on, or is about to end
-			continue
-		}
-		if err := s.give(ctx, tx, r, e); err != nil {
-			return fmt.Errorf("give an event to run %s: %w", r.id, err)
+	for i := range kept {
+		if err := insertStep(ctx, tx, r, &kept[i]); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-// give gives an event to a run that waits for one of its name and is locked.
-func (s *Service) give(ctx context.Context, tx *db.Tx, r *row, e flow.Event) error {
-	g, err := s.versions.get(ctx, tx.Reader, r.teamID, r.versionID)
-	if err != nil {
-		return err
-	}
-	run, err := r.run()
-	if err != nil {
-		return err
-	}
-	rec, received := g.Receive(run, e)
-	if !received {
-		return nil
-	}
-	if err := updateStep(ctx, tx, r, &rec); err != nil {
-		return err
-	}
-	deleteWait(ctx, tx, r, r.waitFor)
 	if err := r.follow(run); err != nil {
 		return err
 	}
 	if run.At == "" {
-		endRow(ctx, tx, r, Completed, "")
-		_, err := s.p.Queue.Remove(ctx, tx, runKind, r.id)
-		return err
+		r.status = Completed
+		insertRow(ctx, tx, r, "")
+		noLonger(ctx, tx, r)
+		return nil
 	}
-	saveRow(ctx, tx, r)
-	// A job that is in hand finds another revision and begins again.
-	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, tx.Now())
-	return err
+	insertRow(ctx, tx, r, "")
+	if r.waitFor != "" {
+		insertWait(ctx, tx, r, r.waitFor)
+	}
+	s.p.Queue.Insert(ctx, tx, runJob(r))
+	return nil
 }
 
-// wakeRest is the handler of the jobs of wakeKind.
-func (s *Service) wakeRest(ctx context.Context, j jobs.Job) error {
-	var w waking
-	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {
-		return fmt.Errorf("read the payload of a job: %w", err)
-	}
-	o := customevents.Occurrence{TeamID: j.TeamID, Name: w.Name, ContactID: w.ContactID, Payload: w.Payload, At: w.At}
-	e, err := s.eventOf(&o)
-	if err != nil {
-		return err
-	}
-	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		_, waiting, err := concerned(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, w.After)
-		if err != nil {
-			return err
-		}
-		s.p.Queue.Finish(ctx, tx, j)
-		return s.wake(ctx, tx, &o, e, waiting)
-	})
+// runJob is the job that does the next step of a run, when it no longer waits.
+func runJob(r *row) jobs.New {
+	return jobs.New{Kind: runKind, Lane: r.teamID, TeamID: r.teamID, Dedupe: r.id, Payload: r.id, RunAt: r.waitUntil}
 }

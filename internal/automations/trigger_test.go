@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -141,7 +142,7 @@ func TestManyWaits(t *testing.T) {
 		for range 20 {
 			s.happens("go", contact, "")
 		}
-		s.work()
+		s.atHand()
 		s.happens("paid", contact, "")
 		left := s.Count(`SELECT COUNT(*) FROM automation_waits`)
 		s.work()
@@ -150,6 +151,91 @@ func TestManyWaits(t *testing.T) {
 			t.Errorf("%d runs wait when the event is stored, and %d have ended", left, n)
 		}
 		s.consistent()
+	})
+}
+
+// atHand has the graphs of the automations at hand that begin with the event go and wait for the event paid.
+func (s *fixture) atHand() {
+	s.T.Helper()
+	first := s.contact("first@reader.example")
+	s.happens("go", first, "")
+	s.happens("paid", first, "")
+	s.work()
+	s.Update(func(tx *db.Tx) error {
+		for _, text := range []string{
+			`DELETE FROM automation_run_steps WHERE run_id IN (SELECT id FROM automation_runs WHERE status = 'completed')`,
+			`DELETE FROM automation_runs WHERE status = 'completed'`} {
+			tx.Queue(s.T.Context(), text)
+		}
+		return nil
+	})
+}
+
+// An event is given to runs whose graphs are not at hand by a job, unless they have gone on by then. However often the job
+// is done, they receive it once.
+func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		contact := s.contact(ann)
+		wait := func(key string) string { return step(key, flow.WaitForEvent, `{"event_name": "paid"}`) }
+		var ids []string
+		for range 3 {
+			ids = append(ids, s.graph(automations.NewAutomation{}, links("start a", "a b event_received"), trigger("go"),
+				wait("a"), wait("b")))
+		}
+		s.happens("go", contact, "")
+		s.happens("paid", contact, "")
+		s.mustRun(ids[0], "running: start a=waiting")
+		s.Must(s.a.EndRun(t.Context(), s.Acme.TeamID, ids[2], s.runs(ids[2])[0].ID))
+		again := s.due()[0]
+		s.work()
+		for _, id := range ids[:2] {
+			s.mustRun(id, "running: start a b=waiting")
+		}
+		s.mustRun(ids[2], "cancelled(run_stopped): start a=skipped(run_stopped)")
+		s.Update(func(tx *db.Tx) error {
+			s.Queue.Insert(t.Context(), tx, jobs.New{Kind: again.Kind, Lane: again.Lane, TeamID: again.TeamID,
+				Payload: again.Payload})
+			return nil
+		})
+		s.work()
+		s.mustRun(ids[0], "running: start a b=waiting")
+		s.happens("paid", contact, "") // which finds them at hand
+		s.mustRun(ids[1], "completed: start a b")
+	})
+}
+
+// A run whose first step waits for an event receives one that comes right after that which began it, but not that one.
+func TestEventRightAfterTheFirst(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		wait := step("wait", flow.WaitForEvent, `{"event_name": "paid", "timeout": "1 hour"}`)
+		id := s.automation(trigger("go"), wait)
+		same := s.automation(trigger("paid"), wait)
+		s.happens("go", ann, "")
+		s.mustRun(id, "running: start wait=waiting")
+		s.happens("paid", s.contact(ann), "")
+		s.work()
+		s.mustRun(id, "completed: start wait")
+		s.mustRun(same, "running: start wait=waiting")
+		s.pass(2 * time.Hour)
+		s.work()
+		if out := s.runs(same)[0].Steps[1].Output["timed_out"]; out != true {
+			t.Errorf("the wait for an event that begins the run ends with %v", out)
+		}
+	})
+}
+
+// The transaction of an event reads no graphs.
+func TestEventsReadNoGraphs(t *testing.T) {
+	t.Parallel()
+	eachTraced(t, func(t *testing.T, s *fixture) {
+		s.automation(trigger("go"), step("wait", flow.WaitForEvent, `{"event_name": "paid"}`))
+		s.automation(trigger("go"), sends("mail"))
+		contact := s.contact(ann)
+		s.trace.Before("FROM automation_versions", func() { t.Error("a graph is read") })
+		s.happens("go", contact, "")
+		s.happens("paid", contact, "")
 	})
 }
 

@@ -4,36 +4,73 @@ import (
 	"context"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
 )
 
 // The compiled graphs of versions take some times the memory of their JSON.
 const (
-	versionsOctets = 8 << 20 // of JSON
-	versionOctets  = 512     // that count for any version besides its own
+	versionsOctets = 8 << 20            // of JSON
+	teamOctets     = versionsOctets / 4 // that one team may have of them: at least eight of the largest graphs
+	versionOctets  = 512                // that count for any version besides its own
 )
 
 // version is the graph of a version, with what is known of it once.
 type version struct {
 	*flow.Graph
 	emails map[string][]string // by the key of a step: those that send emails and may be next, if nothing else is waited for
-	octets int
+
+	id, teamID string
+	octets     int
 }
 
-// versions has the graphs of versions, which never change. When there are too many, all are dropped.
+// versions has the graphs of versions, which never change. When there are too many, those go that were used longest
+// ago: of the team, if it has its share, and of all otherwise.
 type versions struct {
-	mu     sync.Mutex
-	all    map[string]*version
+	mu    sync.Mutex
+	all   *recent
+	teams map[string]*recent
+}
+
+// recent has versions by their ids, in the order in which they were used.
+type recent struct {
+	*simplelru.LRU[string, *version]
 	octets int
 }
 
-// get returns a version of a team's automations, reading it if it is not known.
-func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID string) (*version, error) {
+func newRecent() *recent {
+	r := &recent{}
+	// fails for sizes below 1
+	r.LRU, _ = simplelru.NewLRU(versionsOctets/versionOctets+1, func(_ string, v *version) { r.octets -= v.octets })
+	return r
+}
+
+func (r *recent) add(v *version) {
+	r.Add(v.id, v)
+	r.octets += v.octets
+}
+
+// known returns a version of a team's automations if it is at hand, and nil otherwise.
+func (v *versions) known(teamID, versionID string) *version {
 	v.mu.Lock()
-	known := v.all[versionID]
-	v.mu.Unlock()
+	defer v.mu.Unlock()
+	of := v.teams[teamID]
+	if of == nil {
+		return nil
+	}
+	known, _ := of.Get(versionID)
 	if known != nil {
+		v.all.Get(versionID)
+	}
+	return known
+}
+
+// get returns a version of a team's automations, reading it if it is not known. It must not be called in a transaction:
+// to read a large one takes some 30 ms.
+func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID string) (*version, error) {
+	if known := v.known(teamID, versionID); known != nil {
 		return known, nil
 	}
 	g, octets, err := getVersion(ctx, r, teamID, versionID)
@@ -41,16 +78,43 @@ func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID strin
 		return nil, err
 	}
 	made := newVersion(g, octets)
+	made.id, made.teamID = versionID, teamID
+	v.keep(made)
+	return made, nil
+}
+
+func (v *versions) keep(made *version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.all == nil || v.octets+made.octets > versionsOctets {
-		v.all, v.octets = map[string]*version{}, 0
+	if v.teams == nil {
+		v.all, v.teams = newRecent(), map[string]*recent{}
 	}
-	if v.all[versionID] == nil {
-		v.octets += made.octets
+	of := v.teams[made.teamID]
+	if of == nil {
+		of = newRecent()
+		v.teams[made.teamID] = of
 	}
-	v.all[versionID] = made
-	return made, nil
+	if of.Contains(made.id) {
+		return
+	}
+	of.add(made)
+	v.all.add(made)
+	for of.octets > teamOctets {
+		_, oldest, _ := of.GetOldest()
+		v.drop(oldest)
+	}
+	for v.all.octets > versionsOctets {
+		_, oldest, _ := v.all.GetOldest()
+		v.drop(oldest)
+	}
+}
+
+func (v *versions) drop(old *version) {
+	v.all.Remove(old.id)
+	of := v.teams[old.teamID]
+	if of.Remove(old.id); of.Len() == 0 {
+		delete(v.teams, old.teamID)
+	}
 }
 
 func newVersion(g *flow.Graph, octets int) *version {

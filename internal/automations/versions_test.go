@@ -42,3 +42,43 @@ func TestEmailsAhead(t *testing.T) {
 		}
 	}
 }
+
+// The versions that were used longest ago make room for others, those of a team with many of its own first.
+func TestVersionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	var all versions
+	keep := func(team string, id, octets int) {
+		all.keep(&version{id: fmt.Sprint(team, id), teamID: team, octets: octets})
+	}
+	known := func(team string, id int) bool { return all.known(team, fmt.Sprint(team, id)) != nil }
+	const part = teamOctets / 4
+	for i := range 4 {
+		keep("a", i, part)
+	}
+	keep("b", 0, part)
+	known("a", 0)
+	for i := range 100 {
+		keep("c", i, part)
+	}
+	keep("a", 4, part)
+	for id, want := range map[int]bool{0: true, 1: false, 2: true, 4: true} {
+		if known("a", id) != want {
+			t.Errorf("that the version %d is known is %v", id, !want)
+		}
+	}
+	if !known("b", 0) || known("c", 95) || !known("c", 96) || all.all.octets != 9*part {
+		t.Errorf("%d octets are left", all.all.octets)
+	}
+	if all.known("b", "a0") != nil {
+		t.Error("a team knows a version of another one")
+	}
+	known("a", 0)
+	for team := range 8 {
+		for i := range 4 {
+			keep(fmt.Sprint("team ", team), i, part)
+		}
+	}
+	if known("b", 0) || known("c", 99) || all.all.octets != versionsOctets || len(all.teams) != 4 {
+		t.Errorf("%d octets of %d teams are left", all.all.octets, len(all.teams))
+	}
+}

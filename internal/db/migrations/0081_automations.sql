@@ -31,7 +31,8 @@ CREATE TABLE automation_versions (
 
 CREATE UNIQUE INDEX automation_versions_number ON automation_versions (automation_id, number);
 
--- Which events begin runs: rows of enabled automations alone.
+-- Which events begin runs: rows of enabled automations alone. They have what the transaction of an event needs to begin
+-- a run, so that it reads no graph.
 CREATE TABLE automation_triggers (
 	team_id TEXT NOT NULL,
 	event_name TEXT NOT NULL,
@@ -39,6 +40,10 @@ CREATE TABLE automation_triggers (
 	version_id TEXT NOT NULL,
 	epoch BIGINT NOT NULL,
 	reentry TEXT NOT NULL,
+	step TEXT NOT NULL,              -- the key of the trigger
+	next_step TEXT NOT NULL,         -- the key of the step behind it, '' for none
+	wait_event TEXT NOT NULL,        -- the event that the next step waits for, '' if it does not
+	wait_timeout BIGINT NOT NULL,    -- how long, in microseconds, 0 for the longest
 	PRIMARY KEY (team_id, event_name, automation_id)
 );
 

@@ -110,7 +110,7 @@ func (s *Service) checkRule(ctx context.Context, teamID string, g *flow.Graph, r
 	return g.CheckRule(r, schema)
 }
 
-// checkNamed checks what is named by an id, a name or an address alone.
+// checkNamed checks what is named by an id or an address alone.
 func (s *Service) checkNamed(ctx context.Context, teamID string, r *flow.Reference) (err error) {
 	switch r.Kind {
 	case flow.NamesSegment:
@@ -122,8 +122,6 @@ func (s *Service) checkNamed(ctx context.Context, teamID string, r *flow.Referen
 		}
 	case flow.NamesTopic:
 		_, err = s.p.Contacts.Topic(ctx, teamID, strings.ToLower(r.ID))
-	case flow.NamesEvent:
-		return checkEvent(r)
 	case flow.NamesURL:
 		_, err = s.p.CheckURL(r.Field, r.ID)
 	case flow.NamesSender:
@@ -137,30 +135,10 @@ func (s *Service) checkNamed(ctx context.Context, teamID string, r *flow.Referen
 	return err
 }
 
-// checkEvent refuses the name of a system event that there is not.
-func checkEvent(r *flow.Reference) error {
-	name := flow.Canonical(r.ID)
-	if !strings.HasPrefix(name, systemPrefix) || slices.Contains(systemEvents, name) {
-		return nil
-	}
-	return fault.Invalidf(r.Field, "The `%s` field names no system event. There are `%s`.", r.Field,
-		strings.Join(systemEvents, "`, `"))
-}
-
 func checkMailbox[T any](r *flow.Reference, parse func(string) (T, error)) error {
 	if _, err := parse(r.ID); err != nil {
 		return fault.Invalidf(r.Field, "The `%s` field must be an address such as Acme <hello@acme.example>: %s",
 			r.Field, err).Because(err)
 	}
 	return nil
-}
-
-// triggerField returns the place of a trigger for an event.
-func triggerField(g *flow.Graph, event string) string {
-	for _, r := range g.References() {
-		if r.Kind == flow.NamesEvent && flow.Canonical(r.ID) == event {
-			return r.Field
-		}
-	}
-	return "steps"
 }

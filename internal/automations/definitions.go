@@ -132,8 +132,9 @@ func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) e
 			return err
 		}
 		if n >= MaxEvent {
-			return fault.Invalidf(triggerField(a.Graph, event), "There are %d enabled automations already that the "+
-				"event `%s` triggers, as many as a team may have. Disable or delete one of them.", MaxEvent, event)
+			at := a.Graph.TriggerOf(event)
+			return a.Graph.Refused(at, fault.Invalidf(at.Field, "There are %d enabled automations already that the "+
+				"event `%s` triggers, as many as a team may have. Disable or delete one of them.", MaxEvent, event))
 		}
 		o, ok := a.Graph.Opening(event)
 		if !ok {

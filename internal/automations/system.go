@@ -19,17 +19,6 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// systemPrefix begins the names of events that the program itself has happen.
-const systemPrefix = "postrider:"
-
-// systemEvents are the names of the events that the program itself has happen.
-var systemEvents = []string{
-	systemPrefix + "contact.created", systemPrefix + "contact.updated", systemPrefix + "contact.unsubscribed",
-	systemPrefix + "contact.resubscribed", systemPrefix + "topic.opted_in", systemPrefix + "topic.opted_out",
-	systemPrefix + "email.opened", systemPrefix + "email.clicked", systemPrefix + "email.bounced",
-	systemPrefix + "email.complained",
-}
-
 // happening is a system event of a contact, which is named by its id, its address or both.
 type happening struct {
 	name      string
@@ -77,25 +66,25 @@ func happenings(e *events.Event) (all []happening) {
 		if d.Is {
 			return nil
 		}
-		return []happening{ofEmail(e, "email.opened", map[string]any{})}
+		return []happening{ofEmail(e, flow.EmailOpened, map[string]any{})}
 	case *events.Click:
 		if d.Is {
 			return nil
 		}
-		return []happening{ofEmail(e, "email.clicked", map[string]any{"link": d.Link})}
+		return []happening{ofEmail(e, flow.EmailClicked, map[string]any{"link": d.Link})}
 	case *events.Bounce:
 		if e.Type != events.EmailBounced {
 			return nil
 		}
-		return []happening{ofEmail(e, "email.bounced", map[string]any{"type": d.Type, "sub_type": d.SubType})}
+		return []happening{ofEmail(e, flow.EmailBounced, map[string]any{"type": d.Type, "sub_type": d.SubType})}
 	case *events.Complaint:
-		return []happening{ofEmail(e, "email.complained", map[string]any{})}
+		return []happening{ofEmail(e, flow.EmailComplained, map[string]any{})}
 	}
 	return nil
 }
 
 func ofEmail(e *events.Event, name string, payload map[string]any) happening {
-	h := happening{name: systemPrefix + name, contactID: e.ContactID, at: e.At, payload: payload, of: e}
+	h := happening{name: name, contactID: e.ContactID, at: e.At, payload: payload, of: e}
 	if a, err := message.ParseAddress(e.Recipient); err == nil {
 		h.address = a.Key()
 	}
@@ -111,26 +100,26 @@ func contactHappenings(e *events.Event, c *events.Contact) (all []happening) {
 		payload := map[string]any{"contact_id": c.ID, "email": c.Email, "first_name": c.FirstName, "last_name": c.LastName,
 			"unsubscribed": c.Unsubscribed}
 		maps.Copy(payload, more)
-		all = append(all, happening{name: systemPrefix + name, contactID: c.ID, at: e.At, payload: payload})
+		all = append(all, happening{name: name, contactID: c.ID, at: e.At, payload: payload})
 	}
 	switch e.Type {
 	case events.ContactCreated:
-		add("contact.created", nil)
+		add(flow.ContactCreated, nil)
 	case events.ContactUpdated:
-		add("contact.updated", nil)
+		add(flow.ContactUpdated, nil)
 		switch {
 		case c.Switched && c.Unsubscribed:
-			add("contact.unsubscribed", nil)
+			add(flow.ContactUnsubscribed, nil)
 		case c.Switched:
-			add("contact.resubscribed", nil)
+			add(flow.ContactResubscribed, nil)
 		}
 	default:
 		return nil
 	}
 	for _, t := range c.Topics {
-		name := "topic.opted_out"
+		name := flow.TopicOptedOut
 		if t.In {
-			name = "topic.opted_in"
+			name = flow.TopicOptedIn
 		}
 		add(name, map[string]any{"topic_id": t.TopicID})
 	}

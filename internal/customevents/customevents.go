@@ -31,22 +31,19 @@
 package customevents
 
 import (
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/flow"
 )
 
 // Limits of custom events.
 const (
-	MaxName   = 255  // characters of a name
-	MaxFields = 100  // of a schema
-	MaxTeam   = 1000 // definitions of a team
-	MaxDepth  = 10   // objects and lists within each other in a payload, itself included
-	maxKey    = 100  // characters of the name of a schema's field
+	MaxName   = flow.MaxEvent // characters of a name
+	MaxFields = 100           // of a schema
+	MaxTeam   = 1000          // definitions of a team
+	MaxDepth  = 10            // objects and lists within each other in a payload, itself included
+	maxKey    = 100           // characters of the name of a schema's field
 )
 
 // Type is the type of a member of a payload.
@@ -83,37 +80,14 @@ type Occurrence struct {
 	At        time.Time
 }
 
-// reserved are the prefixes of the names of system events, in lower case. The second is that of the API with which
-// callers may have begun.
-var reserved = []string{"postrider:", "resend:"}
-
-// Reserved reports whether a name may be that of a system event only.
-func Reserved(name string) bool {
-	for _, prefix := range reserved {
-		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // CheckName refuses what cannot be the name of a custom event. field is that of the request.
 func CheckName(field, name string) error {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return fault.MissingField(field)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without line breaks and other control characters.",
-			field)
-	case utf8.RuneCountInString(name) > MaxName:
-		return fault.Invalidf(field, "The `%s` field has %d characters; the limit is %d.", field,
-			utf8.RuneCountInString(name), MaxName)
-	case id.Valid(name):
-		return fault.Invalidf(field, "The `%s` field is a UUID, which would be taken for the id of an event. Choose a name "+
-			"such as `user.created`.", field)
-	case Reserved(name):
-		return fault.Invalidf(field, "The `%s` field begins with `%s`, which is reserved for system events. Choose another "+
-			"name.", field, name[:strings.IndexByte(name, ':')+1])
+	if err := flow.CheckName(field, name); err != nil {
+		return err
+	}
+	if prefix := flow.Reserved(name); prefix != "" {
+		return fault.Invalidf(field, "The `%s` field begins with `%s`, which is reserved for system events. Choose "+
+			"another name.", field, prefix)
 	}
 	return nil
 }

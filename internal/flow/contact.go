@@ -109,7 +109,7 @@ func (c contactUpdate) check(g *Graph, place string) error {
 
 func (c contactUpdate) names(place string) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
-		r := Reference{Field: place + ".properties." + name, Kind: NamesProperty, ID: name}
+		r := Reference{Field: under(place+".properties", name), Kind: NamesProperty, ID: name}
 		switch c.properties[name].literal.(type) {
 		case string:
 			r.Value = string(scalar.String)
@@ -142,8 +142,8 @@ func (c contactUpdate) plan(m *moment) (Action, error) {
 		if failed != nil {
 			break
 		}
-		changed = append(changed, "properties."+name)
-		u.Properties[name], failed = m.single(c.properties[name], "properties."+name)
+		changed = append(changed, under("properties", name))
+		u.Properties[name], failed = m.single(c.properties[name], under("properties", name))
 	}
 	if failed != nil {
 		return Action{Failure: failed}, nil

@@ -84,6 +84,16 @@ func (g *Graph) Triggers() (names []string) {
 	return names
 }
 
+// TriggerOf returns where the graph names an event that begins runs, by its name from Triggers.
+func (g *Graph) TriggerOf(event string) Reference {
+	for i, s := range g.Steps {
+		if t, ok := s.config.(trigger); ok && Canonical(t.event) == event {
+			return Reference{Step: s.Key, Field: configPlace(i) + ".event_name"}
+		}
+	}
+	return Reference{Field: "steps"}
+}
+
 // The kinds of a [Reference].
 const (
 	NamesTemplate = "template"
@@ -91,8 +101,7 @@ const (
 	NamesTopic    = "topic"
 	NamesProperty = "property" // of contacts
 	NamesRule     = "rule"
-	NamesEvent    = "event" // of a trigger, or that a step waits for
-	NamesURL      = "url"   // of a webhook
+	NamesURL      = "url" // of a webhook
 	NamesSender   = "from"
 	NamesReplyTo  = "reply_to"
 )
@@ -102,7 +111,7 @@ type Reference struct {
 	Step  string       // the key
 	Field string       // the place, such as steps[2].config.template.id
 	Kind  string       // one of the constants
-	ID    string       // of a template (or its alias), a segment or a topic; a property or event by name; an address
+	ID    string       // of a template (or its alias), a segment or a topic; a property by name; an address
 	Names []string     // of a template: the variables that the step gives, in order
 	Rule  *filter.Rule // of a rule: that of a condition
 
@@ -171,13 +180,4 @@ func inStep(key string, err error) error {
 	named := *f
 	named.Message = "Step `" + key + "`: " + f.Message
 	return &named
-}
-
-// Canonical returns the name by which an event is told apart: names that begin with resend: are those of system events,
-// which begin with postrider:.
-func Canonical(event string) string {
-	if rest, ok := strings.CutPrefix(event, "resend:"); ok {
-		return "postrider:" + rest
-	}
-	return event
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 )
 
-// maxEvent is the limit of the name of an event, in characters.
-const maxEvent = 255
-
 // readers read the configs of the types of steps.
 var readers = map[Type]func(object) (config, error){
 	Trigger:       readTrigger,
@@ -158,10 +155,7 @@ func (g *Graph) readConnection(place string, text jsontext.Value) (c Connection,
 	if err != nil {
 		return c, err
 	}
-	if c.From, err = g.readEnd(o, "from"); err != nil {
-		return c, err
-	}
-	if c.To, err = g.readEnd(o, "to"); err != nil {
+	if c.From, c.To, err = g.readEnds(o); err != nil {
 		return c, err
 	}
 	if c.Type, err = o.optional("type", MaxKey); err != nil {
@@ -188,7 +182,21 @@ func (g *Graph) readConnection(place string, text jsontext.Value) (c Connection,
 	return c, nil
 }
 
-// readEnd reads the key of a step that a connection connects.
+// readEnds reads the keys of the steps that a connection connects. An error names the one that there is.
+func (g *Graph) readEnds(o object) (from, to string, err error) {
+	from, err = g.readEnd(o, "from")
+	if err != nil {
+		if to, toErr := g.readEnd(o, "to"); toErr == nil {
+			err = inStep(to, err)
+		}
+		return from, to, err
+	}
+	if to, err = g.readEnd(o, "to"); err != nil {
+		err = inStep(from, err)
+	}
+	return from, to, err
+}
+
 func (g *Graph) readEnd(o object, name string) (string, error) {
 	key, err := o.required(name, MaxKey)
 	if err == nil && g.step(key) == nil {

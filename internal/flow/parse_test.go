@@ -108,13 +108,20 @@ func TestParseRefuses(t *testing.T) {
 		{`[` + start + `,` + start + `]`, "[]", "steps[1].key",
 			"Step `start`: " + is("steps[1].key", "is that of `steps[0]` too. Give each step a key of its own.")},
 
+		{step("contact_update", `{"properties":{"`+strings.Repeat("p", 5000)+`":[]}}`), toX,
+			"steps[1].config.properties." + strings.Repeat("p", 100) + "…", "Step `x`: " + is("steps[1].config.properties."+
+				strings.Repeat("p", 100)+"…", "is nested too deep: use a text, a number, true, false or {\"var\": "+
+				"\"event.KEY\"}.")},
+
 		// Connections.
-		{delays("a"), `[{"to":"a"}]`, "connections[0].from", "Missing `connections[0].from` field."},
-		{delays("a"), `[{"from":"start"}]`, "connections[0].to", "Missing `connections[0].to` field."},
-		{delays("a"), `[{"from":"b","to":"a"}]`, "connections[0].from",
+		{delays("a"), `[{"to":"a"}]`, "connections[0].from", "Step `a`: Missing `connections[0].from` field."},
+		{delays("a"), `[{"from":"start"}]`, "connections[0].to", "Step `start`: Missing `connections[0].to` field."},
+		{delays("a"), `[{"from":"b","to":"c"}]`, "connections[0].from",
 			is("connections[0].from", "is \"b\", but no step has this key.")},
+		{delays("a"), `[{"from":"b","to":"a"}]`, "connections[0].from",
+			"Step `a`: " + is("connections[0].from", "is \"b\", but no step has this key.")},
 		{delays("a"), `[{"from":"start","to":"b"}]`, "connections[0].to",
-			is("connections[0].to", "is \"b\", but no step has this key.")},
+			"Step `start`: " + is("connections[0].to", "is \"b\", but no step has this key.")},
 		{delays("a"), `[{"from":"start","to":"a","type":"timeout"}]`, "connections[0].type",
 			"Step `start`: " + is("connections[0].type", "is \"timeout\", but from a step of the type `trigger` lead "+
 				"connections of the types `default`.")},
@@ -134,9 +141,18 @@ func TestParseRefuses(t *testing.T) {
 		{`[` + start + `,{"key":"b","type":"trigger","config":{"event_name":"user.created"}}]`, "[]",
 			"steps[1].config.event_name", "Step `b`: " + is("steps[1].config.event_name",
 				"names the event of the trigger `start` too. Keep one.")},
-		{`[{"key":"a","type":"trigger","config":{"event_name":"resend:x"}},
-			{"key":"b","type":"trigger","config":{"event_name":"postrider:x"}}]`, "[]", "steps[1].config.event_name",
+		{`[{"key":"a","type":"trigger","config":{"event_name":"Resend:contact.created"}},
+			{"key":"b","type":"trigger","config":{"event_name":"postrider:contact.created"}}]`, "[]", "steps[1].config.event_name",
 			"Step `b`: " + is("steps[1].config.event_name", "names the event of the trigger `a` too. Keep one.")},
+		{step("wait_for_event", `{"event_name":" "}`), toX, "steps[1].config.event_name", absent(".event_name")},
+		{step("wait_for_event", `{"event_name":"019A0000-0000-7000-8000-000000000001"}`), toX,
+			"steps[1].config.event_name", x(".event_name", "is a UUID, which would be taken for the id of an event. Choose "+
+				"a name such as `user.created`.")},
+		{step("wait_for_event", `{"event_name":"RESEND:Contact.created"}`), toX, "steps[1].config.event_name",
+			x(".event_name", "names no system event. There are `postrider:contact.created`, "+
+				"`postrider:contact.updated`, `postrider:contact.unsubscribed`, `postrider:contact.resubscribed`, "+
+				"`postrider:topic.opted_in`, `postrider:topic.opted_out`, `postrider:email.opened`, "+
+				"`postrider:email.clicked`, `postrider:email.bounced`, `postrider:email.complained`.")},
 		{delays("a"), links("s>a", "a>a"), "connections[1]", "Step `a`: " + is("connections[1]",
 			"is part of a circle, which leads back to the step. Remove one of its connections: every run must end.")},
 		{delays("ab"), links("s>a"), "steps[2]",
@@ -419,14 +435,10 @@ func TestReferences(t *testing.T) {
 		got = append(got, line+strings.Join(r.Names, ","))
 	}
 	want := []string{
-		"start steps[0].config.event_name event user.created",
-		"again steps[1].config.event_name event resend:contact.created",
 		"mail steps[2].config.template.id template welcomeNAME,b,l,n,o_a,o_l",
 		"mail steps[2].config.topic_id topic 019a0000-0000-7000-8000-000000000002",
 		"mail steps[2].config.from from Ann <ann@acme.example>",
 		"mail steps[2].config.reply_to reply_to help@acme.example",
-		"order steps[4].config.event_name event order.placed",
-		"any steps[5].config.event_name event seen",
 		"until steps[6].config.property property birthday",
 		"until steps[6].config.timezone.property property tz",
 		"big steps[7].config rule wait_events.order.total,contact.properties.plan",

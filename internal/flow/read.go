@@ -27,7 +27,16 @@ func readObject(place string, text jsontext.Value) (object, error) {
 	return o, nil
 }
 
-func (o object) at(name string) string { return o.place + "." + name }
+func (o object) at(name string) string { return under(o.place, name) }
+
+// under returns the place of a member of an object. Names that are too long to be shown are shortened.
+func under(place, name string) string {
+	const limit = 100
+	if utf8.RuneCountInString(name) > limit {
+		name = string([]rune(name)[:limit]) + "…"
+	}
+	return place + "." + name
+}
 
 // has reports whether a member is there and not null.
 func (o object) has(name string) bool {

@@ -109,7 +109,7 @@ func (o object) time(name string, from time.Time) (time.Time, error) {
 
 // read reads the name, which is the member of that name, and the payload of an event.
 func (e *Event) read(o object, name string) (err error) {
-	if e.Name, err = o.optional(name, maxEvent); err != nil || !o.has("payload") {
+	if e.Name, err = o.optional(name, MaxEvent); err != nil || !o.has("payload") {
 		return err
 	}
 	place := o.at("payload")

@@ -144,7 +144,7 @@ func (v value) check(g *Graph, place string) error {
 
 func checkValues(g *Graph, place string, values map[string]value) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if err := values[name].check(g, place+"."+name); err != nil {
+		if err := values[name].check(g, under(place, name)); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (v value) properties(place string) (all []Reference) {
 
 func propertiesOf(place string, values map[string]value) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all = append(all, values[name].properties(place+"."+name)...)
+		all = append(all, values[name].properties(under(place, name))...)
 	}
 	return all
 }

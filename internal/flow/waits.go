@@ -15,12 +15,8 @@ type trigger struct {
 }
 
 func readTrigger(o object) (config, error) {
-	event, err := o.required("event_name", maxEvent)
+	event, err := o.eventName("event_name")
 	return trigger{event: event}, err
-}
-
-func (c trigger) names(place string) []Reference {
-	return []Reference{{Field: place + ".event_name", Kind: NamesEvent, ID: c.event}}
 }
 
 func (c trigger) plan(m *moment) (Action, error) {
@@ -92,7 +88,7 @@ func readWaitForEvent(o object) (config, error) {
 	}
 	c := waitForEvent{}
 	var err error
-	if c.event, err = o.required("event_name", maxEvent); err != nil {
+	if c.event, err = o.eventName("event_name"); err != nil {
 		return nil, err
 	}
 	if o.has("timeout") {
@@ -113,9 +109,7 @@ func (c waitForEvent) exits() []string { return []string{EventReceived, TimedOut
 
 func (c waitForEvent) check(*Graph, string) error { return nil }
 
-func (c waitForEvent) names(place string) []Reference {
-	return []Reference{{Field: place + ".event_name", Kind: NamesEvent, ID: c.event}}
-}
+func (c waitForEvent) names(string) []Reference { return nil }
 
 func (c waitForEvent) plan(m *moment) (Action, error) {
 	length := c.timeout

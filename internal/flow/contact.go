@@ -1,9 +1,12 @@
 package flow
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/scalar"
@@ -57,11 +60,17 @@ func readContactName(o object, name string, r *valueReader) (*value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := v.literal.(string); v.literal != nil && (!ok || len([]rune(s)) > maxContactName) {
-		return nil, invalid(o.at(name), "must be a text of at most %d characters, null or {\"var\": \"event.KEY\"}.",
-			maxContactName)
+	if s, ok := v.literal.(string); v.literal != nil && (!ok || !isContactName(s)) {
+		return nil, invalid(o.at(name), "must be a text of at most %d characters without line breaks, null or "+
+			"{\"var\": \"event.KEY\"}.", maxContactName)
 	}
 	return &v, nil
+}
+
+// isContactName reports whether a text can be a first or last name: what package contacts would refuse fails the step
+// before.
+func isContactName(text string) bool {
+	return utf8.RuneCountInString(text) <= maxContactName && !strings.ContainsAny(text, "\r\n")
 }
 
 func (c *contactUpdate) readProperties(o object, r *valueReader) error {
@@ -78,8 +87,11 @@ func (c *contactUpdate) readProperties(o object, r *valueReader) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := v.literal.(bool); ok || name == "" {
-			return invalid(p.at(name), "must be a text, a number, null or {\"var\": \"event.KEY\"}.")
+		if name == "" {
+			return invalid(p.place, "has a member without a name.")
+		}
+		if is, ok := v.literal.(bool); ok { // clients' types allow it, and no property is of it
+			v.literal = strconv.FormatBool(is)
 		}
 		c.properties[name] = v
 	}
@@ -158,8 +170,9 @@ func (m *moment) name(v *value, name string, to **string, changed *[]any) *Failu
 	}
 	*changed = append(*changed, name)
 	got, failed := m.single(*v, name)
-	if failed == nil && len([]rune(got.Text)) > maxContactName {
-		failed = &Failure{WrongValue, "The value for `" + name + "` is longer than 255 characters."}
+	if failed == nil && !isContactName(got.Text) {
+		failed = &Failure{WrongValue, fmt.Sprintf("The value for `%s` is longer than %d characters, or has line "+
+			"breaks.", name, maxContactName)}
 	}
 	*to = &got.Text
 	return failed
@@ -171,9 +184,6 @@ func (m *moment) single(v value, what string) (scalar.Value, *Failure) {
 	if !ok {
 		return scalar.Value{}, missing(v.ref, what)
 	}
-	if list, ok := got.([]any); ok {
-		got = joined(list)
-	}
 	switch got := got.(type) {
 	case nil:
 		return scalar.Value{}, nil
@@ -183,7 +193,7 @@ func (m *moment) single(v value, what string) (scalar.Value, *Failure) {
 		text, ok := textOf(got)
 		if !ok {
 			return scalar.Value{}, &Failure{WrongValue, "The value `" + v.ref + "` for `" + what +
-				"` is an object. Name one of its members, as in `event.order.total`."}
+				"` is an object, or a list of such. Name one of its members, as in `event.order.total`."}
 		}
 		return scalar.OfText(text), nil
 	}

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,7 +17,8 @@ const (
 	maxTemplate  = 255
 	maxSubject   = 998
 	maxMailbox   = 2000
-	maxVariables = 200 // after objects were taken apart
+	maxVariables = 200       // after objects were taken apart
+	maxVariable  = 512 << 10 // octets of all variables with their names, as package emails has it
 )
 
 // email sends an email by a template.
@@ -126,39 +128,53 @@ func (c email) plan(m *moment) (Action, error) {
 	case m.facts.Contact.Unsubscribed:
 		return Action{Skipped: IsUnsubscribed}, nil
 	}
-	values := map[string]scalar.Value{}
+	all := variables{values: map[string]scalar.Value{}}
 	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
 		// Without a value, the fallback of the template holds.
 		if v, ok := m.resolve(c.variables[name]); ok {
-			flatten(values, name, v)
+			all.add(name, v)
 		}
 	}
-	if len(values) > maxVariables {
+	switch {
+	case len(all.values) > maxVariables:
 		return Action{Failure: &Failure{TooLarge, "The objects that the variables name have too many members. Name " +
 			"what the template needs, as in `event.order.total`."}}, nil
+	case all.octets > maxVariable:
+		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The variables have more than %d octets together. Name "+
+			"what the template needs, as in `event.order.total`.", maxVariable)}}, nil
 	}
-	return Action{Effect: &Email{TemplateID: c.template, TopicID: c.topic, Variables: values, From: c.from,
+	return Action{Effect: &Email{TemplateID: c.template, TopicID: c.topic, Variables: all.values, From: c.from,
 		Subject: c.subject, ReplyTo: c.replyTo}}, nil
 }
 
-// flatten puts a value among the variables of an email, and the members of an object each by itself, until there are
-// too many.
-func flatten(values map[string]scalar.Value, name string, v any) {
+// variables are those of an email, with their octets. Once they are too many or too long no more are added.
+type variables struct {
+	values map[string]scalar.Value
+	octets int
+}
+
+// add puts a value among the variables, and the members of an object each by itself. What is no text leaves the
+// variable out.
+func (all *variables) add(name string, v any) {
+	if len(all.values) > maxVariables || all.octets > maxVariable {
+		return
+	}
 	switch v := v.(type) {
 	case float64:
-		values[name] = scalar.OfNumber(v)
-	case []any:
-		values[name] = scalar.OfText(joined(v))
+		all.values[name] = scalar.OfNumber(v)
+		all.octets += len(name) + len(all.values[name].Text)
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if len(values) > maxVariables {
-				return
-			}
-			flatten(values, name+"_"+key, v[key])
+			all.add(name+"_"+key, v[key])
 		}
 	default:
+		// Before it is made, since a list may be one text of a length of its own in each variable.
+		all.octets += len(name) + lengthOf(v, maxVariable)
+		if all.octets > maxVariable {
+			return
+		}
 		if text, ok := textOf(v); ok {
-			values[name] = scalar.OfText(text)
+			all.values[name] = scalar.OfText(text)
 		}
 	}
 }

@@ -269,9 +269,9 @@ func TestParseRefuses(t *testing.T) {
 
 		{"contact_update", `{}`, "", x("", "must have one of `first_name`, `last_name`, `unsubscribed` and `properties`.")},
 		{"contact_update", `{"first_name":1}`, ".first_name",
-			x(".first_name", `must be a text of at most 255 characters, null or {"var": "event.KEY"}.`)},
+			x(".first_name", `must be a text of at most 255 characters without line breaks, null or {"var": "event.KEY"}.`)},
 		{"contact_update", `{"last_name":"` + strings.Repeat("a", 256) + `"}`, ".last_name",
-			x(".last_name", `must be a text of at most 255 characters, null or {"var": "event.KEY"}.`)},
+			x(".last_name", `must be a text of at most 255 characters without line breaks, null or {"var": "event.KEY"}.`)},
 		{"contact_update", `{"first_name":["a"]}`, ".first_name",
 			x(".first_name", `is nested too deep: use a text, a number, true, false or {"var": "event.KEY"}.`)},
 		{"contact_update", `{"first_name":{"var":"wait_events.a.b"}}`, ".first_name.var",
@@ -279,8 +279,11 @@ func TestParseRefuses(t *testing.T) {
 				"`wait_for_event`, and what its event has: `wait_events.STEP.plan`.")},
 		{"contact_update", `{"unsubscribed":"true"}`, ".unsubscribed",
 			x(".unsubscribed", `must be true, false or {"var": "event.KEY"}.`)},
-		{"contact_update", `{"properties":{"plan":true}}`, ".properties.plan",
-			x(".properties.plan", `must be a text, a number, null or {"var": "event.KEY"}.`)},
+		{"contact_update", `{"first_name":"a\nb"}`, ".first_name",
+			x(".first_name", "must be a text of at most 255 characters without line breaks, null or {\"var\": "+
+				"\"event.KEY\"}.")},
+		{"contact_update", `{"properties":{"":"x"}}`, ".properties",
+			x(".properties", "has a member without a name.")},
 		{"contact_update", `{"properties":{"plan":{"var":"contact.plan"}}}`, ".properties.plan.var",
 			x(".properties.plan.var", `is "contact.plan", which names no value. Name `+"`event.KEY`, `wait_events.STEP.KEY`, "+
 				"`contact.email`, `contact.first_name`, `contact.last_name`, `contact.id`, `contact.unsubscribed`, "+

@@ -33,7 +33,7 @@ func ann() *flow.Contact {
 			"birthday": scalar.OfText("2026-08-10"), "tz": scalar.OfText("America/New_York"), "empty": {}}}
 }
 
-const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,false,{"x":1}],"user":{"name":"Bo","a.b":"dot",
+const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,null,false],"items":[{"x":1}],"mixed":["a",[1]],"user":{"name":"Bo","a.b":"dot",
 	"of":{"it":3}},"user.name":"whole","empty":""}`
 
 // atStep returns a run at the second step of a line, and its graph.
@@ -68,8 +68,9 @@ func TestEmail(t *testing.T) {
 		`{"var":"event.none"}`: {}, `{"var":"event.missing"}`: {}, `{"var":"event.empty"}`: {"V": text("")},
 		`{"var":"event.user.name"}`: {"V": text("whole")}, `{"var":"event.user.a.b"}`: {"V": text("dot")},
 		`{"var":"event.user.of.it"}`: {"V": number(3)}, `{"var":"event.user.of.it.x"}`: {},
-		`{"var":"event.list"}`: {"V": text("a, 2, false")},
-		`{"var":"event.user"}`: {"V_name": text("Bo"), "V_a.b": text("dot"), "V_of_it": number(3)},
+		`{"var":"event.list"}`: {"V": text("a, 2, false")}, `{"var":"event.items"}`: {}, `{"var":"event.mixed"}`: {},
+		`["a",{"var":"event.items"}]`: {},
+		`{"var":"event.user"}`:        {"V_name": text("Bo"), "V_a.b": text("dot"), "V_of_it": number(3)},
 		`{"a":{"var":"event.plan"},"b":{"var":"event.missing"},"c":["x",{"var":"event.missing"},3]}`: {"V_a": text("team"),
 			"V_c": text("x, 3")},
 		`[]`: {"V": text("")}, `{}`: {},
@@ -110,6 +111,26 @@ func TestEmail(t *testing.T) {
 	if a.Failure == nil || a.Failure.Reason != flow.TooLarge || a.Effect != nil {
 		t.Errorf("300 variables: %+v", a)
 	}
+
+	// Few variables may name the same long text often.
+	var many []string
+	for i := range 17 {
+		many = append(many, fmt.Sprintf(`"V%d":{"var":"event.long"}`, i))
+	}
+	for _, long := range []any{strings.Repeat("x", 32<<10), []any{strings.Repeat("x", 32<<10)},
+		map[string]any{"y": strings.Repeat("x", 32<<10)}} {
+		for n, want := range map[int]string{15: "", 17: flow.TooLarge} {
+			g, r = atStep(t, "send_email", `{"template":{"id":"welcome","variables":{`+strings.Join(many[:n], ",")+`}}}`)
+			r.Event.Payload = map[string]any{"long": long}
+			got := ""
+			if a := plan(t, g, r, flow.Facts{Now: noon, Contact: ann()}); a.Failure != nil {
+				got = a.Failure.Reason
+			}
+			if got != want {
+				t.Errorf("%d variables of 32 KB by %T: %q, want %q", n, long, got, want)
+			}
+		}
+	}
 }
 
 func TestContactUpdate(t *testing.T) {
@@ -121,15 +142,18 @@ func TestContactUpdate(t *testing.T) {
 		`{"first_name":{"var":"event.n"}}`:             &flow.Update{FirstName: new("1.5"), Properties: none},
 		`{"first_name":{"var":"event.list"}}`:          &flow.Update{FirstName: new("a, 2, false"), Properties: none},
 		`{"first_name":{"var":"event.user"}}`:          flow.WrongValue,
+		`{"first_name":{"var":"event.items"}}`:         flow.WrongValue,
+		`{"properties":{"p":{"var":"event.items"}}}`:   flow.WrongValue,
+		`{"properties":{"p":{"var":"event.mixed"}}}`:   flow.WrongValue,
 		`{"first_name":{"var":"event.missing"}}`:       flow.Unresolved,
 		`{"unsubscribed":true}`:                        &flow.Update{Unsubscribed: new(true), Properties: none},
 		`{"unsubscribed":{"var":"event.yes"}}`:         &flow.Update{Unsubscribed: new(true), Properties: none},
 		`{"unsubscribed":{"var":"event.plan"}}`:        flow.WrongValue,
 		`{"unsubscribed":{"var":"event.missing"}}`:     flow.Unresolved,
 		`{"properties":{"p":{"var":"event.missing"}}}`: flow.Unresolved,
-		`{"properties":{"a":"x","b":2,"c":null,"d":{"var":"event.yes"},"e":{"var":"properties.seats"}}}`: &flow.Update{
+		`{"properties":{"a":"x","b":2,"c":null,"d":{"var":"event.yes"},"e":{"var":"properties.seats"},"f":true}}`: &flow.Update{
 			Properties: map[string]scalar.Value{"a": scalar.OfText("x"), "b": scalar.OfNumber(2), "c": {},
-				"d": scalar.OfText("true"), "e": scalar.OfNumber(5)}},
+				"d": scalar.OfText("true"), "e": scalar.OfNumber(5), "f": scalar.OfText("true")}},
 	} {
 		g, r := atStep(t, "contact_update", config)
 		a := plan(t, g, r, flow.Facts{Now: noon, Contact: ann()})
@@ -144,11 +168,13 @@ func TestContactUpdate(t *testing.T) {
 			t.Errorf("%s without a contact: %+v", config, a)
 		}
 	}
-	g, r := atStep(t, "contact_update", `{"first_name":{"var":"event.long"}}`)
-	r.Event.Payload = map[string]any{"long": strings.Repeat("é", 256)}
-	if a := plan(t, g, r, flow.Facts{Now: noon, Contact: ann()}); a.Failure == nil ||
-		a.Failure.Reason != flow.WrongValue {
-		t.Errorf("a name of 256 characters: %+v", a)
+	g, r := atStep(t, "contact_update", `{"first_name":{"var":"event.name"}}`)
+	for _, name := range []string{strings.Repeat("é", 256), "Ann\nLee", "Ann\rLee"} {
+		r.Event.Payload = map[string]any{"name": name}
+		a := plan(t, g, r, flow.Facts{Now: noon, Contact: ann()})
+		if a.Failure == nil || a.Failure.Reason != flow.WrongValue {
+			t.Errorf("the name %q: %+v", name, a)
+		}
 	}
 }
 

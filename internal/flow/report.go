@@ -90,7 +90,7 @@ func happened(r Record, a Action, to string) string {
 	case *Email:
 		return "Sends the template `" + effect.TemplateID + "` to " + to + "."
 	case *Update:
-		return fmt.Sprintf("Changes %s.", joined(r.Output["changed"].([]any)))
+		return fmt.Sprintf("Changes %s.", listed(r.Output["changed"].([]any)))
 	case Deletion:
 		return "Deletes the contact."
 	case *Addition:
@@ -112,6 +112,12 @@ func happened(r Record, a Action, to string) string {
 		return "Goes by the branch `" + a.Branch + "`."
 	}
 	return "The time has come."
+}
+
+// listed returns the names that an update has changed.
+func listed(names []any) string {
+	text, _ := joined(names)
+	return text
 }
 
 func skipped(reason string) string {

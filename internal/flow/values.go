@@ -358,7 +358,7 @@ func fieldValue(v any) filter.Value {
 	return filter.OtherValue()
 }
 
-// textOf returns a single value as it is written in a text.
+// textOf returns a single value, or a list of such, as it is written in a text. It reports false for others.
 func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -367,19 +367,54 @@ func textOf(v any) (string, bool) {
 		return scalar.OfNumber(v).Text, true
 	case bool:
 		return strconv.FormatBool(v), true
+	case []any:
+		return joined(v)
 	}
 	return "", false
 }
 
-// joined returns the single values of a list as one text.
-func joined(list []any) string {
+// joined returns the single values of a list, without those that are null, as one text. It reports false for a list that
+// has objects or lists in it.
+func joined(list []any) (string, bool) {
 	var all []string
 	for _, item := range list {
-		if text, ok := textOf(item); ok {
-			all = append(all, text)
+		if item == nil {
+			continue
 		}
+		if _, nested := item.([]any); nested {
+			return "", false
+		}
+		text, ok := textOf(item)
+		if !ok {
+			return "", false
+		}
+		all = append(all, text)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, ", "), true
+}
+
+// lengthOf returns how many octets the texts of a value have together, or more than limit if it has more. Numbers count
+// as their JSON does at most.
+func lengthOf(v any, limit int) (n int) {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []any:
+		for _, item := range v {
+			if n += 2 + lengthOf(item, limit-n); n > limit {
+				break
+			}
+		}
+		return n
+	case map[string]any:
+		for name, item := range v {
+			if n += 2 + len(name) + lengthOf(item, limit-n); n > limit {
+				break
+			}
+		}
+		return n
+	}
+	return 24
 }
 
 // stamp returns a time as outputs and bodies have it.

@@ -79,7 +79,8 @@ func (a *API) listErasures(ctx context.Context, c *Call, _ none) (list[ErasureIt
 
 // exportContact streams all that is stored about an address, which takes the scopes of all of it.
 func (a *API) exportContact(ctx context.Context, c *Call) (stream, error) {
-	for _, s := range []teams.Scope{teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead} {
+	for _, s := range []teams.Scope{teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead, teams.BroadcastsRead,
+		teams.AutomationsRead} {
 		if err := c.Require(s); err != nil {
 			return stream{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -125,6 +126,28 @@ func TestScopes(t *testing.T) {
 		}
 		if diff := gocmp.Diff(string(want), got); diff != "" {
 			t.Errorf("the file, - and who may, +; run with -update to accept it:\n%s", diff)
+		}
+	})
+}
+
+// What is stored about an address is shown to those who may read each kind of it.
+func TestScopesOfThePersonalExport(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		kinds := []teams.Scope{teams.ContactsRead, teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead,
+			teams.BroadcastsRead, teams.AutomationsRead}
+		asks := func(scopes []teams.Scope) string {
+			return may(t, f.entered(teams.Actor{Kind: teams.GrantActor, ID: "x", TeamID: f.Acme.TeamID,
+				Scopes: teams.NewScopes(scopes...)}), http.MethodGet, "/contacts/ann@reader.example/export", "")
+		}
+		if got := asks(kinds); got != "yes" {
+			t.Errorf("with all: %s", got)
+		}
+		for i, s := range kinds {
+			if got := asks(slices.Delete(slices.Clone(kinds), i, i+1)); got != "403" {
+				t.Errorf("without %s: %s", s, got)
+			}
 		}
 	})
 }

@@ -73,8 +73,8 @@ func (d *driver) automate(other *driver, hook string) {
 	d.do("POST", "/automations/"+id+"/simulate", `{"scenario":{"contact":{"email":"a@one.example"},
 		"event":{"name":"signup"}}}`)
 
-	d.happens("signup", "run0@one.example", `{"total":5}`)
-	d.happens("signup", "run1@one.example", `{"total":1,"by":"run3@one.example"}`)
+	d.happens("signup", "run0@one.example", `{"total":5,"by":"run3@one.example"}`)
+	d.happens("signup", "run1@one.example", `{"total":1}`)
 	d.do("PATCH", "/contacts/run2@one.example", `{"first_name":"x"}`)
 	d.do("PATCH", "/contacts/run3@one.example", `{"first_name":"x"}`)
 	d.runs(id, "running", 4)

@@ -229,3 +229,50 @@ func TestManyEnd(t *testing.T) {
 		s.consistent()
 	})
 }
+
+// After an automation was stopped and enabled again its runs from before count no more, whether a job has ended them or not.
+func TestStoppedRunsDoNotCount(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		const day = `{"duration": "1 day"}`
+		once := s.graph(automations.NewAutomation{Reentry: automations.OnceAtATime}, links("start day"), trigger("go"),
+			step("day", flow.Delay, day))
+		many := s.automation(trigger("go"), step("day", flow.Delay, day))
+		c := s.contact(ann)
+		for range 20 {
+			s.happens("go", c, "")
+		}
+		for _, id := range []string{once, many} {
+			_, err := s.a.Stop(ctx, team, id)
+			s.Must(err)
+			_, err = s.a.Update(ctx, team, id, automations.Change{Status: new(automations.Enabled)})
+			s.Must(err)
+		}
+		count := func(what string, wantOnce, wantMany int) {
+			t.Helper()
+			for id, want := range map[string]int{once: wantOnce, many: wantMany} {
+				if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1 AND epoch = 2
+					AND status = 'running'`, id); n != want {
+					t.Errorf("%s: %d runs and not %d", what, n, want)
+				}
+			}
+			s.consistent()
+		}
+		for range 2 {
+			s.happens("go", c, "")
+		}
+		count("before a job has ended the others", 1, 2)
+		s.work()
+		count("after it", 1, 2)
+		for range 30 {
+			s.happens("go", c, "")
+		}
+		count("after more events", 1, 20)
+		s.work()
+		s.pass(25 * time.Hour)
+		s.work()
+		s.happens("go", c, "")
+		count("after they have ended", 1, 1)
+	})
+}

@@ -311,7 +311,7 @@ func (s *fixture) consistent() {
 			WHERE r.id = w.run_id AND r.waits_for = w.event_name)`: "events find runs that do not wait for them",
 		`SELECT COUNT(*) FROM automation_contacts c WHERE c.active <> (SELECT COUNT(*) FROM automation_runs r
 			WHERE r.automation_id = c.automation_id AND r.contact_id = c.contact_id
-			AND r.status = 'running')`: "contacts count other runs than they have",
+			AND r.epoch = c.epoch AND r.status = 'running')`: "contacts count other runs than they have",
 		`SELECT COUNT(*) FROM automation_runs r WHERE r.steps <> (SELECT COUNT(*) FROM automation_run_steps p
 			WHERE p.run_id = r.id)`: "runs count other steps than they have",
 		`SELECT COUNT(*) FROM automation_run_steps p JOIN automation_runs r ON r.id = p.run_id WHERE r.status <> 'running'

@@ -199,10 +199,11 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 	noLonger(ctx, tx, r)
 }
 
-// noLonger counts that a run of a contact has ended. The row is not there any more if the contact was deleted.
+// noLonger counts that a run of a contact has ended. The row is not there any more if the contact was deleted, and does not
+// count the run any more if the contact has begun one since the automation was stopped.
 func noLonger(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
-		AND team_id = $3 AND active > 0`, r.automationID, r.contactID, r.teamID)
+		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
 }
 
 // insertStep adds what a step of a run did, or that it waits, behind the steps that the run has.

@@ -114,10 +114,11 @@ const (
 )
 
 // The conditions of an entry: $5 is the time, $6 that an hour before, $7 and $8 are the limits of runs at once and in all
-// by the rule of entry, $9 and $11 those of an hour and at once for any automation.
+// by the rule of entry, $9 and $11 those of an hour and at once for any automation, and $12 the epoch of the run. One of an
+// older epoch than runs that have begun is of an automation that has just been stopped.
 const (
-	byRule   = `c.active < $7 AND c.begun < $8`
-	byLimits = `c.active < $11 AND (c.hour_from <= $6 OR c.hour_begun < $9)`
+	byRule   = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
+	byLimits = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
 	mayEnter = byRule + ` AND ` + byLimits
 	mayTell  = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
 )
@@ -139,9 +140,11 @@ func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 	now := tx.Now()
 	var last, lastLimited string
 	err := tx.QueryRow(ctx, `INSERT INTO automation_contacts AS c (automation_id, contact_id, team_id, active, begun,
-		hour_from, hour_begun, last_run_id, limited_at, limited_run_id) VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, '')
+		hour_from, hour_begun, last_run_id, limited_at, limited_run_id, epoch)
+		VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, '', $12)
 		ON CONFLICT (automation_id, contact_id) DO UPDATE SET
-		active = CASE WHEN `+mayEnter+` THEN c.active + $10 ELSE c.active END,
+		active = CASE WHEN `+mayEnter+` THEN $10 + CASE WHEN c.epoch < $12 THEN 0 ELSE c.active END ELSE c.active END,
+		epoch = CASE WHEN `+mayEnter+` THEN $12 ELSE c.epoch END,
 		begun = CASE WHEN `+mayEnter+` THEN c.begun + $10 ELSE c.begun END,
 		hour_from = CASE WHEN c.hour_from <= $6 THEN $5 ELSE c.hour_from END,
 		hour_begun = CASE WHEN c.hour_from <= $6 THEN CASE WHEN `+mayEnter+` THEN 1 ELSE 0 END
@@ -150,7 +153,7 @@ func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 		limited_at = CASE WHEN `+mayTell+` THEN $5 ELSE c.limited_at END,
 		limited_run_id = CASE WHEN `+mayTell+` THEN $4 ELSE c.limited_run_id END
 		RETURNING last_run_id, limited_run_id`, t.automationID, contactID, teamID, runID, now.UnixMicro(),
-		now.Add(-time.Hour).UnixMicro(), atOnce, ever, int64(maxHourly), counts, int64(maxActive)).
+		now.Add(-time.Hour).UnixMicro(), atOnce, ever, int64(maxHourly), counts, int64(maxActive), t.epoch).
 		Scan(&last, &lastLimited)
 	if err != nil {
 		return refused, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)

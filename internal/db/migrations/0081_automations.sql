@@ -116,6 +116,7 @@ CREATE TABLE automation_contacts (
 	automation_id TEXT NOT NULL,
 	contact_id TEXT NOT NULL,
 	team_id TEXT NOT NULL,
+	epoch BIGINT NOT NULL,           -- whose runs active counts: those of older ones are canceled
 	active BIGINT NOT NULL,          -- runs that have not ended
 	begun BIGINT NOT NULL,           -- runs in all
 	hour_from BIGINT NOT NULL,       -- when the hour began in which hour_begun were begun

@@ -384,5 +384,5 @@ func (a *API) cancelRun(ctx context.Context, c *Call, _ none) (ref, error) {
 	if err != nil {
 		return ref{}, err
 	}
-	return ref{"automation_run", runID}, a.Services.Automations.EndRun(ctx, c.TeamID, id, runID)
+	return ref{"automation_run", runID}, a.Services.Automations.CancelRun(ctx, c.TeamID, id, runID)
 }

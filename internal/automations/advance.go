@@ -40,7 +40,7 @@ func (s *Service) Kinds() []jobs.Kind {
 }
 
 // advance is the handler of the jobs of runKind: it goes on with a run until that waits or has ended. When an event or a
-// stop comes first, the run is read again.
+// cancellation comes first, the run is read again.
 func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	for range turnMost {
 		more, err := s.proceed(ctx, j)

@@ -8,7 +8,7 @@
 // transaction has the effect of the step, what is kept of it, and the run at its next step. A step that waits leaves
 // the job with the time at which the wait ends; if it waits for an event, it leaves a row by which the event finds it.
 // Whatever changes a run makes its revision greater, and does so only if that is as it was read: of a due job, an event
-// and a stop that come at the same time, the first to commit decides, and the others look at the run again.
+// and a cancellation that come at the same time, the first to commit decides, and the others look at the run again.
 //
 // # Invariants
 //
@@ -96,7 +96,7 @@ const (
 	Cancelled RunStatus = "cancelled"
 )
 
-// Reason is why a run failed or was canceled: one of these, or the reason of the step that failed.
+// Reason is why a run failed or was cancelled: one of these, or the reason of the step that failed.
 type Reason string
 
 // The reasons.
@@ -104,7 +104,7 @@ const (
 	Stopped           Reason = "automation_stopped"
 	AutomationDeleted Reason = "automation_deleted"
 	ContactDeleted    Reason = "contact_deleted"
-	RunStopped        Reason = "run_stopped"
+	RunCancelled      Reason = "run_cancelled"
 	TooDeep           Reason = "too_many_automations"
 	TooMany           Reason = "too_many_runs"
 )

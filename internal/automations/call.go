@@ -145,7 +145,7 @@ func (s *Service) callAgain(ctx context.Context, j jobs.Job, at *place, v *verdi
 	})
 }
 
-// answered moves a run on from its webhook step. A run that was changed meanwhile has been stopped.
+// answered moves a run on from its webhook step. A run that was changed meanwhile has been cancelled.
 func (s *Service) answered(ctx context.Context, j jobs.Job, at *place, a *flow.Action, out flow.Outcome) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)

@@ -142,7 +142,7 @@ func TestEventWhileInHand(t *testing.T) {
 	})
 }
 
-// A run that is stopped, or whose contact is deleted, between the look at it and its transaction does nothing.
+// A run that is cancelled, or whose contact is deleted, between the look at it and its transaction does nothing.
 func TestStopWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -152,7 +152,7 @@ func TestStopWhileInHand(t *testing.T) {
 				_, err := s.a.Stop(ctx, team, id)
 				s.Must(err)
 			},
-			automations.RunStopped: func(id, runID, _ string) { s.Must(s.a.EndRun(ctx, team, id, runID)) },
+			automations.RunCancelled: func(id, runID, _ string) { s.Must(s.a.CancelRun(ctx, team, id, runID)) },
 			automations.ContactDeleted: func(_, _, contactID string) {
 				_, err := s.Contacts.Delete(ctx, team, contactID)
 				s.Must(err)

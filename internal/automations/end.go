@@ -179,8 +179,8 @@ func (s *Service) endGone(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// EndRun stops one run of an automation. One that has ended is an Invalid fault.
-func (s *Service) EndRun(ctx context.Context, teamID, automationID, runID string) error {
+// CancelRun cancels one run of an automation. One that has ended is an Invalid fault.
+func (s *Service) CancelRun(ctx context.Context, teamID, automationID, runID string) error {
 	r, found, err := getRow(ctx, s.p.DB.Reader, teamID, runID)
 	if err != nil {
 		return err
@@ -194,9 +194,9 @@ func (s *Service) EndRun(ctx context.Context, teamID, automationID, runID string
 			return err
 		}
 		if len(all) == 0 || all[0].stale() != "" {
-			return fault.Invalidf("", "The run has ended already. Only one that is `running` can be stopped.")
+			return fault.Invalidf("", "The run has ended already. Only one that is `running` can be cancelled.")
 		}
-		s.cancel(ctx, tx, teamID, all, RunStopped)
+		s.cancel(ctx, tx, teamID, all, RunCancelled)
 		return nil
 	})
 }

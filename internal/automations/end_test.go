@@ -53,7 +53,8 @@ func withReason(all []string, reason string) []string {
 	return all
 }
 
-// Whoever stops or deletes an automation, or deletes the contact, ends the runs wherever they are, with the reason.
+// Whoever stops or deletes an automation, cancels a run, or deletes the contact, ends the runs wherever they are, with the
+// reason.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -69,9 +70,9 @@ func TestEnds(t *testing.T) {
 					s.Must(err)
 				}
 			},
-			automations.RunStopped: func(id string, _ []string) {
+			automations.RunCancelled: func(id string, _ []string) {
 				for _, r := range s.runs(id) {
-					s.Must(s.a.EndRun(ctx, team, id, r.ID))
+					s.Must(s.a.CancelRun(ctx, team, id, r.ID))
 				}
 			},
 		} {
@@ -146,8 +147,8 @@ func TestStopBeforeItsJob(t *testing.T) {
 	})
 }
 
-// One run is stopped once; others of the automation go on.
-func TestEndRun(t *testing.T) {
+// One run is cancelled once; others of the automation go on.
+func TestCancelRun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
 		ctx, team := t.Context(), s.Acme.TeamID
@@ -156,15 +157,15 @@ func TestEndRun(t *testing.T) {
 		s.happens("go", ann, "")
 		s.work()
 		run := s.runs(id)[0].ID
-		for what, err := range map[string]error{"another automation": s.a.EndRun(ctx, team, run, run),
-			"another team": s.a.EndRun(ctx, s.Other.TeamID, id, run)} {
+		for what, err := range map[string]error{"another automation": s.a.CancelRun(ctx, team, run, run),
+			"another team": s.a.CancelRun(ctx, s.Other.TeamID, id, run)} {
 			if fault.KindOf(err) != fault.NotFound {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		s.Must(s.a.EndRun(ctx, team, id, run))
-		s.mustRun(id, "cancelled(run_stopped): start day=skipped(run_stopped)", "running: start day=waiting")
-		if err := s.a.EndRun(ctx, team, id, run); fault.KindOf(err) != fault.Invalid {
+		s.Must(s.a.CancelRun(ctx, team, id, run))
+		s.mustRun(id, "cancelled(run_cancelled): start day=skipped(run_cancelled)", "running: start day=waiting")
+		if err := s.a.CancelRun(ctx, team, id, run); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a second time: %v", err)
 		}
 	})

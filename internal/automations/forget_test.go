@@ -83,7 +83,7 @@ func TestForgottenAfterContactDelete(t *testing.T) {
 		for name, end := range map[string]func(id, runID string){
 			"its last step":   func(string, string) { s.pass(25 * time.Hour); s.work() },
 			"a failed step":   func(string, string) { s.answer = answering(404); s.pass(25 * time.Hour); s.work() },
-			"being cancelled": func(id, runID string) { s.Must(s.a.EndRun(ctx, team, id, runID)) },
+			"being cancelled": func(id, runID string) { s.Must(s.a.CancelRun(ctx, team, id, runID)) },
 			"a stop":          func(id, _ string) { _, err := s.a.Stop(ctx, team, id); s.Must(err); s.work() },
 		} {
 			s.answer, s.called = answering(200), nil

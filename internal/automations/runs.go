@@ -81,7 +81,7 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 	return all, more, next
 }
 
-// settle shows a run of an epoch before the automation's as canceled, which it is, although the job that ends it has
+// settle shows a run of an epoch before the automation's as cancelled, which it is, although the job that ends it has
 // not come to it yet.
 func (r *Run) settle(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
@@ -96,7 +96,7 @@ var sentences = map[Reason]string{
 	Stopped:           "The automation was stopped.",
 	AutomationDeleted: "The automation was deleted.",
 	ContactDeleted:    "The contact was deleted.",
-	RunStopped:        "The run was stopped.",
+	RunCancelled:      "The run was cancelled.",
 	TooDeep: "Too many automations each caused the event that began the next. Change one of them, so that they do " +
 		"not trigger each other.",
 	TooMany: fmt.Sprintf("A contact has at most %d runs of an automation at once, and begins at most %d within an hour. "+

@@ -78,7 +78,7 @@ func TestRunIsShown(t *testing.T) {
 	})
 }
 
-// A run of an automation that was stopped is shown as canceled at once, before a job has ended it, also by the filter.
+// A run of an automation that was stopped is shown as cancelled at once, before a job has ended it, also by the filter.
 func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -124,8 +124,8 @@ func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 				var ids []string
 				for _, r := range all {
 					ids = append(ids, r.ID)
-					if canceled := r.ID <= old[0]; canceled != (r.Status == automations.Cancelled) ||
-						canceled && (r.Reason != automations.Stopped || r.Message == "") {
+					if cancelled := r.ID <= old[0]; cancelled != (r.Status == automations.Cancelled) ||
+						cancelled && (r.Reason != automations.Stopped || r.Message == "") {
 						t.Errorf("%+v", r)
 					}
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/flow"
 )
 
-// errMoved means that a run was changed since it was read: an event or a stop came first.
+// errMoved means that a run was changed since it was read: an event or a cancellation came first.
 var errMoved = errors.New("the run was changed meanwhile")
 
 // row is a run as it is stored.

@@ -76,7 +76,7 @@ type RunPart struct {
 	AutomationID string         `json:"automation_id"`
 	Automation   string         `json:"automation" doc:"The name."`
 	Status       string         `json:"status"`
-	Reason       string         `json:"reason" doc:"Why it failed or was canceled."`
+	Reason       string         `json:"reason" doc:"Why it failed or was cancelled."`
 	Event        string         `json:"event" doc:"That began it."`
 	Payload      jsontext.Value `json:"payload" doc:"Of that event."`
 	Received     jsontext.Value `json:"received" doc:"The events that its steps waited for, by the keys of these."`

@@ -1,4 +1,4 @@
--- Automations. epoch counts how often one was stopped: a run of an older epoch is canceled, whatever its row says yet.
+-- Automations. epoch counts how often one was stopped: a run of an older epoch is cancelled, whatever its row says yet.
 CREATE TABLE automations (
 	id TEXT PRIMARY KEY,
 	team_id TEXT NOT NULL,
@@ -59,7 +59,7 @@ CREATE TABLE automation_runs (
 	contact_gone BIGINT NOT NULL,    -- 1 once the contact was deleted: then nothing is kept of it when the run ends
 	epoch BIGINT NOT NULL,
 	status TEXT NOT NULL,            -- running, completed, failed or cancelled
-	reason TEXT NOT NULL,            -- why it failed or was canceled, '' otherwise
+	reason TEXT NOT NULL,            -- why it failed or was cancelled, '' otherwise
 	event TEXT NOT NULL,             -- the name of the event that began it
 	payload TEXT NOT NULL,           -- JSON of that, '' for none
 	received TEXT NOT NULL,          -- JSON of the events that its waits received, '' for none

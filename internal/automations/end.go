@@ -48,6 +48,11 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 
 // endStale is the handler of the jobs of endKind: it ends the runs of an automation that are of an older epoch. Those
 // that begin meanwhile, because it was enabled again, are of the newest.
+//
+// It goes by the ids of runs, which are in no order of commits: ids are of the clocks of nodes. It overlooks a run of an
+// older epoch only if that was committed after the walk had passed its id, hence after the automation was stopped. Such a
+// run has not done a step yet, and the first one finds the epoch. Whatever waits has done its first step, was committed
+// before that, and is seen.
 func (s *Service) endStale(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
 		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, endMost)

@@ -147,6 +147,40 @@ func TestStopBeforeItsJob(t *testing.T) {
 	})
 }
 
+// A run of an older epoch ends although the job that ends such runs has not seen it, because it was committed behind the
+// job's back, and although its contact has nothing happen to it.
+func TestStopOverlooksARun(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		id := s.automation(trigger("go"), step("day", flow.Delay, `{"duration": "30 days"}`), sends("mail"))
+		s.happens("go", ann, "")
+		begun := s.due()
+		s.happens("go", ann, "")
+		_, err := s.a.Stop(t.Context(), s.Acme.TeamID, id)
+		s.Must(err)
+		hidden := s.runs(id)[0].ID
+		show := func(from, to string) {
+			s.Update(func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `UPDATE automation_runs SET automation_id = $3 WHERE id = $1 AND automation_id = $2`, hidden,
+					from, to)
+				return nil
+			})
+		}
+		show(id, "elsewhere")
+		for _, j := range s.due() {
+			if j.ID != begun[0].ID {
+				s.Must(s.handle(j))
+			}
+		}
+		show("elsewhere", id)
+		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running'`); n != 1 {
+			t.Errorf("%d runs are left by the job", n)
+		}
+		s.work()
+		s.mustRun(id, "cancelled(automation_stopped): start", "cancelled(automation_stopped): start")
+	})
+}
+
 // One run is cancelled once; others of the automation go on.
 func TestCancelRun(t *testing.T) {
 	t.Parallel()

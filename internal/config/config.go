@@ -110,7 +110,7 @@ type Config struct {
 	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all that belongs to them; those that are still to be delivered stay. Teams may have a shorter time. 0s: without end."`
 	BodyRetention     time.Duration `toml:"body_retention" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and what happened to them stay. 0s: as long as the emails."`
 	ReceivedRetention time.Duration `toml:"received_retention" default:"0s" doc:"How long received emails are kept. 0s: without end."`
-	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long the timeline of an email and the attempts to deliver it are kept after the last thing that happened to it. What metrics count stays. 0s: as long as the emails."`
+	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long the timeline of an email and the attempts to deliver it are kept after the last thing that happened to it, and how long recipients of broadcasts and runs of automations are kept after these ended. What metrics count stays. 0s: as long as the emails, the broadcasts and the automations."`
 
 	ShutdownGrace time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`
 	LogLevel      slog.Level    `toml:"log_level" default:"info" doc:"Least level that is logged: debug, info, warn or error."`

@@ -3,7 +3,6 @@ package automations
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/postrider/postrider/internal/contacts"
@@ -176,7 +175,6 @@ type walk struct {
 
 func (at *place) walk(s *Service, tx *db.Tx) *walk {
 	run := *at.run
-	run.Received = maps.Clone(at.run.Received)
 	return &walk{s: s, tx: tx, row: at.row, run: &run, version: at.version, contact: at.contact, ready: at.prepared,
 		opened: run.Waits != nil}
 }
@@ -221,9 +219,7 @@ func (w *walk) goOn(ctx context.Context) error {
 	if waited != "" && (w.run.Waits == nil || w.run.Waits.Event != waited) {
 		deleteWait(ctx, w.tx, &w.row, waited)
 	}
-	if err := w.row.follow(w.run); err != nil {
-		return err
-	}
+	w.row.follow(w.run)
 	switch {
 	case failed != nil:
 		w.end = isOver

@@ -154,9 +154,7 @@ func (s *Service) answered(ctx context.Context, j jobs.Job, at *place, a *flow.A
 		if err := w.record(ctx, &rec); err != nil {
 			return err
 		}
-		if err := w.row.follow(w.run); err != nil {
-			return err
-		}
+		w.row.follow(w.run)
 		s.p.Queue.Finish(ctx, tx, j)
 		switch {
 		case rec.Status == flow.StepFailed:

@@ -64,7 +64,7 @@ func (s *Service) endStale(ctx context.Context, j jobs.Job) error {
 		}
 		began := time.Now()
 		err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
-			all, err := lockRows(ctx, tx, j.TeamID, ids)
+			all, err := lockHeads(ctx, tx, j.TeamID, ids)
 			if err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of go
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	all, err := lockRows(ctx, tx, teamID, ids)
+	all, err := lockHeads(ctx, tx, teamID, ids)
 	if err != nil {
 		return 0, err
 	}
@@ -194,7 +194,7 @@ func (s *Service) CancelRun(ctx context.Context, teamID, automationID, runID str
 		return runNotFound()
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		all, err := lockRows(ctx, tx, teamID, []string{runID})
+		all, err := lockHeads(ctx, tx, teamID, []string{runID})
 		if err != nil {
 			return err
 		}

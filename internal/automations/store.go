@@ -25,6 +25,7 @@ type row struct {
 	event     string
 	payload   string
 	received  string
+	receives  bool // whether received is another one than is stored
 	step      string
 	waitUntil time.Time
 	waitFor   string
@@ -82,12 +83,16 @@ func (r *row) run() (*flow.Run, error) {
 	return run, nil
 }
 
-// follow sets of the row what the engine has changed in the run.
-func (r *row) follow(run *flow.Run) error {
+// follow sets of the row how far the engine has moved the run.
+func (r *row) follow(run *flow.Run) {
 	r.step, r.waitUntil, r.waitFor = run.At, time.Time{}, ""
 	if run.Waits != nil {
 		r.waitUntil, r.waitFor = run.Waits.Until, run.Waits.Event
 	}
+}
+
+// keep sets of the row what the engine keeps of an event that the run has received.
+func (r *row) keep(run *flow.Run) error {
 	if len(run.Received) == 0 {
 		return nil
 	}
@@ -99,22 +104,37 @@ func (r *row) follow(run *flow.Run) error {
 	if err != nil {
 		return fmt.Errorf("encode what run %s received: %w", r.id, err)
 	}
+	r.receives = string(text) != r.received
 	r.received = string(text)
 	return nil
 }
 
-const rowColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
-	r.payload, r.received, r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
+const rowColumns = headColumns + `, r.payload, r.received`
+
+// headColumns are those of a row without what events had, which may be large.
+const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
+	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
 	COALESCE(a.deleted_at, 0)`
 
 const fromRows = ` FROM automation_runs r LEFT JOIN automations a ON a.id = r.automation_id AND a.team_id = r.team_id`
 
 func scanRow(s db.Row) (r row, err error) {
-	var gone, until, at, deleted int64
-	err = s.Scan(&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
-		&r.payload, &r.received, &r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted)
-	r.gone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
+	err = r.scan(s, &r.payload, &r.received)
 	return r, err
+}
+
+func scanHead(s db.Row) (r row, err error) {
+	err = r.scan(s)
+	return r, err
+}
+
+// scan scans headColumns, and more behind them.
+func (r *row) scan(s db.Row, more ...any) error {
+	var gone, until, at, deleted int64
+	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
+		&r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted}, more...)...)
+	r.gone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
+	return err
 }
 
 // getRow returns a run, and found false if there is none.
@@ -132,13 +152,23 @@ func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, fou
 // lockRows returns those of some runs that have not ended, in the order of their ids, and keeps other transactions from
 // changing them until this one ends.
 func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
-	text := `SELECT ` + rowColumns + fromRows + ` WHERE r.id = ANY($2) AND r.team_id = $1 AND r.status = 'running'
+	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
+}
+
+// lockHeads is lockRows without what events had.
+func lockHeads(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
+	return lock(ctx, tx, headColumns, scanHead, teamID, runIDs)
+}
+
+func lock(ctx context.Context, tx *db.Tx, columns string, scan func(db.Row) (row, error), teamID string,
+	runIDs []string) ([]row, error) {
+	text := `SELECT ` + columns + fromRows + ` WHERE r.id = ANY($2) AND r.team_id = $1 AND r.status = 'running'
 		ORDER BY r.id`
 	if !tx.OneWriter() {
 		text += ` FOR UPDATE OF r`
 	}
 	rows, err := tx.Query(ctx, text, teamID, runIDs)
-	all, err := db.Collect(rows, err, scanRow)
+	all, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return nil, fmt.Errorf("lock %d runs: %w", len(runIDs), err)
 	}
@@ -162,6 +192,9 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
+// fenced ends an update of a run as it was read.
+const fenced = `, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
+
 // sameEpoch is the condition that an automation was not stopped since a run of it was read.
 const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = automation_runs.automation_id
 	AND a.team_id = $2)`
@@ -170,32 +203,37 @@ const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = 
 // since the row was read. An event does not look at the latter again for a run that it has locked: its job does, before
 // the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
-	text := `UPDATE automation_runs SET received = $4, step = $5, waits_until = $6, waits_for = $7, steps = $8,
-		contact_gone = $9, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
+	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, number(r.gone)}
+	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
+	if r.receives {
+		text, args = text+`, received = $9`, append(args, r.received)
+	}
+	text += fenced
 	if !r.locked {
 		text += sameEpoch
 	}
-	tx.QueueOne(ctx, errMoved, text, r.id, r.teamID, r.revision, r.received, r.step, db.Micros(r.waitUntil), r.waitFor,
-		r.steps, number(r.gone))
+	tx.QueueOne(ctx, errMoved, text, args...)
 }
 
 // endRow writes that a run has ended, and that its contact has one less in the automation. The transaction fails as that
 // of saveRow does; that the automation was stopped is no obstacle to cancelling the run. If the contact is gone, so is
 // what the run had of it.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
-	if r.gone {
-		r.payload, r.received = "", ""
+	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(), number(r.gone)}
+	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', steps = $6,
+		ended_at = $7, contact_gone = $8`
+	switch {
+	case r.gone:
+		text += `, payload = '', received = ''`
 		forgetSteps(ctx, tx, r.teamID, []string{r.id})
+	case r.receives:
+		text, args = text+`, received = $9`, append(args, r.received)
 	}
-	text := `UPDATE automation_runs SET status = $4, reason = $5, received = $6, step = '', waits_until = 0,
-		waits_for = '', steps = $7, ended_at = $8, payload = CASE WHEN $9 = 1 THEN '' ELSE payload END, contact_gone = $9,
-		revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3
-		AND status = 'running'`
+	text += fenced
 	if status != Cancelled && !r.locked {
 		text += sameEpoch
 	}
-	tx.QueueOne(ctx, errMoved, text, r.id, r.teamID, r.revision, string(status), string(reason), r.received, r.steps,
-		tx.Now().UnixMicro(), number(r.gone))
+	tx.QueueOne(ctx, errMoved, text, args...)
 	noLonger(ctx, tx, r)
 }
 

@@ -127,9 +127,7 @@ func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e
 			return err
 		}
 	}
-	if err := r.follow(run); err != nil {
-		return err
-	}
+	r.follow(run)
 	if run.At == "" {
 		r.status = Completed
 		insertRow(ctx, tx, r, "")

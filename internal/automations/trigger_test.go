@@ -186,7 +186,7 @@ func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 		s.happens("go", contact, "")
 		s.happens("paid", contact, "")
 		s.mustRun(ids[0], "running: start a=waiting")
-		s.Must(s.a.EndRun(t.Context(), s.Acme.TeamID, ids[2], s.runs(ids[2])[0].ID))
+		s.Must(s.a.CancelRun(t.Context(), s.Acme.TeamID, ids[2], s.runs(ids[2])[0].ID))
 		again := s.due()[0]
 		s.work()
 		for _, id := range ids[:2] {
@@ -222,6 +222,95 @@ func TestEventRightAfterTheFirst(t *testing.T) {
 		s.work()
 		if out := s.runs(same)[0].Steps[1].Output["timed_out"]; out != true {
 			t.Errorf("the wait for an event that begins the run ends with %v", out)
+		}
+	})
+}
+
+// A run keeps of the events that it has received what its steps refer to, and fails if that is too much.
+func TestReceivedIsBounded(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		const waits = 6
+		begins := func(event, refers string) string {
+			steps, all, before := []string{trigger(event)}, []string{}, "start"
+			for i := range waits {
+				key, by := fmt.Sprint("w", i), " event_received"
+				if i == 0 {
+					by = ""
+				}
+				steps = append(steps, step(key, flow.WaitForEvent, `{"event_name": "paid"}`))
+				all, before = append(all, before+" "+key+by), key
+			}
+			steps = append(steps, step("set", flow.ContactUpdate, `{"first_name": {"var": "wait_events.`+refers+`"}}`))
+			return s.graph(automations.NewAutomation{}, links(append(all, before+" set event_received")...), steps...)
+		}
+		little, much := begins("little", "w1.plan"), begins("much", "paid.note")
+		c := s.contact(ann)
+		s.happens("little", c, "")
+		s.happens("much", c, "")
+		for range waits {
+			s.happens("paid", c, `{"plan":"pro","note":"`+strings.Repeat("x", 31<<10)+`"}`)
+			s.work()
+		}
+		s.mustRun(little, "completed: start w0 w1 w2 w3 w4 w5 set")
+		s.mustRun(much, "failed(too_large): start w0 w1 w2 w3 w4=failed(too_large)")
+		size := func(id string) int {
+			return s.Count(`SELECT LENGTH(received) FROM automation_runs WHERE automation_id = $1`, id)
+		}
+		if l, m := size(little), size(much); l > 200 || m > 128<<10 {
+			t.Errorf("%d and %d octets are kept", l, m)
+		}
+		if got := s.text(`SELECT first_name FROM contacts WHERE id = $1`, c); got != "pro" {
+			t.Errorf("the contact is called %q", got)
+		}
+	})
+}
+
+// What events had is neither read to end runs nor written when it has not changed.
+func TestLargeColumnsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	eachTraced(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		id := s.graph(automations.NewAutomation{}, links("start wait", "wait set event_received", "set day"), trigger("go"),
+			step("wait", flow.WaitForEvent, `{"event_name": "paid"}`),
+			step("set", flow.ContactUpdate, `{"last_name": {"var": "wait_events.wait.name"}}`),
+			step("day", flow.Delay, `{"duration": "1 day"}`))
+		all := []string{s.contact(ann), s.contact("bob@reader.example"), s.contact("cat@reader.example")}
+		for _, c := range all {
+			s.happens("go", c, `{"a": "b"}`)
+			s.happens("paid", c, `{"name": "Lee"}`)
+		}
+		s.work()
+		s.pass(25 * time.Hour)
+		s.trace.Take()
+		check := func(what string) {
+			t.Helper()
+			for _, st := range s.trace.Take() {
+				if strings.HasPrefix(st.SQL, "UPDATE automation_runs") && strings.Contains(st.SQL, "received") &&
+					what != "deleting a contact" {
+					t.Errorf("%s: %s", what, st.SQL)
+				}
+				if strings.Contains(st.SQL, "r.payload") && what != "a step" {
+					t.Errorf("%s: %s", what, st.SQL)
+				}
+			}
+		}
+		s.Must(s.handle(s.due()[0]))
+		check("a step")
+		_, err := s.Contacts.Delete(ctx, team, all[1])
+		s.Must(err)
+		check("deleting a contact")
+		_, err = s.a.Stop(ctx, team, id)
+		s.Must(err)
+		for _, j := range s.due() {
+			if j.Kind == "automations.end" {
+				s.Must(s.handle(j))
+			}
+		}
+		check("stopping")
+		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status <> 'running' AND contact_id <> $1
+			AND received LIKE '%Lee%'`, all[1]); n != 2 {
+			t.Errorf("%d runs have what they received", n)
 		}
 	})
 }

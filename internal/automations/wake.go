@@ -113,11 +113,16 @@ func (s *Service) give(ctx context.Context, tx *db.Tx, r *row, v *version, e flo
 		return err
 	}
 	deleteWait(ctx, tx, r, r.waitFor)
-	if err := r.follow(run); err != nil {
+	r.follow(run)
+	if err := r.keep(run); err != nil {
 		return err
 	}
 	if run.At == "" {
-		endRow(ctx, tx, r, Completed, "")
+		status, reason := Completed, Reason("")
+		if rec.Failure != nil {
+			status, reason = Failed, Reason(rec.Failure.Reason)
+		}
+		endRow(ctx, tx, r, status, reason)
 		_, err := s.p.Queue.Remove(ctx, tx, runKind, r.id)
 		return err
 	}

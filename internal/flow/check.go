@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // check applies the rules of whole graphs.
@@ -45,7 +46,24 @@ func (g *Graph) check() error {
 			return inStep(s.Key, err)
 		}
 	}
+	g.reads = g.readsOfWaits()
 	return nil
+}
+
+func (g *Graph) readsOfWaits() (paths []string) {
+	for _, s := range g.Steps {
+		c, ok := s.config.(referrer)
+		if !ok {
+			continue
+		}
+		for _, name := range c.refers() {
+			if path, ok := strings.CutPrefix(name, waitEvents); ok {
+				paths = append(paths, path)
+			}
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // after returns the keys of the steps that may follow a step.

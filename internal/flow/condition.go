@@ -30,6 +30,8 @@ func (c condition) names(place string) []Reference {
 	return []Reference{{Field: place, Kind: NamesRule, Rule: c.rule}}
 }
 
+func (c condition) refers() []string { return c.rule.Fields() }
+
 func (c condition) plan(m *moment) (Action, error) {
 	contacts, get := filter.Schema{Open: []string{"contact."}}, func(string) filter.Value { return filter.Value{} }
 	if m.facts.Contact != nil && c.readsContact() {

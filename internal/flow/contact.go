@@ -136,6 +136,14 @@ func (c contactUpdate) names(place string) (all []Reference) {
 	return append(all, propertiesOf(place+".properties", c.properties)...)
 }
 
+func (c contactUpdate) refers() []string {
+	names := referencesOf(c.properties)
+	for _, m := range c.own() {
+		names = append(names, m.v.references()...)
+	}
+	return names
+}
+
 func (c contactUpdate) plan(m *moment) (Action, error) {
 	if m.facts.Contact == nil {
 		return Action{Skipped: NoContact}, nil

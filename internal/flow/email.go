@@ -121,6 +121,8 @@ func (c email) names(place string) []Reference {
 	return append(all, propertiesOf(place+".template.variables", c.variables)...)
 }
 
+func (c email) refers() []string { return referencesOf(c.variables) }
+
 func (c email) plan(m *moment) (Action, error) {
 	switch {
 	case m.facts.Contact == nil:

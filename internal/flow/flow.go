@@ -41,6 +41,7 @@ const (
 	MaxBranches = 10                  // of a split
 	MaxText     = 256 << 10           // octets of JSON of all steps and connections
 	MaxPayload  = 32 << 10            // octets of JSON of the payload of an event
+	MaxReceived = 128 << 10           // octets of JSON of what a run keeps of the events that its waits received
 )
 
 // Type is the type of a step.
@@ -83,7 +84,7 @@ type Run struct {
 	At       string           // the key of the step that it is at; "" once it has ended
 	Waits    *Wait            // what it waits for at that step; nil before the step was planned
 	Event    Event            // that began it
-	Received map[string]Event // what the steps that waited for an event received, by their keys
+	Received map[string]Event // what the steps that waited received, by their keys: what some step refers to
 }
 
 // Wait is what a run waits for.

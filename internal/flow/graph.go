@@ -18,6 +18,7 @@ type Graph struct {
 	next  map[exit]string     // the key of the step to which a connection leads
 	heads map[string]struct{} // what may follow "wait_events." in a name: keys of waits, and names of their events
 	open  []string            // the beginnings of names that rules may have, besides those of contacts
+	reads []string            // what stands behind "wait_events." in the names that steps refer to
 }
 
 // Step is a step of a graph.
@@ -58,6 +59,9 @@ type config interface {
 
 // waiter is a config whose step may wait. over returns what the step does when the time has come.
 type waiter interface{ over(m *moment) Action }
+
+// referrer is a config that may refer to values. refers returns their full names.
+type referrer interface{ refers() []string }
 
 // plain is a config that leads on by a default connection, and has nothing to check and no names.
 type plain struct{}

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"maps"
+	"strings"
 )
 
 // Reasons for which steps fail. Those of effects are the caller's.
@@ -91,7 +92,8 @@ func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 }
 
 // Receive gives an event to a run, and reports whether it ends the run's wait. If it does, the run has moved on, and
-// the record is that of the step that waited. An event at the time at which the wait ends, or later, comes too late.
+// the record is that of the step that waited. An event at the time at which the wait ends, or later, comes too late. The
+// run keeps of the event what some step refers to. If that is too much with what it has kept before, the step fails.
 func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	s := g.step(r.At)
 	if s == nil || r.Waits == nil || r.Waits.Event == "" || r.Waits.Event != Canonical(e.Name) ||
@@ -102,17 +104,57 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	if !ok || !c.matches(r, e) {
 		return rec, false
 	}
-	received := map[string]Event{s.Key: e}
-	for key, other := range r.Received {
-		if key != s.Key {
-			received[key] = other
+	r.Waits = nil
+	rec = Record{Key: s.Key, Type: s.Type, Status: StepCompleted, CompletedAt: e.At,
+		Output: map[string]any{"event": e.Name, "payload": e.Payload}}
+	if kept, refers := g.kept(s.Key, c, e); refers {
+		received := maps.Clone(r.Received)
+		if received == nil {
+			received = map[string]Event{}
+		}
+		received[s.Key] = kept
+		if sizeOf(received) > MaxReceived {
+			r.At = ""
+			rec.Status, rec.Failure = StepFailed, &Failure{TooLarge, fmt.Sprintf("What later steps name of the events "+
+				"that the run waited for has more than %d KB of JSON. Send less in them, or name less.", MaxReceived>>10)}
+			return rec, true
+		}
+		r.Received = received
+	}
+	r.At = g.next[exit{s.Key, EventReceived}]
+	return rec, true
+}
+
+// kept returns an event that a step received with those members of its payload that steps can refer to. It reports false
+// if none refers to the event.
+func (g *Graph) kept(key string, c waitForEvent, e Event) (kept Event, refers bool) {
+	kept = Event{Name: e.Name, At: e.At}
+	for _, path := range g.reads {
+		for _, head := range []string{key, c.event, e.Name} {
+			rest, ok := strings.CutPrefix(path, head+".")
+			if !ok {
+				continue
+			}
+			refers = true
+			for name, v := range e.Payload {
+				if more, ok := strings.CutPrefix(rest, name); ok && (more == "" || more[0] == '.') {
+					if kept.Payload == nil {
+						kept.Payload = map[string]any{}
+					}
+					kept.Payload[name] = v
+				}
+			}
 		}
 	}
-	r.Received = received
-	r.Waits = nil
-	r.At = g.next[exit{s.Key, EventReceived}]
-	return Record{Key: s.Key, Type: s.Type, Status: StepCompleted, CompletedAt: e.At,
-		Output: map[string]any{"event": e.Name, "payload": e.Payload}}, true
+	return kept, refers
+}
+
+// sizeOf is how many octets of JSON the payloads of events have.
+func sizeOf(received map[string]Event) (octets int) {
+	for _, e := range received {
+		octets += len(encode(e.Payload))
+	}
+	return octets
 }
 
 // merge returns the members of both, nil if there are none.

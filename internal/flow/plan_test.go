@@ -494,7 +494,7 @@ func TestWaits(t *testing.T) {
 		Output:      map[string]any{"event": "order.placed", "payload": e.Payload}}, rec); !ok || diff != "" {
 		t.Errorf("the event (-want +got):\n%s", diff)
 	}
-	if r.At != "got" || r.Waits != nil || !cmp.Equal(r.Received["order"], e) {
+	if r.At != "got" || r.Waits != nil || len(r.Received) > 0 {
 		t.Errorf("after the event: %+v", r)
 	}
 	if _, ok := g.Receive(r, e); ok {

@@ -101,9 +101,6 @@ func (s *simulation) advance() error {
 		}
 		rec := s.g.Done(s.run, a, s.do(a), f)
 		s.record(rec, happened(rec, a, to))
-		if rec.Failure != nil {
-			s.report.Status, s.report.Reason, s.report.Message = "failed", rec.Failure.Reason, rec.Failure.Message
-		}
 		if rec.Status == StepWaiting {
 			return nil
 		}
@@ -117,6 +114,7 @@ func (s *simulation) record(r Record, happened string) {
 		Output: r.Output}
 	if r.Failure != nil {
 		e.Reason = r.Failure.Reason
+		s.report.Status, s.report.Reason, s.report.Message = "failed", r.Failure.Reason, r.Failure.Message
 	}
 	if r.Status != StepWaiting {
 		e.Next = s.run.At
@@ -145,7 +143,11 @@ func (s *simulation) happen(h happening) error {
 			s.note(h.event.Name, "An event for which the run does not wait.")
 			return nil
 		}
-		s.record(rec, "The event `"+h.event.Name+"` came.")
+		what := "The event `" + h.event.Name + "` came."
+		if rec.Failure != nil {
+			what = happened(rec, Action{}, "")
+		}
+		s.record(rec, what)
 		return s.advance()
 	case h.deleted:
 		s.note("", "The contact is deleted.")

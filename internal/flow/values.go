@@ -169,6 +169,24 @@ func propertiesOf(place string, values map[string]value) (all []Reference) {
 	return all
 }
 
+// references returns the full names of the values that a value refers to.
+func (v value) references() (names []string) {
+	if v.ref != "" {
+		return []string{filter.FullName(v.ref)}
+	}
+	for _, item := range v.list {
+		names = append(names, item.references()...)
+	}
+	return append(names, referencesOf(v.object)...)
+}
+
+func referencesOf(values map[string]value) (names []string) {
+	for _, v := range values {
+		names = append(names, v.references()...)
+	}
+	return names
+}
+
 const contactProperty = "contact.properties."
 
 // contactFields are what references may name of a contact besides its properties.

@@ -117,6 +117,8 @@ func (c webhook) names(place string) []Reference {
 	return append(all, propertiesOf(place+".payload", c.payload)...)
 }
 
+func (c webhook) refers() []string { return referencesOf(c.payload) }
+
 // callBody is what a webhook step posts.
 type callBody struct {
 	Type      string   `json:"type"`

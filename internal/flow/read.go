@@ -113,9 +113,8 @@ func readLine(place string, value jsontext.Value, limit int) (string, error) {
 }
 
 func readNumber(place string, value jsontext.Value) (n float64, err error) {
-	const limit = 1<<53 - 1 // beyond it not every integer is a float64
-	if value.Kind() != jsontext.KindNumber || json.Unmarshal(value, &n) != nil || math.Abs(n) > limit {
-		return 0, invalid(place, "must be a number from -%d to %[1]d.", int64(limit))
+	if value.Kind() != jsontext.KindNumber || json.Unmarshal(value, &n) != nil || math.Abs(n) > exact {
+		return 0, invalid(place, "must be a number from -%d to %[1]d.", int64(exact))
 	}
 	return n, nil
 }

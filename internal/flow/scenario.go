@@ -119,7 +119,7 @@ func (e *Event) read(o object, name string) (err error) {
 	if err := json.Unmarshal(o.members["payload"], &e.Payload); err != nil || e.Payload == nil {
 		return invalid(place, "must be an object, with each member once and in UTF-8.")
 	}
-	return nil
+	return CheckNumbers(place, o.members["payload"])
 }
 
 func readPerson(o object, start time.Time) (p *person, err error) {

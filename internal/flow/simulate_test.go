@@ -194,6 +194,10 @@ func TestScenarioRefused(t *testing.T) {
 			"`scenario.contact.engagement.opened` field must be a number",
 		`{` + who +
 			`,"event":{"payload":[]}}`: "scenario.event.payload: The `scenario.event.payload` field must be an object",
+		`{` + who + `,"event":{"name":"user.created","payload":{"ids":[1,12345678901234567]}}}`: "scenario.event.payload.ids[1]: " +
+			"The `scenario.event.payload.ids[1]` field must be a number from -9007199254740991 to 9007199254740991. Send",
+		`{` + who + `,"timetable":[{"at":"in 1 day","event":"x","payload":{"id":1e30}}]}`: "scenario.timetable[0].payload.id: " +
+			"The `scenario.timetable[0].payload.id` field must be a number",
 		`{` + who +
 			`,"event":{"name":"x"}}`: "scenario.event.name: The `scenario.event.name` field is \"x\", for which there " +
 			"is no trigger. Use `user.created` or `postrider:contact.created`.",

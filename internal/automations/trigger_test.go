@@ -192,7 +192,7 @@ func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 		for _, id := range ids[:2] {
 			s.mustRun(id, "running: start a b=waiting")
 		}
-		s.mustRun(ids[2], "cancelled(run_stopped): start a=skipped(run_stopped)")
+		s.mustRun(ids[2], "cancelled(run_cancelled): start a=skipped(run_cancelled)")
 		s.Update(func(tx *db.Tx) error {
 			s.Queue.Insert(t.Context(), tx, jobs.New{Kind: again.Kind, Lane: again.Lane, TeamID: again.TeamID,
 				Payload: again.Payload})

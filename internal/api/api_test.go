@@ -269,8 +269,8 @@ func (f *fixture) goOn() {
 	f.T.Helper()
 	stop := f.Run(f.Services.Automations.Kinds()...)
 	testnode.Until(f.T, "the runs wait or have ended", func() bool {
-		return f.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running' AND waits_until = 0`) == 0 &&
-			f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'automations.end'`) == 0
+		return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind LIKE 'automations.%' AND kind <> 'automations.run'`) == 0 &&
+			f.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running' AND waits_until = 0`) == 0
 	})
 	stop()
 }

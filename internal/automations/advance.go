@@ -33,6 +33,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		{Name: callKind, Handle: s.call, Workers: 32, PerLane: 8, Owner: callTeam, Lease: callLease, Schedule: waits,
 			Endless: true},
 		{Name: wakeKind, Handle: s.wakeRest, Workers: 4, Schedule: waits, Endless: true},
+		{Name: beginKind, Handle: s.tellRest, Workers: 4, Schedule: waits, Endless: true},
 		{Name: endKind, Handle: s.endStale, Workers: 4, Schedule: waits, Endless: true},
 		{Name: goneKind, Handle: s.endGone, Workers: 4, Schedule: waits, Endless: true},
 	}

@@ -22,8 +22,9 @@
 //
 // # When it fails
 //
-// An event is stored with the runs that it begins, or not at all. A step that cannot be done fails its run with a
-// reason; an error of the database is tried again without end. A webhook step is called at least once.
+// An event is stored with the runs that it begins, or with jobs that begin them where it comes with very many others, or
+// not at all. A step that cannot be done fails its run with a reason; an error of the database is tried again without end.
+// A webhook step is called at least once.
 //
 // # What it does not do
 //

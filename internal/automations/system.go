@@ -142,6 +142,7 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, teamID string, all []happ
 	}
 	// In the order of the contacts' ids, so that two transactions with events of many do not wait for each other.
 	slices.SortStableFunc(all, func(a, b happening) int { return strings.Compare(a.contactID, b.contactID) })
+	var some []occurrence
 	for i := range all {
 		h := &all[i]
 		if h.contactID == "" {
@@ -154,22 +155,10 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, teamID string, all []happ
 		if err != nil {
 			return fmt.Errorf("encode the payload of %s: %w", h.name, err)
 		}
-		o := &customevents.Occurrence{TeamID: teamID, Name: h.name, ContactID: h.contactID, Payload: string(text), At: h.at}
-		e := flow.Event{Name: h.name, Payload: h.payload, At: h.at}
-		if awaited[h.name] {
-			_, waiting, err := concerned(ctx, tx.Reader, teamID, h.name, h.contactID, "")
-			if err == nil {
-				err = s.wake(ctx, tx, o, e, waiting, atOnce)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := s.begin(ctx, tx, o, e, begins[h.name]); err != nil {
-			return err
-		}
+		some = append(some, occurrence{customevents.Occurrence{TeamID: teamID, Name: h.name, ContactID: h.contactID,
+			Payload: string(text), At: h.at}, flow.Event{Name: h.name, Payload: h.payload, At: h.at}})
 	}
-	return nil
+	return s.spread(ctx, tx, some, begins, awaited, atOnce)
 }
 
 // identify sets the contacts of events: that which the email was entered for, under whatever address, or else the one

@@ -459,3 +459,86 @@ func TestDepth(t *testing.T) {
 		}
 	})
 }
+
+// Events of very many contacts that are recorded together begin and wake a bounded number of runs in one transaction. Jobs
+// do the rest, for all contacts that there are then.
+func TestManyEventsAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		const crowd = 70
+		var ids []string
+		for range 3 {
+			ids = append(ids, s.automation(trigger("postrider:email.opened"),
+				step("day", flow.Delay, `{"duration": "1 day"}`)))
+		}
+		waits := s.automation(trigger("go"), step("wait", flow.WaitForEvent, `{"event_name": "postrider:email.opened"}`))
+		var all []events.Event
+		email := s.Send(testnode.Hello(ann))
+		for i := range crowd {
+			address := fmt.Sprintf("c%d@reader.example", i)
+			c := s.contact(address)
+			s.happens("go", c, "")
+			all = append(all, events.Event{TeamID: s.Acme.TeamID, Type: events.EmailOpened, EmailID: email, ContactID: c,
+				Recipient: address, Data: &events.Open{}})
+		}
+		opened := func() int {
+			return s.Count(`SELECT COUNT(*) FROM automation_runs WHERE event = 'postrider:email.opened'`)
+		}
+		s.Happen(all...)
+		if n := opened(); n == 0 || n > 100 {
+			t.Errorf("%d runs begin at once", n)
+		}
+		if n := s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'automations.begin'`); n < 2 {
+			t.Errorf("%d jobs begin the rest", n)
+		}
+		_, err := s.Contacts.Delete(t.Context(), s.Acme.TeamID, "c69@reader.example")
+		s.Must(err)
+		most, before := 0, opened()
+		for len(s.due()) > 0 {
+			for _, j := range s.due() {
+				s.Must(s.handle(j))
+				most, before = max(most, opened()-before), opened()
+			}
+		}
+		if n := opened(); n != 3*(crowd-1) || most > 100 {
+			t.Errorf("%d runs have begun, %d of them in one transaction", n, most)
+		}
+		for _, id := range ids {
+			if n := s.Count(`SELECT COUNT(DISTINCT contact_id) FROM automation_runs WHERE automation_id = $1`, id); n !=
+				crowd-1 {
+				t.Errorf("%d contacts have a run", n)
+			}
+		}
+		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1 AND status = 'completed'`,
+			waits); n != crowd-1 {
+			t.Errorf("%d runs that waited have gone on", n)
+		}
+		s.consistent()
+	})
+}
+
+// What a job begins knows how many runs have led to it.
+func TestDepthOfJobs(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		for range 6 {
+			s.automation(trigger("go"), step("wait", flow.WaitForEvent, `{"event_name": "postrider:contact.updated"}`))
+		}
+		s.automation(trigger("leave"), step("set", flow.ContactUpdate, `{"unsubscribed": true}`))
+		left := s.automation(trigger("postrider:contact.unsubscribed"))
+		c := s.contact(ann)
+		for range 20 {
+			s.happens("go", c, "")
+		}
+		s.happens("leave", c, "")
+		s.Must(s.handle(s.due()[0]))
+		if n := s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'automations.begin'`); n != 1 {
+			t.Errorf("%d jobs", n)
+		}
+		s.work()
+		s.mustRun(left, "completed: start")
+		if n := s.Count(`SELECT depth FROM automation_runs WHERE automation_id = $1`, left); n != 1 {
+			t.Errorf("the run has the depth %d", n)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package automations
 
 import (
 	"context"
+	"hash/crc32"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -29,6 +30,11 @@ type version struct {
 // versions has the graphs of versions, which never change. When there are too many, those go that were used longest
 // ago: of the team, if it has its share, and of all otherwise.
 type versions struct {
+	// Graphs are compiled one after the other, and read one after the other for each team, so that one with many large
+	// ones leaves others a processor, and keeps them waiting for one graph only. Teams that share a turn are rare.
+	turns     [64]sync.Mutex
+	compiling sync.Mutex
+
 	mu    sync.Mutex
 	all   *recent
 	teams map[string]*recent
@@ -73,11 +79,23 @@ func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID strin
 	if known := v.known(teamID, versionID); known != nil {
 		return known, nil
 	}
-	g, octets, err := getVersion(ctx, r, teamID, versionID)
+	turn := &v.turns[crc32.ChecksumIEEE([]byte(teamID))%uint32(len(v.turns))]
+	turn.Lock()
+	defer turn.Unlock()
+	if known := v.known(teamID, versionID); known != nil {
+		return known, nil
+	}
+	steps, connections, err := getVersion(ctx, r, teamID, versionID)
 	if err != nil {
 		return nil, err
 	}
-	made := newVersion(g, octets)
+	v.compiling.Lock()
+	defer v.compiling.Unlock()
+	g, err := storedGraph(versionID, steps, connections)
+	if err != nil {
+		return nil, err
+	}
+	made := newVersion(g, len(steps)+len(connections))
 	made.id, made.teamID = versionID, teamID
 	v.keep(made)
 	return made, nil

@@ -192,15 +192,22 @@ func (w *walk) addTo(ctx context.Context, segmentID string) (out flow.Outcome, e
 	_, err = contacts.AddToSegmentIn(because(ctx, &w.row), w.tx, teamID, contactID, segmentID)
 	switch fault.KindOf(err) {
 	case fault.Invalid:
-		out.Failure = &flow.Failure{Reason: "segment_filtered", Message: err.Error()}
+		out.Failure = &flow.Failure{Reason: segmentFiltered, Message: err.Error()}
 	case fault.NotFound: // the segment, or the contact
 		if _, err := contacts.MemberIn(ctx, w.tx.Reader, teamID, contactID); err != nil {
 			return out, err
 		}
-		out.Failure = &flow.Failure{Reason: "segment_not_found", Message: "The segment " + segmentID + " was deleted. " +
-			"Change the step so that it names a segment that there is."}
+		out.Failure = segmentGone(segmentID)
 	default:
 		return out, err
 	}
 	return out, nil
+}
+
+// segmentFiltered is why a step fails that adds to a segment with a filter.
+const segmentFiltered = "segment_filtered"
+
+func segmentGone(segmentID string) *flow.Failure {
+	return &flow.Failure{Reason: "segment_not_found", Message: "The segment " + segmentID + " was deleted. Change the " +
+		"step so that it names a segment that there is."}
 }

@@ -2,9 +2,12 @@ package automations
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/page"
 )
 
 // Simulation is a graph and a scenario to go through it by made-up time.
@@ -15,8 +18,8 @@ type Simulation struct {
 	Scenario     []byte // JSON, as flow.ParseScenario reads it
 }
 
-// Simulate goes through a graph by made-up time. Nothing is sent, changed or called; what the steps name is taken to be
-// there.
+// Simulate goes through a graph by made-up time. Nothing is sent, changed or called. Properties, topics and segments are
+// those of the team; templates and senders are taken to be there.
 func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*flow.Report, error) {
 	var g *flow.Graph
 	if of.AutomationID != "" {
@@ -39,5 +42,40 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 	if err != nil {
 		return nil, err
 	}
-	return flow.Simulate(g, scenario)
+	w, err := s.world(ctx, teamID)
+	if err != nil {
+		return nil, fmt.Errorf("look up what a simulation needs of a team: %w", err)
+	}
+	return flow.Simulate(g, scenario, w)
+}
+
+// world is what a simulation knows of a team.
+func (s *Service) world(ctx context.Context, teamID string) (*flow.World, error) {
+	w := &flow.World{Complete: true, Properties: map[string]flow.Property{}, Topics: map[string]string{},
+		Segment: func(segmentID string) (*flow.Failure, error) {
+			of, err := s.p.Contacts.Segment(ctx, teamID, segmentID)
+			switch {
+			case fault.KindOf(err) == fault.NotFound:
+				return segmentGone(segmentID), nil
+			case err == nil && of.Filter != "":
+				return &flow.Failure{Reason: segmentFiltered, Message: "The segment " + segmentID + " has a filter, " +
+					"which says who is in it."}, nil
+			}
+			return nil, err
+		},
+		Fields: func(rule *filter.Rule) (filter.Schema, error) {
+			return s.p.Contacts.FilterSchema(ctx, s.p.DB.Reader, teamID, rule)
+		}}
+	properties, err := s.p.Contacts.PropertiesNamed(ctx, s.p.DB.Reader, teamID, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range properties {
+		w.Properties[p.Name] = flow.Property{Type: p.Type, Fallback: p.Fallback}
+	}
+	topics, _, err := s.p.Contacts.Topics(ctx, teamID, page.Page{})
+	for _, t := range topics {
+		w.Topics[t.ID] = string(t.Default)
+	}
+	return w, err
 }

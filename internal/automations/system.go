@@ -66,7 +66,7 @@ func happenings(e *events.Event) (all []happening) {
 		if d.Is {
 			return nil
 		}
-		return []happening{ofEmail(e, flow.EmailOpened, map[string]any{})}
+		return []happening{ofEmail(e, flow.EmailOpened, nil)}
 	case *events.Click:
 		if d.Is {
 			return nil
@@ -78,50 +78,32 @@ func happenings(e *events.Event) (all []happening) {
 		}
 		return []happening{ofEmail(e, flow.EmailBounced, map[string]any{"type": d.Type, "sub_type": d.SubType})}
 	case *events.Complaint:
-		return []happening{ofEmail(e, flow.EmailComplained, map[string]any{})}
+		return []happening{ofEmail(e, flow.EmailComplained, nil)}
 	}
 	return nil
 }
 
-func ofEmail(e *events.Event, name string, payload map[string]any) happening {
-	h := happening{name: name, contactID: e.ContactID, at: e.At, payload: payload, of: e}
+func ofEmail(e *events.Event, name string, more map[string]any) happening {
+	h := happening{name: name, contactID: e.ContactID, at: e.At,
+		payload: flow.EmailPayload(e.EmailID, e.BroadcastID, more), of: e}
 	if a, err := message.ParseAddress(e.Recipient); err == nil {
 		h.address = a.Key()
-	}
-	payload["email_id"] = e.EmailID
-	if e.BroadcastID != "" {
-		payload["broadcast_id"] = e.BroadcastID
 	}
 	return h
 }
 
 func contactHappenings(e *events.Event, c *events.Contact) (all []happening) {
-	add := func(name string, more map[string]any) {
-		payload := map[string]any{"contact_id": c.ID, "email": c.Email, "first_name": c.FirstName, "last_name": c.LastName,
-			"unsubscribed": c.Unsubscribed}
-		maps.Copy(payload, more)
-		all = append(all, happening{name: name, contactID: c.ID, at: e.At, payload: payload})
-	}
-	switch e.Type {
-	case events.ContactCreated:
-		add(flow.ContactCreated, nil)
-	case events.ContactUpdated:
-		add(flow.ContactUpdated, nil)
-		switch {
-		case c.Switched && c.Unsubscribed:
-			add(flow.ContactUnsubscribed, nil)
-		case c.Switched:
-			add(flow.ContactResubscribed, nil)
-		}
-	default:
+	if e.Type != events.ContactCreated && e.Type != events.ContactUpdated {
 		return nil
 	}
+	of := flow.Contact{ID: c.ID, Address: c.Email, FirstName: c.FirstName, LastName: c.LastName,
+		Unsubscribed: c.Unsubscribed}
+	h := flow.Happening{Created: e.Type == events.ContactCreated, Switched: c.Switched, Topics: map[string]bool{}}
 	for _, t := range c.Topics {
-		name := flow.TopicOptedOut
-		if t.In {
-			name = flow.TopicOptedIn
-		}
-		add(name, map[string]any{"topic_id": t.TopicID})
+		h.Topics[t.TopicID] = t.In
+	}
+	for _, s := range of.Events(h, e.At) {
+		all = append(all, happening{name: s.Name, contactID: c.ID, at: s.At, payload: s.Payload})
 	}
 	return all
 }

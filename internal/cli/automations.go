@@ -17,7 +17,7 @@ import (
 )
 
 const automationsUsage = `use
-  postrider automations simulate FILE [--automation FILE] [--json]
+  postrider automations simulate [--automation FILE] [--json] FILE
 FILE has the members automation, with steps and connections, and scenario; with --automation it is a scenario, and the
 other file has the steps and connections. A file may be - for the standard input.`
 
@@ -27,20 +27,27 @@ func manageAutomations(_ context.Context, e *env, args []string) error {
 		fmt.Fprintln(e.out, automationsUsage)
 		return nil
 	}
-	if len(args) < 2 || args[0] != "simulate" || strings.HasPrefix(args[1], "--") {
+	if len(args) < 2 || args[0] != "simulate" {
 		return fmt.Errorf("no such use; %s", automationsUsage)
 	}
 	flags := flag.NewFlagSet("automations simulate", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
 	graph := flags.String("automation", "", "`file` with the steps and connections, if they are not in the first one")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
-	if err := flags.Parse(args[2:]); err != nil {
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	path := flags.Arg(0)
+	if path == "" {
+		return fmt.Errorf("there is no FILE; %s", automationsUsage)
+	}
+	if err := flags.Parse(flags.Args()[1:]); err != nil { // those behind the file
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected %q; %s", flags.Arg(0), automationsUsage)
 	}
-	report, err := simulate(args[1], *graph)
+	report, err := simulate(path, *graph)
 	if err != nil {
 		return err
 	}
@@ -100,7 +107,7 @@ func simulate(path, graphPath string) (*flow.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return flow.Simulate(g, s)
+	return flow.Simulate(g, s, nil)
 }
 
 // readInput reads a file, or the standard input if it is -.
@@ -113,7 +120,7 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	const limit = flow.MaxScenario + 2*flow.MaxText
+	const limit = 2 * (flow.MaxScenario + flow.MaxText) // what is beside the members has room too
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {
 		err = fmt.Errorf("%s has more than %d octets", path, limit)
@@ -125,7 +132,7 @@ func readInput(path string) ([]byte, error) {
 func printReport(w io.Writer, r *flow.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, e := range r.Entries {
-		what := e.Step
+		what := string(e.Step)
 		if what == "" {
 			what = "-"
 		}
@@ -151,11 +158,15 @@ func printReport(w io.Writer, r *flow.Report) error {
 	}
 	reason := ""
 	if r.Reason != "" {
-		reason = " (" + r.Reason + ")"
+		reason = " (" + string(r.Reason) + ")"
 	}
 	took := "at once"
 	if r.EndedAt.After(r.StartedAt) {
 		took = "after " + r.Took
+	}
+	if r.Omitted > 0 {
+		fmt.Fprintf(w, "%d outputs, variables and bodies are left out: the report would have more than %d octets\n",
+			r.Omitted, flow.MaxReport)
 	}
 	_, err := fmt.Fprintf(w, "\n%s %s%s: %d emails, %d webhook calls; times are UTC\n", r.Status, took, reason,
 		len(r.Emails), len(r.Calls))

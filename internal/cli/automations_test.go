@@ -51,8 +51,10 @@ func TestSimulate(t *testing.T) {
 		t.Fatal(err)
 	}
 	graph, scenario := write("graph.json", string(parts.Automation)), write("scenario.json", string(parts.Scenario))
-	if got, errOut, code := run(scenario, "--automation", graph); got != out || code != 0 {
-		t.Errorf("from two files: %d %s%s", code, got, errOut)
+	for _, args := range [][]string{{scenario, "--automation", graph}, {"--automation", graph, scenario}} {
+		if got, errOut, code := run(args...); got != out || code != 0 {
+			t.Errorf("from two files by %s: %d %s%s", args, code, got, errOut)
+		}
 	}
 	var report struct {
 		Status  string
@@ -73,18 +75,19 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("a run that fails: %d %s%s", code, out, errOut)
 	}
 	for says, args := range map[string][]string{
-		"no such use":                {"--json"},
+		"there is no FILE":           {"--json"},
+		"no such use":                {},
 		"no such file":               {filepath.Join(dir, "nothing.json")},
 		"is not JSON":                {write("text.json", "steps")},
 		"the members automation and": {scenario},
 		"Step `x`: Missing": {scenario, "--automation", write("bad.json",
 			`{"steps":[{"key":"x"}],"connections":[]}`)},
 		"`scenario.contact.email`": {write("nobody.json", `{"contact":{}}`), "--automation", graph},
-		"for which there is no": {write("other.json", `{"contact":{"email":"a"},"event":{"name":"x"}}`),
+		"for which there is no": {write("other.json", `{"contact":{"email":"a@b.example"},"event":{"name":"x"}}`),
 			"--automation", graph},
 		"unexpected \"more\"":          {both, "more"},
 		"flag provided but not":        {both, "--api-key", "x"},
-		"has more than 2621440 octets": {write("long.json", strings.Repeat(" ", 3<<20))},
+		"has more than 1048576 octets": {write("long.json", strings.Repeat(" ", 3<<20))},
 	} {
 		if out, errOut, code := run(args...); code != 1 || !strings.Contains(errOut, says) || out != "" {
 			t.Errorf("%s: %d %s%s; want %q", args, code, out, errOut, says)

@@ -100,7 +100,7 @@ func TestTooMuchReceived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := flow.Simulate(g, s)
+	report, err := flow.Simulate(g, s, nil)
 	if err != nil || report.Status != "failed" || report.Reason != flow.TooLarge || report.Ignored != 1 {
 		t.Errorf("the simulation: %+v, %v", report.Reason, err)
 	}

@@ -9,11 +9,37 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
+// MaxReport limits the texts of all outputs, variables and bodies of a report together, in octets. Those for which there
+// is no room are left out.
+const MaxReport = 1 << 20
+
+// Text is a text of a report. It is null in JSON when it is empty.
+type Text string
+
+// MarshalJSON returns the text as JSON.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t == "" {
+		return []byte("null"), nil
+	}
+	return encode(string(t)), nil
+}
+
+// Output is the output of a step. It is null in JSON when there is none.
+type Output map[string]any
+
+// MarshalJSON returns the output as JSON.
+func (o Output) MarshalJSON() ([]byte, error) {
+	if o == nil {
+		return []byte("null"), nil
+	}
+	return encode(map[string]any(o)), nil
+}
+
 // Report is what a simulation showed. It has no secrets but what the graph and the scenario have.
 type Report struct {
-	Status    string    `json:"status"`  // completed, failed or cancelled
-	Reason    string    `json:"reason"`  // why it failed or was cancelled, "" otherwise
-	Message   string    `json:"message"` // the reason as a sentence
+	Status    string    `json:"status"`                  // completed, failed or cancelled
+	Reason    Text      `json:"reason" nullable:"true"`  // why it failed or was cancelled
+	Message   Text      `json:"message" nullable:"true"` // the reason as a sentence
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	Took      string    `json:"took"` // in words
@@ -23,21 +49,22 @@ type Report struct {
 	Calls   []Post  `json:"calls"`
 	Contact *Person `json:"contact"` // as it is at the end; nil once it was deleted
 	Ignored int     `json:"ignored"` // entries of the timetable from after the end
+	Omitted int     `json:"omitted"` // outputs, variables and bodies that are left out because of MaxReport
 }
 
 // Entry is something that happened in a simulation: a step did something, began to wait or went on, or an entry of the
 // timetable came. Step and what follows it are of steps only.
 type Entry struct {
-	At       time.Time      `json:"at"`
-	After    string         `json:"after"`    // the time since the start in words
-	Happened string         `json:"happened"` // as a sentence
-	Event    string         `json:"event,omitzero"`
-	Step     string         `json:"step,omitzero"`
-	Type     Type           `json:"type,omitzero"`
-	Status   Status         `json:"status,omitzero"`
-	Output   map[string]any `json:"output,omitzero"`
-	Reason   string         `json:"reason,omitzero"` // why it failed
-	Next     string         `json:"next,omitzero"`   // the key of the next step; "" at the end and while the step waits
+	At       time.Time `json:"at"`
+	After    string    `json:"after"`    // the time since the start in words
+	Happened string    `json:"happened"` // as a sentence
+	Event    Text      `json:"event" nullable:"true"`
+	Step     Text      `json:"step" nullable:"true"`
+	Type     Text      `json:"type" nullable:"true"`
+	Status   Text      `json:"status" nullable:"true"`
+	Output   Output    `json:"output" nullable:"true"`
+	Reason   Text      `json:"reason" nullable:"true"` // why it failed
+	Next     Text      `json:"next" nullable:"true"`   // the key of the next step; "" at the end and while the step waits
 }
 
 // Mail is an email that would be sent.
@@ -48,10 +75,10 @@ type Mail struct {
 	To        string         `json:"to"`
 	Template  string         `json:"template_id"`
 	Variables map[string]any `json:"variables"` // texts and numbers; the template has fallbacks for the others
-	From      string         `json:"from,omitzero"`
-	Subject   string         `json:"subject,omitzero"`
-	ReplyTo   string         `json:"reply_to,omitzero"`
-	TopicID   string         `json:"topic_id,omitzero"`
+	From      Text           `json:"from" nullable:"true"`
+	Subject   Text           `json:"subject" nullable:"true"`
+	ReplyTo   Text           `json:"reply_to" nullable:"true"`
+	TopicID   Text           `json:"topic_id" nullable:"true"`
 }
 
 // Post is a request that a webhook step would make.
@@ -128,6 +155,8 @@ func skipped(reason string) string {
 		return "Sends nothing, because the contact is unsubscribed."
 	case optedOut:
 		return "Sends nothing, because the contact opted out of the topic."
+	case notOptedIn:
+		return "Sends nothing, because the contact did not opt in to the topic."
 	case NoDate:
 		return "Does not wait, because the contact has no such date."
 	case BadDate:

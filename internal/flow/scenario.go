@@ -12,20 +12,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/schedule"
 )
 
 // Limits of scenarios.
 const (
-	MaxScenario  = 2 << 20 // octets of JSON
-	MaxTimetable = 1000    // entries
-	maxMembers   = 200     // properties, segments or topics of the made-up contact
-)
+	MaxScenario  = 256 << 10 // octets of JSON
+	MaxTimetable = 1000      // entries
+	maxMembers   = 200       // properties, segments or topics of a contact or of the team
 
-// madeUp is the id of a made-up contact whose scenario gives none.
-const madeUp = "00000000-0000-7000-8000-000000000001"
+	// Times of a scenario are from the first of these years to before the second. A run lasts 165 years at most, and a
+	// time of the year 10000 could not be written any more.
+	firstYear = 1970
+	lastYear  = 9000
+)
 
 // Scenario is a made-up contact and what happens to it: the event that begins a run, and a timetable.
 type Scenario struct {
@@ -35,22 +36,15 @@ type Scenario struct {
 	event     Event // without a name for that of the only trigger
 	timetable []happening
 	outcomes  map[string]Outcome
+	world     *World // of simulations that are given none
 }
 
 // happening is an entry of the timetable: an event, a change of the contact, or its deletion.
 type happening struct {
 	at      time.Time
 	event   *Event
-	change  *object
+	change  *change
 	deleted bool
-}
-
-// person is a made-up contact.
-type person struct {
-	Contact
-	segments   []string
-	topics     map[string]string // opt_in or opt_out, by the id
-	engagement map[string]any    // a number or a time, by the name of the field
 }
 
 // ParseScenario reads a scenario from JSON. now is when it begins if it does not say; times such as "in 2 days" are
@@ -61,6 +55,9 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	}
 	o, err := readObject("scenario", text)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.only("start", "contact", "event", "timetable", "outcomes", "run", "properties", "topics"); err != nil {
 		return nil, err
 	}
 	s := &Scenario{start: now.UTC(), outcomes: map[string]Outcome{}}
@@ -84,6 +81,9 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := e.only("name", "payload"); err != nil {
+			return nil, err
+		}
 		if err := s.event.read(e, "name"); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,20 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	if err := s.readTimetable(o); err != nil {
 		return nil, err
 	}
+	if err := s.readWorld(o); err != nil {
+		return nil, err
+	}
 	return s, s.readOutcomes(o)
+}
+
+// only refuses a member that has none of some names: a misspelt one would say nothing.
+func (o object) only(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+		if !slices.Contains(names, name) {
+			return invalid(o.at(name), "is not known. There are `%s`.", strings.Join(names, "`, `"))
+		}
+	}
+	return nil
 }
 
 // time reads a time or a phrase that is reckoned from another time, which it returns if there is none.
@@ -104,13 +117,21 @@ func (o object) time(name string, from time.Time) (time.Time, error) {
 	if err != nil {
 		return from, invalid(o.at(name), "cannot be read: %v.", err)
 	}
+	if t.Year() < firstYear || t.Year() >= lastYear {
+		return from, invalid(o.at(name), "must be a time from the years %d to %d.", firstYear, lastYear-1)
+	}
 	return t, nil
 }
 
 // read reads the name, which is the member of that name, and the payload of an event.
-func (e *Event) read(o object, name string) (err error) {
-	if e.Name, err = o.optional(name, MaxEvent); err != nil || !o.has("payload") {
-		return err
+func (e *Event) read(o object, member string) (err error) {
+	if o.has(member) {
+		if e.Name, err = o.eventName(member); err != nil {
+			return err
+		}
+	}
+	if !o.has("payload") {
+		return nil
 	}
 	place := o.at("payload")
 	if n := len(o.members["payload"]); n > MaxPayload {
@@ -120,150 +141,6 @@ func (e *Event) read(o object, name string) (err error) {
 		return invalid(place, "must be an object, with each member once and in UTF-8.")
 	}
 	return CheckNumbers(place, o.members["payload"])
-}
-
-func readPerson(o object, start time.Time) (p *person, err error) {
-	p = &person{Contact: Contact{ID: madeUp, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
-	if p.Address, err = o.required("email", maxMailbox); err != nil {
-		return nil, err
-	}
-	if text, err := o.optional("id", MaxKey); err != nil {
-		return nil, err
-	} else if text != "" {
-		p.ID = text
-	}
-	if p.CreatedAt, err = o.time("created_at", start); err != nil {
-		return nil, err
-	}
-	return p, p.change(o)
-}
-
-// change reads what is given of a contact, and leaves the rest as it is. Null clears names and properties.
-func (p *person) change(o object) (err error) {
-	for _, name := range []struct {
-		name string
-		to   *string
-	}{{"first_name", &p.FirstName}, {"last_name", &p.LastName}} {
-		if _, ok := o.members[name.name]; ok {
-			if *name.to, err = o.optional(name.name, maxContactName); err != nil {
-				return err
-			}
-		}
-	}
-	if o.has("unsubscribed") {
-		if json.Unmarshal(o.members["unsubscribed"], &p.Unsubscribed) != nil {
-			return invalid(o.at("unsubscribed"), "must be true or false.")
-		}
-	}
-	if err := p.changeProperties(o); err != nil {
-		return err
-	}
-	segments, err := o.list("segments")
-	if err != nil {
-		return err
-	}
-	for i, text := range segments {
-		segment, err := readLine(fmt.Sprintf("%s[%d]", o.at("segments"), i), text, MaxKey)
-		if err != nil {
-			return err
-		}
-		p.add(strings.ToLower(segment))
-	}
-	if err := p.changeTopics(o); err != nil {
-		return err
-	}
-	if len(p.Properties) > maxMembers || len(p.segments) > maxMembers || len(p.topics) > maxMembers {
-		return invalid(o.place, "has more than %d properties, segments or topics.", maxMembers)
-	}
-	return p.changeEngagement(o)
-}
-
-// add adds the contact to a segment.
-func (p *person) add(segment string) {
-	if !slices.Contains(p.segments, segment) {
-		p.segments = append(p.segments, segment)
-	}
-}
-
-func (p *person) changeProperties(o object) error {
-	if !o.has("properties") {
-		return nil
-	}
-	members, err := o.object("properties")
-	if err != nil {
-		return err
-	}
-	for name, text := range members.members {
-		v := scalar.Value{}
-		switch text.Kind() {
-		case jsontext.KindNull:
-			delete(p.Properties, name)
-			continue
-		case jsontext.KindNumber:
-			n, err := readNumber(members.at(name), text)
-			if err != nil {
-				return err
-			}
-			v = scalar.OfNumber(n)
-		default:
-			s, err := readText(members.at(name), text, scalar.MaxText)
-			if err != nil {
-				return err
-			}
-			v = scalar.OfText(s)
-		}
-		p.Properties[name] = v
-	}
-	return nil
-}
-
-func (p *person) changeTopics(o object) error {
-	if !o.has("topics") {
-		return nil
-	}
-	members, err := o.object("topics")
-	if err != nil {
-		return err
-	}
-	for topic := range members.members {
-		choice, err := members.required(topic, MaxKey)
-		if err != nil {
-			return err
-		}
-		if !id.Valid(topic) || choice != "opt_in" && choice != "opt_out" {
-			return invalid(members.at(topic), "must be `opt_in` or `opt_out` by the id of a topic.")
-		}
-		p.topics[strings.ToLower(topic)] = choice
-	}
-	return nil
-}
-
-// changeEngagement reads what is known of the mail that the contact got.
-func (p *person) changeEngagement(o object) error {
-	if !o.has("engagement") {
-		return nil
-	}
-	members, err := o.object("engagement")
-	if err != nil {
-		return err
-	}
-	p.engagement = maps.Clone(p.engagement)
-	if p.engagement == nil {
-		p.engagement = map[string]any{}
-	}
-	for _, name := range []string{"mailed", "opened", "clicked"} {
-		if members.has(name) {
-			if p.engagement[name], err = readNumber(members.at(name), members.members[name]); err != nil {
-				return err
-			}
-		}
-		if members.has(name + "_at") {
-			if p.engagement[name+"_at"], err = members.time(name+"_at", time.Time{}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func (s *Scenario) readTimetable(o object) error {
@@ -290,6 +167,9 @@ func (s *Scenario) readHappening(place string, text jsontext.Value) (h happening
 	if err != nil {
 		return h, err
 	}
+	if err := o.only("at", "event", "payload", "contact", "contact_deleted"); err != nil {
+		return h, err
+	}
 	if !o.has("at") {
 		return h, fault.MissingField(o.at("at"))
 	}
@@ -314,27 +194,75 @@ func (s *Scenario) readHappening(place string, text jsontext.Value) (h happening
 		if err := h.event.read(o, "event"); err != nil {
 			return h, err
 		}
-		if h.event.Name == "" {
-			return h, fault.MissingField(o.at("event"))
-		}
+	} else if o.has("payload") {
+		return h, invalid(o.at("payload"), "is that of an event, which is not there. Name it as `%s`.", o.at("event"))
 	}
 	if o.has("contact") {
 		given++
-		change, err := o.object("contact")
+		of, err := o.object("contact")
 		if err != nil {
 			return h, err
 		}
-		// What is wrong with it is found now and not when its time has come.
-		trial := &person{Contact: Contact{Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
-		if err := trial.change(change); err != nil {
+		if err := of.only(changeMembers...); err != nil {
 			return h, err
 		}
-		h.change = &change
+		if h.change, err = readChange(of, h.at); err != nil {
+			return h, err
+		}
 	}
 	if given != 1 {
 		return h, invalid(place, "must have one of `event`, `contact` and `contact_deleted`.")
 	}
 	return h, nil
+}
+
+// readWorld reads what the scenario says of the team.
+func (s *Scenario) readWorld(o object) (err error) {
+	s.world = &World{Properties: map[string]Property{}}
+	if s.world.Topics, err = readTopics(o); err != nil {
+		return err
+	}
+	if !o.has("properties") {
+		return nil
+	}
+	all, err := o.object("properties")
+	if err != nil {
+		return err
+	}
+	if len(all.members) > maxMembers || len(s.world.Topics) > maxMembers {
+		return invalid(o.place, "has more than %d properties or topics.", maxMembers)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all.members)) {
+		if s.world.Properties[name], err = readProperty(all, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readProperty(all object, name string) (p Property, err error) {
+	o, err := all.object(name)
+	if err != nil {
+		return p, err
+	}
+	if err := o.only("type", "fallback_value"); err != nil {
+		return p, err
+	}
+	kind, err := o.required("type", MaxKey)
+	if err != nil {
+		return p, err
+	}
+	if p.Type = scalar.Type(kind); p.Type != scalar.String && p.Type != scalar.Number {
+		return p, invalid(o.at("type"), "must be `string` or `number`.")
+	}
+	if !o.has("fallback_value") {
+		return p, nil
+	}
+	place := o.at("fallback_value")
+	if p.Fallback, err = readScalar(place, o.members["fallback_value"]); err != nil {
+		return p, err
+	}
+	return p, p.Fallback.Check(place, p.Type)
 }
 
 // readOutcomes reads which effects fail or are not done.
@@ -352,6 +280,9 @@ func (s *Scenario) readOutcomes(o object) error {
 	for _, key := range slices.Sorted(maps.Keys(all.members)) {
 		one, err := all.object(key)
 		if err != nil {
+			return err
+		}
+		if err := one.only("fail", "skip"); err != nil {
 			return err
 		}
 		outcome := Outcome{}

@@ -6,20 +6,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/postrider/postrider/internal/filter"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
-// optedOut is why an email with a topic is not sent to a contact that opted out of it.
-const optedOut = "topic_opted_out"
-
-// Simulate runs a graph against a scenario, with made-up time. Templates, segments and so on are taken to be there, and
-// every effect to succeed unless the scenario says otherwise. Its errors are Invalid faults about the scenario.
-func Simulate(g *Graph, s *Scenario) (*Report, error) {
-	for _, key := range slices.Sorted(maps.Keys(s.outcomes)) {
-		if g.step(key) == nil {
-			return nil, invalid("scenario.outcomes."+key, "names no step.")
-		}
+// Simulate runs a graph against a scenario, with made-up time, in a world: nil is that of which the scenario speaks.
+// Templates and senders are taken to be there, and effects to succeed that the world does not refuse, unless the
+// scenario says otherwise. Its errors are Invalid faults about the scenario, and those of the world's functions.
+func Simulate(g *Graph, s *Scenario, w *World) (*Report, error) {
+	if w == nil {
+		w = s.world
+	}
+	if err := s.check(g, w); err != nil {
+		return nil, err
 	}
 	triggers := g.Triggers()
 	event := s.event
@@ -29,24 +29,52 @@ func Simulate(g *Graph, s *Scenario) (*Report, error) {
 		}
 		event.Name = triggers[0]
 	}
-	run := g.Begin(s.run, event)
-	if run == nil {
+	sim := &simulation{g: g, s: s, w: w, now: s.start, contact: s.contact.copy(), room: MaxReport}
+	sim.run = g.Begin(s.run, sim.real(event))
+	if sim.run == nil {
 		return nil, invalid("scenario.event.name", "is %s, for which there is no trigger. Use `%s`.", quote(event.Name),
 			strings.Join(triggers, "` or `"))
 	}
-	sim := &simulation{g: g, s: s, run: run, now: s.start, contact: s.contact.copy()}
 	sim.report = &Report{Status: "completed", StartedAt: s.start, Entries: []Entry{}, Emails: []Mail{}, Calls: []Post{}}
 	return sim.report, sim.all()
+}
+
+// check refuses what the graph and the world do not have, before anything happens.
+func (s *Scenario) check(g *Graph, w *World) error {
+	for _, key := range slices.Sorted(maps.Keys(s.outcomes)) {
+		if g.step(key) == nil {
+			return invalid(under("scenario.outcomes", key), "names no step.")
+		}
+	}
+	changes := []*change{{place: "scenario.contact", properties: s.contact.Properties, topics: s.contact.topics}}
+	for _, h := range s.timetable {
+		if h.change != nil {
+			changes = append(changes, h.change)
+		}
+	}
+	for _, c := range changes {
+		if f := w.refusesValues(c.properties); f != nil {
+			return invalid(c.place, "is not possible. %s", f.Message)
+		}
+		for _, topic := range slices.Sorted(maps.Keys(c.topics)) {
+			if _, ok := w.Topics[topic]; !ok && w.Complete {
+				return invalid(c.place+".topics", "names %s, which is no topic of this team.", topic)
+			}
+		}
+	}
+	return nil
 }
 
 // simulation is a simulation that has come to a time.
 type simulation struct {
 	g       *Graph
 	s       *Scenario
+	w       *World
 	run     *Run
 	now     time.Time
 	contact *person // nil once it was deleted
 	report  *Report
+	room    int // octets that the outputs of the report may still have
 }
 
 // all runs the simulation to the end of the run.
@@ -99,7 +127,11 @@ func (s *simulation) advance() error {
 		if s.contact != nil {
 			to = s.contact.Address
 		}
-		rec := s.g.Done(s.run, a, s.do(a), f)
+		o, err := s.do(a)
+		if err != nil {
+			return err
+		}
+		rec := s.g.Done(s.run, a, o, f)
 		s.record(rec, happened(rec, a, to))
 		if rec.Status == StepWaiting {
 			return nil
@@ -108,199 +140,186 @@ func (s *simulation) advance() error {
 	return nil
 }
 
+func (s *simulation) end(status, reason, message string) {
+	s.report.Status, s.report.Reason, s.report.Message = status, Text(reason), Text(message)
+}
+
 // record adds an entry of a step, after which the run is where it goes on.
 func (s *simulation) record(r Record, happened string) {
-	e := Entry{At: s.now, After: s.after(), Happened: happened, Step: r.Key, Type: r.Type, Status: r.Status,
-		Output: r.Output}
+	e := Entry{At: s.now, After: s.after(), Happened: happened, Step: Text(r.Key), Type: Text(r.Type),
+		Status: Text(r.Status)}
+	if s.fits(lengthOf(r.Output, s.room)) {
+		e.Output = r.Output
+	}
 	if r.Failure != nil {
-		e.Reason = r.Failure.Reason
-		s.report.Status, s.report.Reason, s.report.Message = "failed", r.Failure.Reason, r.Failure.Message
+		e.Reason = Text(r.Failure.Reason)
+		s.end("failed", r.Failure.Reason, r.Failure.Message)
 	}
 	if r.Status != StepWaiting {
-		e.Next = s.run.At
+		e.Next = Text(s.run.At)
 	}
 	s.report.Entries = append(s.report.Entries, e)
 }
 
+// fits takes room for so many octets of the report. If there is none, it notes that something is left out.
+func (s *simulation) fits(octets int) bool {
+	if octets > s.room {
+		s.report.Omitted++
+		return false
+	}
+	s.room -= octets
+	return true
+}
+
 // note adds an entry of the timetable.
 func (s *simulation) note(event, happened string) {
-	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Happened: happened, Event: event})
+	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Happened: happened,
+		Event: Text(event)})
 }
 
 // after returns the time since the start in words.
 func (s *simulation) after() string { return since(s.s.start, s.now) }
 
+// real returns a system event with what it really has; what the scenario says comes first. Others stay as they are.
+func (s *simulation) real(e Event) Event {
+	e.Name = Canonical(e.Name)
+	switch {
+	case strings.HasPrefix(e.Name, System+"email."):
+		e.Payload = EmailPayload(madeUpEmail, "", e.Payload)
+	case Reserved(e.Name) != "":
+		e.Payload = s.contact.payload(e.Payload)
+	}
+	return e
+}
+
 // happen carries out an entry of the timetable.
 func (s *simulation) happen(h happening) error {
 	switch {
+	case h.event != nil && s.contact == nil:
+		s.note(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
 	case h.event != nil:
-		if s.contact == nil {
-			s.note(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
-			return nil
+		switch Canonical(h.event.Name) {
+		case EmailOpened:
+			s.contact.counted("opened", s.now)
+		case EmailClicked:
+			s.contact.counted("clicked", s.now)
 		}
-		rec, ok := s.g.Receive(s.run, *h.event)
-		if !ok {
+		if !s.receive(s.real(*h.event), h.event.Name) {
 			s.note(h.event.Name, "An event for which the run does not wait.")
 			return nil
 		}
-		what := "The event `" + h.event.Name + "` came."
-		if rec.Failure != nil {
-			what = happened(rec, Action{}, "")
-		}
-		s.record(rec, what)
 		return s.advance()
 	case h.deleted:
 		s.note("", "The contact is deleted.")
 		if s.contact != nil { // a run that deleted its contact itself goes on
 			s.run.At, s.run.Waits = "", nil
-			s.report.Status, s.report.Reason, s.report.Message = "cancelled", NoContact, "The contact was deleted."
+			s.end("cancelled", NoContact, "The contact was deleted.")
 		}
 		s.contact = nil
 	case s.contact == nil:
 		s.note("", "A change of nobody: the contact was deleted.")
 	default:
 		s.note("", "The contact changes.")
-		return s.contact.change(*h.change)
+		changed := s.contact.apply(h.change)
+		if changed == nil {
+			return nil
+		}
+		// Only then does the run go on: all of them happen in one transaction.
+		received := false
+		for _, e := range s.contact.Events(*changed, s.now) {
+			received = s.receive(e, e.Name) || received
+		}
+		if received {
+			return s.advance()
+		}
 	}
 	return nil
 }
 
-// do carries out the effect of an action on the made-up contact.
-func (s *simulation) do(a Action) Outcome {
+// receive gives an event to the run, and reports whether it has waited for it.
+func (s *simulation) receive(e Event, name string) bool {
+	rec, ok := s.g.Receive(s.run, e)
+	if !ok {
+		return false
+	}
+	what := "The event `" + name + "` came."
+	if rec.Failure != nil {
+		what = happened(rec, Action{}, "")
+	}
+	s.record(rec, what)
+	return true
+}
+
+// do carries out the effect of an action on the made-up contact. What a step changes in the contact happens while the
+// run does not wait, so that the run itself receives no event of it.
+func (s *simulation) do(a Action) (o Outcome, err error) {
 	if o, ok := s.s.outcomes[a.Step.Key]; ok && a.Effect != nil {
-		return o
+		return o, nil
 	}
 	switch effect := a.Effect.(type) {
 	case *Email:
-		if effect.TopicID != "" && s.contact.topics[effect.TopicID] == "opt_out" {
-			return Outcome{Skipped: optedOut}
-		}
-		s.report.Emails = append(s.report.Emails, Mail{At: s.now, After: s.after(), Step: a.Step.Key,
-			To: s.contact.Address, Template: effect.TemplateID, Variables: plainValues(effect.Variables),
-			From: effect.From, Subject: effect.Subject, ReplyTo: effect.ReplyTo, TopicID: effect.TopicID})
+		return s.mail(a.Step.Key, effect), nil
 	case *Call:
+		body := jsontext.Value(effect.Body)
+		if !s.fits(len(body)) {
+			body = jsontext.Value("null")
+		}
 		s.report.Calls = append(s.report.Calls, Post{At: s.now, After: s.after(), Step: a.Step.Key, URL: effect.URL,
-			Headers: effect.Headers, Body: effect.Body})
-		return Outcome{Output: map[string]any{"status": 200}}
+			Headers: effect.Headers, Body: body})
+		o.Output = map[string]any{"status": 200}
 	case *Update:
-		s.contact.update(effect)
+		if o.Failure = s.w.refusesValues(effect.Properties); o.Failure == nil {
+			s.contact.apply(&change{firstName: effect.FirstName, lastName: effect.LastName,
+				unsubscribed: effect.Unsubscribed, properties: effect.Properties})
+		}
 	case *Addition:
-		s.contact.add(effect.SegmentID)
+		if s.w.Segment != nil {
+			o.Failure, err = s.w.Segment(effect.SegmentID)
+		}
+		if err == nil && o.Failure == nil {
+			s.contact.apply(&change{joins: []string{effect.SegmentID}})
+		}
 	case Deletion:
 		s.contact = nil
 	}
-	return Outcome{}
+	return o, err
+}
+
+// mail sends an email to the made-up contact.
+func (s *simulation) mail(step string, e *Email) (o Outcome) {
+	if o.Failure, o.Skipped = s.w.refusesMail(e.TopicID, s.contact.topics[e.TopicID]); o.Failure != nil ||
+		o.Skipped != "" {
+		return o
+	}
+	m := Mail{At: s.now, After: s.after(), Step: step, To: s.contact.Address, Template: e.TemplateID,
+		Variables: map[string]any{}, From: Text(e.From), Subject: Text(e.Subject), ReplyTo: Text(e.ReplyTo),
+		TopicID: Text(e.TopicID)}
+	octets := 0
+	for name, v := range e.Variables {
+		octets += len(name) + len(v.Text)
+	}
+	if s.fits(octets) {
+		m.Variables = plainValues(e.Variables)
+	}
+	s.report.Emails = append(s.report.Emails, m)
+	s.contact.counted("mailed", s.now)
+	return o
 }
 
 func (s *simulation) facts() Facts {
 	f := Facts{Now: s.now}
-	if s.contact != nil {
-		f.Contact = &s.contact.Contact
-		f.Fields = func(rule *filter.Rule) (filter.Schema, func(string) filter.Value, error) {
-			schema, get := s.contact.fields(rule)
-			return schema, get, nil
+	if s.contact == nil {
+		return f
+	}
+	who := s.contact.Contact
+	who.Properties = s.w.withFallbacks(who.Properties)
+	f.Contact = &who
+	f.Fields = func(rule *filter.Rule) (schema filter.Schema, get func(string) filter.Value, err error) {
+		if s.w.Fields == nil {
+			return s.contact.schema(s.w, rule), s.contact.field, nil
 		}
+		schema, err = s.w.Fields(rule)
+		return schema, s.contact.field, err
 	}
 	return f
-}
-
-func (p *person) copy() *person {
-	c := *p
-	c.Properties, c.segments, c.topics = maps.Clone(p.Properties), slices.Clone(p.segments), maps.Clone(p.topics)
-	return &c
-}
-
-func (p *person) update(u *Update) {
-	if u.FirstName != nil {
-		p.FirstName = *u.FirstName
-	}
-	if u.LastName != nil {
-		p.LastName = *u.LastName
-	}
-	if u.Unsubscribed != nil {
-		p.Unsubscribed = *u.Unsubscribed
-	}
-	for name, v := range u.Properties {
-		if v == (scalar.Value{}) {
-			delete(p.Properties, name)
-		} else {
-			p.Properties[name] = v
-		}
-	}
-}
-
-// shown returns the contact as reports have it.
-func (p *person) shown() *Person {
-	if p == nil {
-		return nil
-	}
-	return &Person{p.ID, p.Address, p.FirstName, p.LastName, p.Unsubscribed, plainValues(p.Properties),
-		append([]string{}, p.segments...), p.topics}
-}
-
-func plainValues(values map[string]scalar.Value) map[string]any {
-	all := map[string]any{}
-	for name, v := range values {
-		if all[name] = v.Text; v.Type == scalar.Number {
-			all[name] = v.Number()
-		}
-	}
-	return all
-}
-
-// Fields of contacts, as package contacts has them.
-var (
-	personFields = map[string]filter.Field{
-		"contact.email":        {Type: filter.TextField, Lower: true},
-		"contact.first_name":   {Type: filter.TextField},
-		"contact.last_name":    {Type: filter.TextField},
-		"contact.unsubscribed": {Type: filter.BoolField, Default: filter.BoolValue(false)},
-		"contact.created_at":   {Type: filter.TimeField},
-		"contact.segments":     {Type: filter.SetField, Lower: true},
-	}
-	count = filter.Field{Type: filter.NumberField, Default: filter.NumberValue(0)}
-	topic = filter.Field{Type: filter.ChoiceField}
-)
-
-// fields returns the fields that a rule names, and what they hold. A property has the type of its value; one without a
-// value may be compared with anything.
-func (p *person) fields(rule *filter.Rule) (filter.Schema, func(name string) filter.Value) {
-	schema := filter.Schema{Fields: maps.Clone(personFields)}
-	values := map[string]filter.Value{
-		"contact.email":        filter.TextValue(strings.ToLower(p.Address)),
-		"contact.first_name":   filter.TextValue(p.FirstName),
-		"contact.last_name":    filter.TextValue(p.LastName),
-		"contact.unsubscribed": filter.BoolValue(p.Unsubscribed),
-		"contact.created_at":   filter.TimeValue(p.CreatedAt),
-		"contact.segments":     filter.ListValue(p.segments),
-	}
-	for _, name := range rule.Fields() {
-		if key, ok := strings.CutPrefix(name, contactProperty); ok {
-			schema.Fields[name], values[name] = propertyField(p.Properties[key])
-		} else if key, ok := strings.CutPrefix(name, "contact.topics."); ok {
-			schema.Fields[name], values[name] = topic, filter.TextValue(p.topics[strings.ToLower(key)])
-		} else if key, ok := strings.CutPrefix(name, "contact.engagement."); ok {
-			schema.Fields[name] = count
-			switch v := p.engagement[key].(type) {
-			case float64:
-				values[name] = filter.NumberValue(v)
-			case time.Time:
-				values[name] = filter.TimeValue(v)
-			}
-			if strings.HasSuffix(key, "_at") {
-				schema.Fields[name] = filter.Field{Type: filter.TimeField}
-			}
-		}
-	}
-	return schema, func(name string) filter.Value { return values[name] }
-}
-
-func propertyField(v scalar.Value) (filter.Field, filter.Value) {
-	switch v.Type {
-	case scalar.Number:
-		return filter.Field{Type: filter.NumberField}, filter.NumberValue(v.Number())
-	case scalar.String:
-		return filter.Field{Type: filter.TextField}, filter.TextValue(v.Text)
-	}
-	return filter.Field{Type: filter.AnyField}, filter.Value{}
 }

@@ -51,7 +51,7 @@ func simulate(t testing.TB, g *flow.Graph, scenario string) *flow.Report {
 	if err != nil {
 		t.Fatalf("ParseScenario: %v", err)
 	}
-	r, err := flow.Simulate(g, s)
+	r, err := flow.Simulate(g, s, nil)
 	if err != nil {
 		t.Fatalf("Simulate: %v", err)
 	}
@@ -61,10 +61,10 @@ func simulate(t testing.TB, g *flow.Graph, scenario string) *flow.Report {
 // told returns the entries of a report as lines.
 func told(r *flow.Report) (lines []string) {
 	for _, e := range r.Entries {
-		lines = append(lines, strings.Join([]string{e.After, e.Step + e.Event, string(e.Status), e.Happened, e.Next},
+		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened, string(e.Next)},
 			"|"))
 	}
-	return append(lines, strings.Join([]string{r.Took, r.Status, r.Reason, fmt.Sprint(r.Ignored)}, "|"))
+	return append(lines, strings.Join([]string{r.Took, r.Status, string(r.Reason), fmt.Sprint(r.Ignored)}, "|"))
 }
 
 // A welcome series goes one way with an order, and the other way without.
@@ -73,7 +73,7 @@ func TestSimulate(t *testing.T) {
 	g := parse(t, welcome, welcomeConnected)
 	beginning := []string{
 		"at once|start|completed|The event `user.created` begins the run.|hello",
-		"at once|hello|completed|Sends the template `hello` to Ann@acme.example.|settle",
+		"at once|hello|completed|Sends the template `hello` to ann@acme.example.|settle",
 		"at once|settle|waiting|Waits until 2026-08-08 12:00:00 UTC.|",
 	}
 	r := simulate(t, g, person+`,"timetable":[
@@ -98,12 +98,12 @@ func TestSimulate(t *testing.T) {
 	if diff := cmp.Diff(want, told(r)); diff != "" {
 		t.Errorf("with an order (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]flow.Mail{{At: noon, After: "at once", Step: "hello", To: "Ann@acme.example",
+	if diff := cmp.Diff([]flow.Mail{{At: noon, After: "at once", Step: "hello", To: "ann@acme.example",
 		Template:  "hello",
 		Variables: map[string]any{"NAME": "Ann", "PLAN": "team"}}}, r.Emails); diff != "" {
 		t.Errorf("the emails (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&flow.Person{ID: "00000000-0000-7000-8000-000000000001", Email: "Ann@acme.example",
+	if diff := cmp.Diff(&flow.Person{ID: "00000000-0000-7000-8000-000000000001", Email: "ann@acme.example",
 		FirstName:  "Bo",
 		Properties: map[string]any{"seats": 5.0, "total": 120.0}, Segments: []string{segment},
 		Topics: map[string]string{"019a0000-0000-7000-8000-000000000002": "opt_out"}}, r.Contact); diff != "" {
@@ -122,7 +122,7 @@ func TestSimulate(t *testing.T) {
 		"3 days|settle|completed|The time has come.|order",
 		"3 days|order|waiting|Waits for the event `order.placed` until 2026-08-15 12:00:00 UTC.|",
 		"10 days|order|completed|The event `order.placed` did not come in time.|remind",
-		"10 days|remind|completed|Sends the template `remind` to Ann@acme.example.|bye",
+		"10 days|remind|completed|Sends the template `remind` to ann@acme.example.|bye",
 		"10 days|bye|completed|Deletes the contact.|late",
 		"10 days|late|skipped|Does nothing, because the contact was deleted.|",
 		"10 days|completed||1")
@@ -156,7 +156,7 @@ func TestSimulateAgain(t *testing.T) {
 	}
 	var first []byte
 	for range 3 {
-		r, err := flow.Simulate(g, s)
+		r, err := flow.Simulate(g, s, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,6 +180,34 @@ func TestScenarioRefused(t *testing.T) {
 		`[]`:             "scenario: The `scenario` field must be an object, with each member once and in UTF-8.",
 		`{}`:             "scenario.contact: Missing `scenario.contact` field.",
 		`{"contact":{}}`: "scenario.contact.email: Missing `scenario.contact.email` field.",
+		`{` + who + `,"topics":[],"timetabel":[]}`: "scenario.timetabel: The `scenario.timetabel` field is not known. " +
+			"There are `start`, `contact`, `event`, `timetable`, `outcomes`, `run`, `properties`, `topics`.",
+		`{"contact":{"email":"a@b.example","name":"A"}}`: "scenario.contact.name: The `scenario.contact.name` field is " +
+			"not known. There are `email`, `first_name`, `last_name`, `unsubscribed`, `properties`, `segments`, `topics`, " +
+			"`engagement`, `id`, `created_at`.",
+		`{"contact":{"email":"a@b.example","engagement":{"open":1}}}`: "scenario.contact.engagement.open: The",
+		`{"contact":{"email":"a"}}`:                                   "scenario.contact.email: The `scenario.contact.email` field is no address",
+		`{` + who + `,"event":{"event":"x"}}`:                         "scenario.event.event: The `scenario.event.event` field is not",
+		`{` + who + `,"event":{"name":"resend:x"}}`:                   "scenario.event.name: The `scenario.event.name` field names no",
+		`{` + who + `,"outcomes":{"mail":{"by":1}}}`:                  "scenario.outcomes.mail.by: The `scenario.outcomes.mail.by` field",
+		`{` + who + `,"properties":{"a":{}}}`:                         "scenario.properties.a.type: Missing",
+		`{` + who + `,"properties":{"a":{"type":1}}}`:                 "scenario.properties.a.type: The",
+		`{` + who + `,"properties":{"a":{"type":"number","fallback_value":"x"}}}`: "scenario.properties.a." +
+			"fallback_value: The `scenario.properties.a.fallback_value` field must be a number.",
+		`{` + who + `,"properties":{"a":{"type":"boolean"}}}`: "scenario.properties.a.type: The " +
+			"`scenario.properties.a.type` field must be `string` or `number`.",
+		`{` + who + `,"topics":{"x":"opt_in"}}`: "scenario.topics.x: The `scenario.topics.x` field must be",
+		`{` + who + `,"timetable":[{"at":"in 1 day","payload":{}}]}`: "scenario.timetable[0].payload: The " +
+			"`scenario.timetable[0].payload` field is that of an event, which is not there.",
+		`{` + who + `,"timetable":[{"at":"in 1 day","contact":{"id":"x"}}]}`: "scenario.timetable[0].contact.id: The",
+		`{` + who + `,"start":"9999-12-31T23:00:00Z"}`: "scenario.start: The `scenario.start` field must be a time from " +
+			"the years 1970 to 8999.",
+		`{` + who + `,"start":"1969-12-31"}`: "scenario.start: The `scenario.start` field must be a time from",
+		`{` + who + `,"start":"8999-12-31","timetable":[{"at":"in 2 days"}]}`: "scenario.timetable[0].at: The " +
+			"`scenario.timetable[0].at` field must be a time from",
+		`{"contact":{"email":"a@b.example","created_at":"9000-01-01"}}`: "scenario.contact.created_at: The",
+		"{" + strings.Repeat(" ", 256<<10) + "}": "scenario: The `scenario` field has 262146 octets of JSON; the limit " +
+			"is 262144.",
 		`{"start":"x",` + who +
 			`}`: "scenario.start: The `scenario.start` field cannot be read: \"x\" is not understood as a time",
 		`{"contact":{"email":"a@b.example","unsubscribed":1}}`: "scenario.contact.unsubscribed: The " +
@@ -226,7 +254,7 @@ func TestScenarioRefused(t *testing.T) {
 	} {
 		s, err := flow.ParseScenario([]byte(text), noon)
 		if err == nil {
-			_, err = flow.Simulate(parse(t, everything, everythingConnected), s)
+			_, err = flow.Simulate(parse(t, everything, everythingConnected), s, nil)
 		}
 		f, ok := err.(*fault.Error)
 		if !ok || !strings.HasPrefix(f.Field+": "+f.Message, want) {
@@ -238,14 +266,14 @@ func TestScenarioRefused(t *testing.T) {
 // FuzzScenario checks that every scenario is refused with a fault or comes to an end, with the same report each time.
 func FuzzScenario(f *testing.F) {
 	f.Add("{" + person + `,"timetable":[{"at":"in 5 days","event":"order.placed","payload":{"total":500}}]}`)
-	f.Add(`{"contact":{"email":"a"},"event":{"name":"user.created"},"timetable":[{"at":"in 3 days","contact_deleted":true}]}`)
-	f.Add(`{"contact":{"email":"a"},"outcomes":{"hello":{"skip":"x"}},"start":"tomorrow at 9am"}`)
+	f.Add(`{"contact":{"email":"a@b.example"},"event":{"name":"user.created"},"timetable":[{"at":"in 3 days","contact_deleted":true}]}`)
+	f.Add(`{"contact":{"email":"a@b.example"},"outcomes":{"hello":{"skip":"x"}},"start":"tomorrow at 9am"}`)
 	g := parse(f, welcome, welcomeConnected)
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := flow.ParseScenario([]byte(text), noon)
 		var r *flow.Report
 		if err == nil {
-			r, err = flow.Simulate(g, s)
+			r, err = flow.Simulate(g, s, nil)
 		}
 		if err != nil {
 			if e, ok := err.(*fault.Error); !ok || !strings.HasPrefix(e.Field, "scenario") {
@@ -271,7 +299,7 @@ func BenchmarkSimulate(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if r, err := flow.Simulate(g, s); err != nil || r.EndedAt.Sub(r.StartedAt) != 10*24*time.Hour {
+				if r, err := flow.Simulate(g, s, nil); err != nil || r.EndedAt.Sub(r.StartedAt) != 10*24*time.Hour {
 					b.Fatal(r, err)
 				}
 			}

@@ -19,7 +19,7 @@ type stepList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	l.text, err = readPart(d)
+	l.text, err = readPart(d, flow.MaxText)
 	return err
 }
 
@@ -47,7 +47,7 @@ type connectionList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	l.text, err = readPart(d)
+	l.text, err = readPart(d, flow.MaxText)
 	return err
 }
 
@@ -71,7 +71,7 @@ type scenarioPart struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	p.text, err = readPart(d)
+	p.text, err = readPart(d, flow.MaxScenario)
 	return err
 }
 
@@ -80,22 +80,33 @@ func (*scenarioPart) elements() []reflect.Type { return nil }
 // Schema says no more than that it is an object; docs/automations.md describes it.
 func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
 
-// readPart returns the next value as it is written, nil for null. One that is longer than a graph may be is refused.
-func readPart(d *jsontext.Decoder) (jsontext.Value, error) {
+// readPart returns the next value as it is written, nil for null. One that is longer than so many octets is refused.
+func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	value, err := d.ReadValue()
 	if err != nil || value.Kind() == 'n' {
 		return nil, err
 	}
-	if len(value) > flow.MaxText {
+	if len(value) > limit {
 		field := fieldName(d.StackPointer())
 		return nil, fault.Invalidf(field, "The `%s` field has %d octets of JSON; the limit is %d.", field, len(value),
-			flow.MaxText)
+			limit)
 	}
 	return bytes.Clone(value), nil
 }
 
-// refuseEdges refuses what connections were once called.
-func refuseEdges(e elsewhere) error {
+// formerEdges is what connections were once called.
+type formerEdges struct{ given bool }
+
+// UnmarshalJSONFrom takes any value; null is absent.
+func (e *formerEdges) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	value, err := d.ReadValue()
+	e.given = err == nil && value.Kind() != 'n'
+	return err
+}
+
+func (*formerEdges) elements() []reflect.Type { return nil }
+
+func (e formerEdges) refuse() error {
 	if !e.given {
 		return nil
 	}
@@ -115,7 +126,7 @@ type createAutomationIn struct {
 	Reentry     string         `json:"reentry,omitzero" doc:"When an event begins a run for a contact that has had one: always, unless one has not ended, or never again. Whatever it says, a contact has at most 20 runs of an automation at once and begins at most 100 within an hour: the first event beyond that leaves a run that has failed with the reason too_many_runs, further ones in that hour leave nothing." enum:"always,once_at_a_time,once" default:"always"`
 	Steps       stepList       `json:"steps" doc:"At least one of them is a trigger."`
 	Connections connectionList `json:"connections" doc:"Empty only when there is nothing but a trigger."`
-	Edges       elsewhere      `json:"edges,omitzero" hidden:"true"`
+	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
 type updateAutomationIn struct {
@@ -124,7 +135,7 @@ type updateAutomationIn struct {
 	Reentry     *string        `json:"reentry,omitzero" nullable:"false" enum:"always,once_at_a_time,once"`
 	Steps       stepList       `json:"steps,omitzero" doc:"Together with connections. Runs that have begun keep the steps that they began with."`
 	Connections connectionList `json:"connections,omitzero" doc:"Together with steps."`
-	Edges       elsewhere      `json:"edges,omitzero" hidden:"true"`
+	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
 // AutomationItem is an automation in a list. It is exported because Huma overlooks the fields of embedded types that
@@ -158,7 +169,7 @@ type automationStatus struct {
 }
 
 func (a *API) createAutomation(ctx context.Context, c *Call, in createAutomationIn) (ref, error) {
-	if err := refuseEdges(in.Edges); err != nil {
+	if err := in.Edges.refuse(); err != nil {
 		return ref{}, err
 	}
 	made, err := a.Services.Automations.Create(ctx, c.TeamID, automations.NewAutomation{Name: in.Name,
@@ -200,7 +211,7 @@ func (a *API) automationSecret(_ context.Context, c *Call, _ none) (automationSe
 }
 
 func (a *API) updateAutomation(ctx context.Context, c *Call, in updateAutomationIn) (ref, error) {
-	if err := refuseEdges(in.Edges); err != nil {
+	if err := in.Edges.refuse(); err != nil {
 		return ref{}, err
 	}
 	id, err := c.ID("automation_id")
@@ -269,21 +280,22 @@ func runToItem(r automations.Run) RunItem {
 	return i
 }
 
-// stepError is why a step failed, or was skipped.
+// stepError is why a step failed, or was skipped because the run ended before. Why other steps are skipped is in their
+// outputs.
 type stepError struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
 type runStepWire struct {
-	Key         string         `json:"key"`
-	Type        string         `json:"type"`
-	Status      string         `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
-	StartedAt   dbTime         `json:"started_at" nullable:"true"`
-	CompletedAt dbTime         `json:"completed_at" nullable:"true"`
-	Output      map[string]any `json:"output"`
-	Error       *stepError     `json:"error"`
-	CreatedAt   dbTime         `json:"created_at"`
+	Key         string      `json:"key"`
+	Type        string      `json:"type"`
+	Status      string      `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
+	StartedAt   dbTime      `json:"started_at" nullable:"true"`
+	CompletedAt dbTime      `json:"completed_at" nullable:"true"`
+	Output      flow.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
+	Error       *stepError  `json:"error"`
+	CreatedAt   dbTime      `json:"created_at"`
 }
 
 func runStepToWire(s automations.RunStep) runStepWire {

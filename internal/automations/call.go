@@ -120,8 +120,8 @@ func judge(status int, err error) verdict {
 		v.again = true
 		fallthrough
 	default:
-		v.failure = &flow.Failure{Reason: "webhook_failed", Message: fmt.Sprintf("The address answered with the status "+
-			"%d. It must answer with one from 200 to 299.", status)}
+		v.failure = &flow.Failure{Reason: "webhook_failed", Message: fmt.Sprintf("The address answered with the "+
+			"status %d. It must answer with one from 200 to 299.", status)}
 	}
 	return v
 }

@@ -54,8 +54,8 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *flow.E
 	if p.suspended = team.Suspended; p.suspended {
 		return p, nil
 	}
-	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: e.Variables, To: address, TopicID: e.TopicID, From: e.From,
-		Subject: e.Subject}
+	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: e.Variables, To: address, TopicID: e.TopicID,
+		From: e.From, Subject: e.Subject}
 	if e.ReplyTo != "" {
 		in.ReplyTo = []string{e.ReplyTo}
 	}
@@ -208,6 +208,6 @@ func (w *walk) addTo(ctx context.Context, segmentID string) (out flow.Outcome, e
 const segmentFiltered = "segment_filtered"
 
 func segmentGone(segmentID string) *flow.Failure {
-	return &flow.Failure{Reason: "segment_not_found", Message: "The segment " + segmentID + " was deleted. Change the " +
-		"step so that it names a segment that there is."}
+	return &flow.Failure{Reason: "segment_not_found", Message: "The segment " + segmentID + " was deleted. Change " +
+		"the step so that it names a segment that there is."}
 }

@@ -27,7 +27,8 @@ type Parts struct {
 
 	// Call posts a body for a team to an address that a user gave, and returns the status of the answer. The id is the
 	// same in all tries.
-	Call func(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (status int, err error)
+	Call func(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (status int,
+		err error)
 }
 
 // Service implements the operations on automations, begins runs, and carries them out. It must be registered as a

@@ -18,8 +18,8 @@ type Simulation struct {
 	Scenario     []byte // JSON, as flow.ParseScenario reads it
 }
 
-// Simulate goes through a graph by made-up time. Nothing is sent, changed or called. Properties, topics and segments are
-// those of the team; templates and senders are taken to be there.
+// Simulate goes through a graph by made-up time. Nothing is sent, changed or called. Properties, topics and segments
+// are those of the team; templates and senders are taken to be there.
 func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*flow.Report, error) {
 	var g *flow.Graph
 	if of.AutomationID != "" {

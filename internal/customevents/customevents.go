@@ -13,17 +13,17 @@
 // system events do, in any case, are neither defined nor sent, so nobody can pretend that the platform saw something. A
 // name is never a UUID: whoever names a definition means its id then.
 //
-// A payload is a JSON object of bounded size and depth without repeated names. Where there is a schema, a member that it
-// names has the type that it says, or is null or absent. Others are of any type.
+// A payload is a JSON object of bounded size and depth without repeated names. Where there is a schema, a member that
+// it names has the type that it says, or is null or absent. Others are of any type.
 //
 // An occurrence is told to Service.Happened in one transaction, with all that follows from it, before the caller gets
 // an answer. It is kept nowhere else.
 //
 // # When it fails
 //
-// What breaks a rule is an Invalid fault that names the field, such as payload.plan, and nothing happens. A contact that
-// does not exist is a NotFound fault. If the database is lost during the commit, the error says that the event may have
-// been accepted.
+// What breaks a rule is an Invalid fault that names the field, such as payload.plan, and nothing happens. A contact
+// that does not exist is a NotFound fault. If the database is lost during the commit, the error says that the event may
+// have been accepted.
 //
 // # What it does not do
 //

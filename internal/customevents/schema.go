@@ -27,11 +27,11 @@ func (s Schema) check() error {
 		switch {
 		case name == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) ||
 			utf8.RuneCountInString(name) > maxKey:
-			return fault.Invalidf("schema", "The `schema` field has the member %.50q; a name must have 1 to %d characters, and "+
-				"no control characters.", name, maxKey)
+			return fault.Invalidf("schema", "The `schema` field has the member %.50q; a name must have 1 to %d "+
+				"characters, and no control characters.", name, maxKey)
 		case !slices.Contains([]Type{String, Number, Boolean, Date}, s[name]):
-			return fault.Invalidf("schema."+name, "The `schema.%s` field must be `string`, `number`, `boolean` or `date`.",
-				name)
+			return fault.Invalidf("schema."+name, "The `schema.%s` field must be `string`, `number`, "+
+				"`boolean` or `date`.", name)
 		}
 	}
 	return nil
@@ -103,8 +103,8 @@ func checkShape(text []byte) error {
 			return fault.Invalidf("payload", "The `payload` field has a NUL character, which text cannot have.")
 		}
 		if d.StackDepth() > MaxDepth {
-			return fault.Invalidf("payload", "The `payload` field has objects and lists more than %d deep within each other.",
-				MaxDepth)
+			return fault.Invalidf("payload",
+				"The `payload` field has objects and lists more than %d deep within each other.", MaxDepth)
 		}
 	}
 }
@@ -142,7 +142,8 @@ func (s Schema) checkValue(event, name string, value jsontext.Value) error {
 	}
 	if !is {
 		field := "payload." + name
-		return fault.Invalidf(field, "The `%s` field must be %s, as the schema of the event `%s` says.", field, what, event)
+		return fault.Invalidf(field, "The `%s` field must be %s, as the schema of the event `%s` says.", field, what,
+			event)
 	}
 	return nil
 }

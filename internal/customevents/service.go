@@ -45,8 +45,8 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 			return err
 		}
 		if n >= MaxTeam {
-			return fault.Invalidf("", "A team defines at most %d events. Delete one that is not needed; events can be sent "+
-				"without being defined.", MaxTeam)
+			return fault.Invalidf("", "A team defines at most %d events. Delete one that is not needed; events can "+
+				"be sent without being defined.", MaxTeam)
 		}
 		def.ID, def.CreatedAt = id.At(tx.Now()), tx.Now()
 		return insert(ctx, tx, &def)
@@ -136,8 +136,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in Sending) error {
 	if s.Happened == nil && in.Also == nil {
 		return nil
 	}
-	// Of its own, because what follows holds rows of the contact: in shared transactions, events of the same contacts would
-	// wait for each other in a circle.
+	// Of its own, because what follows holds rows of the contact: in shared transactions, events of the same contacts
+	// would wait for each other in a circle.
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
 		if s.Happened != nil {
@@ -151,8 +151,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in Sending) error {
 		return nil
 	})
 	if errors.Is(err, db.ErrUnknown) {
-		err = fault.New(fault.Unavailable, "", "The event may have been accepted: the database was lost before it answered. "+
-			"With an idempotency key the request can be repeated safely.").Because(err)
+		err = fault.New(fault.Unavailable, "", "The event may have been accepted: the database was lost before it "+
+			"answered. With an idempotency key the request can be repeated safely.").Because(err)
 	}
 	return err
 }

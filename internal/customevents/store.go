@@ -54,8 +54,8 @@ func insert(ctx context.Context, tx *db.Tx, def *Definition) error {
 		return err
 	}
 	tx.Proof(`SELECT 1 FROM custom_events WHERE id = $1`, def.ID)
-	tx.Queue(ctx, `INSERT INTO custom_events (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6)`, def.ID, def.TeamID, def.Name,
-		fields, def.CreatedAt.UnixMicro(), db.Micros(def.UpdatedAt))
+	tx.Queue(ctx, `INSERT INTO custom_events (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6)`, def.ID, def.TeamID,
+		def.Name, fields, def.CreatedAt.UnixMicro(), db.Micros(def.UpdatedAt))
 	return nil
 }
 
@@ -64,8 +64,8 @@ func get(ctx context.Context, r db.Reader, teamID, idOrName string) (Definition,
 	if id.Valid(idOrName) {
 		key, value = "id", strings.ToLower(idOrName)
 	}
-	def, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM custom_events WHERE team_id = $1 AND `+key+` = $2`, teamID,
-		value))
+	def, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM custom_events WHERE team_id = $1 AND `+key+` = $2`,
+		teamID, value))
 	if errors.Is(err, db.ErrNoRows) {
 		return def, notFound()
 	}
@@ -87,8 +87,8 @@ func defined(ctx context.Context, r db.Reader, teamID, name string) (Definition,
 func notFound() error { return fault.NotFoundf("Event not found") }
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Definition, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM custom_events WHERE team_id = $1`, ID: "id",
-		Args: []any{teamID}}, p, scan)
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM custom_events WHERE team_id = $1`,
+		ID: "id", Args: []any{teamID}}, p, scan)
 }
 
 func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {

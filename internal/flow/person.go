@@ -322,8 +322,8 @@ const (
 	contactEngagement = "contact.engagement."
 )
 
-// schema returns the fields that a rule names where there is no team whose they are. A property that is not declared has
-// the type of its value; one without a value may be compared with anything.
+// schema returns the fields that a rule names where there is no team whose they are. A property that is not declared
+// has the type of its value; one without a value may be compared with anything.
 func (p *person) schema(w *World, rule *filter.Rule) filter.Schema {
 	schema := filter.Schema{Fields: maps.Clone(personFields)}
 	for _, name := range rule.Fields() {

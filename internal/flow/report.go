@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
-// MaxReport limits the texts of all outputs, variables and bodies of a report together, in octets. Those for which there
-// is no room are left out.
+// MaxReport limits the texts of all outputs, variables and bodies of a report together, in octets. Those for which
+// there is no room are left out.
 const MaxReport = 1 << 20
 
 // Text is a text of a report. It is null in JSON when it is empty.
@@ -64,7 +64,7 @@ type Entry struct {
 	Status   Text      `json:"status" nullable:"true"`
 	Output   Output    `json:"output" nullable:"true"`
 	Reason   Text      `json:"reason" nullable:"true"` // why it failed
-	Next     Text      `json:"next" nullable:"true"`   // the key of the next step; "" at the end and while the step waits
+	Next     Text      `json:"next" nullable:"true"`   // the key of the next step; not while it waits
 }
 
 // Mail is an email that would be sent.

@@ -391,8 +391,8 @@ func textOf(v any) (string, bool) {
 	return "", false
 }
 
-// joined returns the single values of a list, without those that are null, as one text. It reports false for a list that
-// has objects or lists in it.
+// joined returns the single values of a list, without those that are null, as one text. It reports false for a list
+// that has objects or lists in it.
 func joined(list []any) (string, bool) {
 	var all []string
 	for _, item := range list {

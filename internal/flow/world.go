@@ -19,8 +19,8 @@ const (
 
 // World is what a simulation knows of the team.
 type World struct {
-	// Complete says that there is nothing but what Properties and Topics have, and that the functions are set. Otherwise
-	// whatever steps name is there, and other properties have the types of their values.
+	// Complete says that there is nothing but what Properties and Topics have, and that the functions are set.
+	// Otherwise whatever steps name is there, and other properties have the types of their values.
 	Complete bool
 
 	Properties map[string]Property // of contacts, by name

@@ -40,7 +40,7 @@ var layers = [][]string{
 // resources may import those named after them.
 var resources = []string{"internal/emails", "internal/templates", "internal/customevents",
 	"internal/content", "internal/contacts",
-	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/teams",
+	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/volume", "internal/teams",
 	"internal/users", "internal/checks"}
 
 // exceptions are pairs of packages of one layer, with the reason.

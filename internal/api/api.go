@@ -84,6 +84,7 @@ import (
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/volume"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -94,6 +95,7 @@ type Services struct {
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
 	Templates    *templates.Service
+	Volume       *volume.Service
 	Contacts     *contacts.Service
 	Broadcasts   *broadcasts.Service
 	Automations  *automations.Service

@@ -70,7 +70,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
+		Templates: n.Templates, Volume: n.Volume, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
 		Domains: n.Domains, Log: n.Log})
@@ -82,7 +82,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 	})
 	n.Recorder.Listen(s.Live)
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
-		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
+		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Volume: n.Volume, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
 		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
 	s.Imports = imports.New(imports.Config{MaxSize: 1 << 20}, imports.Parts{DB: d, Queue: n.Queue, Blobs: n.Blobs,
 		Contacts: n.Contacts, Log: n.Log})
@@ -186,7 +186,7 @@ func (f *fixture) do(t testing.TB, text string) *httptest.ResponseRecorder {
 
 // shown are the response headers that a scenario shows, when they are there.
 var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
-	"Retry-After", "Www-Authenticate"}
+	"Retry-After", "Www-Authenticate", "X-Resend-Daily-Quota", "X-Resend-Monthly-Quota"}
 
 // names replaces what differs from run to run, the same thing by the same name, and back.
 type names struct {
@@ -237,6 +237,17 @@ func (n *names) show(text string) string { return strings.NewReplacer(n.back...)
 func (f *fixture) verified(name string) domains.Domain {
 	f.T.Helper()
 	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name})
+}
+
+// quota limits the emails a day and a month of the team with the key full.
+func (f *fixture) quota(words []string) string {
+	f.T.Helper()
+	daily, err := strconv.ParseInt(words[0], 10, 64)
+	f.Must(err)
+	monthly, err := strconv.ParseInt(words[1], 10, 64)
+	f.Must(err)
+	f.Must(f.Volume.Set(f.T.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily, q.Monthly = daily, monthly }))
+	return "limited"
 }
 
 // segment makes a segment with contacts and returns its id.
@@ -318,7 +329,7 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //
 // Requests are written as fixture.do takes them, or begin with RECEIVE as fixture.receive does; VERIFIED and a name
 // verifies a domain without DNS, as fixture.verified does; SEGMENT and addresses makes a segment of them, and
-// BROADCASTS has broadcasts enter their emails; RUNS has the runs of automations go on. Answers are compared byte for byte, but ids, tokens and
+// QUOTA with two numbers limits the emails of a day and of a month; BROADCASTS has broadcasts enter their emails; RUNS has the runs of automations go on. Answers are compared byte for byte, but ids, tokens and
 // times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
 // with -update to write the answers into the file, and read the difference.
 func TestScenarios(t *testing.T) {
@@ -388,6 +399,10 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 			got += string(f.verified(name).Status) + "\n"
 			continue
 		}
+		if quota, ok := strings.CutPrefix(request, "QUOTA "); ok {
+			got += f.quota(strings.Fields(quota)) + "\n"
+			continue
+		}
 		if addresses, ok := strings.CutPrefix(request, "SEGMENT"); ok {
 			got += n.hide(f.segment(strings.Fields(addresses)...)) + "\n"
 			continue
@@ -409,6 +424,9 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 		}
 		for _, name := range shown {
 			if v := w.Header().Get(name); v != "" {
+				if name == "Retry-After" && v != "1" {
+					v = "<seconds>"
+				}
 				got += name + ": " + v + "\n"
 			}
 		}

@@ -138,6 +138,9 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 	}
 	out, err := o.call(r.Context(), c)
 	w.path = c.path
+	if o.scope == teams.EmailsSend {
+		a.showQuota(r.Context(), c, err)
+	}
 	if err != nil {
 		a.fail(w, r, err)
 		return

@@ -33,7 +33,7 @@ type usageOf struct {
 }
 
 type emailUsage struct {
-	Used     int     `json:"used" doc:"Sent and received together; each address that an email goes to counts."`
+	Used     int     `json:"used" doc:"Sent and received together; each address that an email goes to counts. With a limit, what was accepted and is not sent yet counts too."`
 	Limit    *int    `json:"limit"`
 	Sent     int     `json:"sent"`
 	Received int     `json:"received"`
@@ -71,6 +71,12 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 	if out.Emails.Monthly, err = a.emailUsage(ctx, c, month, nextMonth); err != nil {
 		return out, err
 	}
+	quota, err := a.Services.Volume.Usage(ctx, c.TeamID)
+	if err != nil {
+		return out, err
+	}
+	out.Emails.Daily.limited(quota.Day, quota.Daily)
+	out.Emails.Monthly.limited(quota.Month, quota.Monthly)
 	if out.Domains.Used, err = a.Services.Domains.Count(ctx, c.TeamID); err != nil {
 		return out, err
 	}
@@ -89,6 +95,13 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 func (a *API) emailUsage(ctx context.Context, c *Call, from, to time.Time) (emailUsage, error) {
 	u, err := a.Services.Metrics.Usage(ctx, c.TeamID, from, to)
 	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: isoTime(to)}, err
+}
+
+// limited shows a quota, if it is not 0. What counts is used then, which has also what was accepted and not sent yet.
+func (u *emailUsage) limited(used, quota int64) {
+	if quota > 0 {
+		u.Used, u.Limit = int(used), new(int(quota))
+	}
 }
 
 // rate returns how many requests a second a team may make; 0 is no limit.

@@ -54,6 +54,7 @@ import (
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/tracking"
+	"github.com/postrider/postrider/internal/volume"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -66,6 +67,7 @@ type node struct {
 	queue       *jobs.Queue
 	runner      *jobs.Runner
 	teams       *teams.Service
+	volume      *volume.Service
 	domains     *domains.Service
 	contents    *content.Service
 	contacts    *contacts.Service
@@ -240,6 +242,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.runner.OnNodes(n.shares.Live)
 	n.limits = &teams.Limiter{Shares: n.shares}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
+	n.teams.Trial = trial(c)
+	n.volume = newVolume(n.db)
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
 	n.contacts = contacts.New(n.db, recorder, keys)
@@ -249,7 +253,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.emails = emails.New(emails.Config{MaxSize: int64(c.AttachmentMax), PublicURL: c.PublicURL,
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
-		Contacts: n.contacts, Templates: n.templates, Log: n.log})
+		Contacts: n.contacts, Templates: n.templates, Volume: n.volume, Log: n.log})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
@@ -258,7 +262,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	recorder.Listen(counters)
 	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails,
 		n.teams, n.log)
-	n.domains.Notify = notify.Tell
+	n.domains.Notify, n.volume.Notify = notify.Tell, notify.Tell
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: n.db.Now(), DomainIDs: []string{domainID}})
 		sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
@@ -326,7 +330,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		checked = dns
 	}
 	rest := api.New(api.Options{Services: api.Services{Teams: n.teams, Domains: n.domains, Suppressions: suppressed,
-		Emails: n.emails, Templates: n.templates, Contacts: n.contacts, Broadcasts: n.broadcasts,
+		Emails: n.emails, Templates: n.templates, Volume: n.volume, Contacts: n.contacts, Broadcasts: n.broadcasts,
 		Automations: n.automations, Events: n.events, Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks,
 		Receiving: n.receiving, Imports: n.imports,
 		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs), Privacy: n.privacy}, Log: n.log,
@@ -358,7 +362,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.erasers = []teams.Eraser{n.queue.EraseTeam, n.domains.EraseTeam, hooks.EraseTeam, n.emails.EraseTeam,
 		n.broadcasts.EraseTeam, n.automations.EraseTeam,
 		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
-		counters.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.events.EraseTeam, n.privacy.EraseTeam,
+		counters.EraseTeam, n.volume.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.events.EraseTeam, n.privacy.EraseTeam,
 		n.logs.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
@@ -392,6 +396,21 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
 	}
 	return nil
+}
+
+// trial returns the quota of new teams.
+func trial(c config.Config) teams.Quota {
+	return teams.Quota{Daily: int64(c.TrialDaily), Monthly: int64(c.TrialMonthly)}
+}
+
+// newVolume returns the service of quotas, to which what metrics have counted is known.
+func newVolume(d *db.DB) *volume.Service {
+	counters, v := metrics.New(d), volume.New(d)
+	v.Before = func(ctx context.Context, teamID string, from, to time.Time) (int64, error) {
+		u, err := counters.Usage(ctx, teamID, from, to)
+		return int64(u.Sent + u.Received), err
+	}
+	return v
 }
 
 // keeps returns for how long the installation keeps the data of teams.

@@ -21,7 +21,7 @@ import (
 func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring,
 	dns resolve.Resolver) (*receiving.Service, error) {
 	c := n.c
-	p := receiving.Parts{DB: n.db, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails,
+	p := receiving.Parts{DB: n.db, Volume: n.volume, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails,
 		Teams: n.teams, Log: n.log}
 	if c.CheckAuthentication {
 		p.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: dns})

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -93,6 +94,8 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 	n.teams = teams.New(n.db, n.log, func(context.Context, string, string) (bool, error) {
 		return false, fault.Invalidf("domain_id", "Restrict keys to a domain through the API.")
 	})
+	n.teams.Trial, n.volume = trial(c), newVolume(n.db)
+	n.volume.Notify = notices.New(notices.Config{}, n.db, n.queue, nil, n.teams, n.log).Tell
 	return n, nil
 }
 

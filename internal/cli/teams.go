@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,7 +25,10 @@ const teamsUsage = `use one of
   postrider teams rename TEAM NAME
   postrider teams suspend TEAM
   postrider teams resume TEAM
-  postrider teams limit TEAM --rate N      (requests a second; 0: as configured)
+  postrider teams show TEAM
+  postrider teams limit TEAM [--rate N] [--daily N] [--monthly N]
+                                           (requests a second; 0: as configured. Emails a day and
+                                           a month of UTC, sent and received; 0: no quota)
   postrider teams retention TEAM [--emails D] [--bodies D] [--received D] [--events D]
                                            (D is a time such as 720h; 0: as configured)
   postrider teams delete TEAM --yes
@@ -118,6 +122,7 @@ func manageTeams(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "teams", teamsUsage, []verb{
 		{"create", 1, createTeam},
 		{"list", 0, noFlags(listTeams)},
+		{"show", 1, noFlags(showTeam)},
 		{"rename", 2, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
 			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.Rename(ctx, t.ID, words[1]) })
 		})},
@@ -159,12 +164,79 @@ func createTeam(flags *flag.FlagSet) action {
 
 func limitTeam(flags *flag.FlagSet) action {
 	rate := flags.Int("rate", -1, "requests a second; 0: as configured")
+	daily := flags.Int64("daily", -1, "emails a day, sent and received; 0: no quota")
+	monthly := flags.Int64("monthly", -1, "emails a month, sent and received; 0: no quota")
 	return func(ctx context.Context, _ *env, n *node, words []string) error {
-		if *rate < 0 {
-			return errors.New("give the rate: --rate N, in requests a second, or 0 for that of the configuration")
+		given := map[string]bool{}
+		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		if !given["rate"] && !given["daily"] && !given["monthly"] {
+			return errors.New("give a limit: --rate N, in requests a second, or 0 for that of the configuration; --daily N or " +
+				"--monthly N, in emails, or 0 for no quota")
 		}
-		return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetRateLimit(ctx, t.ID, *rate) })
+		return n.withTeam(ctx, words[0], func(t teams.Team) error {
+			if given["daily"] || given["monthly"] {
+				err := n.volume.Set(ctx, n.teams, t.ID, func(q *teams.Quota) {
+					if given["daily"] {
+						q.Daily = *daily
+					}
+					if given["monthly"] {
+						q.Monthly = *monthly
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+			if !given["rate"] {
+				return nil
+			}
+			return n.teams.SetRateLimit(ctx, t.ID, *rate)
+		})
 	}
+}
+
+// showTeam prints a team with its limits and what it has used of them.
+func showTeam(ctx context.Context, e *env, n *node, words []string) error {
+	return n.withTeam(ctx, words[0], func(t teams.Team) error {
+		u, err := n.volume.Usage(ctx, t.ID)
+		if err != nil {
+			return err
+		}
+		quota := func(used, limit int64) string {
+			if limit == 0 {
+				return "none"
+			}
+			return fmt.Sprintf("%d of %d used", used, limit)
+		}
+		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+		for _, line := range [][2]string{{"id", t.ID}, {"name", t.Name}, {"owner", orDash(t.Email)}, {"rate", rateOf(&t)},
+			{"daily quota", quota(u.Day, t.Daily)}, {"monthly quota", quota(u.Month, t.Monthly)}, {"state", stateOf(&t)},
+			{"created", t.CreatedAt.Format("2006-01-02 15:04:05")}} {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
+		return w.Flush()
+	})
+}
+
+func rateOf(t *teams.Team) string {
+	if t.RateLimit > 0 {
+		return fmt.Sprintf("%d/s", t.RateLimit)
+	}
+	return "configured"
+}
+
+func stateOf(t *teams.Team) string {
+	if t.Suspended {
+		return "suspended"
+	}
+	return "active"
+}
+
+func orNone(n int64) string {
+	if n == 0 {
+		return "none"
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // retainTeam changes for how long a team's data is kept, and shows the result.
@@ -267,7 +339,7 @@ func deleteTeam(flags *flag.FlagSet) action {
 
 func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "id\tname\towner\trate\tstate\tcreated")
+	fmt.Fprintln(w, "id\tname\towner\trate\tdaily\tmonthly\tstate\tcreated")
 	for after := ""; ; {
 		all, err := n.teams.List(ctx, after, listStep)
 		if err != nil {
@@ -277,15 +349,8 @@ func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
 			return w.Flush()
 		}
 		for _, t := range all {
-			rate, state := "configured", "active"
-			if t.RateLimit > 0 {
-				rate = fmt.Sprintf("%d/s", t.RateLimit)
-			}
-			if t.Suspended {
-				state = "suspended"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, orDash(t.Email), rate, state,
-				t.CreatedAt.Format("2006-01-02 15:04:05"))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, orDash(t.Email), rateOf(&t), orNone(t.Daily),
+				orNone(t.Monthly), stateOf(&t), t.CreatedAt.Format("2006-01-02 15:04:05"))
 		}
 		after = all[len(all)-1].ID
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t"}`
@@ -57,6 +58,43 @@ func (p *place) teamOf(name string) (columns []string) {
 	return columns
 }
 
+// A node keeps a quota from the moment on at which a command sets it, and a new team begins with that of the
+// configuration, but for the first.
+func TestQuotaCommand(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		first := p.must("keys", "create", "--team", "A", "--trial-daily", "1", "--trial-monthly", "3")
+		trial := p.must("keys", "create", "--team", "B", "--trial-daily", "1", "--trial-monthly", "3")
+		n := p.start()
+		mustAnswer := func(key string, want int) {
+			t.Helper()
+			if status, body := n.ask(key, http.MethodPost, "/emails", hello); status != want {
+				t.Fatalf("%d and not %d: %s", status, want, body)
+			}
+		}
+		mustAnswer(first, 200)
+		mustAnswer(first, 200)
+		mustAnswer(trial, 200)
+		mustAnswer(trial, 429)
+		if got := fmt.Sprint(p.teamOf("A")[3:6], p.teamOf("B")[3:6]); got != "[configured none none] [configured 1 3]" {
+			t.Errorf("the list shows %s", got)
+		}
+		p.must("teams", "limit", "B", "--daily", "2")
+		mustAnswer(trial, 200)
+		mustAnswer(trial, 429)
+		if got := p.must("teams", "show", "B"); !strings.Contains(got, "2 of 2 used") || !strings.Contains(got, "2 of 3 used") {
+			t.Errorf("the team is shown as\n%s", got)
+		}
+		p.must("teams", "limit", "A", "--monthly", "1")
+		testnode.Until(t, "the node knows of the first quota", func() bool {
+			status, _ := n.ask(first, http.MethodPost, "/emails", hello)
+			return status == 429
+		})
+		p.must("teams", "limit", "B", "--daily", "0", "--monthly", "0")
+		mustAnswer(trial, 200)
+	})
+}
+
 // Teams are named by id or exact name, and what is not understood has no effect.
 func TestTeamsCommand(t *testing.T) {
 	t.Parallel()
@@ -73,7 +111,7 @@ func TestTeamsCommand(t *testing.T) {
 		p.must("teams", "rename", twin, "Twin")
 		p.must("teams", "limit", "Twin", "--rate", "7")
 		p.must("teams", "suspend", "Twin")
-		if got := fmt.Sprint(p.teamOf("Twin")[:5]); got != "["+twin+" Twin owner@twin.example 7/s suspended]" {
+		if got := fmt.Sprint(p.teamOf("Twin")[:7]); got != "["+twin+" Twin owner@twin.example 7/s none none suspended]" {
 			t.Errorf("the list shows %s", got)
 		}
 		before := p.must("teams", "list")
@@ -101,9 +139,12 @@ func TestTeamsCommand(t *testing.T) {
 			{"no team with the name", []string{"keys", "list", "--team", "acme"}},
 			{"no team with the id", []string{"keys", "create", "--team", "01990000-0000-7000-8000-000000000001"}},
 			{"API key not found", []string{"keys", "delete", "--team", "Operator", "01990000-0000-7000-8000-000000000001"}},
-			{"give the rate", []string{"teams", "limit", "Twin"}},
+			{"give a limit", []string{"teams", "limit", "Twin"}},
 			{"invalid value", []string{"teams", "limit", "Twin", "--rate", "many"}},
 			{"must be a number", []string{"teams", "limit", "Twin", "--rate", "99999999999"}},
+			{"must be a number", []string{"teams", "limit", "Twin", "--rate", "-1"}},
+			{"must be a number", []string{"teams", "limit", "Twin", "--daily", "-1"}},
+			{"must be a number", []string{"teams", "limit", "Twin", "--daily", "5", "--monthly", "9999999999999"}},
 			{"say --yes", []string{"teams", "delete", "Twin"}},
 			{"is the operator's", []string{"teams", "delete", operator, "--yes"}},
 			{"is the operator's", []string{"teams", "delete", twin, "--yes", "--operator-team", twin}},
@@ -121,7 +162,7 @@ func TestTeamsCommand(t *testing.T) {
 		}
 		p.must("teams", "resume", "Twin")
 		p.must("teams", "limit", "--rate", "0", "Twin")
-		if got := fmt.Sprint(p.teamOf("Twin")[3:5]); got != "[configured active]" {
+		if got := fmt.Sprint(p.teamOf("Twin")[3:7]); got != "[configured none none active]" {
 			t.Errorf("the list shows %s", got)
 		}
 		p.must("teams", "delete", "Twin", "--yes")

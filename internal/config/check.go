@@ -237,6 +237,8 @@ func (l *loader) checkNumbers() {
 	between("smtp_submit_connections", c.SMTPSubmitConnections, 1, 100_000)
 	between("smtp_submit_per_address", c.SMTPSubmitPerAddress, 0, 100_000)
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
+	between("trial_daily", c.TrialDaily, 0, 1_000_000_000)
+	between("trial_monthly", c.TrialMonthly, 0, 1_000_000_000)
 	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // this form also refuses NaN
 		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	Hostname         string         `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
 	RateLimit        int            `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
 	RequireUserAgent bool           `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
+	TrialDaily       int            `toml:"trial_daily" default:"0" doc:"Emails a day, sent and received, that a team may have that is made from now on; the first team has no quota. postrider teams limit changes it. 0: no quota."`
+	TrialMonthly     int            `toml:"trial_monthly" default:"0" doc:"The same for a month."`
 	LegacyAliases    bool           `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
 	AttachmentMax    Size           `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
 	ImportMaxSize    Size           `toml:"import_max_size" default:"50MB" doc:"Greatest size of a file of contacts that is imported."`

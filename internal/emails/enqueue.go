@@ -115,7 +115,8 @@ func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Comp
 
 // Enqueue writes an email and its delivery job for each recipient in the caller's transaction, at most MaxEnqueue of
 // them. What they share is not copied. It returns the outcome for each recipient, in the order of to. An error means
-// that the transaction must fail. A suppressed recipient gets an email in the state suppressed.
+// that the transaction must fail, but for a quota that does not have room for all of them: then nothing was written. A
+// suppressed recipient gets an email in the state suppressed.
 func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) ([]Entered, error) {
 	if len(to) > MaxEnqueue {
 		return nil, fmt.Errorf("enter %d emails at once: the limit is %d", len(to), MaxEnqueue)
@@ -147,8 +148,8 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 	if err != nil {
 		return nil, err
 	}
-	s.contents.Use(ctx, tx, m.content.Ref)
-	var all []events.Event
+	var some []*entry
+	n := 0
 	for i, one := range to {
 		key, why := list[i].Key(), one.Refused
 		if one.ContactID == "" {
@@ -169,6 +170,18 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 			entered[i].Err = err
 			continue
 		}
+		some = append(some, &entry{e, i, size, why})
+		if _, suppressed := blocked[key]; !suppressed && why == "" {
+			n++
+		}
+	}
+	if err := s.volume.Count(ctx, tx, m.by.TeamID, n); err != nil {
+		return nil, err
+	}
+	s.contents.Use(ctx, tx, m.content.Ref)
+	var all []events.Event
+	for _, one := range some {
+		e, i, size := one.Email, one.at, one.size
 		if err := insertRow(ctx, tx, e); err != nil {
 			return nil, err
 		}
@@ -182,8 +195,8 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
 		to, failed := list[i:i+1], []events.Event(nil)
-		if why != "" {
-			to, failed = nil, []events.Event{refusedEvent(e, list[i].Addr(), why)}
+		if one.refused != "" {
+			to, failed = nil, []events.Event{refusedEvent(e, list[i].Addr(), one.refused)}
 		}
 		for _, skipped := range append(failed, s.dispatch(ctx, tx, e, memory, to, blocked)...) {
 			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
@@ -192,6 +205,14 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		entered[i].ID = e.ID
 	}
 	return entered, s.recorder.Record(ctx, tx, all...)
+}
+
+// entry is an email that Enqueue enters.
+type entry struct {
+	*Email
+	at      int   // in the list of recipients
+	size    int64 // octets of its texts
+	refused contacts.Refusal
 }
 
 // leftOut returns why an address is not mailed, "" if it is.

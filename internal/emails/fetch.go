@@ -215,13 +215,14 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// toFetch finishes a release job and enters the fetch job of its email.
+// toFetch finishes a release job and enters the fetch job of its email. From here on the email counts in its team's
+// quota, with all of its recipients: who is suppressed is looked up when the files are there.
 func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
-		due, err := s.begin(ctx, tx, j, e)
-		if err != nil || !due {
-			return err
-		}
+	to, err := pending(ctx, s.d.Reader, e.ID, "")
+	if err != nil {
+		return err
+	}
+	return s.within(ctx, j, e, len(to), func(tx *db.Tx) error {
 		s.q.Insert(ctx, tx, fetchJob(e))
 		if e.LastEvent != Scheduled {
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 // ReleaseKind is the kind of the jobs that hand a scheduled email to delivery when its time has come.
@@ -96,11 +97,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 		return err
 	}
 	to, failed := leaveOut(e, to, nowRefused)
-	return s.d.Update(ctx, func(tx *db.Tx) error {
-		due, err := s.begin(ctx, tx, j, e)
-		if err != nil || !due {
-			return err
-		}
+	return s.within(ctx, j, e, mailed(to, nil, blocked), func(tx *db.Tx) error {
 		also(tx)
 		var all []events.Event
 		if e.LastEvent == Scheduled {
@@ -109,6 +106,34 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 		all = append(append(all, failed...), s.dispatch(ctx, tx, e, memory, to, blocked)...)
 		return s.recorder.Record(ctx, tx, all...)
 	})
+}
+
+// within begins an email and runs do, in one transaction. A scheduled email counts in its team's quota as n; if there
+// is no room, it ends as failed.
+func (s *Service) within(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		due, err := s.begin(ctx, tx, j, e)
+		if err != nil || !due {
+			return err
+		}
+		if e.LastEvent == Scheduled {
+			if err := s.volume.Count(ctx, tx, e.TeamID, n); err != nil {
+				return err
+			}
+		}
+		return do(tx)
+	})
+	if !volume.Exceeded(err) {
+		return err
+	}
+	reason := "reached_daily_quota"
+	if fault.KindOf(err) == fault.MonthlyQuota {
+		reason = "reached_monthly_quota"
+	}
+	if err := s.volume.Refused(ctx, e.TeamID, n, err); !volume.Exceeded(err) {
+		return err
+	}
+	return s.fail(ctx, j, e, reason)
 }
 
 // begin finishes a job and advances a scheduled email to queued. It reports false if nothing is to be sent now: the

@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 // Config is the part of the configuration that concerns emails.
@@ -51,6 +52,7 @@ type Service struct {
 	contents     *content.Service
 	contacts     *contacts.Service
 	templates    *templates.Service
+	volume       *volume.Service
 	running      running
 	fetching     *fair.Pool // octets
 	log          *slog.Logger
@@ -70,6 +72,7 @@ type Parts struct {
 	Contents     *content.Service   // nil makes one
 	Contacts     *contacts.Service  // nil makes one
 	Templates    *templates.Service // nil makes one
+	Volume       *volume.Service    // nil makes one
 	Log          *slog.Logger       // nil logs nothing
 }
 
@@ -90,9 +93,12 @@ func New(c Config, p Parts) *Service {
 	if p.Templates == nil {
 		p.Templates = templates.New(p.DB, p.Contents, c.MaxSize)
 	}
+	if p.Volume == nil {
+		p.Volume = volume.New(p.DB)
+	}
 	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents, contacts: p.Contacts,
-		templates: p.Templates, running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
+		templates: p.Templates, volume: p.Volume, running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
 }
 
 // Send accepts one email and returns its id. The caller checks that the actor has the scope to send.
@@ -232,7 +238,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		}
 	}
 	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
-	err = s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
+	err = s.volume.Update(ctx, by.TeamID, counted(drafts, blocked), func(tx *db.Tx) error {
 		a.IDs = a.IDs[:0]
 		s.useTemplates(ctx, tx, drafts)
 		for i, d := range drafts {
@@ -250,6 +256,36 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return a.maybe(err)
 	}
 	return err
+}
+
+// Left returns how many emails a team may still send in this day and month, and false if it has no quota.
+func (s *Service) Left(ctx context.Context, teamID string) (n int64, limited bool, err error) {
+	u, err := s.volume.Usage(ctx, teamID)
+	n, limited = u.Left()
+	return n, limited, err
+}
+
+// counted returns how many emails of a quota drafts are: one for each recipient that is mailed. Those that are
+// scheduled count when their time has come.
+func counted(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
+	for _, d := range drafts {
+		if !d.at.IsZero() {
+			continue
+		}
+		n += mailed(d.recipients, d.refused, blocked)
+	}
+	return n
+}
+
+// mailed returns how many recipients are mailed.
+func mailed(to []recipient, refused refusals, blocked map[string]suppressions.Suppression) (n int) {
+	for _, r := range to {
+		_, no := refused[r.Key()]
+		if _, suppressed := blocked[r.Key()]; !no && !suppressed {
+			n++
+		}
+	}
+	return n
 }
 
 // keep stores the content of attachments durably, before the email that needs it is accepted.

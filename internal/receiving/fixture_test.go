@@ -36,7 +36,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{}), seen: &testnode.Seen{}}
 	f.Recorder.Listen(f.seen)
-	f.parts = receiving.Parts{DB: d, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
+	f.parts = receiving.Parts{DB: d, Volume: f.Volume, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
 		Emails: f.Emails, Teams: f.Teams, Log: f.Log}
 	f.Service = receiving.New(config(), f.parts)
 	on, off := true, false

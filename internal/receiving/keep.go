@@ -51,6 +51,12 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 			}
 			m.emailIDs = append(m.emailIDs, e.ID)
 			all = append(all, receivedEvent(&e))
+			if s.p.Volume == nil {
+				continue
+			}
+			if err := s.p.Volume.CountReceived(ctx, tx, e.TeamID, 1); err != nil {
+				return err
+			}
 		}
 		for _, e := range reported(outcomes) {
 			before, err := emails.ReportedBefore(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))

@@ -52,6 +52,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -92,6 +93,7 @@ type Parts struct {
 	Domains  *domains.Service
 	Emails   *emails.Service
 	Teams    *teams.Service
+	Volume   *volume.Service // nil: received mail counts in no quota
 	Auth     authres.Checker // nil: origins are not checked
 	Milter   *milter.Client  // nil: there is no content filter
 	Log      *slog.Logger

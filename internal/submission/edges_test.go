@@ -115,6 +115,7 @@ func TestRefusalsByKind(t *testing.T) {
 		{"Bcc", fault.Invalidf("bcc", "Bad."), "553 5.1.3", "Bad."},
 		{"too large", fault.Invalidf("attachments", "Bad."), "552 5.3.4", "Bad."},
 		{"a domain that is not verified", fault.Forbiddenf("from", "Bad."), "550 5.7.1", "Bad."},
+		{"over the quota", fault.New(fault.MonthlyQuota, "", "Used up."), "451 4.7.1", "Used up."},
 		{"too fast", fault.New(fault.TooFast, "", "Slow."), "451 4.7.1", "Slow."},
 		{"with a cause", fault.Invalidf("subject", "Bad.").Because(cause), "554 5.6.0", "Bad."},
 		{"not now", fault.New(fault.Unavailable, "", "Later."), "451 4.3.0", "Later."},

@@ -18,6 +18,8 @@ const (
 	maxSameName = 20  // teams of one name that an error message lists
 	// MaxRate is the highest rate that a team can have, in requests a second.
 	MaxRate = math.MaxInt32
+	// MaxQuota is the greatest quota that a team can have, in emails.
+	MaxQuota = 1_000_000_000_000
 )
 
 // newTeam checks a name and an address and returns a team with them.
@@ -63,8 +65,22 @@ func (s *Service) Create(ctx context.Context, name, email string) (Team, error) 
 	if err != nil {
 		return Team{}, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error { insertTeam(ctx, tx, &t); return nil })
+	err = s.d.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &t) })
 	return t, err
+}
+
+// add inserts a team. Its quota is that of new teams, except for the first one, which is the operator's.
+func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
+	if s.Trial != (Quota{}) {
+		switch _, err := oldestTeam(ctx, tx.Reader); {
+		case err == nil:
+			t.Quota = s.Trial
+		case fault.KindOf(err) != fault.NotFound:
+			return err
+		}
+	}
+	insertTeam(ctx, tx, t)
+	return nil
 }
 
 // Find returns the team with an id or an exact name. If several teams have the name, the error lists their ids.
@@ -154,6 +170,25 @@ func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int
 			MaxRate)
 	}
 	return s.change(ctx, teamID, "rate_limit", perSecond)
+}
+
+// SetQuotaIn changes the quota of a team in a transaction. The caller keeps what is counted in step with it; see
+// package volume.
+func (s *Service) SetQuotaIn(ctx context.Context, tx *db.Tx, teamID string, q Quota) error {
+	for _, x := range []struct {
+		field, column string
+		n             int64
+	}{{"daily", "daily_quota", q.Daily}, {"monthly", "monthly_quota", q.Monthly}} {
+		if x.n < 0 || x.n > MaxQuota {
+			return fault.Invalidf(x.field, "The %s quota must be a number of emails from 1 to %d, or 0 for none.", x.field,
+				int64(MaxQuota))
+		}
+		if err := setTeam(ctx, tx, teamID, x.column, x.n); err != nil {
+			return err
+		}
+	}
+	s.changed(tx, teamID)
+	return nil
 }
 
 func (s *Service) change(ctx context.Context, teamID, column string, value any) error {

@@ -39,6 +39,8 @@ type Service struct {
 	log          *slog.Logger
 	domainExists func(ctx context.Context, teamID, domainID string) (bool, error)
 
+	Trial Quota // of new teams, except the first; set it before use
+
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
 	epoch int                  // incremented by forget; what was read in an older epoch is not cached
@@ -177,7 +179,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 				cmp.Or(t.Email, "nothing"))
 		case fault.KindOf(err) == fault.NotFound && !id.Valid(team):
 			if t, err = newTeam(team, email); err == nil {
-				insertTeam(ctx, tx, &t)
+				err = s.add(ctx, tx, &t)
 			}
 		}
 		if err != nil {

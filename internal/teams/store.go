@@ -13,15 +13,16 @@ import (
 
 func insertTeam(ctx context.Context, tx *db.Tx, t *Team) {
 	tx.Proof(`SELECT 1 FROM teams WHERE id = $1`, t.ID)
-	tx.Queue(ctx, `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		t.ID, t.Name, t.Email, t.RateLimit, t.Suspended, t.CreatedAt.UnixMicro())
+	tx.Queue(ctx, `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at, daily_quota, monthly_quota)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		t.ID, t.Name, t.Email, t.RateLimit, t.Suspended, t.CreatedAt.UnixMicro(), t.Daily, t.Monthly)
 }
 
-const teamColumns = `id, name, email, rate_limit, suspended, created_at`
+const teamColumns = `id, name, email, rate_limit, suspended, created_at, daily_quota, monthly_quota`
 
 func scanTeam(r db.Row) (t Team, err error) {
 	var created int64
-	err = r.Scan(&t.ID, &t.Name, &t.Email, &t.RateLimit, &t.Suspended, &created)
+	err = r.Scan(&t.ID, &t.Name, &t.Email, &t.RateLimit, &t.Suspended, &created, &t.Daily, &t.Monthly)
 	t.CreatedAt = db.Time(created)
 	if errors.Is(err, db.ErrNoRows) {
 		return t, fault.NotFoundf("Team not found")

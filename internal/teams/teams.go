@@ -31,8 +31,13 @@ type Team struct {
 	Email     string // of its owner, in lower case; "" if none is known
 	RateLimit int    // requests a second; 0 means the configuration's
 	Suspended bool   // it may not make requests or submit emails
+	Quota
 	CreatedAt time.Time
 }
+
+// Quota is how many emails a team may send and receive in a day and in a month of UTC; 0 is without a limit. Package
+// volume counts them.
+type Quota struct{ Daily, Monthly int64 }
 
 // Key is an API key. Its token is not stored, only a hash of it.
 type Key struct {

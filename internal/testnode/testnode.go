@@ -34,6 +34,7 @@ import (
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -70,6 +71,7 @@ type Node struct {
 	Contacts     *contacts.Service
 	CustomEvents *customevents.Service
 	Templates    *templates.Service
+	Volume       *volume.Service
 	Emails       *emails.Service
 
 	Acme   teams.Actor    // the key of the team with the domain
@@ -121,6 +123,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
 	}, d, n.Queue, n.Recorder, n.Keys, n.DNS, n.Log)
 	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
+	n.Volume = volume.New(d)
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
 	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
@@ -129,7 +132,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,
-		Templates: n.Templates, Log: n.Log})
+		Templates: n.Templates, Volume: n.Volume, Log: n.Log})
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)

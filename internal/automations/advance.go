@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -20,7 +21,14 @@ const (
 	turnMost = 10
 	// suspendedWait is after how long a run looks again whether its team may send.
 	suspendedWait = 5 * time.Minute
+	quotaWaitMost = time.Hour
 )
+
+// quotaWait is after how long a run looks again whether its team's quota has room: when it begins anew, or before, as
+// the operator may have given more.
+func quotaWait(now time.Time, k fault.Kind) time.Duration {
+	return min(volume.Resets(k, now).Sub(now), quotaWaitMost)
+}
 
 // waits are those after errors of the database, in a row.
 var waits = []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
@@ -155,6 +163,7 @@ const (
 	calls                 // the next step is a webhook, which another job does
 	isOver                // the run has ended
 	mayNot                // the team may not send at present
+	noQuota               // the team's quota is used up
 	isAgain               // other runs are to have the worker
 )
 
@@ -168,10 +177,11 @@ type walk struct {
 	contact *contacts.Member
 	ready   map[string]*prepared
 
-	opened bool      // the step at which it is has a row already
-	end    ending    // only valid after goOn
-	until  time.Time // if it pauses
-	lane   string    // of the job that calls
+	opened bool       // the step at which it is has a row already
+	end    ending     // only valid after goOn
+	until  time.Time  // if it pauses
+	lane   string     // of the job that calls
+	quota  fault.Kind // that is used up
 }
 
 func (at *place) walk(s *Service, tx *db.Tx) *walk {
@@ -267,6 +277,9 @@ func (w *walk) finish(ctx context.Context, j jobs.Job) error {
 		q.Finish(ctx, w.tx, j)
 	case mayNot:
 		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(suspendedWait)), "the team may not send at present")
+	case noQuota:
+		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(quotaWait(w.tx.Now(), w.quota))),
+			"the team's quota of emails is used up")
 	case isAgain:
 		q.Wait(ctx, w.tx, j, w.tx.Now(), "")
 	case calls:

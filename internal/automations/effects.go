@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 // prepared is an email that a step may send: its mailing, or why it is not sent.
@@ -157,6 +158,10 @@ func (w *walk) email(ctx context.Context, key string, e *flow.Email) (out flow.O
 	}
 	done, err := s.p.Emails.Enqueue(because(ctx, &w.row), w.tx, p.mailing, []emails.To{{Address: now.Address,
 		ContactID: contactID}})
+	if volume.Exceeded(err) {
+		w.end, w.quota = noQuota, fault.KindOf(err)
+		return out, true, nil
+	}
 	if err != nil {
 		return out, false, err
 	}

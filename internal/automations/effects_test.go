@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 )
 
@@ -210,5 +211,27 @@ func TestSuspendedTeam(t *testing.T) {
 		if n := s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 1 || len(s.called) != 1 {
 			t.Errorf("%d deliveries and %d calls", n, len(s.called))
 		}
+	})
+}
+
+// While its team's quota is used up, a run waits where it is.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		id := s.automation(trigger("go"), sends("mail"), sends("again"))
+		quota := func(n int64) {
+			s.Must(s.Volume.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Daily = n }))
+		}
+		quota(1)
+		s.happens("go", ann, "")
+		s.work()
+		s.mustRun(id, "running: start mail")
+		if n := s.Count(`SELECT COUNT(*) FROM emails`); n != 1 {
+			t.Errorf("%d emails within a quota of 1", n)
+		}
+		quota(2)
+		s.pass(2 * time.Hour)
+		s.work()
+		s.mustRun(id, "completed: start mail again")
 	})
 }

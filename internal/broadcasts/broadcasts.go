@@ -169,6 +169,8 @@ const (
 	TooManyBounces    Reason = "too_many_bounces"
 	TooManyComplaints Reason = "too_many_complaints"
 	TeamSuspended     Reason = "team_suspended"
+	DailyQuota        Reason = "daily_quota_exceeded"
+	MonthlyQuota      Reason = "monthly_quota_exceeded"
 	KeyDeleted        Reason = "api_key_deleted"
 	NotAllowed        Reason = "sender_not_allowed"
 	BadContent        Reason = "content_refused"
@@ -182,7 +184,11 @@ var reasons = map[Reason]string{
 		"segment, and resume the broadcast.",
 	TooManyComplaints: "Too many recipients reported it as spam. Make sure that they all asked for it before you resume " +
 		"the broadcast.",
-	TeamSuspended:  "The team may not send at present. Resume the broadcast when the operator has restored it.",
+	TeamSuspended: "The team may not send at present. Resume the broadcast when the operator has restored it.",
+	DailyQuota: "The team's quota of emails of this day is used up. Resume the broadcast on another day (UTC), or ask the " +
+		"operator for more.",
+	MonthlyQuota: "The team's quota of emails of this month is used up. Resume the broadcast in another month (UTC), or " +
+		"ask the operator for more.",
 	KeyDeleted:     "The API key that it was sent with was deleted. Resume the broadcast with another one.",
 	NotAllowed:     "Its sender may not be used any more. Verify the domain again and resume the broadcast.",
 	BadContent:     "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
 
@@ -211,6 +212,33 @@ func TestItStopsByItself(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A broadcast that a quota has no room for enters what there is room for, and pauses; resumed with more room, it mails
+// the rest, and nobody twice.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		quota := func(n int64) {
+			s.Must(s.Volume.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Monthly = n }))
+		}
+		quota(5)
+		s.readers(12)
+		id := s.draft(s.news())
+		s.send(id)
+		s.Run(s.b.Kinds()...)
+		s.until(id, broadcasts.Paused)
+		if b := s.broadcast(id); b.Reason != broadcasts.MonthlyQuota || b.Entered != 5 {
+			t.Errorf("paused for %q with %d entered, want 5", b.Reason, b.Entered)
+		}
+		testnode.Until(t, "the team is told", func() bool {
+			return strings.Contains(s.told(), broadcasts.MonthlyQuota.Message())
+		})
+		quota(12)
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.walked(id, 12)
+		s.mustCount(12, `SELECT COUNT(DISTINCT contact_id) FROM emails`)
+	})
 }
 
 // Too many bounces pause a broadcast, which is told by a notice and an event; who resumes it decides that it goes on.

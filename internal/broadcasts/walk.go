@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -47,6 +48,7 @@ type run struct {
 	s   *Service
 	job jobs.Job
 	max int // emails in the next page
+	fit int // that the team's quota has room for, when a page had too many; 0 is not known
 
 	variants     []Variant // only their contents
 	loaded       time.Time
@@ -106,6 +108,11 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 			return r.stop(ctx, &b, why, err)
 		}
 		more, err := r.page(ctx, &b)
+		if volume.Exceeded(err) {
+			if fits, err := r.fits(ctx, b.TeamID); err != nil || fits {
+				return fits, err
+			}
+		}
 		if why := whyStopped(err); why != "" {
 			return r.stop(ctx, &b, why, nil)
 		}
@@ -260,6 +267,10 @@ func whyStopped(err error) Reason {
 	switch {
 	case err == nil, fault.Ours(err):
 		return ""
+	case fault.KindOf(err) == fault.DailyQuota:
+		return DailyQuota
+	case fault.KindOf(err) == fault.MonthlyQuota:
+		return MonthlyQuota
 	case fault.KindOf(err) == fault.NotFound:
 		return SegmentDeleted
 	}
@@ -304,6 +315,9 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	most := r.max
 	if read.Options.Pace > 0 {
 		most = min(most, paced(read.Options.Pace))
+	}
+	if r.fit > 0 {
+		most, r.fit = min(most, r.fit), 0
 	}
 	limit := min(readMax, most)
 	if read.phase != walkAll {
@@ -351,6 +365,18 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		r.max = min(emails.MaxEnqueue, 2*r.max, max(pageLeast, int(int64(r.max)*int64(pageTime)/int64(took))))
 	}
 	return more, err
+}
+
+// fits has the next page enter no more emails than the team's quota has room for. It reports false if that is none.
+func (r *run) fits(ctx context.Context, teamID string) (bool, error) {
+	left, limited, err := r.s.p.Emails.Left(ctx, teamID)
+	if err != nil || limited && left == 0 {
+		return false, err
+	}
+	if limited {
+		r.fit = int(min(left, emails.MaxEnqueue))
+	}
+	return true, nil
 }
 
 // paced is how many emails a page has at a pace: those of some seconds, so that they go out evenly.

@@ -87,7 +87,10 @@ func (s *Service) addUp(ctx context.Context, tx *db.Tx, teamID string, n int64, 
 	if refusal == nil {
 		day.used, month.used, asked = day.used+n, month.used+n, 0
 	}
-	return s.divide(ctx, tx, teamID, &day, &month, asked, refusal)
+	if err := s.divide(ctx, tx, teamID, &day, &month, asked); err != nil {
+		return err
+	}
+	return refusal
 }
 
 // lock locks the parts of a team, which are made when there are none, and returns what they have used. The limits are
@@ -121,10 +124,9 @@ func sum(at time.Time, q teams.Quota, all []part) (day, month span) {
 	return day, month
 }
 
-// divide writes the parts anew, and tells the team about its quotas. It returns refusal, the fault for the emails that
-// were asked for, if any.
-func (s *Service) divide(ctx context.Context, tx *db.Tx, teamID string, day, month *span, asked int64,
-	refusal error) error {
+// divide writes the parts anew, and tells the team about its quotas when it has not been told in this day or month.
+// asked is how many emails were refused.
+func (s *Service) divide(ctx context.Context, tx *db.Tx, teamID string, day, month *span, asked int64) error {
 	for _, x := range []*span{day, month} {
 		level := x.level(asked)
 		if level <= x.told {
@@ -144,7 +146,7 @@ func (s *Service) divide(ctx context.Context, tx *db.Tx, teamID string, day, mon
 	writeParts(ctx, tx, teamID, day, month, dayShare, monthShare)
 	tight := min(dayShare, monthShare) < tightBelow
 	tx.AfterCommit(func() { s.setTight(teamID, tight) })
-	return refusal
+	return nil
 }
 
 func (x *span) period() string {

@@ -105,6 +105,6 @@ func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, chan
 			all = append(all, first)
 		}
 		day, month := sum(tx.Now(), q, all)
-		return s.divide(ctx, tx, teamID, &day, &month, 0, nil)
+		return s.divide(ctx, tx, teamID, &day, &month, 0)
 	})
 }

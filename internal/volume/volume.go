@@ -175,10 +175,11 @@ func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal err
 	}
 	if err == nil {
 		err = s.d.Update(ctx, func(tx *db.Tx) error {
-			if err := s.Count(ctx, tx, teamID, n); err != nil && !Exceeded(err) {
+			day, month, err := s.lock(ctx, tx, teamID)
+			if err != nil || day.limit == 0 && month.limit == 0 {
 				return err
 			}
-			return nil
+			return s.divide(ctx, tx, teamID, &day, &month, int64(n))
 		})
 	}
 	if err != nil {

@@ -43,6 +43,8 @@ var longReads = []dbtest.Allowed{
 		Reason: "a team has few endpoints, which is bounded"},
 	{Text: "FROM broadcast_variants WHERE broadcast_id = $1", Reason: "a broadcast has at most five variants"},
 	{Text: "FROM broadcast_counts WHERE broadcast_id = $1", Reason: "a broadcast has at most 16 counts of each variant"},
+	{Text: "FROM team_volumes WHERE team_id = $1", Reason: "a team's quotas have at most 16 parts"},
+	{Text: "UPDATE team_volumes SET day = $2", Reason: "a team's quotas have at most 16 parts"},
 	{Text: "FROM broadcast_entered WHERE broadcast_id = $1",
 		Reason: "a broadcast has a count for each variant and each of few reasons"},
 	{Text: "FROM jobs j JOIN emails e ON e.id = j.dedupe", Reason: "a claim looks at what the team has scheduled"},
@@ -59,7 +61,8 @@ func TestStatementsGoByIndexes(t *testing.T) {
 			"127.0.0.1:0"
 		p.vars["POSTRIDER_NOTICE_FROM"] = "notices@resend.dev"
 		p.must("teams", "create", "Operator")
-		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")
+		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example",
+			"--trial-daily", "1000000")
 		other := p.must("keys", "create", "--team", "Other")
 		n := p.start()
 		beside := dbtest.Open(t, databaseURL(n.c)) // what the test itself asks is not traced

@@ -114,10 +114,10 @@ func removeParts(ctx context.Context, tx *db.Tx, teamID string) {
 	tx.Queue(ctx, `DELETE FROM team_volumes WHERE team_id = $1`, teamID)
 }
 
-// EraseTeam deletes what a deleted team has used.
+// EraseTeam deletes what a deleted team has used, which is in few rows.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
-		return tx.Exec(ctx, `DELETE FROM team_volumes WHERE team_id = $1 AND part IN (SELECT part FROM team_volumes
-			WHERE team_id = $1 ORDER BY part LIMIT 50)`, teamID)
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		removeParts(ctx, tx, teamID)
+		return nil
 	})
 }

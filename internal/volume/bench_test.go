@@ -24,7 +24,8 @@ func BenchmarkSend(b *testing.B) {
 				b.ResetTimer()
 				b.RunParallel(func(p *testing.PB) {
 					for p.Next() {
-						_, err := n.Emails.Send(b.Context(), n.Acme, testnode.Hello("a@example.net"), emails.Idempotency{})
+						e := testnode.Hello("a@example.net")
+						_, err := n.Emails.Send(b.Context(), n.Acme, e, emails.Idempotency{})
 						n.Must(err)
 					}
 				})

@@ -158,20 +158,20 @@ func (x *span) period() string {
 
 // exceeded returns the fault for n emails that are too many.
 func exceeded(k fault.Kind, x *span, n int64) error {
-	return fault.New(k, "", "This team may send and receive %d emails a %s, of which %d are used; this would be %d more. "+
-		"Wait for the next %s (UTC), or ask the operator for more.", x.limit, x.period(), x.used, n, x.period())
+	return fault.New(k, "", "This team may send and receive %d emails a %s, of which %d are used; this would be %d "+
+		"more. Wait for the next %s (UTC), or ask the operator for more.", x.limit, x.period(), x.used, n, x.period())
 }
 
 func notice(x *span) (subject, text string) {
 	if x.told%2 == 1 {
 		return fmt.Sprintf("Your %s quota of emails is used up", x.name),
-			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. More are refused until the next %s "+
-				"begins (UTC): requests get the error %s_quota_exceeded, broadcasts pause, and automations wait. Mail that "+
-				"comes in is still received.\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used, x.period(),
+			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. More are refused until the "+
+				"next %s begins (UTC): requests get the error %s_quota_exceeded, broadcasts pause, and automations wait. Mail "+
+				"that comes in is still received.\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used, x.period(),
 				x.name)
 	}
 	return fmt.Sprintf("80 %% of your %s quota of emails is used", x.name),
-		fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. When the quota is used up, more are "+
-			"refused until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used,
+		fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. When the quota is used up, more "+
+			"are refused until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used,
 			x.period())
 }

@@ -61,7 +61,8 @@ func countInPart(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, 
 
 // getQuota returns the quota of a team, and none for a team that is not there.
 func getQuota(ctx context.Context, r db.Reader, teamID string) (q teams.Quota, err error) {
-	err = r.QueryRow(ctx, `SELECT daily_quota, monthly_quota FROM teams WHERE id = $1`, teamID).Scan(&q.Daily, &q.Monthly)
+	err = r.QueryRow(ctx, `SELECT daily_quota, monthly_quota FROM teams WHERE id = $1`, teamID).
+		Scan(&q.Daily, &q.Monthly)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return q, fmt.Errorf("look up a team's quota: %w", err)
 	}
@@ -95,7 +96,8 @@ func scanPart(r db.Row) (p part, err error) {
 func insertParts(ctx context.Context, tx *db.Tx, teamID string) {
 	for i := range parts(tx) {
 		tx.Queue(ctx, `INSERT INTO team_volumes (team_id, part, day, day_used, day_room, day_told, month, month_used,
-			month_room, month_told) VALUES ($1, $2, 0, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (team_id, part) DO NOTHING`, teamID, i)
+			month_room, month_told) VALUES ($1, $2, 0, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (team_id, part) DO NOTHING`,
+			teamID, i)
 	}
 }
 
@@ -106,8 +108,8 @@ func writeParts(ctx context.Context, tx *db.Tx, teamID string, day, month *span,
 		day_room = CASE WHEN part = 0 THEN CAST($4 AS BIGINT) ELSE 0 END + $5,
 		month_used = CASE WHEN part = 0 THEN CAST($6 AS BIGINT) ELSE 0 END,
 		month_room = CASE WHEN part = 0 THEN CAST($6 AS BIGINT) ELSE 0 END + $7,
-		day_told = $8, month_told = $9 WHERE team_id = $1`, teamID, day.number, month.number, day.used, dayShare, month.used,
-		monthShare, day.told, month.told)
+		day_told = $8, month_told = $9 WHERE team_id = $1`,
+		teamID, day.number, month.number, day.used, dayShare, month.used, monthShare, day.told, month.told)
 }
 
 func removeParts(ctx context.Context, tx *db.Tx, teamID string) {

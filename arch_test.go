@@ -16,14 +16,16 @@ const module = "github.com/postrider/postrider/"
 var layers = [][]string{
 	{"cmd/postrider", "e2e", "scripts/mutants"},
 	{"internal/cli"},
-	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/oauth", "internal/mcp"},
+	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/signin", "internal/oauth",
+		"internal/mcp"},
+	{"internal/web"},
 	{"internal/delivery", "internal/receiving", "internal/tracking", "internal/webhooks", "internal/broadcasts",
 		"internal/automations", "internal/imports", "internal/exports", "internal/privacy", "internal/live",
 		"internal/notices", "internal/retention"},
 	{"internal/testnode"},
 	resources,
 	{"internal/flow"},
-	{"internal/events", "internal/jobs", "internal/filter", "internal/quota", "internal/erasure"},
+	{"internal/events", "internal/jobs", "internal/filter", "internal/quota", "internal/erasure", "internal/audit"},
 	{"internal/page"},
 	{"internal/db/dbtest"},
 	{"internal/db"},
@@ -40,8 +42,8 @@ var layers = [][]string{
 // resources may import those named after them.
 var resources = []string{"internal/emails", "internal/templates", "internal/customevents",
 	"internal/content", "internal/contacts",
-	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/volume", "internal/teams",
-	"internal/users", "internal/checks"}
+	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/volume",
+	"internal/approvals", "internal/grants", "internal/members", "internal/teams", "internal/users", "internal/checks"}
 
 // exceptions are pairs of packages of one layer, with the reason.
 var exceptions = map[string]string{

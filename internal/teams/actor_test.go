@@ -18,8 +18,9 @@ func TestScopesOfPermissions(t *testing.T) {
 			"api_keys:read api_keys:write suppressions:read suppressions:write webhooks:read webhooks:write logs:read " +
 			"usage:read templates:read templates:write contacts:read contacts:write segments:read segments:write " +
 			"topics:read topics:write broadcasts:read broadcasts:write events:read events:write events:send " +
-			"automations:read automations:write",
-		teams.SendingAccess: "emails:send usage:read",
+			"automations:read automations:write members:read members:write audit:read grants:read grants:write " +
+			"approvals:read approvals:write",
+		teams.SendingAccess: "emails:send usage:read grants:write",
 		"":                  "",
 		"unknown":           "",
 	} {
@@ -29,14 +30,37 @@ func TestScopesOfPermissions(t *testing.T) {
 	}
 }
 
+// What each role stands for, told by what it lacks.
+func TestScopesOfRoles(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[teams.Role]string{
+		teams.Owner:  "",
+		teams.Admin:  "owners:write",
+		teams.Member: "members:write owners:write audit:read",
+		teams.Viewer: "emails:send emails:write emails:share domains:write api_keys:write suppressions:write webhooks:write " +
+			"templates:write contacts:write segments:write topics:write broadcasts:write events:write events:send " +
+			"automations:write members:write owners:write audit:read grants:write approvals:write",
+	} {
+		if got := (teams.Owner.Scopes() &^ role.Scopes()).String(); got != want {
+			t.Errorf("%q lacks %q, want %q", role, got, want)
+		}
+	}
+	if got := teams.Role("unknown").Scopes(); got != 0 {
+		t.Errorf("an unknown role has %q", got)
+	}
+}
+
 func TestScopesHaveNames(t *testing.T) {
 	t.Parallel()
 	n, seen := 0, map[string]bool{}
 	for s := teams.Scope(0); ; s++ {
 		resource, action, ok := strings.Cut(s.String(), ":")
-		has := teams.FullAccess.Scopes().Has(s)
+		has := teams.Owner.Scopes().Has(s)
 		if has != ok || has && (resource == "" || action == "" || seen[s.String()]) {
-			t.Errorf("scope %d is called %q; full access has it: %v", s, s, has)
+			t.Errorf("scope %d is called %q; owners have it: %v", s, s, has)
+		}
+		if parsed, ok := teams.ParseScope(s.String()); ok != has || has && parsed != s {
+			t.Errorf("%q is read as %v, %v", s, parsed, ok)
 		}
 		if has {
 			n++

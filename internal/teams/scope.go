@@ -1,6 +1,9 @@
 package teams
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Scope is the right to one kind of operation, written `resource:action`. The zero value is not a scope, and no actor
 // has it.
@@ -38,6 +41,14 @@ const (
 	EventsSend
 	AutomationsRead // and runs
 	AutomationsWrite
+	MembersRead // and invitations
+	MembersWrite
+	OwnersWrite // make and remove owners of the team; API keys never have it
+	AuditRead
+	GrantsRead
+	GrantsWrite // revoke what programs were granted
+	ApprovalsRead
+	ApprovalsWrite // decide whether what a program wants to send goes; grants never have it
 
 	scopeEnd // one more than the last
 )
@@ -73,6 +84,14 @@ var scopeNames = [scopeEnd]string{
 	EventsSend:        "events:send",
 	AutomationsRead:   "automations:read",
 	AutomationsWrite:  "automations:write",
+	MembersRead:       "members:read",
+	MembersWrite:      "members:write",
+	OwnersWrite:       "owners:write",
+	AuditRead:         "audit:read",
+	GrantsRead:        "grants:read",
+	GrantsWrite:       "grants:write",
+	ApprovalsRead:     "approvals:read",
+	ApprovalsWrite:    "approvals:write",
 }
 
 // String returns the scope's name, or "" if there is no such scope.
@@ -118,14 +137,21 @@ const (
 	SendingAccess Permission = "sending_access"
 )
 
-// Scopes returns the scopes of keys with the permission. Full access has all scopes, including those of later releases.
-// A permission unknown to this release has none.
+// Scopes returns the scopes of keys with the permission. Full access has all scopes but [OwnersWrite], including those of
+// later releases: a key that leaks must not take the team from its owners. Any key may revoke a grant (specification,
+// Authentication). A permission unknown to this release has none.
 func (p Permission) Scopes() Scopes {
 	switch p {
 	case FullAccess:
-		return allScopes
+		return allScopes &^ NewScopes(OwnersWrite)
 	case SendingAccess:
-		return NewScopes(EmailsSend, UsageRead)
+		return NewScopes(EmailsSend, UsageRead, GrantsWrite)
 	}
 	return 0
+}
+
+// ParseScope returns the scope with a name.
+func ParseScope(name string) (Scope, bool) {
+	i := slices.Index(scopeNames[:], name)
+	return Scope(max(i, 0)), i > 0
 }

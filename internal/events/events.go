@@ -61,6 +61,9 @@ const (
 	ContactDeleted Type = "contact.deleted"
 
 	BroadcastPaused Type = "broadcast.paused" // by a guard, not by hand
+
+	ApprovalRequested Type = "approval.requested"
+	ApprovalDecided   Type = "approval.decided"
 )
 
 // Event is something that happened.
@@ -82,7 +85,7 @@ type Event struct {
 	Email func() (*Email, error)
 
 	// Data is *Bounce, *Failed, *Suppressed, *Complaint, *Open or *Click for email events, *Received for received email,
-	// *Contact for contacts, *Broadcast for broadcasts, and the changed resource's own type for others.
+	// *Contact for contacts, *Broadcast for broadcasts, *Approval for approvals, and the changed resource's own type for others.
 	Data any
 }
 
@@ -177,6 +180,21 @@ type Received struct {
 	MessageID   string // with angle brackets, empty when it had none
 	Subject     string
 	Attachments []ReceivedFile
+}
+
+// Approval is an email of which a person is to decide, or has. The email itself is not among it.
+type Approval struct {
+	ID         string
+	State      string
+	From       string
+	Recipients int
+	Subject    string
+	By         string // the name of the program that asks
+	Reason     string // why it was rejected or could not be sent; "" otherwise
+	EmailID    string // of the email that was sent; "" otherwise
+	URL        string // of the page on which a person decides
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
 }
 
 // Contact is a contact that was created, updated or deleted, as it is after that (webhook reference 4).

@@ -51,12 +51,9 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 			}
 			m.emailIDs = append(m.emailIDs, e.ID)
 			all = append(all, receivedEvent(&e))
-			if s.p.Volume == nil {
-				continue
-			}
-			if err := s.p.Volume.CountReceived(ctx, tx, e.TeamID, 1); err != nil {
-				return err
-			}
+		}
+		if err := s.count(ctx, tx, rows); err != nil {
+			return err
 		}
 		for _, e := range reported(outcomes) {
 			before, err := emails.ReportedBefore(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))
@@ -75,6 +72,24 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 		}
 		return s.p.Recorder.Record(ctx, tx, all...)
 	})
+}
+
+// count counts emails in the quotas of their teams, in the order that package volume asks for.
+func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
+	if s.p.Volume == nil {
+		return nil
+	}
+	var teamIDs []string
+	for i := range rows {
+		teamIDs = append(teamIDs, rows[i].TeamID)
+	}
+	slices.Sort(teamIDs)
+	for _, teamID := range teamIDs {
+		if err := s.p.Volume.CountReceived(ctx, tx, teamID, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drafts returns the received emails that a message becomes, one for each team, without their ids. An email that begins

@@ -26,8 +26,13 @@ func spans(at time.Time, q teams.Quota) (day, month span) {
 		span{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
 }
 
-// add adds what a part has used. A part of a later span, which a node with a faster clock has begun, moves the span on.
+// add adds what a part has used. A part of the next span, which a node with a faster clock has begun, moves the span on.
+// One of a span after that is from a clock that was wrong and has been set back: what it has used counts now, as the
+// quota would otherwise not begin anew before that time comes.
 func (x *span) add(number, used, told int64) {
+	if number > x.number+1 {
+		number, told = x.number, 0
+	}
 	switch {
 	case number > x.number:
 		x.number, x.used = number, used
@@ -54,17 +59,16 @@ func (x *span) room() int64 {
 	return max(0, x.limit-1-x.used)
 }
 
-// level is what the team should have been told, in the numbers of told, when n more were asked for; 0 is nothing.
+// level is what the team should have been told, in the numbers of told, when n more were asked for; 0 is nothing. More
+// than is left of a quota that is mostly unused says nothing of the quota.
 func (x *span) level(n int64) int64 {
 	switch {
-	case x.limit == 0:
+	case x.limit == 0 || x.used < x.warn():
 		return 0
 	case x.used >= x.limit || x.over(n):
 		return 2*x.number + 1
-	case x.used >= x.warn():
-		return 2 * x.number
 	}
-	return 0
+	return 2 * x.number
 }
 
 // addUp locks all parts, counts n emails if the quota has room for them or anyway is true, divides what is left among
@@ -163,6 +167,11 @@ func exceeded(k fault.Kind, x *span, n int64) error {
 }
 
 func notice(x *span) (subject, text string) {
+	if x.told%2 == 1 && x.used < x.limit {
+		return fmt.Sprintf("Your %s quota of emails is nearly used up", x.name),
+			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. Requests for more than what is left "+
+				"get the error %s_quota_exceeded until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used, x.name, x.period())
+	}
 	if x.told%2 == 1 {
 		return fmt.Sprintf("Your %s quota of emails is used up", x.name),
 			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. More are refused until the "+

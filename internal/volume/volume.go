@@ -14,7 +14,8 @@
 // the sum, which also enters the notice. When little is left, all parts have no room and each transaction adds up.
 //
 // Parts are locked in the order of their numbers, and a transaction that counts without adding up holds no part but
-// that of its connection, under a lock that all teams share: two transactions do not wait for each other in a circle.
+// that of its connection, under a lock that all teams share. A transaction counts before it writes what others write too,
+// and of several teams in the order of their ids: two transactions do not wait for each other in a circle.
 //
 // # When it fails
 //
@@ -143,24 +144,29 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 	}
 	if !s.isTight(teamID) {
 		err := s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
-			if err := fn(tx); err != nil {
-				return err
-			}
 			queueCount(ctx, tx, teamID, n)
-			return nil
+			return fn(tx)
 		})
 		if !errors.Is(err, errNoRoom) {
 			return err
 		}
 		s.setTight(teamID, true)
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.UpdateAlone(ctx, teamID, n, fn)
+}
+
+// UpdateAlone is Update in a transaction that no other shares, for one that locks what others wait for.
+func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
+	var refused bool
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		refused = false
 		if err := s.Count(ctx, tx, teamID, n); err != nil {
+			refused = Exceeded(err)
 			return err
 		}
 		return fn(tx)
 	})
-	if !Exceeded(err) {
+	if err == nil || !refused {
 		return err
 	}
 	return s.Refused(ctx, teamID, n, err)

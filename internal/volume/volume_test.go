@@ -262,3 +262,99 @@ func TestWhatCounts(t *testing.T) {
 		}
 	})
 }
+
+// All who count take the locks of the count first, so that none waits in a circle for one who counts after something
+// else that both write.
+func TestCountsBeforeAllElse(t *testing.T) {
+	t.Parallel()
+	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
+	limit(t, n, 10_000, 0)
+	n.Must(n.Volume.Update(t.Context(), n.Acme.TeamID, 1, func(*db.Tx) error { return nil }))
+	both := func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE teams SET name = name WHERE id = $1`, n.Other.TeamID)
+		return err
+	}
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	var runs atomic.Int64
+	first := true
+	n.Must(n.Volume.Update(t.Context(), n.Acme.TeamID, 1, func(tx *db.Tx) error {
+		runs.Add(1)
+		if err := both(tx); err != nil || !first {
+			return err
+		}
+		first = false
+		wait.Go(func() {
+			// More than a part has room for: this adds up all of them.
+			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
+				runs.Add(1)
+				if err := n.Volume.Count(t.Context(), tx, n.Acme.TeamID, 2000); err != nil {
+					return err
+				}
+				return both(tx)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		testnode.Until(t, "the other one waits", func() bool {
+			return n.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event_type = 'Lock'`) > 0
+		})
+		return nil
+	}))
+	wait.Wait()
+	if got := runs.Load(); got != 2 {
+		t.Errorf("the two transactions ran %d times: one was ended because both waited for each other", got)
+	}
+}
+
+// More than is left of a quota that is mostly unused is refused, and the team is not told that the quota is used up.
+func TestTooManyAtOnce(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		told := limit(t, n, 10, 0)
+		n.Must(send(t, n, "a@example.net"))
+		if err := send(t, n, addresses(20)...); !volume.Exceeded(err) {
+			t.Errorf("20 more than 1 of 10: %v", err)
+		}
+		if all := told(); len(all) != 0 {
+			t.Errorf("told %q of 1 of 10", all)
+		}
+		n.Must(send(t, n, addresses(7)...))
+		if all := told(); len(all) != 1 || !strings.HasPrefix(all[0], "80 %") {
+			t.Errorf("told %q of 8 of 10", all)
+		}
+		if err := send(t, n, addresses(3)...); !volume.Exceeded(err) {
+			t.Errorf("3 more than 8 of 10: %v", err)
+		}
+		if all := told(); len(all) != 2 || !strings.Contains(all[1], "nearly used up") {
+			t.Errorf("told %q of 3 more than 8 of 10", all)
+		}
+	})
+}
+
+// A quota that was counted by a clock far in the future begins anew once the clock is right again.
+func TestClockSetBack(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		told := limit(t, n, 10, 0)
+		n.Must(send(t, n, addresses(10)...))
+		change := func(text string) {
+			n.Must(n.DB.Update(t.Context(), func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `UPDATE team_volumes SET `+text)
+				return nil
+			}))
+		}
+		change(`day = day + 400, month = month + 13, day_told = day_told + 800, month_told = month_told + 26`)
+		if err := send(t, n, "a@example.net"); !volume.Exceeded(err) {
+			t.Errorf("the eleventh of 10: %v", err)
+		}
+		n.Must(n.Volume.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = 11 }))
+		n.Must(send(t, n, "a@example.net"))
+		change(`day = day - 1, day_told = day_told - 2`) // the next day
+		before := len(told())
+		n.Must(send(t, n, addresses(9)...))
+		if after := told(); len(after) != before+1 {
+			t.Errorf("told %q, want a notice of the next day", after)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package receiving_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// Two messages to two teams, named in different orders, do not wait for each other's counts in a circle.
+func TestTwoTeamsWithQuotas(t *testing.T) {
+	t.Parallel()
+	d, trace := dbtest.PostgresTraced(t)
+	f := newFixture(t, d)
+	for _, teamID := range []string{f.Acme.TeamID, f.Other.TeamID} {
+		f.Must(f.Volume.Set(t.Context(), f.Node.Teams, teamID, func(q *teams.Quota) { q.Daily = 1 }))
+	}
+	trace.Take()
+	var wait sync.WaitGroup
+	waiting := func(n int) {
+		testnode.Until(t, "somebody waits", func() bool {
+			return f.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event_type = 'Lock'`) >= n
+		})
+	}
+	const one, two = "a@in.acme.example", "b@other.example"
+	f.Update(func(tx *db.Tx) error {
+		rows, err := tx.Query(t.Context(), `SELECT part FROM team_volumes WHERE team_id = $1 ORDER BY part FOR UPDATE`,
+			f.Other.TeamID)
+		if err != nil {
+			return err
+		}
+		rows.Close()
+		wait.Go(func() { f.give(t, "Subject: one\n\nx\n", two, one) })
+		waiting(1)
+		wait.Go(func() { f.give(t, "Subject: two\n\nx\n", one, two) })
+		waiting(2)
+		return rows.Err()
+	})
+	wait.Wait()
+	entered := 0
+	for _, s := range trace.Take() {
+		if strings.Contains(s.SQL, "INSERT INTO received_emails") {
+			entered++
+		}
+	}
+	if entered != 4 {
+		t.Errorf("%d rows were entered of 4: a transaction was ended because two waited for each other", entered)
+	}
+}

@@ -40,10 +40,10 @@ var layers = [][]string{
 }
 
 // resources may import those named after them.
-var resources = []string{"internal/emails", "internal/templates", "internal/customevents",
+var resources = []string{"internal/approvals", "internal/emails", "internal/templates", "internal/customevents",
 	"internal/content", "internal/contacts",
 	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/volume",
-	"internal/approvals", "internal/grants", "internal/members", "internal/teams", "internal/users", "internal/checks"}
+	"internal/grants", "internal/members", "internal/teams", "internal/users", "internal/checks"}
 
 // exceptions are pairs of packages of one layer, with the reason.
 var exceptions = map[string]string{

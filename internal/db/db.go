@@ -136,22 +136,48 @@ type Tx struct {
 	oneWriter bool
 	after     []func()
 	proof     *proof
+	changes   int // statements that changed rows, or were queued
+}
+
+// Query runs a SELECT, or a statement that changes rows and returns them.
+func (t *Tx) Query(ctx context.Context, sql string, args ...any) (Rows, error) {
+	t.mayChange(sql)
+	return t.w.query(ctx, sql, args)
+}
+
+// QueryRow is Query for one row; Scan reports [ErrNoRows] when there is none.
+func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) Row {
+	t.mayChange(sql)
+	return t.w.queryRow(ctx, sql, args)
+}
+
+// mayChange counts a statement that returns rows as a change, unless it is a SELECT.
+func (t *Tx) mayChange(sql string) {
+	if !strings.HasPrefix(strings.TrimLeft(sql, " \t\n"), "SELECT") {
+		t.changes++
+	}
 }
 
 // Exec runs a statement and returns how many rows it changed.
 func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	return t.w.exec(ctx, sql, args)
+	n, err := t.w.exec(ctx, sql, args)
+	if n > 0 {
+		t.changes++
+	}
+	return n, err
 }
 
 // Queue runs a statement whose result is not needed. On PostgreSQL it is sent with the next statement that is waited
 // for, at the latest with the commit, and its error is reported there. Statements keep their order.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
+	t.changes++
 	t.w.queue(ctx, sql, args)
 }
 
 // QueueOne is Queue for an UPDATE or a DELETE that must change a row, such as one behind a fence. When it changes
 // none the transaction fails with the error missing; on PostgreSQL it does so only when the statement's answer comes.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
+	t.changes++
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
@@ -175,7 +201,7 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 	if t.oneWriter {
 		return nil
 	}
-	_, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, name)
+	_, err := t.w.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, []any{name})
 	return err
 }
 
@@ -313,7 +339,7 @@ func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
 // Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed, unless the
 // error is [ErrUnknown].
 func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
-	return d.e.update(ctx, fn)
+	return d.e.update(ctx, withAddition(ctx, fn))
 }
 
 // UpdateApart is Update on a connection that only such updates use, for heartbeats, which must not wait behind the

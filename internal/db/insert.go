@@ -17,11 +17,11 @@ import (
 // after another on SQLite, and ON CONFLICT DO UPDATE must not meet a row twice on PostgreSQL.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
-		return t.w.exec(ctx, insertLists(into, conflict, columns), columns)
+		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)
 	}
 	var all int64
 	err := eachRow(into, conflict, columns, func(text string, args []any) error {
-		n, err := t.w.exec(ctx, text, args)
+		n, err := t.Exec(ctx, text, args...)
 		all += n
 		return err
 	})
@@ -31,11 +31,11 @@ func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...a
 // QueueRows is InsertRows for what nobody waits for, as Queue is Exec.
 func (t *Tx) QueueRows(ctx context.Context, into, conflict string, columns ...any) {
 	if !t.oneWriter {
-		t.w.queue(ctx, insertLists(into, conflict, columns), columns)
+		t.Queue(ctx, insertLists(into, conflict, columns), columns...)
 		return
 	}
 	eachRow(into, conflict, columns, func(text string, args []any) error {
-		t.w.queue(ctx, text, args)
+		t.Queue(ctx, text, args...)
 		return nil
 	})
 }

@@ -29,7 +29,7 @@ func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) er
 	if d.Alone() {
 		return d.Update(ctx, fn)
 	}
-	return d.together[c].update(ctx, d, fn)
+	return d.together[c].update(ctx, d, withAddition(ctx, fn))
 }
 
 // Class is a class of updates that may share a transaction. Updates of different classes never do.
@@ -66,7 +66,7 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	}
 	g.mu.Unlock()
 	if start {
-		go g.commitAll(context.WithoutCancel(ctx), d)
+		go g.commitAll(WithoutAddition(context.WithoutCancel(ctx)), d)
 	}
 	turn := time.NewTimer(d.wait)
 	defer turn.Stop()

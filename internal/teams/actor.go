@@ -16,9 +16,11 @@ const (
 type Actor struct {
 	Kind     ActorKind
 	ID       string
+	Name     string // of the key or the program, or the user's address; for the audit log
 	TeamID   string
 	Scopes   Scopes
 	DomainID string // if not empty, the only domain that the actor may send from
+	Limited  bool   // a grant with limits of its own, which sends single emails only
 
 	// The state of the team when the actor was looked up.
 	RateLimit int // requests a second; 0 means the configuration's
@@ -39,18 +41,31 @@ func System(teamID string) Actor {
 // Ref returns the part of the actor that is stored.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope. The API's errors for keys and for OAuth have different names,
+// Require returns a fault unless the actor has the scope; who may send may also ask for approval. The API's errors for keys and for OAuth have different names,
 // so the faults are of different kinds.
 func (a *Actor) Require(s Scope) error {
 	switch {
-	case a.Scopes.Has(s):
+	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):
 		return nil
+	case s == EmailsSend && a.Limited && a.Scopes.Has(ApprovalsRequest):
+		return fault.New(fault.OutOfScope, "", "A person approves what this program sends: ask with `POST /approvals`, "+
+			"which takes what `POST /emails` takes.")
 	case a.Kind != KeyActor:
 		return fault.New(fault.OutOfScope, "", "This needs the scope `%s`, which has not been granted.", s)
 	case a.Scopes.Has(EmailsSend):
 		return fault.New(fault.Restricted, "", "This API key is restricted to only send emails. Use a key with full access.")
 	}
 	return fault.New(fault.Restricted, "", "This API key does not have the scope `%s`. Use a key with full access.", s)
+}
+
+// RequireUnlimited returns a fault if the actor is limited to single emails: what it is about would send many, which
+// nobody has counted or approved.
+func (a *Actor) RequireUnlimited() error {
+	if a.Limited {
+		return fault.Forbiddenf("", "This program has limits, and so does not send broadcasts. Write a draft, and let "+
+			"a person send it.")
+	}
+	return nil
 }
 
 // mayGrant returns a fault if a key could do what the actor itself cannot.

@@ -19,7 +19,7 @@ func TestScopesOfPermissions(t *testing.T) {
 			"usage:read templates:read templates:write contacts:read contacts:write segments:read segments:write " +
 			"topics:read topics:write broadcasts:read broadcasts:write events:read events:write events:send " +
 			"automations:read automations:write members:read members:write audit:read grants:read grants:write " +
-			"approvals:read approvals:write",
+			"approvals:read approvals:request approvals:write",
 		teams.SendingAccess: "emails:send usage:read grants:write",
 		"":                  "",
 		"unknown":           "",
@@ -39,7 +39,7 @@ func TestScopesOfRoles(t *testing.T) {
 		teams.Member: "members:write owners:write audit:read",
 		teams.Viewer: "emails:send emails:write emails:share domains:write api_keys:write suppressions:write webhooks:write " +
 			"templates:write contacts:write segments:write topics:write broadcasts:write events:write events:send " +
-			"automations:write members:write owners:write audit:read grants:write approvals:write",
+			"automations:write members:write owners:write audit:read grants:write approvals:request approvals:write",
 	} {
 		if got := (teams.Owner.Scopes() &^ role.Scopes()).String(); got != want {
 			t.Errorf("%q lacks %q, want %q", role, got, want)
@@ -144,18 +144,18 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	})
 }
 
-// Keys must exist; for others there is nothing to look up.
+// Keys and grants must exist; for others there is nothing to look up.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, team := oneTeam(t, d)
 		k, _ := newKey(t, s, team.ID, "k")
 		for by, want := range map[teams.ActorRef]bool{
-			{Kind: teams.KeyActor, ID: k.ID}: true,
-			{Kind: teams.KeyActor, ID: "x"}:  false,
-			{Kind: teams.UserActor, ID: "x"}: true,
-			{Kind: teams.GrantActor}:         true,
-			{Kind: teams.SystemActor}:        true,
+			{Kind: teams.KeyActor, ID: k.ID}:   true,
+			{Kind: teams.KeyActor, ID: "x"}:    false,
+			{Kind: teams.UserActor, ID: "x"}:   true,
+			{Kind: teams.GrantActor, ID: k.ID}: false, // nothing is granted here
+			{Kind: teams.SystemActor}:          true,
 		} {
 			if got, err := s.Active(t.Context(), team.ID, by); got != want || err != nil {
 				t.Errorf("%+v: %v, %v", by, got, err)

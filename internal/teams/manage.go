@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -65,7 +66,20 @@ func (s *Service) Create(ctx context.Context, name, email string) (Team, error) 
 	if err != nil {
 		return Team{}, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &t) })
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		audit.Team(ctx, t.ID)
+		audit.Target(ctx, t.ID)
+		return s.add(ctx, tx, &t)
+	})
+	return t, err
+}
+
+// CreateIn is Create in the transaction of something that makes a team's first owner.
+func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (Team, error) {
+	t, err := newTeam(name, email)
+	if err == nil {
+		err = s.add(ctx, tx, &t)
+	}
 	return t, err
 }
 

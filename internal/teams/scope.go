@@ -48,7 +48,8 @@ const (
 	GrantsRead
 	GrantsWrite // revoke what programs were granted
 	ApprovalsRead
-	ApprovalsWrite // decide whether what a program wants to send goes; grants never have it
+	ApprovalsRequest // ask whether an email may go; who may send may also ask
+	ApprovalsWrite   // decide whether what a program wants to send goes; of grants only those with full access have it
 
 	scopeEnd // one more than the last
 )
@@ -91,6 +92,7 @@ var scopeNames = [scopeEnd]string{
 	GrantsRead:        "grants:read",
 	GrantsWrite:       "grants:write",
 	ApprovalsRead:     "approvals:read",
+	ApprovalsRequest:  "approvals:request",
 	ApprovalsWrite:    "approvals:write",
 }
 

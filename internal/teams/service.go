@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -41,9 +42,14 @@ type Service struct {
 
 	Trial Quota // of new teams, except the first; set it before use
 
+	// Tokens returns the actor of an access token (see [IsAccessToken]), and until when that may be remembered. Granted
+	// reports whether a grant may still act. Without them there are no grants. Set them before use.
+	Tokens  func(ctx context.Context, token string) (Actor, time.Time, error)
+	Granted func(ctx context.Context, teamID, grantID string) (bool, error)
+
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
-	epoch int                  // incremented by forget; what was read in an older epoch is not cached
+	epoch int                  // incremented by Forget; what was read in an older epoch is not cached
 	used  map[string]time.Time // key id -> time of last use that is not written yet
 }
 
@@ -56,12 +62,12 @@ type cached struct {
 func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool,
 	error)) *Service {
 	s := &Service{d: d, log: log, domainExists: domainExists, cache: map[string]cached{}, used: map[string]time.Time{}}
-	d.OnHint(HintTopic, func(string) { s.forget() })
+	d.OnHint(HintTopic, func(string) { s.Forget() })
 	return s
 }
 
-// forget clears the cache, so that the next request of each key looks it up.
-func (s *Service) forget() {
+// Forget clears the cache, so that the next request of each key and each grant looks it up.
+func (s *Service) Forget() {
 	s.mu.Lock()
 	s.cache = map[string]cached{}
 	s.epoch++
@@ -147,6 +153,7 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 	k := n.key(by.TeamID)
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
+		audit.Target(ctx, k.ID)
 		return nil
 	})
 	return s.made(k, n.Token, err)
@@ -187,6 +194,8 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 		}
 		k = n.key(t.ID)
 		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
+		audit.Team(ctx, t.ID)
+		audit.Target(ctx, k.ID)
 		return nil
 	})
 	return s.made(k, n.Token, err)
@@ -278,26 +287,35 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 
 // DeleteKey deletes a key. It stops working on this node at once, and on others when the hint arrives.
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
-	err := s.d.Update(ctx, func(tx *db.Tx) error { return deleteKey(ctx, tx, teamID, keyID) })
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		audit.Target(ctx, keyID)
+		return deleteKey(ctx, tx, teamID, keyID)
+	})
 	if err == nil {
 		s.d.Hint(HintTopic, teamID)
 	}
 	return err
 }
 
-// Active reports whether what an actor requested earlier may still be done. What a key requested may be done only while
-// the key exists; other actors need not exist any more. An unknown kind, written by a later release, is an error.
+// Active reports whether what an actor requested earlier may still be done. What a key or a grant requested may be done
+// only while it exists; other actors need not exist any more. An unknown kind, written by a later release, is an error.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:
 		return keyExists(ctx, s.d.Reader, teamID, by.ID)
-	case UserActor, GrantActor, SystemActor:
+	case GrantActor:
+		if s.Granted == nil {
+			return false, nil
+		}
+		return s.Granted(ctx, teamID, by.ID)
+	case UserActor, SystemActor:
 		return true, nil
 	}
 	return false, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
-// Knows reports whether the token belonged to a key when this node last looked it up. It reads only the cache.
+// Knows reports whether the token belonged to a key or a grant when this node last looked it up. It reads only the
+// cache.
 func (s *Service) Knows(token string) bool {
 	hash := keyring.HashAPIKey(token)
 	s.mu.Lock()
@@ -306,8 +324,9 @@ func (s *Service) Knows(token string) bool {
 	return ok
 }
 
-// Authenticate returns the actor of a token, an API key. Tokens are random and looked up by their hash, so the time
-// that this takes reveals nothing about any key. Unknown tokens are not cached: there are too many of them.
+// Authenticate returns the actor of a token: an API key, or an access token of a grant. Keys are random and looked up by
+// their hash, so the time that this takes reveals nothing about any key. Unknown tokens are not cached: there are too
+// many of them.
 func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()
@@ -315,27 +334,57 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	c, ok := s.cache[hash]
 	epoch := s.epoch
 	if ok && now.Before(c.until) {
-		s.used[c.ID] = now
+		s.seen(&c.Actor, now)
 		s.mu.Unlock()
 		return c.Actor, nil
 	}
 	s.mu.Unlock()
-	a, err := keyActor(ctx, s.d.Reader, hash)
+	a, until, err := s.lookUp(ctx, token, hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(err, db.ErrNoRows) {
-		delete(s.cache, hash)
-		return a, fault.New(fault.BadCredential, "", "API key is invalid")
-	}
 	if err != nil {
-		return a, fmt.Errorf("look up API key: %w", err)
+		if fault.KindOf(err) == fault.BadCredential {
+			delete(s.cache, hash)
+		}
+		return Actor{}, err
 	}
-	s.used[a.ID] = now
+	s.seen(&a, now)
+	if most := now.Add(cacheFor); until.IsZero() || until.After(most) {
+		until = most
+	}
 	if epoch == s.epoch {
 		if len(s.cache) >= cacheMax {
 			clear(s.cache)
 		}
-		s.cache[hash] = cached{a, now.Add(cacheFor)}
+		s.cache[hash] = cached{a, until}
 	}
 	return a, nil
+}
+
+// lookUp returns the actor of a token that is not cached, and until when it may be; the zero time is as long as a key.
+func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
+	if IsAccessToken(token) && s.Tokens != nil {
+		return s.Tokens(ctx, token)
+	}
+	a, err := keyActor(ctx, s.d.Reader, hash)
+	if errors.Is(err, db.ErrNoRows) {
+		return a, time.Time{}, fault.New(fault.BadCredential, "", "API key is invalid")
+	}
+	if err != nil {
+		return a, time.Time{}, fmt.Errorf("look up API key: %w", err)
+	}
+	return a, time.Time{}, nil
+}
+
+// seen notes when a key was used. Package grants notes it of grants.
+func (s *Service) seen(a *Actor, now time.Time) {
+	if a.Kind == KeyActor {
+		s.used[a.ID] = now
+	}
+}
+
+// IsAccessToken reports whether a token has the form of an access token: a JWT, whose header is a JSON object in base64.
+// No API key of ours has it.
+func IsAccessToken(token string) bool {
+	return strings.HasPrefix(token, "eyJ") && strings.Count(token, ".") == 2
 }

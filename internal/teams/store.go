@@ -174,9 +174,9 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 // team.
 func keyActor(ctx context.Context, r db.Reader, hash string) (a Actor, err error) {
 	var permission string
-	err = r.QueryRow(ctx, `SELECT k.id, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
+	err = r.QueryRow(ctx, `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
 		FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE k.hash = $1 AND t.deleted_at = 0`, hash).
-		Scan(&a.ID, &a.TeamID, &permission, &a.DomainID, &a.RateLimit, &a.Suspended)
+		Scan(&a.ID, &a.Name, &a.TeamID, &permission, &a.DomainID, &a.RateLimit, &a.Suspended)
 	a.Kind, a.Scopes = KeyActor, Permission(permission).Scopes()
 	return a, err
 }

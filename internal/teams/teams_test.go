@@ -131,7 +131,8 @@ func TestAuthenticate(t *testing.T) {
 		if s.Knows(token) {
 			t.Error("known before its first use")
 		}
-		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, TeamID: team.ID, Scopes: teams.SendingAccess.Scopes(),
+		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, Name: "k", TeamID: team.ID,
+			Scopes:   teams.SendingAccess.Scopes(),
 			DomainID: ownDomain}
 		for range 2 { // from the database, then from memory
 			got, err := s.Authenticate(t.Context(), token)

@@ -262,8 +262,10 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 					value = "'id ' || g % 20"
 				case strings.HasSuffix(name, "_id"): // so that the row that it refers to exists
 					value = "'id ' || g"
-				case name == "holder" || c[1] == "bytea":
+				case name == "holder":
 					value = "''"
+				case c[1] == "bytea":
+					value = "CONVERT_TO('octets ' || g, 'UTF8')"
 				case c[1] == "text":
 					value = fmt.Sprintf("'%s ' || g", name)
 				case c[1] == "boolean":

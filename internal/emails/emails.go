@@ -109,6 +109,10 @@ type Tag struct {
 	Value string `json:"value"`
 }
 
+// Private is the tag by which the system marks an email whose text is for its recipient alone, such as one with a link
+// that signs in: its team cannot read the text. Others may use the tag, and it means nothing then.
+var Private = Tag{"postrider", "private"}
+
 // Upload is an attachment as a caller gives it: with exactly one of Content and Path.
 type Upload struct {
 	Filename    string

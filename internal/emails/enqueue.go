@@ -83,6 +83,9 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 // MailingOf is Mailing for a content that need not be stored, to find out whether emails could be sent with it. Only
 // with one that is stored may they be entered.
 func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
+	if err := by.RequireUnlimited(); err != nil {
+		return nil, err
+	}
 	d := &draft{Send: Send{From: c.From(nil), ReplyTo: c.ReplyTo(nil), Subject: c.Subject(nil), HTML: c.HTML(nil),
 		Text: c.Text(nil), Headers: c.Headers(nil)}}
 	if err := d.checkAddresses(nil); err != nil {

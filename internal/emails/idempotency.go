@@ -25,7 +25,8 @@ type answer struct {
 	IDs    []string     `json:"ids"`
 	Errors []BatchError `json:"errors,omitempty"`
 
-	key Idempotency
+	key  Idempotency
+	then func(ctx context.Context, tx *db.Tx, emailID string) error // of the one email; see SendThen
 }
 
 // maybe returns the error of a request of which it is unknown whether it was accepted, or still will be. With a key it

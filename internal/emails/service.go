@@ -56,6 +56,11 @@ type Service struct {
 	running      running
 	fetching     *fair.Pool // octets
 	log          *slog.Logger
+
+	// Budget counts emails of an actor with limits, in the transaction that accepts them, and refuses those beyond;
+	// recipients is how many addresses each goes to. It is asked for such actors alone. Set it before use; nil refuses
+	// nothing.
+	Budget func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
 }
 
 // Parts are the dependencies of a Service.
@@ -114,6 +119,21 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempot
 		return "", err
 	}
 	return r.IDs[0], nil
+}
+
+// SendThen is Send without an idempotency key. It calls then in the transaction that accepts the email, with its id: if
+// that fails, the email is not accepted. It may be called more than once.
+func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
+	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
+	d, err := s.draft(ctx, by.TeamID, in, false)
+	if err != nil {
+		return "", err
+	}
+	a := answer{then: then}
+	if err := s.accept(ctx, by, []*draft{d}, &a); err != nil {
+		return "", err
+	}
+	return a.IDs[0], nil
 }
 
 // Batch is the outcome of a batch.
@@ -238,7 +258,10 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		}
 	}
 	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
-	err = s.volume.Update(ctx, by.TeamID, counted(drafts, blocked), func(tx *db.Tx) error {
+	write := func(tx *db.Tx) error {
+		if err := s.spend(ctx, tx, by, drafts); err != nil {
+			return err
+		}
 		a.IDs = a.IDs[:0]
 		s.useTemplates(ctx, tx, drafts)
 		for i, d := range drafts {
@@ -250,12 +273,34 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			}
 			a.IDs = append(a.IDs, d.id)
 		}
+		if a.then != nil {
+			if err := a.then(ctx, tx, a.IDs[0]); err != nil {
+				return err
+			}
+		}
 		return s.remember(ctx, tx, by.TeamID, a)
-	})
+	}
+	if n := counted(drafts, blocked); by.Limited || a.then != nil {
+		err = s.volume.UpdateAlone(ctx, by.TeamID, n, write) // it locks a row of its own, which others would wait for
+	} else {
+		err = s.volume.Update(ctx, by.TeamID, n, write)
+	}
 	if errors.Is(err, db.ErrUnknown) {
 		return a.maybe(err)
 	}
 	return err
+}
+
+// spend counts emails of an actor with limits, all that they are addressed to: also those that are scheduled or suppressed.
+func (s *Service) spend(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
+	if !by.Limited || s.Budget == nil {
+		return nil
+	}
+	recipients := make([]int, len(drafts))
+	for i, d := range drafts {
+		recipients[i] = len(d.recipients)
+	}
+	return s.Budget(ctx, tx, by, recipients)
 }
 
 // Left returns how many emails a team may still send in this day and month, and false if it has no quota.
@@ -429,13 +474,22 @@ func suppressedBy(b suppressions.Suppression) *events.Suppressed {
 	return d
 }
 
-// Get returns an email of the team with its bodies.
+// Get returns an email of the team with its bodies. The text of one that is [Private] is not among them.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
 	e, err := getEmail(ctx, s.d.Reader, teamID, emailID)
 	if err != nil {
 		return e, err
 	}
-	return e, s.fill(ctx, &e)
+	return e, s.shown(ctx, &e)
+}
+
+// shown gives an email the bodies that its team may read.
+func (s *Service) shown(ctx context.Context, e *Email) error {
+	if e.Actor.Kind == teams.SystemActor && slices.Contains(e.Tags, Private) {
+		e.HTML, e.Text = nil, new("The text of this email is for its recipient alone.")
+		return nil
+	}
+	return s.fill(ctx, e)
 }
 
 // GetWithin is Get for an email whose bodies, which it does not share with others, have at most so many octets. size is
@@ -445,7 +499,7 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 	if err != nil || size > int64(most) {
 		return e, size, err
 	}
-	return e, size, s.fill(ctx, &e)
+	return e, size, s.shown(ctx, &e)
 }
 
 // TextSize returns how many octets the bodies of an email have, which it does not share with others.

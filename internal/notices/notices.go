@@ -69,13 +69,25 @@ func New(c Config, d *db.DB, q *jobs.Queue, e *emails.Service, t *teams.Service,
 
 // notice is the payload of a job.
 type notice struct {
+	To      string `json:"to,omitzero"` // one person; empty is the team's address
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 }
 
 // Tell queues a notice to a team, in the transaction that causes it.
 func (s *Service) Tell(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
-	payload, err := json.Marshal(notice{subject, text})
+	return s.queue(ctx, tx, teamID, notice{Subject: subject, Text: text})
+}
+
+// Mail queues an email to one person, such as an invitation, in the transaction that causes it. The caller bounds how
+// many there are. The text is deleted with the job when it is sent. The email is one of the operator's team, which
+// cannot read its text: links in it are for the recipient alone.
+func (s *Service) Mail(ctx context.Context, tx *db.Tx, to, subject, text string) error {
+	return s.queue(ctx, tx, "", notice{to, subject, text})
+}
+
+func (s *Service) queue(ctx context.Context, tx *db.Tx, teamID string, n notice) error {
+	payload, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("encode a notice: %w", err)
 	}
@@ -102,6 +114,9 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 
 // send sends the notice, or logs it when it cannot be sent. It returns only errors that are worth another try.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
+	if n.To != "" {
+		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // the text may have a link that is a secret
+	}
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
 	team, err := s.teams.Get(ctx, j.TeamID)
 	switch {
@@ -120,12 +135,26 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 		log.Warn("a notice is not sent: the team has had enough of them today")
 		return nil
 	}
+	n.To = team.Email
+	return s.mail(ctx, j, n, false, log)
+}
+
+// mail sends a notice to its address, or logs that it cannot be sent. The text of a private one cannot be read by the
+// operator's team.
+func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, log *slog.Logger) error {
+	if s.c.From == "" {
+		log.Warn("an email to a person is not sent: set notice_from to have such sent")
+		return nil
+	}
 	operator, err := s.teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
 		return fmt.Errorf("find the operator's team: %w", err)
 	}
-	_, err = s.emails.Send(ctx, teams.System(operator.ID), emails.Send{From: s.c.From, To: []string{team.Email},
-		Subject: n.Subject, Text: &n.Text}, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
+	e := emails.Send{From: s.c.From, To: []string{n.To}, Subject: n.Subject, Text: &n.Text}
+	if private {
+		e.Tags = []emails.Tag{emails.Private}
+	}
+	_, err = s.emails.Send(ctx, teams.System(operator.ID), e, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Unavailable {
 		log.Warn("a notice is not sent: its email was refused", "error", err)
 		return nil

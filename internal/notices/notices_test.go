@@ -3,12 +3,14 @@ package notices_test
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/page"
@@ -66,6 +68,70 @@ func TestNotices(t *testing.T) {
 		n.Must(err)
 		if len(list) != 1+20+1 || !strings.Contains(out.String(), "the team has had enough of them today") {
 			t.Errorf("of 30 notices to a team and one to another, %d were sent", len(list)-1)
+		}
+	})
+}
+
+// An email to a person goes to that address, and its text, which may have a secret link, is never logged.
+func TestMailIsNotLogged(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, out := t.Context(), &testnode.Logged{}
+		n := testnode.New(t, d, testnode.Options{Log: slog.New(slog.NewTextHandler(out, nil))})
+		for i, from := range []string{"notices@acme.example", "", "x@elsewhere.example"} {
+			s := notices.New(notices.Config{From: from}, d, n.Queue, n.Emails, n.Teams, n.Log)
+			n.Update(func(tx *db.Tx) error {
+				return s.Mail(ctx, tx, "ann@one.example", "Come",
+					"https://secret.example")
+			})
+			runAll(t, n, s.Kind(), 1)
+			list, _, err := n.Emails.List(ctx, n.Acme.TeamID, page.Page{})
+			n.Must(err)
+			if len(list) != 1 || list[0].To[0] != "ann@one.example" || list[0].Subject != "Come" ||
+				list[0].From != "notices@acme.example" {
+				t.Errorf("%q: %+v", from, list)
+			}
+			if text := out.String(); strings.Contains(text, "secret") || strings.Count(text, "not sent") != i {
+				t.Errorf("%q: log\n%s", from, text)
+			}
+		}
+	})
+}
+
+// TestMail sends links to persons: the operator's team sees that it sent them, and not what they are.
+func TestMail(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		n := testnode.New(t, d, testnode.Options{})
+		s := notices.New(notices.Config{From: "notices@acme.example"}, d, n.Queue, n.Emails, n.Teams, n.Log)
+		const secret = "https://postrider.test/password/reset?token=secret"
+		n.Update(func(tx *db.Tx) error { return s.Mail(ctx, tx, "ada@two.example", "Choose", "Here: "+secret) })
+		runAll(t, n, s.Kind(), 1)
+		list, _, err := n.Emails.List(ctx, n.Acme.TeamID, page.Page{})
+		n.Must(err)
+		emailID := list[0].ID
+		link, err := n.Emails.Share(ctx, n.Acme.TeamID, emailID, "")
+		n.Must(err)
+		shared, err := url.Parse(link)
+		n.Must(err)
+		byLink, _, err := n.Emails.Shared(ctx, shared.Query().Get("token"))
+		n.Must(err)
+		within, _, err := n.Emails.GetWithin(ctx, n.Acme.TeamID, emailID, 1<<20)
+		n.Must(err)
+		for _, e := range []emails.Email{n.Email(emailID), byLink, within} {
+			if e.Subject != "Choose" || e.To[0] != "ada@two.example" || e.Text == nil || strings.Contains(*e.Text,
+				"token") {
+				t.Errorf("the operator's team reads %+v", e)
+			}
+		}
+		if n.Count(`SELECT COUNT(*) FROM email_bodies WHERE body_text LIKE '%token=secret%'`) != 1 {
+			t.Error("the recipient does not get the link")
+		}
+
+		// The mark is the system's alone.
+		own := testnode.Hello("ada@two.example")
+		own.Tags = []emails.Tag{emails.Private}
+		if e := n.Email(n.Send(own)); *e.Text != *own.Text {
+			t.Errorf("a team does not read its own text but %q", *e.Text)
 		}
 	})
 }

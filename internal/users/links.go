@@ -1,0 +1,203 @@
+package users
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+const (
+	setupLife = 72 * time.Hour
+	resetLife = time.Hour
+)
+
+var errLink = fault.NotFoundf(
+	"This link does not work any more: it was used, replaced by a later one, or it is too old.")
+
+// SetupLink returns the URL of the page on which the first user is made, or "" if there are users. Earlier ones do not
+// work any more.
+func (s *Service) SetupLink(ctx context.Context) (string, error) {
+	token, made := newToken(), false
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		made = false
+		if err := tx.Serialize(ctx, firstUser); err != nil {
+			return err
+		}
+		all, err := listUsers(ctx, tx.Reader, "", 1)
+		if err != nil || len(all) > 0 {
+			return err
+		}
+		deleteKind(ctx, tx, setupToken, "")
+		insertToken(ctx, tx, token, setupToken, "", s.now().Add(setupLife))
+		made = true
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("make a set-up link: %w", err)
+	}
+	if !made {
+		return "", nil
+	}
+	return s.link("/setup", token), nil
+}
+
+// firstUser is the lock under which is decided whether there are users.
+const firstUser = "first user"
+
+func (s *Service) link(path, token string) string {
+	return s.c.PublicURL + path + "?token=" + url.QueryEscape(token)
+}
+
+// CheckSetup returns a fault NotFound unless the token of a set-up link is valid.
+func (s *Service) CheckSetup(ctx context.Context, token string) error {
+	switch ok, err := hasToken(ctx, s.d.Reader, hashToken(token), setupToken, s.now()); {
+	case err != nil:
+		return err
+	case !ok:
+		return errLink
+	}
+	return nil
+}
+
+// UseSetupIn takes the token in the transaction that creates the first user. Call it before CreateIn.
+func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error {
+	if err := tx.Serialize(ctx, firstUser); err != nil {
+		return err
+	}
+	ok, err := takeToken(ctx, tx, hashToken(token), setupToken, s.now())
+	if err != nil {
+		return err
+	}
+	all, err := listUsers(ctx, tx.Reader, "", 1)
+	if err != nil {
+		return err
+	}
+	if !ok || len(all) > 0 {
+		return errLink
+	}
+	return nil
+}
+
+// AskReset mails a link for a new password to an address, if a user has it. It answers the same if none has, and mails
+// later, so that it also takes the same time.
+func (s *Service) AskReset(ctx context.Context, email string, c Client) error {
+	email, err := Address(email)
+	if err != nil {
+		return err
+	}
+	if err := s.take(ctx, resetLimits(email, c)); err != nil {
+		return err
+	}
+	if !s.later("mail a link for a new password", func(ctx context.Context, tx *db.Tx) error {
+		return s.mailReset(ctx, tx, email, c)
+	}) {
+		return errBusy
+	}
+	return nil
+}
+
+func (s *Service) mailReset(ctx context.Context, tx *db.Tx, email string, c Client) error {
+	u, err := byEmail(ctx, tx.Reader, email)
+	if fault.KindOf(err) == fault.NotFound || err == nil && u.Disabled {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s.Mail == nil {
+		s.log.Warn("a link for a new password was asked for and cannot be mailed", "user", u.ID)
+		return nil
+	}
+	link := s.resetLink(ctx, tx, u.User)
+	if err := s.did(ctx, tx, u.User, resetAsked, "", c); err != nil {
+		return err
+	}
+	return s.Mail(ctx, tx, u.Email, "Choose a new password", "Somebody, probably you, asked for a new password of the "+
+		"account "+u.Email+" at "+s.c.PublicURL+".\n\nChoose it here within an hour:\n"+link+
+		"\n\nIf it was not you, there is nothing to do: the password stays as it is.\n")
+}
+
+// resetLink makes a link that replaces the user's earlier ones.
+func (s *Service) resetLink(ctx context.Context, tx *db.Tx, u User) string {
+	token := newToken()
+	deleteKind(ctx, tx, resetToken, u.ID)
+	insertToken(ctx, tx, token, resetToken, u.ID, s.now().Add(resetLife))
+	return s.link("/password/reset", token)
+}
+
+// ResetLink returns the URL of the page on which a user sets a password, for the operator. It is valid for an hour.
+func (s *Service) ResetLink(ctx context.Context, userID string) (link string, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		u, err := getUser(ctx, tx.Reader, userID)
+		if err != nil {
+			return err
+		}
+		if u.Disabled {
+			return fault.Forbiddenf("", "%s is disabled. Enable the account first.", u.Email)
+		}
+		link = s.resetLink(ctx, tx, u)
+		return s.happened(ctx, tx, u, resetAsked, "")
+	})
+	if err != nil {
+		return "", err
+	}
+	return link, nil
+}
+
+// CheckReset returns the user of a reset link, or a fault NotFound.
+func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
+	userID, err := tokenUser(ctx, s.d.Reader, hashToken(token), resetToken, s.now())
+	if err != nil {
+		return User{}, err
+	}
+	if userID == "" {
+		return User{}, errLink
+	}
+	u, err := getUser(ctx, s.d.Reader, userID)
+	if fault.KindOf(err) == fault.NotFound || err == nil && u.Disabled {
+		return User{}, errLink
+	}
+	return u, err
+}
+
+// Reset sets a password by a reset link, and ends all sessions of the user. It does not sign in: who can read the mail
+// has not given the second factor.
+func (s *Service) Reset(ctx context.Context, token, password string, c Client) error {
+	u, err := s.CheckReset(ctx, token)
+	if err != nil {
+		return err
+	}
+	if err := checkPassword(password, u.Email, u.Name); err != nil {
+		return err
+	}
+	hash, err := s.hash.make(ctx, password)
+	if err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		now, err := holdRow(ctx, tx, u.ID) // before the link, which other changes of the user take away
+		if err != nil {
+			return err
+		}
+		ok, err := takeToken(ctx, tx, hashToken(token), resetToken, s.now())
+		if err != nil {
+			return err
+		}
+		if !ok || now.Disabled {
+			return errLink
+		}
+		if err := setUser(ctx, tx, u.ID, "password", hash); err != nil {
+			return err
+		}
+		forgetAttempts(ctx, tx, passwordLimits(u.Email, c)[0].name)
+		deleteSessions(ctx, tx, u.ID, "")
+		deleteTokens(ctx, tx, u.ID)
+		s.changed(tx, u.ID)
+		return s.did(ctx, tx, u, audit.PasswordReset, "", c)
+	})
+}

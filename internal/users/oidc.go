@@ -1,0 +1,436 @@
+package users
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+const (
+	oidcFlow   = 10 * time.Minute
+	oidcWait   = 10 * time.Second // for an answer of the provider
+	identities = 10               // of a user
+	maxSubject = 255              // octets (OpenID Connect Core section 2)
+	cookieMost = 4096
+)
+
+const (
+	sealFlow   = "user oidc flow"
+	sealPerson = "user oidc person"
+)
+
+var (
+	errNoProvider = fault.NotFoundf("Signing in by another provider is not set up here.")
+	errFlow       = fault.New(fault.BadCredential, "", "This sign-in was not begun in this browser, or it took too "+
+		"long. Try again.")
+	errProvider = fault.New(fault.Unavailable, "", "The provider by which you sign in does not answer as it should. "+
+		"Try again later, or sign in by other means.")
+)
+
+// provider is the OIDC provider, which is asked for its addresses and keys when it is first needed.
+type provider struct {
+	mu    sync.Mutex
+	found *oidc.Provider
+}
+
+// oidcHTTP asks the provider. The operator configures its address, so it may be one of the operator's own network.
+var oidcHTTP = &http.Client{Timeout: oidcWait}
+
+func (s *Service) oidcContext(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, oidcHTTP)
+}
+
+// provider returns the provider. A failure is not kept.
+func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
+	if s.c.OIDC.Issuer == "" {
+		return nil, errNoProvider
+	}
+	s.oidc.mu.Lock()
+	defer s.oidc.mu.Unlock()
+	if s.oidc.found != nil {
+		return s.oidc.found, nil
+	}
+	// The provider keeps the context, with which it later asks for keys.
+	p, err := oidc.NewProvider(s.oidcContext(context.WithoutCancel(ctx)), s.c.OIDC.Issuer)
+	if err != nil {
+		s.log.Error("the OIDC provider could not be asked", "issuer", s.c.OIDC.Issuer, "error", err)
+		return nil, errProvider.Because(err)
+	}
+	s.oidc.found = p
+	return p, nil
+}
+
+func (s *Service) oauthConfig(p *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{ClientID: s.c.OIDC.ClientID, ClientSecret: s.c.OIDC.ClientSecret, Endpoint: p.Endpoint(),
+		RedirectURL: s.c.PublicURL + "/sign-in/oidc/callback", Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
+}
+
+// OIDC returns the name of the provider, or "" if there is none.
+func (s *Service) OIDC() string {
+	if s.c.OIDC.Issuer == "" {
+		return ""
+	}
+	if s.c.OIDC.Name == "" {
+		return "Single sign-on"
+	}
+	return s.c.OIDC.Name
+}
+
+// flow is what the browser keeps, sealed, while it is at the provider. Nothing is stored, so that flows that nobody
+// finishes cost nothing.
+type flow struct {
+	State     string `json:"state"`
+	Nonce     string `json:"nonce"`
+	Verifier  string `json:"verifier"`          // of PKCE
+	SessionID string `json:"session,omitempty"` // whose user is to be linked
+	Expires   int64  `json:"expires"`           // microseconds
+}
+
+// BeginOIDC begins a sign-in at the provider, or with a session the linking of an account to its user, for which the
+// proof must be recent. The provider sends the browser back to /sign-in/oidc/callback.
+func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, error) {
+	p, err := s.provider(ctx)
+	if err != nil {
+		return OIDCFlow{}, err
+	}
+	f := flow{State: newToken(), Nonce: newToken(), Verifier: oauth2.GenerateVerifier(),
+		Expires: db.Micros(s.now().Add(oidcFlow))}
+	if session != nil {
+		if err := s.fresh(*session); err != nil {
+			return OIDCFlow{}, err
+		}
+		f.SessionID = session.ID
+	}
+	cookie, err := s.sealJSON(sealFlow, f)
+	if err != nil {
+		return OIDCFlow{}, err
+	}
+	return OIDCFlow{Cookie: cookie, URL: s.oauthConfig(p).AuthCodeURL(f.State, oidc.Nonce(f.Nonce),
+		oauth2.S256ChallengeOption(f.Verifier))}, nil
+}
+
+// claims are what the provider says of somebody.
+type claims struct {
+	Email    string   `json:"email"`
+	Verified verified `json:"email_verified"`
+	Name     string   `json:"name"`
+}
+
+// verified is a boolean that some providers write as a string.
+type verified bool
+
+func (v *verified) UnmarshalJSON(b []byte) error {
+	*v = string(b) == "true" || string(b) == `"true"`
+	return nil
+}
+
+// FinishOIDC completes it with what the provider sent the browser back with (state and code, or the provider's error)
+// and the cookie. session must be the one that it was begun with.
+//
+// An account at the provider that nobody has yet signs in the user with its address only if the provider has verified
+// the address, and the user has no other means to sign in: otherwise whoever controls the address at the provider would
+// take over the account. Such a user signs in and links the account. An account of a new address is returned as
+// Unknown.
+func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
+	c Client) (OIDCResult, error) {
+	var f flow
+	if err := s.openJSON(sealFlow, cookie, &f); err != nil || s.now().After(db.Time(f.Expires)) ||
+		subtle.ConstantTimeCompare([]byte(f.State), []byte(state)) != 1 {
+		return OIDCResult{}, errFlow
+	}
+	if (f.SessionID != "") != (session != nil) || session != nil && session.ID != f.SessionID {
+		return OIDCResult{}, errFlow
+	}
+	if providerError != "" {
+		s.log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
+		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
+	}
+	// Anybody can begin a flow, and come back with codes of their own: the provider is not asked about all of them.
+	limits := []limit{networkLimit("oidc", c, perNetwork)}
+	if err := s.take(ctx, limits); err != nil {
+		return OIDCResult{}, err
+	}
+	token, said, err := s.exchange(ctx, code, &f)
+	if err == nil {
+		err = s.d.Update(ctx, func(tx *db.Tx) error { giveBack(ctx, tx, limits); return nil })
+	}
+	if err != nil {
+		return OIDCResult{}, err
+	}
+	if session != nil {
+		return s.linkTo(ctx, session, token, said, &f)
+	}
+	userID, err := identityUser(ctx, s.d.Reader, token.Issuer, token.Subject)
+	if err != nil {
+		return OIDCResult{}, err
+	}
+	email, valid := "", false
+	if said.Verified {
+		email, err = Address(said.Email)
+		valid = err == nil
+	}
+	if userID == "" && valid {
+		if userID, err = s.adoptable(ctx, email); err != nil {
+			return OIDCResult{}, err
+		}
+	}
+	switch {
+	case userID != "":
+		return s.enterOIDC(ctx, userID, token, email, &f, c)
+	case !valid:
+		s.log.Info("a sign-in failed", "address", c.Address, "reason", "the OIDC provider has not verified the address")
+		return OIDCResult{}, fault.Forbiddenf("", "The provider has not verified your email address, so it cannot be "+
+			"told who you are.")
+	}
+	return s.unknown(token, email, said, &f)
+}
+
+// exchange gets and verifies the ID token.
+func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDToken, claims, error) {
+	p, err := s.provider(ctx)
+	if err != nil {
+		return nil, claims{}, err
+	}
+	ctx = s.oidcContext(ctx)
+	got, err := s.oauthConfig(p).Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
+	if err != nil {
+		if _, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+			s.log.Warn("the OIDC provider refused a code", "error", err)
+			return nil, claims{}, errFlow.Because(err)
+		}
+		s.log.Error("the OIDC provider could not be asked", "error", err)
+		return nil, claims{}, errProvider.Because(err)
+	}
+	raw, _ := got.Extra("id_token").(string)
+	token, err := p.Verifier(&oidc.Config{ClientID: s.c.OIDC.ClientID, Now: s.now}).Verify(ctx, raw)
+	if err != nil {
+		s.log.Error("an ID token of the OIDC provider is not valid", "error", err)
+		return nil, claims{}, errProvider.Because(err)
+	}
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(f.Nonce)) != 1 {
+		return nil, claims{}, errFlow
+	}
+	if token.Subject == "" || len(token.Subject) > maxSubject || clean(token.Subject) != token.Subject {
+		return nil, claims{}, errProvider
+	}
+	var said claims
+	if err := token.Claims(&said); err != nil {
+		s.log.Error("an ID token of the OIDC provider cannot be read", "error", err)
+		return nil, claims{}, errProvider.Because(err)
+	}
+	return token, said, nil
+}
+
+// adoptable returns the user with an address, who may be linked without having signed in, or "" if there is none.
+func (s *Service) adoptable(ctx context.Context, email string) (string, error) {
+	u, err := byEmail(ctx, s.d.Reader, email)
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	n, err := countMeans(ctx, s.d.Reader, u.ID)
+	if err != nil {
+		return "", err
+	}
+	if u.HasPassword || n > 0 {
+		return "", fault.Forbiddenf("", "There is an account with your address that this provider is not linked "+
+			"to. Sign in by other means, and link it on the page of your account.")
+	}
+	return u.ID, nil
+}
+
+// enterOIDC signs a user in, and links the account at the provider if it is not linked yet.
+func (s *Service) enterOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
+	c Client) (OIDCResult, error) {
+	u, err := getRow(ctx, s.d.Reader, userID)
+	if err != nil {
+		return OIDCResult{}, err
+	}
+	out, err := s.enter(ctx, u, func(tx *db.Tx, now row) error {
+		if err := useFlow(ctx, tx, f); err != nil {
+			return err
+		}
+		linked, err := identityUser(ctx, tx.Reader, token.Issuer, token.Subject)
+		switch {
+		case err != nil:
+			return err
+		case linked == userID:
+			return nil
+		case linked != "" || now.HasPassword || now.Email != email:
+			return errFlow // something has changed meanwhile
+		}
+		return s.addIdentity(ctx, tx, now.User, token, email, c)
+	}, c, s.OIDC())
+	if errors.Is(err, errWrong) {
+		err = fault.New(fault.BadCredential, "", "This account may not sign in.")
+	}
+	return OIDCResult{Outcome: out}, s.identityTaken(err)
+}
+
+// linkTo links the account at the provider to the session's user.
+func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDToken, said claims,
+	f *flow) (OIDCResult, error) {
+	result := OIDCResult{Linked: true}
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := useFlow(ctx, tx, f); err != nil {
+			return err
+		}
+		u, err := getUser(ctx, tx.Reader, session.UserID)
+		if err != nil {
+			return err
+		}
+		result.User = u
+		linked, err := identityUser(ctx, tx.Reader, token.Issuer, token.Subject)
+		switch {
+		case err != nil:
+			return err
+		case linked == u.ID:
+			return nil
+		case linked != "":
+			return errIdentityTaken
+		}
+		all, err := listIdentities(ctx, tx.Reader, u.ID)
+		if err != nil {
+			return err
+		}
+		if len(all) >= identities {
+			return fault.Invalidf("", "There may be %d linked accounts. Remove one first.", identities)
+		}
+		return s.addIdentity(ctx, tx, u, token, cut(said.Email, 254), session.client())
+	})
+	if err != nil {
+		return OIDCResult{}, s.identityTaken(err)
+	}
+	return result, nil
+}
+
+var errIdentityTaken = fault.Invalidf("", "This account at the provider belongs to another user here.")
+
+func (s *Service) identityTaken(err error) error {
+	if s.d.Violates(err, "user_identities_subject") {
+		return errIdentityTaken.Because(err)
+	}
+	return err
+}
+
+func useFlow(ctx context.Context, tx *db.Tx, f *flow) error {
+	ok, err := markUsed(ctx, tx, f.State, db.Time(f.Expires))
+	if err == nil && !ok {
+		err = errFlow
+	}
+	return err
+}
+
+func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, token *oidc.IDToken, email string,
+	c Client) error {
+	insertIdentity(ctx, tx, &Identity{ID: id.New(), Issuer: token.Issuer, Email: email, CreatedAt: s.now()},
+		token.Subject, u.ID)
+	s.changed(tx, u.ID)
+	return s.did(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
+}
+
+// person is a Person as its token has it.
+type person struct {
+	Issuer  string `json:"issuer"`
+	Subject string `json:"subject"`
+	Email   string `json:"email"`
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Expires int64  `json:"expires"`
+}
+
+func (s *Service) unknown(token *oidc.IDToken, email string, said claims, f *flow) (OIDCResult, error) {
+	name, err := checkName(said.Name)
+	if err != nil {
+		name = ""
+	}
+	p := person{token.Issuer, token.Subject, email, name, f.State, db.Micros(s.now().Add(oidcFlow))}
+	sealed, err := s.sealJSON(sealPerson, p)
+	if err != nil {
+		return OIDCResult{}, err
+	}
+	_, domain, _ := strings.Cut(email, "@")
+	return OIDCResult{Unknown: &Person{Email: email, Name: name, Token: sealed,
+		Allowed: slices.Contains(s.c.OIDC.Domains, domain)}}, nil
+}
+
+// CreateFromOIDC creates a user without a password for a Person, linked to the account at the provider. Whether the
+// person may become a user is the caller's to decide. The error of the transaction goes through [Service.Taken].
+func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (User, error) {
+	var p person
+	if err := s.openJSON(sealPerson, token, &p); err != nil || s.now().After(db.Time(p.Expires)) {
+		return User{}, errFlow
+	}
+	if err := useFlow(ctx, tx, &flow{State: p.State, Expires: p.Expires}); err != nil {
+		return User{}, err
+	}
+	u, err := s.CreateIn(ctx, tx, newDraft(p.Email, p.Name))
+	if err != nil {
+		return User{}, err
+	}
+	return u, s.addIdentity(ctx, tx, u, &oidc.IDToken{Issuer: p.Issuer, Subject: p.Subject}, p.Email, Client{})
+}
+
+// Identities returns the user's accounts at the provider.
+func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, error) {
+	return listIdentities(ctx, s.d.Reader, userID)
+}
+
+// Unlink removes an account at the provider from the session's user.
+func (s *Service) Unlink(ctx context.Context, session Session, identityID string) error {
+	if err := s.fresh(session); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		deleteIdentity(ctx, tx, session.UserID, identityID)
+		if err := s.mayStillEnter(ctx, tx, session.UserID); err != nil {
+			return err
+		}
+		return s.doneBy(ctx, tx, session.UserID, audit.IdentityRemoved, "", session.client())
+	})
+}
+
+func (s *Service) sealJSON(purpose string, v any) (string, error) {
+	plain, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode %s: %w", purpose, err)
+	}
+	sealed, err := s.keys.Seal(purpose, plain, nil)
+	if err != nil {
+		return "", fmt.Errorf("seal %s: %w", purpose, err)
+	}
+	return base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+func (s *Service) openJSON(purpose, text string, v any) error {
+	if len(text) > cookieMost {
+		return errFlow
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	plain, err := s.keys.Open(purpose, sealed, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plain, v)
+}

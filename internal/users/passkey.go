@@ -1,0 +1,411 @@
+package users
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+const (
+	challengeLife = 5 * time.Minute
+	passkeysMost  = 20 // of a user
+	responseMost  = 64 << 10
+)
+
+// Purposes of challenges. A challenge is not stored: the browser keeps it, signed, and the transaction that believes
+// its answer marks it as used. So those that nobody answers cost nothing.
+const (
+	signNewPasskey = "user passkey new"
+	signPasskeyIn  = "user passkey sign-in"
+	signProof      = "user passkey proof"
+)
+
+var (
+	errNoPasskeys = fault.New(fault.Unavailable, "", "Passkeys need a public_url with a host name, over https or on "+
+		"this machine.")
+	errPasskey = fault.New(fault.BadCredential, "", "This passkey was not accepted. Try again, or sign in by other "+
+		"means.")
+)
+
+// relyingParty returns what passkeys are bound to. It is an error if public_url is no place for them: browsers take
+// names alone, not IP addresses.
+func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return nil, fmt.Errorf("read public_url: %w", err)
+	}
+	verified := protocol.AuthenticatorSelection{RequireResidentKey: protocol.ResidentKeyRequired(),
+		ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired}
+	if err := protocol.ValidateRPID(u.Hostname()); err != nil {
+		return nil, fmt.Errorf("passkeys need a host name: %w", err)
+	}
+	return webauthn.New(&webauthn.Config{RPID: u.Hostname(), RPDisplayName: "Postrider " + u.Hostname(),
+		RPOrigins: []string{u.Scheme + "://" + u.Host}, AuthenticatorSelection: verified,
+		AttestationPreference: protocol.PreferNoAttestation})
+}
+
+// PasskeysWork reports whether passkeys can be used at the public URL.
+func (s *Service) PasskeysWork() bool { return s.web != nil }
+
+// holder is a user as the library sees it.
+type holder struct {
+	row
+	credentials []webauthn.Credential
+}
+
+func (h *holder) WebAuthnID() []byte                         { return h.handle }
+func (h *holder) WebAuthnName() string                       { return h.Email }
+func (h *holder) WebAuthnCredentials() []webauthn.Credential { return h.credentials }
+func (h *holder) WebAuthnDisplayName() string {
+	if h.Name == "" {
+		return h.Email
+	}
+	return h.Name
+}
+
+func (s *Service) holder(ctx context.Context, userID string) (*holder, error) {
+	u, err := getRow(ctx, s.d.Reader, userID)
+	if err != nil {
+		return nil, err
+	}
+	h := &holder{row: u}
+	all, err := listPasskeys(ctx, s.d.Reader, userID)
+	for _, p := range all {
+		h.credentials = append(h.credentials, p.credential)
+	}
+	return h, err
+}
+
+// challenge returns options with the token by which they are finished. of is what the token is bound to.
+func (s *Service) challenge(purpose, of string, options any, data *webauthn.SessionData) (Challenge, error) {
+	kept, err := json.Marshal(data)
+	if err != nil {
+		return Challenge{}, fmt.Errorf("encode a challenge: %w", err)
+	}
+	shown, err := json.Marshal(options)
+	if err != nil {
+		return Challenge{}, fmt.Errorf("encode the options of a challenge: %w", err)
+	}
+	return Challenge{s.keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
+}
+
+// challenged reads a token of challenge.
+func (s *Service) challenged(purpose, of, token string) (data webauthn.SessionData, err error) {
+	parts, err := s.keys.Verify(purpose, token, s.now())
+	if err != nil || len(parts) != 2 || parts[0] != of {
+		return data, fault.New(fault.BadCredential, "", "This took too long. Try again.")
+	}
+	if err := json.Unmarshal([]byte(parts[1]), &data); err != nil {
+		return data, fmt.Errorf("read a challenge: %w", err)
+	}
+	return data, nil
+}
+
+// useChallenge marks a challenge as used.
+func (s *Service) useChallenge(ctx context.Context, tx *db.Tx, data *webauthn.SessionData) error {
+	ok, err := markUsed(ctx, tx, data.Challenge, s.now().Add(challengeLife))
+	if err == nil && !ok {
+		err = errPasskey
+	}
+	return err
+}
+
+// BeginPasskey begins to make a passkey for the session's user.
+func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge, error) {
+	if s.web == nil {
+		return Challenge{}, errNoPasskeys
+	}
+	if err := s.fresh(session); err != nil {
+		return Challenge{}, err
+	}
+	h, err := s.holder(ctx, session.UserID)
+	if err != nil {
+		return Challenge{}, err
+	}
+	if len(h.credentials) >= passkeysMost {
+		return Challenge{}, fault.Invalidf("", "There may be %d passkeys. Remove one that you do not use.",
+			passkeysMost)
+	}
+	options, data, err := s.web.BeginRegistration(h,
+		webauthn.WithExclusions(webauthn.Credentials(h.credentials).CredentialDescriptors()))
+	if err != nil {
+		return Challenge{}, fmt.Errorf("begin a passkey: %w", err)
+	}
+	return s.challenge(signNewPasskey, session.ID, options, data)
+}
+
+// FinishPasskey stores the passkey. response is the JSON of the browser's PublicKeyCredential.
+func (s *Service) FinishPasskey(ctx context.Context, session Session, token, name string, response []byte) (Passkey,
+	error) {
+	if s.web == nil {
+		return Passkey{}, errNoPasskeys
+	}
+	name, err := checkName(name)
+	if err != nil {
+		return Passkey{}, err
+	}
+	if name == "" {
+		name = "Passkey"
+	}
+	data, err := s.challenged(signNewPasskey, session.ID, token)
+	if err != nil {
+		return Passkey{}, err
+	}
+	h, err := s.holder(ctx, session.UserID)
+	if err != nil {
+		return Passkey{}, err
+	}
+	if len(response) > responseMost {
+		return Passkey{}, errPasskey
+	}
+	parsed, err := protocol.ParseCredentialCreationResponseBytes(response)
+	if err != nil {
+		return Passkey{}, errPasskey.Because(err)
+	}
+	made, err := s.web.CreateCredential(h, data, parsed)
+	if err != nil {
+		return Passkey{}, errPasskey.Because(err)
+	}
+	p := passkey{Passkey{ID: id.New(), Name: name, CreatedAt: s.now()}, session.UserID, *made}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := s.useChallenge(ctx, tx, &data); err != nil {
+			return err
+		}
+		if err := insertPasskey(ctx, tx, &p); err != nil {
+			return err
+		}
+		s.changed(tx, session.UserID)
+		return s.did(ctx, tx, h.User, audit.FactorAdded, "passkey "+p.Name, session.client())
+	})
+	if s.d.Violates(err, "user_passkeys_credential") {
+		return Passkey{}, fault.Invalidf("", "This passkey is there already.").Because(err)
+	}
+	return p.Passkey, err
+}
+
+// BeginPasskeySignIn begins a sign-in by passkey, for which no address is asked.
+func (s *Service) BeginPasskeySignIn(context.Context) (Challenge, error) {
+	if s.web == nil {
+		return Challenge{}, errNoPasskeys
+	}
+	options, data, err := s.web.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
+	if err != nil {
+		return Challenge{}, fmt.Errorf("begin a sign-in by passkey: %w", err)
+	}
+	return s.challenge(signPasskeyIn, "", options, data)
+}
+
+// FinishPasskeySignIn signs the owner of the passkey in. No second factor is asked for: the authenticator has verified
+// the user, and has the key.
+func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, response []byte, c Client) (Outcome, error) {
+	if s.web == nil {
+		return Outcome{}, errNoPasskeys
+	}
+	data, err := s.challenged(signPasskeyIn, "", token)
+	if err != nil {
+		return Outcome{}, err
+	}
+	parsed, err := parseAssertion(response)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var trouble error // of ours, which the library would hide
+	user, used, err := s.web.ValidatePasskeyLogin(func(_, handle []byte) (webauthn.User, error) {
+		u, err := byHandle(ctx, s.d.Reader, handle)
+		if err != nil {
+			if fault.KindOf(err) != fault.NotFound {
+				trouble = err
+			}
+			return nil, err
+		}
+		h, err := s.holder(ctx, u.ID)
+		trouble = err
+		return h, err
+	}, data, parsed)
+	if trouble != nil {
+		return Outcome{}, trouble
+	}
+	if err != nil {
+		return Outcome{}, errPasskey.Because(err)
+	}
+	h := user.(*holder)
+	if h.Disabled {
+		return Outcome{}, errPasskey
+	}
+	if err := s.copied(ctx, h, used, c); err != nil {
+		return Outcome{}, err
+	}
+	out := Outcome{}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		now, err := holdRow(ctx, tx, h.ID)
+		if err != nil {
+			return err
+		}
+		if err := s.usePasskey(ctx, tx, h.ID, used, &data); err != nil {
+			return err
+		}
+		if now.Disabled {
+			return errPasskey
+		}
+		out.User = now.User
+		out.Token, err = s.StartIn(ctx, tx, now.User, "passkey", c)
+		return err
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return out, nil
+}
+
+// copied refuses a passkey whose counter went back, as that of a copy does.
+func (s *Service) copied(ctx context.Context, h *holder, used *webauthn.Credential, c Client) error {
+	if !used.Authenticator.CloneWarning {
+		return nil
+	}
+	if err := s.take(ctx, []limit{networkLimit("network", c, perNetwork)}); err != nil { // bounds what is recorded
+		return err
+	}
+	s.failed(h.User, h.Email, "the counter of a passkey went back", c)
+	return fault.New(fault.BadCredential, "", "This passkey may have been copied: its counter went back. Sign in by "+
+		"other means, and remove it.")
+}
+
+// usePasskey notes, in the transaction that believes a passkey, that it was used.
+func (s *Service) usePasskey(ctx context.Context, tx *db.Tx, userID string, used *webauthn.Credential,
+	data *webauthn.SessionData) error {
+	if err := s.useChallenge(ctx, tx, data); err != nil {
+		return err
+	}
+	ok, err := updatePasskey(ctx, tx, userID, used, s.now())
+	if err == nil && !ok {
+		err = errPasskey
+	}
+	return err
+}
+
+// BeginPasskeyProof begins to renew the proof of a session by a passkey.
+func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Challenge, error) {
+	if s.web == nil {
+		return Challenge{}, errNoPasskeys
+	}
+	h, err := s.holder(ctx, session.UserID)
+	if err != nil {
+		return Challenge{}, err
+	}
+	if len(h.credentials) == 0 {
+		return Challenge{}, fault.Invalidf("", "There is no passkey. Give the password.")
+	}
+	options, data, err := s.web.BeginLogin(h, webauthn.WithUserVerification(protocol.VerificationRequired))
+	if err != nil {
+		return Challenge{}, fmt.Errorf("begin a proof by passkey: %w", err)
+	}
+	return s.challenge(signProof, session.ID, options, data)
+}
+
+// FinishPasskeyProof renews the proof.
+func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token string, response []byte) error {
+	if s.web == nil {
+		return errNoPasskeys
+	}
+	data, err := s.challenged(signProof, session.ID, token)
+	if err != nil {
+		return err
+	}
+	parsed, err := parseAssertion(response)
+	if err != nil {
+		return err
+	}
+	h, err := s.holder(ctx, session.UserID)
+	if err != nil {
+		return err
+	}
+	used, err := s.web.ValidateLogin(h, data, parsed)
+	if err != nil {
+		return errPasskey.Because(err)
+	}
+	if err := s.copied(ctx, h, used, session.client()); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := s.usePasskey(ctx, tx, h.ID, used, &data); err != nil {
+			return err
+		}
+		return s.prove(ctx, tx, session.ID, h.ID)
+	})
+}
+
+func parseAssertion(response []byte) (*protocol.ParsedCredentialAssertionData, error) {
+	if len(response) > responseMost {
+		return nil, errPasskey
+	}
+	parsed, err := protocol.ParseCredentialRequestResponseBytes(response)
+	if err != nil {
+		return nil, errPasskey.Because(err)
+	}
+	return parsed, nil
+}
+
+// Passkeys returns the user's passkeys, oldest first.
+func (s *Service) Passkeys(ctx context.Context, userID string) ([]Passkey, error) {
+	all, err := listPasskeys(ctx, s.d.Reader, userID)
+	shown := make([]Passkey, len(all))
+	for i := range all {
+		shown[i] = all[i].Passkey
+	}
+	return shown, err
+}
+
+// RenamePasskey changes the name of a passkey.
+func (s *Service) RenamePasskey(ctx context.Context, session Session, passkeyID, name string) error {
+	name, err := checkName(name)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return fault.MissingField("name")
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		renamePasskey(ctx, tx, session.UserID, passkeyID, name)
+		return nil
+	})
+}
+
+var errNoPasskey = fault.NotFoundf("Passkey not found")
+
+// RemovePasskey deletes a passkey.
+func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID string) error {
+	if err := s.fresh(session); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		deletePasskey(ctx, tx, session.UserID, passkeyID)
+		if err := s.mayStillEnter(ctx, tx, session.UserID); err != nil {
+			return err
+		}
+		s.changed(tx, session.UserID)
+		return s.doneBy(ctx, tx, session.UserID, audit.FactorRemoved, "passkey", session.client())
+	})
+}
+
+// mayStillEnter refuses to take away the last means by which a user signs in.
+func (s *Service) mayStillEnter(ctx context.Context, tx *db.Tx, userID string) error {
+	u, err := getUser(ctx, tx.Reader, userID)
+	if err != nil || u.HasPassword {
+		return err
+	}
+	n, err := countMeans(ctx, tx.Reader, userID)
+	if err == nil && n == 0 {
+		err = fault.Forbiddenf("", "This is the only way in which you can sign in. Set a password first.")
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package users
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+)
+
+// Actions of the audit log that only this package has.
+const (
+	userDeleted     = "user.deleted"
+	resetAsked      = "user.reset_asked"
+	recoveryMade    = "user.recovery_codes_made"
+	sessionsEnded   = "user.sessions_ended"
+	factorsCleared  = "user.factors_cleared"
+	authenticator   = "authenticator app"
+	actorKindOfUser = "user" // as package teams has it
+)
+
+// did records what a user did, or somebody in the user's name.
+func (s *Service) did(ctx context.Context, tx *db.Tx, u User, action, detail string, c Client) error {
+	return s.record(ctx, tx, u, audit.Entry{ActorKind: actorKindOfUser, ActorID: u.ID, ActorName: u.Email,
+		Action: action, Target: u.ID, Detail: detail, Address: c.Address, UserAgent: c.UserAgent})
+}
+
+// happened records what somebody else did to a user: whom the context names, or else the operator.
+func (s *Service) happened(ctx context.Context, tx *db.Tx, u User, action, detail string) error {
+	return s.record(ctx, tx, u, audit.Entry{Action: action, Target: u.ID, Detail: detail})
+}
+
+// record records an entry for each of the user's teams.
+func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) error {
+	if s.Audit == nil {
+		return nil
+	}
+	var teams []string
+	if s.TeamsOf != nil {
+		var err error
+		if teams, err = s.TeamsOf(ctx, tx.Reader, u.ID); err != nil {
+			return fmt.Errorf("look for the teams of a user: %w", err)
+		}
+	}
+	if len(teams) == 0 {
+		teams = []string{""}
+	}
+	for _, e.TeamID = range teams {
+		s.Audit.Record(ctx, tx, e)
+	}
+	return nil
+}
+
+// doneBy records what the user of an id did.
+func (s *Service) doneBy(ctx context.Context, tx *db.Tx, userID, action, detail string, c Client) error {
+	u, err := getUser(ctx, tx.Reader, userID)
+	if err != nil {
+		return err
+	}
+	return s.did(ctx, tx, u, action, detail, c)
+}

@@ -1,0 +1,200 @@
+package users
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/id"
+)
+
+const (
+	sessionIdle  = 14 * 24 * time.Hour // a session that is not used for so long has ended
+	sessionLife  = 90 * 24 * time.Hour // and any session after this
+	usedEvery    = time.Minute         // between writes of when a session was used
+	proofLasts   = 15 * time.Minute    // a password or a passkey that was given is proof enough
+	cacheFor     = 5 * time.Second     // the longest that another node's change goes unnoticed if its hint is lost
+	cacheMax     = 10_000              // sessions that are cached
+	sessionsMax  = 50                  // of a user; a new one ends the oldest
+	maxUserAgent = 300                 // octets that are kept
+	tokenLength  = 43                  // characters of 32 octets in base64url
+)
+
+type cachedSession struct {
+	Session
+	user  User
+	until time.Time
+}
+
+// newToken returns 256 random bits for a cookie or a link.
+func newToken() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// hashToken returns what is stored of a token. Tokens are random, so a fast hash is enough.
+func hashToken(token string) string {
+	h := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(h[:])
+}
+
+func (s *Service) forget() {
+	s.mu.Lock()
+	s.cache = map[string]cachedSession{}
+	s.epoch++
+	s.mu.Unlock()
+}
+
+// Fresh reports whether the session's proof is recent enough to change factors. One of the future, by a clock that was
+// wrong, is not.
+func (x *Session) Fresh(now time.Time) bool {
+	ago := now.Sub(x.ProvedAt)
+	return ago < proofLasts && ago > -clocksDiffer
+}
+
+// expires returns when a session ends that is not used again.
+func (x *Session) expires() time.Time {
+	idle, life := x.UsedAt.Add(sessionIdle), x.CreatedAt.Add(sessionLife)
+	if idle.Before(life) {
+		return idle
+	}
+	return life
+}
+
+// StartIn begins a session in the transaction that creates a user or decides that one may sign in, and returns its
+// token. method says how, for the audit log: password, passkey, oidc, invitation. Who the user is was decided in the same
+// transaction.
+func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string, c Client) (string, error) {
+	now := s.now()
+	token := newToken()
+	x := Session{ID: id.New(), UserID: u.ID, Address: c.Address, UserAgent: cut(c.UserAgent, maxUserAgent),
+		CreatedAt: now, UsedAt: now, ProvedAt: now}
+	last, err := lastTeam(ctx, tx.Reader, u.ID)
+	if err != nil {
+		return "", err
+	}
+	x.TeamID = last
+	if err := trimSessions(ctx, tx, u.ID, sessionsMax-1); err != nil {
+		return "", err
+	}
+	insertSession(ctx, tx, &x, hashToken(token))
+	setSignedIn(ctx, tx, u.ID, now)
+	return token, s.did(ctx, tx, u, audit.UserSignedIn, method, c)
+}
+
+// Session returns the session of a token and its user, or the fault BadCredential.
+func (s *Service) Session(ctx context.Context, token string) (Session, User, error) {
+	if len(token) != tokenLength {
+		return Session{}, User{}, errNoSession
+	}
+	hash, clock, now := hashToken(token), time.Now(), s.now()
+	s.mu.Lock()
+	c, ok := s.cache[hash]
+	epoch := s.epoch
+	s.mu.Unlock()
+	if ok && clock.Before(c.until) && now.Before(c.ExpiresAt) {
+		return c.Session, c.user, nil
+	}
+	x, u, err := findSession(ctx, s.d.Reader, hash)
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return Session{}, User{}, errNoSession
+	case err != nil:
+		return Session{}, User{}, fmt.Errorf("look up session: %w", err)
+	case u.Disabled, !now.Before(x.ExpiresAt):
+		return Session{}, User{}, errNoSession
+	}
+	if now.Sub(x.UsedAt) >= usedEvery {
+		s.use(ctx, &x, now)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch == s.epoch {
+		if len(s.cache) >= cacheMax {
+			clear(s.cache)
+		}
+		s.cache[hash] = cachedSession{x, u, clock.Add(cacheFor)}
+	}
+	return x, u, nil
+}
+
+var errNoSession = fault.New(fault.BadCredential, "", "Sign in.")
+
+// use writes that a session is used. That it cannot be written does not keep the user out.
+func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		setUsed(ctx, tx, x.ID, now)
+		return nil
+	})
+	if err != nil {
+		s.log.Warn("could not write that a session was used", "session", x.ID, "error", err)
+		return
+	}
+	x.UsedAt = now
+	x.ExpiresAt = x.expires()
+}
+
+// Sessions returns the user's sessions that have not ended, newest first.
+func (s *Service) Sessions(ctx context.Context, userID string) ([]Session, error) {
+	all, err := listSessions(ctx, s.d.Reader, userID)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	now := s.now()
+	live := all[:0]
+	for _, x := range all {
+		if now.Before(x.ExpiresAt) {
+			live = append(live, x)
+		}
+	}
+	return live, nil
+}
+
+// EndSession ends a session of the user.
+func (s *Service) EndSession(ctx context.Context, userID, sessionID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := deleteSession(ctx, tx, userID, sessionID); err != nil {
+			return err
+		}
+		s.changed(tx, userID)
+		return s.doneBy(ctx, tx, userID, audit.SessionEnded, "", Client{})
+	})
+}
+
+// EndSessions ends the user's sessions but one, which may be "".
+func (s *Service) EndSessions(ctx context.Context, userID, except string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		deleteSessions(ctx, tx, userID, except)
+		s.changed(tx, userID)
+		return s.doneBy(ctx, tx, userID, sessionsEnded, "", Client{})
+	})
+}
+
+// SetTeam notes the team that a session looks at.
+func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		userID, err := setTeam(ctx, tx, sessionID, teamID)
+		if err != nil {
+			return err
+		}
+		s.changed(tx, userID)
+		return nil
+	})
+}
+
+// cut returns at most n octets of a text from outside, as valid UTF-8 without NUL, which PostgreSQL refuses.
+func cut(text string, n int) string {
+	if len(text) > n {
+		text = text[:n]
+	}
+	return clean(text)
+}

@@ -1,0 +1,289 @@
+package users
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+const (
+	factorWait  = 5 * time.Minute // for the second factor
+	factorTries = 5
+)
+
+// kinds of tokens
+const (
+	setupToken  = "setup"
+	resetToken  = "reset"
+	factorToken = "factor"
+	usedToken   = "used" // the mark of a challenge that was used
+)
+
+// tokenKinds are those that belong to a user.
+var tokenKinds = []string{resetToken, factorToken}
+
+var (
+	errWrong = fault.New(fault.BadCredential, "", "The address or the password is wrong.")
+	errGone  = fault.New(fault.BadCredential, "", "The sign-in took too long or had too many wrong codes. Begin again.")
+	errCode  = fault.Invalidf("code", "This code is wrong, or it was used already.")
+)
+
+// SignIn checks a password. The fault BadCredential says neither whether the account exists nor what was wrong;
+// TooFast asks to wait.
+func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
+	email, err := Address(a.Email)
+	if err != nil {
+		return Outcome{}, err
+	}
+	limits := passwordLimits(email, a.Client)
+	if err := s.take(ctx, limits); err != nil {
+		return Outcome{}, err
+	}
+	u, err := byEmail(ctx, s.d.Reader, email)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return Outcome{}, err
+	}
+	ok, weak, err := s.hash.check(ctx, a.Password, u.password)
+	if err != nil {
+		return Outcome{}, s.notJudged(ctx, limits, err)
+	}
+	if !ok || u.Disabled {
+		s.failed(u.User, email, "wrong password", a.Client)
+		return Outcome{}, errWrong
+	}
+	anew := ""
+	if weak {
+		if anew, err = s.hash.make(ctx, a.Password); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return s.enter(ctx, u, func(tx *db.Tx, now row) error {
+		if now.password != u.password {
+			return errWrong
+		}
+		giveBack(ctx, tx, limits)
+		if anew != "" {
+			return setUser(ctx, tx, u.ID, "password", anew)
+		}
+		return nil
+	}, a.Client, "password")
+}
+
+// enter begins a session of a user who has given the first factor, or asks for the second. check is called in the
+// transaction with the user as it is then.
+func (s *Service) enter(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
+	method string) (out Outcome, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		now, err := holdRow(ctx, tx, u.ID)
+		if fault.KindOf(err) == fault.NotFound || err == nil && now.Disabled {
+			return errWrong
+		}
+		if err != nil {
+			return err
+		}
+		if err := check(tx, now); err != nil {
+			return err
+		}
+		out = Outcome{User: now.User}
+		if now.HasTOTP {
+			out.Pending = newToken()
+			insertToken(ctx, tx, out.Pending, factorToken, u.ID, s.now().Add(factorWait))
+			return nil
+		}
+		out.Token, err = s.StartIn(ctx, tx, now.User, method, c)
+		return err
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return out, nil
+}
+
+// failed logs a sign-in that failed, and records it for the account, if there is one. The limits of attempts bound how
+// many of these there are.
+func (s *Service) failed(u User, email, why string, c Client) {
+	s.log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
+	if u.ID == "" {
+		return
+	}
+	s.later("record a failed sign-in", func(ctx context.Context, tx *db.Tx) error {
+		return s.did(ctx, tx, u, audit.UserSignInFailed, why, c)
+	})
+}
+
+// SecondFactor completes a sign-in with a code of TOTP or a recovery code. A wrong code is the fault Invalid of the
+// field `code`, and may be given anew; BadCredential means that the sign-in must begin again.
+func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Client) (Outcome, error) {
+	hash := hashToken(pending)
+	userID, err := tokenUser(ctx, s.d.Reader, hash, factorToken, s.now())
+	if err != nil {
+		return Outcome{}, err
+	}
+	if userID == "" {
+		return Outcome{}, errGone
+	}
+	limits := codeLimits(userID, c)
+	if err := s.take(ctx, limits); err != nil {
+		return Outcome{}, err
+	}
+	u, err := getRow(ctx, s.d.Reader, userID)
+	if fault.KindOf(err) == fault.NotFound {
+		return Outcome{}, errGone
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	step, err := s.matchTOTP(&u, code)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out, wrong := Outcome{}, false
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		wrong = false
+		now, err := holdRow(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
+		left, err := tryToken(ctx, tx, hash, factorToken, factorTries, s.now())
+		if err != nil {
+			return err
+		}
+		if !left {
+			return errGone
+		}
+		method, err := s.useCode(ctx, tx, &u, step, code, c)
+		if err != nil {
+			return err
+		}
+		if method == "" {
+			wrong = true
+			return nil // the try counts
+		}
+		endToken(ctx, tx, errGone, hash)
+		if now.Disabled {
+			return errGone
+		}
+		giveBack(ctx, tx, limits)
+		out = Outcome{User: now.User}
+		out.Token, err = s.StartIn(ctx, tx, now.User, method, c)
+		return err
+	})
+	switch {
+	case err != nil:
+		return Outcome{}, err
+	case wrong:
+		s.failed(u.User, u.Email, "wrong code", c)
+		return Outcome{}, errCode
+	}
+	return out, nil
+}
+
+// useCode uses a code of TOTP that matched step, or a recovery code, and returns what it was, or "".
+func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
+	if step > 0 {
+		if ok, err := useStep(ctx, tx, u, step); !ok {
+			return "", err
+		}
+		return "password and code", nil
+	}
+	if ok, err := takeRecovery(ctx, tx, u.ID, s.hashRecovery(u.ID, code)); !ok {
+		return "", err
+	}
+	return "password and recovery code", s.did(ctx, tx, u.User, audit.RecoveryUsed, "", c)
+}
+
+// ProvePassword renews the proof of a session with the user's password.
+func (s *Service) ProvePassword(ctx context.Context, session Session, password string) error {
+	u, limits, err := s.givePassword(ctx, session, "password", password)
+	if err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		giveBack(ctx, tx, limits)
+		return s.prove(ctx, tx, session.ID, u.ID)
+	})
+}
+
+func (s *Service) prove(ctx context.Context, tx *db.Tx, sessionID, userID string) error {
+	setProved(ctx, tx, sessionID, userID, s.now())
+	s.changed(tx, userID)
+	return nil
+}
+
+// givePassword checks the password of the session's user, and counts the attempt. The caller gives it back when it
+// commits. A wrong one is a fault of the field.
+func (s *Service) givePassword(ctx context.Context, session Session, field, password string) (row, []limit, error) {
+	u, err := getRow(ctx, s.d.Reader, session.UserID)
+	if err != nil {
+		return u, nil, err
+	}
+	limits := passwordLimits(u.Email, session.client())
+	if err := s.take(ctx, limits); err != nil {
+		return u, nil, err
+	}
+	ok, _, err := s.hash.check(ctx, password, u.password)
+	if err != nil {
+		return u, nil, s.notJudged(ctx, limits, err)
+	}
+	if !ok {
+		s.failed(u.User, u.Email, "wrong password when asked again", session.client())
+		return u, nil, fault.Invalidf(field, "The password is wrong.")
+	}
+	return u, limits, nil
+}
+
+// SetPassword changes the password of the session's user, and ends the user's other sessions. current is not asked
+// for if the user has none; then the proof must be recent. A wrong one is a fault of the field `current`.
+func (s *Service) SetPassword(ctx context.Context, session Session, current, password string) error {
+	u, err := getRow(ctx, s.d.Reader, session.UserID)
+	if err != nil {
+		return err
+	}
+	// First, so that a new password that is not taken does not count as a wrong one.
+	if err := checkPassword(password, u.Email, u.Name); err != nil {
+		return err
+	}
+	var limits []limit
+	if u.HasPassword {
+		u, limits, err = s.givePassword(ctx, session, "current", current)
+	} else {
+		err = s.fresh(session)
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := s.hash.make(ctx, password)
+	if err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		ok, err := replacePassword(ctx, tx, u.ID, u.password, hash)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fault.New(fault.Locked, "", "The password was changed at the same time. Try again.")
+		}
+		giveBack(ctx, tx, limits)
+		deleteSessions(ctx, tx, u.ID, session.ID)
+		deleteTokens(ctx, tx, u.ID)
+		if err := s.prove(ctx, tx, session.ID, u.ID); err != nil {
+			return err
+		}
+		return s.did(ctx, tx, u.User, audit.PasswordChanged, "", session.client())
+	})
+}
+
+// client is the client that signed in.
+func (x *Session) client() Client { return Client{x.Address, x.UserAgent} }
+
+// fresh returns ErrProve unless the session's proof is recent.
+func (s *Service) fresh(session Session) error {
+	if !session.Fresh(s.now()) {
+		return ErrProve
+	}
+	return nil
+}

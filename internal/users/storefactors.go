@@ -1,0 +1,43 @@
+package users
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+// useStep notes the step of a code of TOTP, and reports whether neither it nor a later one was used, and the secret is
+// still the same.
+func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE users SET totp_step = $2 WHERE id = $1 AND totp_step < $2 AND totp_secret = $3`,
+		u.ID, step, u.totpSecret)
+	if err != nil {
+		return false, fmt.Errorf("use a code: %w", err)
+	}
+	return n == 1, nil
+}
+
+// takeRecovery deletes a recovery code, and reports whether the user had it.
+func takeRecovery(ctx context.Context, tx *db.Tx, userID, hash string) (bool, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1 AND hash = $2`, userID, hash)
+	if err != nil {
+		return false, fmt.Errorf("use a recovery code: %w", err)
+	}
+	return n == 1, nil
+}
+
+func replaceRecovery(ctx context.Context, tx *db.Tx, userID string, hashes []string) {
+	tx.Queue(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1`, userID)
+	for _, hash := range hashes {
+		tx.Queue(ctx, `INSERT INTO user_recovery_codes (user_id, hash) VALUES ($1, $2)`, userID, hash)
+	}
+}
+
+func countRecovery(ctx context.Context, r db.Reader, userID string) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM user_recovery_codes WHERE user_id = $1`, userID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count recovery codes: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,134 @@
+package users
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+const sessionColumns = `s.id, s.user_id, s.last_team, s.address, s.user_agent, s.created_at, s.used_at, s.proved_at`
+
+func (x *Session) fields(created, used, proved *int64) []any {
+	return []any{&x.ID, &x.UserID, &x.TeamID, &x.Address, &x.UserAgent, created, used, proved}
+}
+
+func (x *Session) times(created, used, proved int64) {
+	x.CreatedAt, x.UsedAt, x.ProvedAt = db.Time(created), db.Time(used), db.Time(proved)
+	x.ExpiresAt = x.expires()
+}
+
+func insertSession(ctx context.Context, tx *db.Tx, x *Session, hash string) {
+	tx.Proof(`SELECT 1 FROM user_sessions WHERE id = $1`, x.ID)
+	tx.Queue(ctx, `INSERT INTO user_sessions (id, user_id, hash, last_team, address, user_agent, created_at, used_at,
+		proved_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, x.ID, x.UserID, hash, x.TeamID, x.Address, x.UserAgent,
+		db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
+}
+
+// findSession looks a session up by the hash of its token, with its user.
+func findSession(ctx context.Context, r db.Reader, hash string) (x Session, u User, err error) {
+	var created, used, proved, userCreated, signedIn int64
+	err = r.QueryRow(ctx, `SELECT `+sessionColumns+`, u.email, u.name, u.disabled, u.password <> '',
+		LENGTH(u.totp_secret) > 0, u.created_at, u.last_sign_in_at
+		FROM user_sessions s JOIN users u ON u.id = s.user_id WHERE s.hash = $1`, hash).
+		Scan(append(x.fields(&created, &used, &proved), &u.Email, &u.Name, &u.Disabled, &u.HasPassword, &u.HasTOTP,
+			&userCreated, &signedIn)...)
+	x.times(created, used, proved)
+	u.ID, u.CreatedAt, u.LastSignInAt = x.UserID, db.Time(userCreated), db.Time(signedIn)
+	return x, u, err
+}
+
+func listSessions(ctx context.Context, r db.Reader, userID string) ([]Session, error) {
+	rows, err := r.Query(ctx, `SELECT `+sessionColumns+` FROM user_sessions s WHERE s.user_id = $1
+		ORDER BY s.id DESC LIMIT $2`, userID, 2*sessionsMax)
+	return db.Collect(rows, err, func(r db.Row) (x Session, err error) {
+		var created, used, proved int64
+		err = r.Scan(x.fields(&created, &used, &proved)...)
+		x.times(created, used, proved)
+		return x, err
+	})
+}
+
+// lastTeam returns the team that the user's latest session looked at, or "".
+func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, err error) {
+	err = r.QueryRow(ctx, `SELECT last_team FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1`, userID).
+		Scan(&teamID)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return "", fmt.Errorf("look up the last team of a user: %w", err)
+	}
+	return teamID, nil
+}
+
+// trimSessions ends the user's oldest sessions beyond keep.
+func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) error {
+	var oldest string
+	err := tx.QueryRow(ctx, `SELECT id FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
+		userID, keep).Scan(&oldest)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for old sessions: %w", err)
+	}
+	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <= $2`, userID, oldest)
+	return nil
+}
+
+func deleteSessions(ctx context.Context, tx *db.Tx, userID, except string) {
+	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <> $2`, userID, except)
+}
+
+// clean makes a text from outside storable: valid UTF-8 without control characters, such as NUL, which PostgreSQL
+// refuses.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+}
+
+// setUsed notes that a session was used, unless that is known already.
+func setUsed(ctx context.Context, tx *db.Tx, sessionID string, at time.Time) {
+	tx.Queue(ctx, `UPDATE user_sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, sessionID, db.Micros(at))
+}
+
+// setProved notes that the user of a session, which must be there, has given a proof.
+func setProved(ctx context.Context, tx *db.Tx, sessionID, userID string, at time.Time) {
+	tx.QueueOne(ctx, errNoSession, `UPDATE user_sessions SET proved_at = $3 WHERE id = $1 AND user_id = $2`, sessionID,
+		userID, db.Micros(at))
+}
+
+// setTeam notes the team of a session and returns the session's user.
+func setTeam(ctx context.Context, tx *db.Tx, sessionID, teamID string) (userID string, err error) {
+	err = tx.QueryRow(ctx, `UPDATE user_sessions SET last_team = $2 WHERE id = $1 RETURNING user_id`, sessionID,
+		teamID).Scan(&userID)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", errNoSession
+	}
+	if err != nil {
+		return "", fmt.Errorf("set the team of a session: %w", err)
+	}
+	return userID, nil
+}
+
+func deleteSession(ctx context.Context, tx *db.Tx, userID, sessionID string) error {
+	n, err := tx.Exec(ctx, `DELETE FROM user_sessions WHERE id = $1 AND user_id = $2`, sessionID, userID)
+	if err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	if n == 0 {
+		return fault.NotFoundf("Session not found")
+	}
+	return nil
+}
+
+func deleteOldSessions(ctx context.Context, tx *db.Tx, before time.Time, most int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM user_sessions WHERE id IN
+		(SELECT id FROM user_sessions WHERE used_at < $1 ORDER BY used_at LIMIT $2)`, db.Micros(before), most)
+}

@@ -1,0 +1,31 @@
+package users
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+)
+
+const sweepRows = 500 // deleted by one transaction
+
+// Sweep deletes sessions, tokens and counts that have expired.
+func (s *Service) Sweep(ctx context.Context) error {
+	now := s.now()
+	for _, old := range []struct {
+		what   string
+		delete func(ctx context.Context, tx *db.Tx, before time.Time, most int) (int64, error)
+		before time.Time
+	}{
+		{"sessions", deleteOldSessions, now.Add(-sessionIdle)},
+		{"tokens", deleteOldTokens, now},
+		{"attempts", deleteOldAttempts, now.Add(-attemptsFor)},
+	} {
+		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return old.delete(ctx, tx, old.before, sweepRows) })
+		if err != nil {
+			return fmt.Errorf("delete old %s of users: %w", old.what, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package users
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"image/png"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/pquerna/otp"
+	"github.com/pquerna/otp/hotp"
+	"github.com/pquerna/otp/totp"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+)
+
+const (
+	totpStep      = 30 // seconds (RFC 6238 section 4.1)
+	totpDrift     = 1  // steps that a clock may be off
+	totpSetup     = 15 * time.Minute
+	recoveryCodes = 10
+	qrSize        = 240 // pixels
+)
+
+// Purposes of the keyring.
+const (
+	sealTOTP  = "user totp"
+	signTOTP  = "user totp setup"
+	tagBackup = "user recovery code"
+)
+
+// BeginTOTP makes a secret for the session's user.
+func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, error) {
+	if err := s.fresh(session); err != nil {
+		return TOTPSetup{}, err
+	}
+	u, err := getRow(ctx, s.d.Reader, session.UserID)
+	if err != nil {
+		return TOTPSetup{}, err
+	}
+	key, err := totp.Generate(totp.GenerateOpts{Issuer: s.siteName(), AccountName: u.Email, Rand: rand.Reader})
+	if err != nil {
+		return TOTPSetup{}, fmt.Errorf("make a secret of TOTP: %w", err)
+	}
+	code, err := key.Image(qrSize, qrSize)
+	if err != nil {
+		return TOTPSetup{}, fmt.Errorf("draw a secret of TOTP: %w", err)
+	}
+	var image bytes.Buffer
+	if err := png.Encode(&image, code); err != nil {
+		return TOTPSetup{}, fmt.Errorf("encode a QR code: %w", err)
+	}
+	// The page has the secret anyway, so it need not be sealed; it must only be one that was made here.
+	token := s.keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
+	return TOTPSetup{Token: token, Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
+}
+
+// siteName is what authenticators show: this installation by its host.
+func (s *Service) siteName() string {
+	u, err := url.Parse(s.c.PublicURL)
+	if err != nil || u.Hostname() == "" {
+		return "Postrider"
+	}
+	return "Postrider " + u.Hostname()
+}
+
+// ConfirmTOTP turns the second factor on, in place of one that there was, and returns recovery codes, which cannot be
+// read again. A wrong code is the fault Invalid of the field `code`, and may be given anew.
+func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
+	if err := s.fresh(session); err != nil {
+		return nil, err
+	}
+	parts, err := s.keys.Verify(signTOTP, token, s.now())
+	if err != nil || len(parts) != 2 || parts[0] != session.UserID {
+		return nil, fault.Invalidf("token", "This took too long. Begin anew.")
+	}
+	step, err := matchSecret(parts[1], code, s.now(), 0)
+	if err != nil {
+		return nil, err
+	}
+	if step == 0 {
+		return nil, fault.Invalidf("code", "This code is wrong. See whether the clock of your device is right.")
+	}
+	sealed, err := s.keys.Seal(sealTOTP, []byte(parts[1]), []byte(session.UserID))
+	if err != nil {
+		return nil, fmt.Errorf("seal a secret of TOTP: %w", err)
+	}
+	codes := newRecoveryCodes()
+	return codes, s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := setUser(ctx, tx, session.UserID, "totp_secret", sealed); err != nil {
+			return err
+		}
+		if err := setUser(ctx, tx, session.UserID, "totp_step", step); err != nil {
+			return err
+		}
+		s.setRecovery(ctx, tx, session.UserID, codes)
+		deleteSessions(ctx, tx, session.UserID, session.ID)
+		s.changed(tx, session.UserID)
+		return s.doneBy(ctx, tx, session.UserID, audit.FactorAdded, authenticator, session.client())
+	})
+}
+
+// DisableTOTP turns the second factor off, if it is on, and deletes the recovery codes.
+func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
+	if err := s.fresh(session); err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		u, err := getUser(ctx, tx.Reader, session.UserID)
+		if err != nil || !u.HasTOTP {
+			return err
+		}
+		if err := s.clearTOTP(ctx, tx, session.UserID); err != nil {
+			return err
+		}
+		return s.did(ctx, tx, u, audit.FactorRemoved, authenticator, session.client())
+	})
+}
+
+// ClearFactors takes the second factor, the recovery codes and the passkeys away from a user who has lost them. It is
+// for the operator.
+func (s *Service) ClearFactors(ctx context.Context, userID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := s.clearTOTP(ctx, tx, userID); err != nil {
+			return err
+		}
+		deletePasskeys(ctx, tx, userID)
+		deleteSessions(ctx, tx, userID, "")
+		u, err := getUser(ctx, tx.Reader, userID)
+		if err != nil {
+			return err
+		}
+		return s.happened(ctx, tx, u, factorsCleared, "")
+	})
+}
+
+func (s *Service) clearTOTP(ctx context.Context, tx *db.Tx, userID string) error {
+	if err := setUser(ctx, tx, userID, "totp_secret", []byte{}); err != nil {
+		return err
+	}
+	s.setRecovery(ctx, tx, userID, nil)
+	s.changed(tx, userID)
+	return nil
+}
+
+// matchTOTP returns the step of a code of the user, or 0 if it is none.
+func (s *Service) matchTOTP(u *row, code string) (int64, error) {
+	if !u.HasTOTP {
+		return 0, nil
+	}
+	secret, err := s.keys.Open(sealTOTP, u.totpSecret, []byte(u.ID))
+	if err != nil {
+		return 0, fmt.Errorf("open the secret of TOTP of user %s: %w", u.ID, err)
+	}
+	return matchSecret(string(secret), code, s.now(), u.totpStep)
+}
+
+// matchSecret returns the step after used, and around now, whose code this is, or 0.
+func matchSecret(secret, code string, now time.Time, used int64) (int64, error) {
+	code = strings.NewReplacer(" ", "", "-", "").Replace(code)
+	if len(code) != int(otp.DigitsSix) {
+		return 0, nil
+	}
+	at := now.Unix() / totpStep
+	for step := max(at-totpDrift, used+1, 1); step <= at+totpDrift; step++ {
+		want, err := hotp.GenerateCodeCustom(secret, uint64(step),
+			hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+		if err != nil {
+			return 0, fmt.Errorf("make a code of TOTP: %w", err)
+		}
+		if subtle.ConstantTimeCompare([]byte(want), []byte(code)) == 1 {
+			return step, nil
+		}
+	}
+	return 0, nil
+}
+
+// NewRecoveryCodes makes recovery codes anew; the ones before do not work any more.
+func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]string, error) {
+	if err := s.fresh(session); err != nil {
+		return nil, err
+	}
+	codes := newRecoveryCodes()
+	return codes, s.d.Update(ctx, func(tx *db.Tx) error {
+		u, err := getUser(ctx, tx.Reader, session.UserID)
+		if err != nil {
+			return err
+		}
+		if !u.HasTOTP {
+			return fault.Invalidf("", "Recovery codes stand in for the codes of an authenticator: set one up first.")
+		}
+		s.setRecovery(ctx, tx, u.ID, codes)
+		return s.did(ctx, tx, u, recoveryMade, "", session.client())
+	})
+}
+
+// RecoveryCodesLeft returns how many recovery codes the user still has.
+func (s *Service) RecoveryCodesLeft(ctx context.Context, userID string) (int, error) {
+	return countRecovery(ctx, s.d.Reader, userID)
+}
+
+// newRecoveryCodes returns codes of 60 random bits, in groups of four letters and digits.
+func newRecoveryCodes() []string {
+	codes := make([]string, recoveryCodes)
+	for i := range codes {
+		b := make([]byte, 8)
+		rand.Read(b)
+		t := strings.ToLower(base32.StdEncoding.EncodeToString(b))[:12]
+		codes[i] = t[:4] + "-" + t[4:8] + "-" + t[8:]
+	}
+	return codes
+}
+
+// setRecovery replaces the user's recovery codes.
+func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, codes []string) {
+	hashes := make([]string, len(codes))
+	for i, code := range codes {
+		hashes[i] = s.hashRecovery(userID, code)
+	}
+	replaceRecovery(ctx, tx, userID, hashes)
+}
+
+// hashRecovery is what is stored of a recovery code, as one may write it. It needs the master key, so that codes, which
+// are short, cannot be tried against a copy of the database.
+func (s *Service) hashRecovery(userID, code string) string {
+	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
+	return hex.EncodeToString(s.keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))
+}

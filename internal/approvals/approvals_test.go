@@ -1,0 +1,328 @@
+package approvals_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// fixture is a node on which a user has let a program ask for approval.
+type fixture struct {
+	*testnode.Node
+	*approvals.Service
+	user, program teams.Actor
+	seen          testnode.Seen
+	mails         []string
+}
+
+func each(t *testing.T, f func(t *testing.T, f *fixture)) {
+	t.Parallel()
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		x := &fixture{Node: n, Service: n.Approvals}
+		x.user = n.Member(n.Acme.TeamID, "ann@acme.example", teams.Member)
+		x.program = x.granted(x.user, grants.Limits{Approval: true})
+		x.Mail = func(_ context.Context, _ *db.Tx, to, subject, text string) error {
+			x.mails = append(x.mails, to+": "+text)
+			return nil
+		}
+		n.Recorder.Listen(&x.seen)
+		f(t, x)
+	})
+}
+
+// granted lets a program act for a user, and returns it as an actor.
+func (f *fixture) granted(by teams.Actor, l grants.Limits) teams.Actor {
+	f.T.Helper()
+	const redirect, verifier = "http://127.0.0.1/callback", "0123456789012345678901234567890123456789012"
+	ctx := f.T.Context()
+	c, err := f.Grants.Register(ctx, grants.NewClient{Name: "Notes", RedirectURIs: []string{redirect}})
+	f.Must(err)
+	hash := sha256.Sum256([]byte(verifier))
+	r, err := f.Grants.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect,
+		Scope: "emails:send templates:write", Challenge: base64.RawURLEncoding.EncodeToString(hash[:]),
+		ChallengeMethod: "S256"})
+	f.Must(err)
+	r.Limits = l
+	code, _, err := f.Grants.Approve(ctx, r, by)
+	f.Must(err)
+	tokens, err := f.Grants.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+		Verifier: verifier})
+	f.Must(err)
+	program, err := f.Teams.Authenticate(ctx, tokens.Access)
+	f.Must(err)
+	return program
+}
+
+func (f *fixture) ask(e emails.Send) approvals.Approval {
+	f.T.Helper()
+	a, err := f.Request(f.T.Context(), f.program, e)
+	f.Must(err)
+	return a
+}
+
+func (f *fixture) state(a approvals.Approval) approvals.Approval {
+	f.T.Helper()
+	a, err := f.Get(f.T.Context(), f.Acme, a.ID)
+	f.Must(err)
+	return a
+}
+
+func (f *fixture) emails() int { return f.Count(`SELECT COUNT(*) FROM emails`) }
+
+func wantFault(t *testing.T, err error, kind fault.Kind, part string) {
+	t.Helper()
+	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), part) {
+		t.Errorf("error %v, want one of the kind %d with %q", err, kind, part)
+	}
+}
+
+// What is approved is sent as the program, once, by whoever decides first, and both are told.
+func TestApprove(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		a := f.ask(testnode.Hello("a@reader.example"))
+		if a.State != approvals.Pending || len(f.mails) != 1 || !strings.HasPrefix(f.mails[0], "ann@acme.example: Notes") ||
+			!strings.Contains(f.mails[0], testnode.PublicURL+"/approve/"+a.ID) || strings.Contains(f.mails[0], "Hello.") {
+			t.Errorf("asked for %+v, mailed %q", a, f.mails)
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if got, err := f.Approve(t.Context(), f.user, a.ID); err != nil || got.State != approvals.Approved ||
+					got.EmailID == "" {
+					t.Errorf("approved: %+v, error %v", got, err)
+				}
+			})
+		}
+		wg.Wait()
+		got := f.state(a)
+		if e := f.Email(got.EmailID); f.emails() != 1 || e.Actor != f.program.Ref() || got.DecidedBy != f.user.Ref() ||
+			got.Email != nil {
+			t.Errorf("%d emails, sent by %v, decided by %v", f.emails(), e.Actor, got.DecidedBy)
+		}
+		var told []events.Type
+		for _, e := range f.seen.Take() {
+			if e.EmailID == "" {
+				told = append(told, e.Type)
+			}
+		}
+		if len(told) != 2 || told[0] != events.ApprovalRequested || told[1] != events.ApprovalDecided {
+			t.Errorf("told of %v", told)
+		}
+		_, err := f.Reject(t.Context(), f.user, a.ID, "")
+		wantFault(t, err, fault.Invalid, "approved already")
+	})
+}
+
+// Who approves and who rejects at the same time do not both win.
+func TestApproveAndReject(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		for range 5 {
+			a, before := f.ask(testnode.Hello("a@reader.example")), f.emails()
+			var wg sync.WaitGroup
+			wg.Go(func() { f.Approve(t.Context(), f.user, a.ID) })
+			wg.Go(func() { f.Reject(t.Context(), f.Acme, a.ID, "No.") })
+			wg.Wait()
+			got := f.state(a)
+			if sent := f.emails() - before; (sent == 1) != (got.State == approvals.Approved) || sent > 1 ||
+				got.State == approvals.Pending {
+				t.Errorf("%d emails sent, and it is %s", sent, got.State)
+			}
+		}
+	})
+}
+
+// A program decides of nothing, and sees nothing of others.
+func TestPrograms(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		a := f.ask(testnode.Hello("a@reader.example"))
+		other := f.granted(f.user, grants.Limits{Approval: true})
+		_, err := f.Get(ctx, other, a.ID)
+		wantFault(t, err, fault.NotFound, "not found")
+		if all, _, err := f.List(ctx, other, "", page.Page{}); err != nil || len(all) != 0 {
+			t.Errorf("another program sees %v, error %v", all, err)
+		}
+		if all, _, err := f.List(ctx, f.program, approvals.Pending, page.Page{}); err != nil || len(all) != 1 {
+			t.Errorf("the program sees %v, error %v", all, err)
+		}
+		_, err = f.Get(ctx, f.Other, a.ID)
+		wantFault(t, err, fault.NotFound, "not found")
+		for _, by := range []teams.Actor{f.program, other} {
+			_, err = f.Approve(ctx, by, a.ID)
+			wantFault(t, err, fault.OutOfScope, "Programs do not decide")
+			_, err = f.Reject(ctx, by, a.ID, "")
+			wantFault(t, err, fault.OutOfScope, "Programs do not decide")
+		}
+		_, err = f.Approve(ctx, f.Other, a.ID)
+		wantFault(t, err, fault.NotFound, "not found")
+		if f.emails() != 0 || f.state(a).State != approvals.Pending {
+			t.Error("something was sent or decided")
+		}
+	})
+}
+
+// What cannot be sent any more fails with the reason, and what may pass leaves the approval as it is.
+func TestApproveTooLate(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		limited := f.ask(testnode.Hello("a@reader.example"))
+		set := func(l grants.Limits) {
+			_, err := f.Grants.SetLimits(ctx, f.Acme, f.program.ID, func(old *grants.Limits) error { *old = l; return nil })
+			f.Must(err)
+		}
+		two := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
+		set(grants.Limits{Emails: 1, Approval: true})
+		_, err := f.Approve(ctx, f.user, two.ID)
+		wantFault(t, err, fault.DailyQuota, "may send 1 emails a day")
+		if got := f.state(two); got.State != approvals.Pending || got.Email == nil {
+			t.Errorf("beyond the limit it is %+v", got)
+		}
+		_, err = f.Request(ctx, f.program, testnode.Hello("a@reader.example", "b@reader.example"))
+		wantFault(t, err, fault.DailyQuota, "may send 1 emails a day")
+		set(grants.Limits{Recipients: 1, Approval: true})
+		got, err := f.Approve(ctx, f.user, two.ID)
+		if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, "may write to 1 at once") {
+			t.Errorf("with too many recipients: %+v, error %v", got, err)
+		}
+		f.Must(f.Members.Remove(ctx, teams.System(f.Acme.TeamID), f.user.ID))
+		got, err = f.Approve(ctx, f.Acme, limited.ID)
+		if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, "may not act for the team") {
+			t.Errorf("after the user left: %+v, error %v", got, err)
+		}
+		if f.emails() != 0 {
+			t.Errorf("%d emails were sent", f.emails())
+		}
+	})
+}
+
+// What nobody decides in time is not sent, and is forgotten after a while.
+func TestExpiry(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		a := f.ask(testnode.Hello("a@reader.example"))
+		f.Must(f.Sweep(ctx))
+		if got := f.state(a).State; got != approvals.Pending {
+			t.Errorf("at once it is %s", got)
+		}
+		f.exec(`UPDATE approvals SET expires_at = created_at`)
+		_, err := f.Approve(ctx, f.user, a.ID)
+		wantFault(t, err, fault.Invalid, "expired already")
+		f.Must(f.Sweep(ctx))
+		if got := f.state(a); got.State != approvals.Expired || got.Email != nil || f.emails() != 0 {
+			t.Errorf("expired: %+v", got)
+		}
+		if n := len(f.seen.Take()); n != 2 {
+			t.Errorf("told of %d events", n)
+		}
+		f.exec(`UPDATE approvals SET decided_at = 1`)
+		f.Must(f.Sweep(ctx))
+		_, err = f.Get(ctx, f.Acme, a.ID)
+		wantFault(t, err, fault.NotFound, "not found")
+	})
+}
+
+// What is sent is what was shown: not a template as it was changed meanwhile, and at its time.
+func TestTemplateIsFixed(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		made, err := f.Templates.Create(ctx, f.Acme.TeamID, templates.NewTemplate{Name: "Hello", Alias: "hello",
+			HTML: new("<p>Hello {{{NAME}}}, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>"), Variables: []templates.Declared{
+				{Key: "NAME", Type: "string"}}})
+		f.Must(err)
+		_, err = f.Templates.Publish(ctx, f.Acme.TeamID, made.ID)
+		f.Must(err)
+		in := testnode.Hello("a@reader.example")
+		in.Text, in.HasTemplate, in.TemplateID, in.ScheduledAt = nil, true, made.ID, "in 1 hour"
+		in.Variables = map[string]scalar.Value{"NAME": scalar.OfText("you")}
+		topic, err := f.Contacts.CreateTopic(ctx, f.Acme.TeamID, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+		f.Must(err)
+		in.TopicID = topic.ID
+		a := f.ask(in)
+		if a.Email.HTML == nil || *a.Email.HTML != "<p>Hello you, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>" || a.Email.TemplateID != "" ||
+			!strings.HasSuffix(a.Email.ScheduledAt, "Z") {
+			t.Fatalf("kept is %+v", a.Email)
+		}
+		_, err = f.Templates.Update(ctx, f.Acme.TeamID, made.ID, templates.Change{HTML: new("<p>Changed {{{NAME}}}</p>")})
+		f.Must(err)
+		_, err = f.Templates.Publish(ctx, f.Acme.TeamID, made.ID)
+		f.Must(err)
+		got, err := f.Approve(ctx, f.user, a.ID)
+		f.Must(err)
+		if e := f.Email(got.EmailID); e.HTML == nil || *e.HTML != "<p>Hello you, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>" || e.ScheduledAt.IsZero() {
+			t.Errorf("sent is %+v", e)
+		}
+	})
+}
+
+// A program cannot flood the people of a team.
+func TestMany(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		first := f.ask(testnode.Hello("a@reader.example"))
+		for range 99 {
+			f.ask(testnode.Hello("a@reader.example"))
+		}
+		_, err := f.Request(t.Context(), f.program, testnode.Hello("a@reader.example"))
+		wantFault(t, err, fault.Forbidden, "100 emails of this program wait")
+		if len(f.mails) != 20 {
+			t.Errorf("%d mails", len(f.mails))
+		}
+		_, err = f.Reject(t.Context(), f.user, first.ID, "")
+		f.Must(err)
+		f.ask(testnode.Hello("a@reader.example"))
+		large := testnode.Hello("a@reader.example")
+		large.Text = new(strings.Repeat("x", 900<<10))
+		f.Must(f.EraseTeam(t.Context(), f.Acme.TeamID))
+		f.ask(large)
+	})
+}
+
+// An address that is erased is not kept in what waits.
+func TestEraseAddress(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		f.ask(testnode.Hello("Ann.Reader@reader.example"))
+		kept := f.ask(testnode.Hello("joann.reader@reader.example"))
+		address, err := erasure.Parse("ann.reader@reader.example")
+		f.Must(err)
+		for _, dry := range []bool{true, false} {
+			found, err := approvals.EraseAddress(ctx, f.DB, address, erasure.Scope{Teams: []string{f.Acme.TeamID}, DryRun: dry})
+			f.Must(err)
+			if len(found) != 1 || found[0].N != 1 {
+				t.Errorf("found %v", found)
+			}
+		}
+		all, _, err := f.List(ctx, f.Acme, "", page.Page{})
+		f.Must(err)
+		if len(all) != 1 || all[0].ID != kept.ID {
+			t.Errorf("left are %v", all)
+		}
+	})
+}
+
+func (f *fixture) exec(text string, args ...any) {
+	f.T.Helper()
+	f.Update(func(tx *db.Tx) error {
+		_, err := tx.Exec(context.WithoutCancel(f.T.Context()), text, args...)
+		return err
+	})
+}

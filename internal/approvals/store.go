@@ -1,0 +1,133 @@
+package approvals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipients, subject, state, created_at,
+	expires_at, decided_at, decided_by_kind, decided_by_id, reason, email_id`
+
+// fields are where the columns go; call the function once they are scanned.
+func fields(a *Approval) (to []any, done func()) {
+	var kind, state, by string
+	var created, expires, decided int64
+	to = []any{&a.ID, &a.TeamID, &kind, &a.Actor.ID, &a.ActorName, &a.From, &a.Recipients, &a.Subject, &state, &created,
+		&expires, &decided, &by, &a.DecidedBy.ID, &a.Reason, &a.EmailID}
+	return to, func() {
+		a.Actor.Kind, a.DecidedBy.Kind, a.State = teams.ActorKind(kind), teams.ActorKind(by), State(state)
+		a.CreatedAt, a.ExpiresAt, a.DecidedAt = db.Time(created), db.Time(expires), db.Time(decided)
+	}
+}
+
+func scan(r db.Row) (a Approval, err error) {
+	to, done := fields(&a)
+	err = r.Scan(to...)
+	done()
+	return a, err
+}
+
+// get returns an approval with its email, if it has it still.
+func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approval, err error) {
+	to, done := fields(&a)
+	var request string
+	err = r.QueryRow(ctx, `SELECT `+columns+`, request FROM approvals WHERE id = $1 AND team_id = $2`, approvalID,
+		teamID).Scan(append(to, &request)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return a, fault.NotFoundf("Approval not found")
+	}
+	if err != nil {
+		return a, fmt.Errorf("read an approval: %w", err)
+	}
+	done()
+	if request != "" {
+		a.Email, err = decode(request)
+	}
+	return a, err
+}
+
+// list returns a page of approvals, of one state unless that is "", and of one actor unless that is "".
+func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
+	error) {
+	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	if state != "" {
+		q.Args = append(q.Args, string(state))
+		q.Text += fmt.Sprintf(" AND state = $%d", len(q.Args))
+	}
+	if actorID != "" {
+		q.Args = append(q.Args, actorID)
+		q.Text += fmt.Sprintf(" AND actor_id = $%d", len(q.Args))
+	}
+	return page.Query(ctx, r, q, p, scan)
+}
+
+// countOf counts what an actor asked for since a time: what is pending, and all, each up to a number.
+func countOf(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time, most int) (pending, all int,
+	err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
+		(SELECT state FROM approvals WHERE team_id = $1 AND actor_id = $2 AND created_at > $3
+		ORDER BY created_at DESC LIMIT $4) recent`, teamID, actorID, since.UnixMicro(), most).Scan(&pending, &all)
+	return pending, all, err
+}
+
+func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
+	tx.Proof(`SELECT 1 FROM approvals WHERE id = $1`, a.ID)
+	tx.Queue(ctx, `INSERT INTO approvals (`+columns+`, request)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', '', '', '', $12)`, a.ID, a.TeamID,
+		string(a.Actor.Kind), a.Actor.ID, a.ActorName, a.From, a.Recipients, a.Subject, string(a.State),
+		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
+}
+
+// decide makes a pending approval what a says, and returns false if it is not pending any more.
+func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
+		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'
+		AND expires_at > $4`, a.ID, a.TeamID, string(a.State), tx.Now().UnixMicro(), string(a.DecidedBy.Kind),
+		a.DecidedBy.ID, a.Reason, a.EmailID)
+	if err != nil {
+		return false, fmt.Errorf("decide of approval %s: %w", a.ID, err)
+	}
+	return n > 0, nil
+}
+
+// expire ends some of the pending approvals whose time has come, and returns them. It concerns all teams.
+func expire(ctx context.Context, tx *db.Tx, limit int) ([]Approval, error) {
+	rows, err := tx.Query(ctx, `UPDATE approvals SET state = 'expired', decided_at = $1, request = '' WHERE id IN (SELECT id
+		FROM approvals WHERE state = 'pending' AND expires_at <= $1 ORDER BY expires_at, id LIMIT $2)
+		AND decided_at <= 0 RETURNING `+columns, tx.Now().UnixMicro(), limit)
+	return db.Collect(rows, err, scan)
+}
+
+// deleteDecided deletes some of the approvals that were decided before a time. It concerns all teams.
+func deleteDecided(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE decided_at > 0
+		AND decided_at < $1 ORDER BY decided_at, id LIMIT $2)`, before.UnixMicro(), limit)
+}
+
+func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE team_id = $1
+		ORDER BY id LIMIT $2)`, teamID, limit)
+}
+
+// naming returns some of the pending approvals of a team after an id whose emails may name an address.
+func naming(ctx context.Context, r db.Reader, teamID, pattern, after string, limit int) ([]named, error) {
+	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3
+		AND LOWER(request) LIKE $2 ESCAPE '\' ORDER BY id LIMIT $4`, teamID, pattern, after, limit)
+	return db.Collect(rows, err, func(r db.Row) (n named, err error) {
+		err = r.Scan(&n.id, &n.request)
+		return n, err
+	})
+}
+
+type named struct{ id, request string }
+
+func remove(ctx context.Context, tx *db.Tx, teamID, approvalID string) {
+	tx.Queue(ctx, `DELETE FROM approvals WHERE id = $1 AND team_id = $2 AND state = 'pending'`, approvalID, teamID)
+}

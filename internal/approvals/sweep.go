@@ -1,0 +1,75 @@
+package approvals
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/events"
+)
+
+const sweepBatch = 100
+
+// Sweep ends what nobody has decided in time, and deletes what was decided long ago. It is to be called every few
+// minutes.
+func (s *Service) Sweep(ctx context.Context) error {
+	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+		ended, err := expire(ctx, tx, sweepBatch)
+		if err != nil {
+			return 0, fmt.Errorf("end approvals that nobody decided: %w", err)
+		}
+		for i := range ended {
+			if err := s.tell(ctx, tx, events.ApprovalDecided, &ended[i]); err != nil {
+				return 0, err
+			}
+		}
+		return int64(len(ended)), nil
+	})
+	if err != nil {
+		return err
+	}
+	before := s.d.Now().Add(-keptFor)
+	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteDecided(ctx, tx, before, sweepBatch) })
+}
+
+// EraseTeam deletes the approvals of a deleted team.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseTeam(ctx, tx, teamID, sweepBatch) })
+}
+
+// EraseAddress deletes the pending approvals whose emails name an address. What is decided has no addresses of
+// recipients any more.
+func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	const atOnce = 10 // each may be large
+	for _, teamID := range scope.Teams {
+		for after := ""; ; {
+			some, err := naming(ctx, d.Reader, teamID, a.Pattern(), after, atOnce)
+			if err != nil {
+				return found, fmt.Errorf("look for an address in the approvals of team %s: %w", teamID, err)
+			}
+			if len(some) == 0 {
+				break
+			}
+			after = some[len(some)-1].id
+			err = d.Update(ctx, func(tx *db.Tx) error {
+				for _, n := range some {
+					if a.In(n.request) && !scope.DryRun {
+						remove(ctx, tx, teamID, n.id)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return found, fmt.Errorf("erase an address in the approvals of team %s: %w", teamID, err)
+			}
+			for _, n := range some {
+				if a.In(n.request) {
+					found.Add("approvals", 1)
+				}
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,38 @@
+package grants
+
+import "fmt"
+
+// Code is the name of an error in the standards.
+type Code string
+
+// The names of RFC 6749 sections 4.1.2.1 and 5.2, RFC 7009 section 2.2.1, RFC 7591 section 3.2.2 and RFC 8707 section
+// 2.
+const (
+	InvalidRequest          Code = "invalid_request"
+	InvalidClient           Code = "invalid_client"
+	InvalidGrant            Code = "invalid_grant"
+	InvalidScope            Code = "invalid_scope"
+	InvalidTarget           Code = "invalid_target"
+	InvalidRedirectURI      Code = "invalid_redirect_uri"
+	InvalidMetadata         Code = "invalid_client_metadata"
+	AccessDenied            Code = "access_denied"
+	UnauthorizedClient      Code = "unauthorized_client"
+	UnsupportedGrantType    Code = "unsupported_grant_type"
+	UnsupportedResponseType Code = "unsupported_response_type"
+	UnsupportedTokenType    Code = "unsupported_token_type"
+	TooManyRequests         Code = "too_many_requests" // API reference section 24.2
+)
+
+// Error is the refusal of what a client asked for. Its text is for the people who write the client, in printable ASCII
+// without quotes and backslashes (RFC 6749 section 5.2).
+type Error struct {
+	Code Code
+	Text string
+}
+
+// Error returns the name and the text.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Text }
+
+func refuse(c Code, format string, args ...any) error {
+	return &Error{Code: c, Text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,102 @@
+package grants
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"regexp"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/keyring"
+)
+
+// Tokens are what a client works with.
+type Tokens struct {
+	Access  string
+	Refresh string
+	Life    int64 // seconds for which the access token works
+	Scopes  Scopes
+}
+
+// Exchanged is what a client presents for its first tokens (RFC 6749 section 4.1.3).
+type Exchanged struct{ ClientID, Code, RedirectURI, Verifier, Resource string }
+
+var verifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`) // RFC 7636 section 4.1
+
+// errSpent is the one answer to codes that do not work, whatever is wrong with them.
+var errSpent = refuse(InvalidGrant,
+	"The code is unknown, has expired, was used before, or was made for another client, "+
+		"redirect_uri or code_verifier. Ask for authorization again.")
+
+// Exchange gives the first tokens for a code, and makes the grant. A code that was used before revokes what it gave.
+func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
+	client, err := s.Client(ctx, x.ClientID)
+	if err != nil {
+		return Tokens{}, err
+	}
+	switch {
+	case x.Code == "":
+		return Tokens{}, refuse(InvalidRequest, "code is missing.")
+	case x.RedirectURI == "":
+		return Tokens{}, refuse(InvalidRequest, "redirect_uri is missing.")
+	case !verifier.MatchString(x.Verifier):
+		return Tokens{}, refuse(InvalidRequest,
+			"code_verifier must have 43 to 128 letters, digits, or characters of -._~.")
+	}
+	resource, err := s.resource(x.Resource)
+	if err != nil {
+		return Tokens{}, err
+	}
+	hash := keyring.HashAPIKey(x.Code)
+	hashed := sha256.Sum256([]byte(x.Verifier))
+	challenge := base64.RawURLEncoding.EncodeToString(hashed[:])
+	// What cannot be signed is not used up: a second use would revoke the grant.
+	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
+		return Tokens{}, err
+	}
+	var g Grant
+	var refused error
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		refused = nil
+		c, err := useCode(ctx, tx, hash)
+		switch {
+		case errors.Is(err, db.ErrNoRows):
+			refused = errSpent
+			return s.spent(ctx, tx, hash)
+		case err != nil:
+			return err
+		}
+		if c.ClientID != client.ID || c.RedirectURI != x.RedirectURI || !tx.Now().Before(c.ExpiresAt) ||
+			subtle.ConstantTimeCompare([]byte(c.Challenge), []byte(challenge)) != 1 || resource != "" &&
+			resource != c.Resource {
+			refused = errSpent
+			return nil // and the code stays used
+		}
+		scopes := storedScopes(c.Scope)
+		g = Grant{ID: c.GrantID, TeamID: c.TeamID, UserID: c.UserID, ClientID: c.ClientID, Scopes: scopes,
+			Resource: c.Resource, Limits: c.Limits, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(refreshLife)}
+		insertGrant(ctx, tx, &g)
+		return nil
+	})
+	if err := cmp.Or(err, refused); err != nil {
+		return Tokens{}, err
+	}
+	return s.tokens(ctx, &g, 1, g.Scopes)
+}
+
+// spent revokes what a code gave that is presented once more: one of the two has it from somewhere else (RFC 6749
+// section 4.1.2).
+func (s *Service) spent(ctx context.Context, tx *db.Tx, hash string) error {
+	c, err := getCode(ctx, tx.Reader, hash)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.revokeIn(ctx, tx, c.TeamID, c.GrantID, CodeReused)
+	return err
+}

@@ -1,0 +1,221 @@
+package grants
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/keyring"
+)
+
+const (
+	keyPurpose = "oauth signing key"
+	keysTopic  = "oauth_keys"        // of hints after a change of the keys
+	keyLife    = 90 * 24 * time.Hour // for which a key signs
+	keyAhead   = 24 * time.Hour      // for which it is published before it signs, so that copies of the set have it
+	keyAfter   = 24 * time.Hour      // and after it has signed; access tokens live shorter
+	keysFor    = time.Minute         // for which a node remembers the keys
+	keysAgain  = time.Second         // between look-ups for tokens with an unknown key
+)
+
+// key signs access tokens.
+type key struct {
+	id      string
+	private *ecdsa.PrivateKey
+	signsAt time.Time
+}
+
+// signing is the keys as this node read them last.
+type signing struct {
+	mu   sync.Mutex
+	keys []key // the one that signs first comes first
+	read time.Time
+}
+
+func (c *signing) forget() {
+	c.mu.Lock()
+	c.read = time.Time{}
+	c.mu.Unlock()
+}
+
+// keys returns all keys, as they were at most so long ago. One caller reads them for all.
+func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error) {
+	c := &s.signing
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.read.IsZero() && time.Since(c.read) < within {
+		return c.keys, nil
+	}
+	stored, err := listKeys(ctx, s.DB.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing keys: %w", err)
+	}
+	var all []key
+	for _, k := range stored {
+		der, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
+		if errors.Is(err, keyring.ErrUnsealable) {
+			continue // it was sealed before the installation had another secret key
+		}
+		if err != nil {
+			return nil, fmt.Errorf("signing key %s: %w", k.id, err)
+		}
+		private, err := x509.ParsePKCS8PrivateKey(der)
+		if err != nil {
+			return nil, fmt.Errorf("signing key %s: %w", k.id, err)
+		}
+		ec, ok := private.(*ecdsa.PrivateKey)
+		if !ok {
+			return nil, fmt.Errorf("signing key %s is a %T", k.id, private)
+		}
+		all = append(all, key{k.id, ec, k.signsAt})
+	}
+	c.keys, c.read = all, time.Now()
+	return all, nil
+}
+
+// signer returns the key that signs at a time, and makes the first one.
+func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
+	for _, within := range []time.Duration{keysFor, 0} {
+		all, err := s.keys(ctx, within)
+		if err != nil {
+			return key{}, err
+		}
+		for _, k := range slices.Backward(all) {
+			if !k.signsAt.After(now) {
+				return k, nil
+			}
+		}
+		if len(all) > 0 {
+			return all[0], nil // the clock has been set back
+		}
+		if err := s.RotateKeys(ctx); err != nil {
+			return key{}, err
+		}
+	}
+	return key{}, errors.New("the signing key that was made is not there")
+}
+
+// verifier returns the public key with an id, or nil if there is none. Tokens with made-up ids cost a query a second at
+// most.
+func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey, error) {
+	for _, within := range []time.Duration{keysFor, keysAgain} {
+		all, err := s.keys(ctx, within)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range all {
+			if k.id == keyID {
+				return k.private.Public(), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// PublicKeys returns the keys by which anybody can verify access tokens (RFC 7517), also those that are yet to sign.
+func (s *Service) PublicKeys(ctx context.Context) (jose.JSONWebKeySet, error) {
+	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
+		return jose.JSONWebKeySet{}, err
+	}
+	all, err := s.keys(ctx, keysFor)
+	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for _, k := range all {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.private.Public(), KeyID: k.id, Algorithm: string(jose.ES256),
+			Use: "sig"})
+	}
+	return set, err
+}
+
+// RotateKeys makes the key that follows a day before the present one has signed for 90 days, and deletes those that no
+// token needs. Call it now and then. The first key signs at once.
+func (s *Service) RotateKeys(ctx context.Context) error {
+	return s.rotateKeys(ctx, s.DB.Now())
+}
+
+func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
+	all, err := listKeys(ctx, s.DB.Reader)
+	if err != nil {
+		return fmt.Errorf("read the signing keys: %w", err)
+	}
+	if _, due := nextKey(s.ours(all), now); !due && len(unneeded(all, now)) == 0 {
+		return nil
+	}
+	made, err := s.newKey()
+	if err != nil {
+		return fmt.Errorf("make a signing key: %w", err)
+	}
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		// Two nodes must not both make the first key, or the next.
+		if err := tx.Serialize(ctx, keysTopic); err != nil {
+			return err
+		}
+		all, err := listKeys(ctx, tx.Reader)
+		if err != nil {
+			return fmt.Errorf("read the signing keys: %w", err)
+		}
+		if at, due := nextKey(s.ours(all), now); due {
+			made.signsAt = at
+			insertKey(ctx, tx, &made)
+		}
+		for _, k := range unneeded(all, now) {
+			deleteKey(ctx, tx, k.id)
+		}
+		tx.AfterCommit(func() { s.DB.Hint(keysTopic, "") })
+		return nil
+	})
+}
+
+// ours returns the keys that can be opened. Others were sealed with another secret key.
+func (s *Service) ours(all []storedKey) []storedKey {
+	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
+		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
+		return errors.Is(err, keyring.ErrUnsealable)
+	})
+}
+
+// nextKey reports whether a new key is due, and from when on it signs. The keys are in the order in which they sign.
+func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
+	if len(all) == 0 {
+		return now.Add(-keyAhead), true // there is nobody yet who could have a copy of the set
+	}
+	ends := all[len(all)-1].signsAt.Add(keyLife)
+	if now.Add(keyAhead).Before(ends) {
+		return time.Time{}, false
+	}
+	return now.Add(keyAhead), true
+}
+
+// unneeded returns the keys that were followed by another so long ago that no token of theirs is left.
+func unneeded(all []storedKey, now time.Time) []storedKey {
+	n := 0
+	for n+1 < len(all) && all[n+1].signsAt.Add(keyAfter).Before(now) {
+		n++
+	}
+	return all[:n]
+}
+
+func (s *Service) newKey() (storedKey, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return storedKey{}, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return storedKey{}, err
+	}
+	k := storedKey{id: id.New()}
+	k.private, err = s.Keys.Seal(keyPurpose, der, []byte(k.id))
+	return k, err
+}

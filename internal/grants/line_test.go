@@ -1,0 +1,73 @@
+package grants
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		of         line
+		generation int64
+		want       bool
+		then       line
+	}{
+		"the first":               {line{newest: 1}, 1, true, line{2, 1, now}},
+		"the newest":              {line{7, 6, now.Add(-time.Hour)}, 7, true, line{8, 7, now}},
+		"the one before, at once": {line{7, 6, now.Add(-time.Second)}, 6, true, line{8, 6, now.Add(-time.Second)}},
+		"the one before, in time": {line{7, 6, now.Add(time.Nanosecond - retryTime)}, 6, true, line{8, 6,
+			now.Add(time.Nanosecond - retryTime)}},
+		"the one before, too late":  {line{7, 6, now.Add(-retryTime)}, 6, false, line{}},
+		"one that was replaced":     {line{8, 6, now}, 7, false, line{}},
+		"an older one":              {line{7, 6, now}, 5, false, line{}},
+		"one that there is not yet": {line{7, 6, now}, 8, false, line{}},
+		"none":                      {line{newest: 1}, 0, false, line{}},
+	} {
+		l := c.of
+		if c.then == (line{}) {
+			c.then = c.of
+		}
+		if got := l.take(c.generation, now); got != c.want || l != c.then {
+			t.Errorf("%s: %v %+v", name, got, l)
+		}
+	}
+}
+
+// However clients and thieves use the tokens they were given: a token that led to no answer is replaced once, and of
+// two who hold tokens, the one who does not hold the newest ends the line with the next use.
+func TestLineHasOneHolder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l, now := line{newest: 1}, time.Now()
+		issued := []int64{1}
+		used := map[int64]bool{}
+		for range rapid.IntRange(1, 20).Draw(t, "uses") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 15).Draw(t, "seconds")) * time.Second)
+			g := rapid.SampledFrom(issued).Draw(t, "token")
+			before := l
+			if !l.take(g, now) {
+				if g == before.newest {
+					t.Fatalf("the newest token %d is refused", g)
+				}
+				return
+			}
+			if l.newest != before.newest+1 {
+				t.Fatalf("after %+v came %+v", before, l)
+			}
+			if used[g] && now.Sub(before.rotatedAt) >= retryTime {
+				t.Fatalf("token %d is accepted once more after %v", g, now.Sub(before.rotatedAt))
+			}
+			for later := range used {
+				if later > g {
+					t.Fatalf("token %d is accepted after %d was", g, later)
+				}
+			}
+			used[g] = true
+			issued = append(issued, l.newest)
+		}
+	})
+}

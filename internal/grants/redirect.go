@@ -1,0 +1,91 @@
+package grants
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const uriMax = 2048 // characters of a redirect address and of others that a client gives
+
+// refusedSchemes are those of addresses that a browser would open as a document or a file of its own, or that lead to
+// no program that asked.
+var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
+	"view-source", "mailto", "tel", "sms", "ws", "wss"}
+
+// loopbacks are the hosts that are the person's own machine. Programs there cannot know their port before they run
+// (RFC 8252 section 7.3).
+var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
+
+// checkRedirect returns why an address may not be redirected to, or "". Allowed are https, http on the person's own
+// machine, and the schemes of programs (RFC 8252 section 7.1).
+func checkRedirect(uri string) (problem string) {
+	u, err := url.Parse(uri)
+	switch {
+	case len(uri) > uriMax:
+		return "must have at most 2048 characters"
+	case err != nil || !plain(uri) || u.Scheme == "":
+		return "must be an absolute URI in ASCII"
+	case strings.Contains(uri, "#"):
+		return "must not have a fragment"
+	case u.User != nil:
+		return "must not have a user name"
+	case slices.Contains(refusedSchemes, u.Scheme):
+		return "must not have the scheme " + u.Scheme
+	case u.Scheme == "https" && u.Hostname() == "":
+		return "must have a host"
+	case u.Scheme == "http":
+		if _, ok := withoutPort(uri); !ok {
+			return "must be https, unless its host is 127.0.0.1, [::1] or localhost"
+		}
+	}
+	return ""
+}
+
+// plain reports whether a text has only characters that an URI may have (RFC 3986 appendix A). It has no spaces, by
+// which redirect addresses are separated where they are stored.
+func plain(uri string) bool {
+	return !strings.ContainsFunc(uri, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)
+	})
+}
+
+// withoutPort returns an http address on the person's own machine without the scheme and the port.
+func withoutPort(uri string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(uri, "http://")
+	if !ok {
+		return "", false
+	}
+	for _, host := range loopbacks {
+		after, is := strings.CutPrefix(rest, host)
+		if !is {
+			continue
+		}
+		if port, numbered := strings.CutPrefix(after, ":"); numbered {
+			after = strings.TrimLeft(port, "0123456789")
+			if n := len(port) - len(after); n == 0 || n > 5 {
+				return "", false
+			}
+		}
+		if after == "" || strings.ContainsAny(after[:1], "/?") {
+			return host + after, true
+		}
+	}
+	return "", false
+}
+
+// redirects reports whether an address is one that the client registered: the same text, or on the person's own machine
+// the same but for the port (RFC 9700 section 2.1).
+func (c *Client) redirects(uri string) bool {
+	if checkRedirect(uri) != "" {
+		return false
+	}
+	given, local := withoutPort(uri)
+	return slices.ContainsFunc(c.RedirectURIs, func(known string) bool {
+		if known == uri {
+			return true
+		}
+		registered, ok := withoutPort(known)
+		return local && ok && registered == given
+	})
+}

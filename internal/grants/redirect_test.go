@@ -1,0 +1,92 @@
+package grants
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestCheckRedirect(t *testing.T) {
+	t.Parallel()
+	for uri, ok := range map[string]bool{
+		"https://a.example": true, "https://a.example:8443/cb?x=1": true, "http://127.0.0.1/cb": true,
+		"http://127.0.0.1:1/cb": true, "http://[::1]:4711/cb": true, "http://localhost": true,
+		"http://localhost?x":  true,
+		"com.example.app:/cb": true, "com.example.app://cb": true, "vscode://vendor.app/cb": true, "cursor:cb": true,
+
+		"": false, "a.example": false, "/cb": false, "//a.example/cb": false, "https:": false, "https:///cb": false,
+		"http://a.example/cb": false, "http://127.0.0.1.a.example/": false, "http://127.0.0.1@a.example/": false,
+		"http://localhost.a.example/": false, "http://localhost:/": false, "http://localhost:123456/": false,
+		"http://127.1/cb": false, "http://2130706433/cb": false, "HTTP://127.0.0.1/cb": false,
+		"https://user@a.example/": false, "https://user:secret@a.example/": false, "https://a.example/#x": false,
+		"https://a.example/#": false, "https://a.example/ x": false, "https://a.example/\n": false,
+		"https://a.example\\@b.example/": false, "https://é.example/": false, "https://a.example/\x00": false,
+		"javascript:alert(1)": false, "JavaScript:alert(1)": false, "data:text/html,x": false,
+		"file:///etc/passwd": false,
+		"ftp://a.example/":   false, "blob:https://a.example/x": false, "about:blank": false, "vbscript:x": false,
+		"view-source:https://a.example": false, "https://a.example/" + strings.Repeat("x", 2048): false,
+	} {
+		if problem := checkRedirect(uri); (problem == "") != ok {
+			t.Errorf("%q: %q", uri, problem)
+		}
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	c := Client{RedirectURIs: []string{"https://a.example/cb", "http://127.0.0.1:80/cb?x=1", "http://[::1]/cb",
+		"app:/cb"}}
+	for uri, ok := range map[string]bool{
+		"https://a.example/cb": true, "http://127.0.0.1/cb?x=1": true, "http://127.0.0.1:65535/cb?x=1": true,
+		"http://[::1]:1/cb": true, "app:/cb": true,
+
+		"https://a.example/cb/": false, "https://a.example/cb?": false, "https://a.example:443/cb": false,
+		"https://A.example/cb": false, "https://a.example/x/../cb": false, "https://a.example/cb#": false,
+		"http://a.example/cb": false, "http://127.0.0.1/cb": false, "http://127.0.0.1/cb?x=2": false,
+		"http://localhost/cb?x=1": false, "http://[::1]/cb?x=1": false, "http://127.0.0.1:1@a.example/cb?x=1": false,
+		"https://127.0.0.1/cb?x=1": false, "app:/cb2": false, "APP:/cb": false,
+	} {
+		if got := c.redirects(uri); got != ok {
+			t.Errorf("%q: %v", uri, got)
+		}
+	}
+}
+
+// Whatever is registered and asked for, a browser is sent to a registered address alone, but for the port on its own
+// machine.
+func FuzzRedirects(f *testing.F) {
+	for _, s := range []string{"https://a.example/cb", "http://127.0.0.1/cb", "http://[::1]:1/cb?x",
+		"http://localhost:1@a.example/",
+		"http://localhost:80/cb", "app:/cb", "http://127.0.0.1:80@a.example:1/cb", "http://127.0.0.1:/cb",
+		"https://a.example:1\\@b"} {
+		f.Add(s, s)
+		f.Add(s, s+"x")
+		f.Add("http://127.0.0.1/cb", s)
+	}
+	f.Fuzz(func(t *testing.T, registered, given string) {
+		if checkRedirect(registered) != "" {
+			return
+		}
+		c := Client{RedirectURIs: []string{registered}}
+		if !c.redirects(registered) {
+			t.Fatalf("%q does not lead to itself", registered)
+		}
+		if !c.redirects(given) || given == registered {
+			return
+		}
+		a, err := url.Parse(registered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := url.Parse(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Scheme != "http" || a.Scheme != b.Scheme || a.Hostname() != b.Hostname() ||
+			a.EscapedPath() != b.EscapedPath() ||
+			a.RawQuery != b.RawQuery || b.User != nil || b.Fragment != "" ||
+			(b.Hostname() != "127.0.0.1" && b.Hostname() != "::1" && b.Hostname() != "localhost") {
+			t.Errorf("%q leads to %q", registered, given)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package grants
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/members"
+)
+
+// refreshPurpose is the purpose of the signatures of refresh tokens.
+const refreshPurpose = "oauth refresh token"
+
+// Refreshed is what a client presents for new tokens (RFC 6749 section 6). Scope may only narrow what the access token
+// is for; the refresh token keeps all that was granted.
+type Refreshed struct{ ClientID, Token, Scope, Resource string }
+
+// errStale is the one answer to refresh tokens that do not work, whatever is wrong with them.
+var errStale = refuse(InvalidGrant,
+	"The refresh token is unknown, has expired, was used before or has been revoked, or "+
+		"belongs to another client. Ask for authorization again.")
+
+// Refresh gives new tokens for the newest refresh token of a grant. An older one revokes the grant; see the package
+// comment for the exception.
+func (s *Service) Refresh(ctx context.Context, x Refreshed) (Tokens, error) {
+	client, err := s.Client(ctx, x.ClientID)
+	if err != nil {
+		return Tokens{}, err
+	}
+	if x.Token == "" {
+		return Tokens{}, refuse(InvalidRequest, "refresh_token is missing.")
+	}
+	p, err := s.openRefresh(x.Token)
+	if err != nil {
+		return Tokens{}, errStale
+	}
+	g, err := getGrant(ctx, s.DB.Reader, p.teamID, p.grantID)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return Tokens{}, errStale
+	case err != nil:
+		return Tokens{}, err
+	case g.ClientID != client.ID || !g.RevokedAt.IsZero():
+		return Tokens{}, errStale
+	}
+	resource, err := s.resource(x.Resource)
+	if err != nil {
+		return Tokens{}, err
+	}
+	if resource != "" && resource != g.Resource {
+		return Tokens{}, refuse(InvalidTarget, "resource must be the one that was granted.")
+	}
+	scopes, err := scopesOf(x.Scope, g.Scopes)
+	if err != nil {
+		return Tokens{}, err
+	}
+	if !g.Scopes.Covers(scopes) {
+		return Tokens{}, refuse(InvalidScope, "scope must be within what was granted.")
+	}
+	if err := s.stillThere(ctx, &g); err != nil {
+		return Tokens{}, err
+	}
+	// What cannot be signed is not used up: a later use of the same token would revoke the grant.
+	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
+		return Tokens{}, err
+	}
+	next, err := s.rotate(ctx, p)
+	if err != nil {
+		return Tokens{}, err
+	}
+	return s.tokens(ctx, &g, next, scopes)
+}
+
+// stillThere revokes a grant whose user is no member of the team any more, or has left it and joined again.
+func (s *Service) stillThere(ctx context.Context, g *Grant) error {
+	_, err := s.may(ctx, g)
+	joined := g.CreatedAt
+	if err == nil && g.UserID != "" {
+		var m members.Membership
+		m, err = s.Members.Get(ctx, g.TeamID, g.UserID)
+		joined = m.CreatedAt
+	}
+	if err == nil && !joined.After(g.CreatedAt) {
+		return nil
+	}
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return fmt.Errorf("look up the user of a grant: %w", err)
+	}
+	if _, err := s.revoke(ctx, g.TeamID, g.ID, UserLeft); err != nil && fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return errStale
+}
+
+// rotate makes the next generation of a grant's refresh tokens, or revokes the grant.
+func (s *Service) rotate(ctx context.Context, p refreshed) (next int64, err error) {
+	var refused error
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		refused = nil
+		l, err := lockLine(ctx, tx, p.teamID, p.grantID)
+		if errors.Is(err, db.ErrNoRows) {
+			refused = errStale
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the grant of a refresh token: %w", err)
+		}
+		now := tx.Now()
+		if !l.take(p.generation, now) {
+			refused = errStale
+			_, err := s.revokeIn(ctx, tx, p.teamID, p.grantID, TokenReused)
+			return err
+		}
+		next = l.newest
+		saveLine(ctx, tx, p.teamID, p.grantID, l, now.Add(refreshLife))
+		return nil
+	})
+	return next, cmp.Or(err, refused)
+}
+
+// line is the refresh tokens of a grant, of which one after another is used.
+type line struct {
+	newest    int64     // the generation that works
+	retried   int64     // the one whose use made the newest; 0 if none was used
+	rotatedAt time.Time // when it was first used
+}
+
+// take uses the token of a generation, and reports whether it may be. The newest may. The one before it may once more
+// within [retryTime], for a client that did not get the answer: what it made is replaced, and if somebody has it after
+// all, its use is that of an old token.
+func (l *line) take(generation int64, now time.Time) bool {
+	switch {
+	case generation == l.newest:
+		l.retried, l.rotatedAt = generation, now
+	case generation == l.retried && now.Sub(l.rotatedAt) < retryTime:
+	default:
+		return false
+	}
+	l.newest++
+	return true
+}
+
+// refreshed is what a refresh token says.
+type refreshed struct {
+	teamID, grantID string
+	generation      int64
+}
+
+func (s *Service) sealRefresh(g *Grant, generation int64, now time.Time) string {
+	return s.Keys.Sign(refreshPurpose, now.Add(refreshLife), g.TeamID, g.ID, strconv.FormatInt(generation, 10))
+}
+
+// openRefresh reads a refresh token. Whether it still works is for its grant to say.
+func (s *Service) openRefresh(token string) (p refreshed, err error) {
+	parts, err := s.Keys.Verify(refreshPurpose, token, s.DB.Now())
+	if err != nil {
+		return p, err
+	}
+	if len(parts) != 3 {
+		return p, keyring.ErrForged
+	}
+	p.teamID, p.grantID = parts[0], parts[1]
+	p.generation, err = strconv.ParseInt(parts[2], 10, 64)
+	return p, err
+}

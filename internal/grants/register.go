@@ -1,0 +1,168 @@
+package grants
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/id"
+)
+
+const (
+	clientNameMax  = 200 // characters (API reference section 24.2)
+	redirectsMax   = 10
+	registerTime   = time.Hour
+	registeredHour = 20  // clients that one address may register in that time
+	registeredAll  = 500 // and all together, of those that nobody has used yet
+)
+
+// NewClient is a client to be registered, as it describes itself (RFC 7591 section 2).
+type NewClient struct {
+	Name          string
+	RedirectURIs  []string
+	GrantTypes    []string // nil means those that there are; likewise below
+	ResponseTypes []string
+	AuthMethod    string
+	Scope         string
+	URI, LogoURI  string
+	Address       string // that it comes from
+}
+
+// Register registers a client. One address may register 20 clients an hour, and all together 500, on all nodes; what is
+// beyond is refused as TooManyRequests.
+func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
+	c, err := n.check()
+	if err != nil {
+		return Client{}, err
+	}
+	c.ID, c.CreatedAt, c.Registered = id.New(), db.Now(), true
+	address := network(n.Address)
+	// A flood is refused here, so that it does not wait in line with all that others write.
+	if err := s.mayRegister(ctx, s.DB.Reader, address, s.DB.Now()); err != nil {
+		return Client{}, err
+	}
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		// Without it, requests at the same time would not count each other.
+		if err := tx.Serialize(ctx, "oauth clients"); err != nil {
+			return err
+		}
+		if err := s.mayRegister(ctx, tx.Reader, address, tx.Now()); err != nil {
+			return err
+		}
+		insertClient(ctx, tx, &c, address)
+		s.Audit.Record(ctx, tx, audit.Entry{Action: audit.ClientRegistered, Target: c.ID, Detail: c.Name})
+		return nil
+	})
+	return c, err
+}
+
+// mayRegister refuses what is beyond the numbers of clients that may be registered in an hour.
+func (s *Service) mayRegister(ctx context.Context, r db.Reader, address string, now time.Time) error {
+	own, all, err := countRecent(ctx, r, address, now.Add(-registerTime))
+	if err != nil {
+		return fmt.Errorf("count registrations: %w", err)
+	}
+	if own >= registeredHour || all >= registeredAll {
+		return refuse(TooManyRequests,
+			"Too many clients were registered from this address within an hour. Register once "+
+				"and keep the client_id.")
+	}
+	return nil
+}
+
+// check returns the client that n describes.
+func (n *NewClient) check() (c Client, err error) {
+	c.Name = strings.TrimSpace(n.Name)
+	switch {
+	case c.Name == "":
+		return c, refuse(InvalidRequest, "client_name is missing.")
+	case utf8.RuneCountInString(c.Name) > clientNameMax || !utf8.ValidString(c.Name) || strings.ContainsFunc(c.Name,
+		hidden):
+		return c, refuse(InvalidMetadata, "client_name must have at most %d characters, and none that cannot be seen.",
+			clientNameMax)
+	case len(n.RedirectURIs) == 0:
+		return c, refuse(InvalidRequest, "redirect_uris is missing.")
+	case len(n.RedirectURIs) > redirectsMax:
+		return c, refuse(InvalidRedirectURI, "redirect_uris must have at most %d items.", redirectsMax)
+	case n.GrantTypes != nil && !slices.Contains(n.GrantTypes, "authorization_code"):
+		return c, refuse(InvalidMetadata, "grant_types must contain authorization_code.")
+	case n.ResponseTypes != nil && !slices.Contains(n.ResponseTypes, "code"):
+		return c, refuse(InvalidMetadata, "response_types must contain code.")
+	case n.AuthMethod != "" && n.AuthMethod != "none":
+		return c, refuse(InvalidMetadata, "token_endpoint_auth_method must be none: clients here have no secrets.")
+	}
+	for i, uri := range n.RedirectURIs {
+		if problem := checkRedirect(uri); problem != "" {
+			return c, refuse(InvalidRedirectURI, "redirect_uris[%d] %s.", i, problem)
+		}
+	}
+	c.RedirectURIs = n.RedirectURIs
+	for _, f := range []struct{ name, uri string }{{"client_uri", n.URI}, {"logo_uri", n.LogoURI}} {
+		if f.uri != "" && !isPage(f.uri) {
+			return c, refuse(InvalidMetadata, "%s must be an https address of at most %d characters.", f.name, uriMax)
+		}
+	}
+	c.URI, c.LogoURI = n.URI, n.LogoURI
+	if c.Scopes, err = scopesOf(n.Scope, Scopes{Full: true}); err != nil {
+		return Client{}, err
+	}
+	return c, nil
+}
+
+// scopesOf reads the names of scopes; none means those that are given otherwise.
+func scopesOf(text string, otherwise Scopes) (Scopes, error) {
+	if strings.TrimSpace(text) == "" {
+		return otherwise, nil
+	}
+	set, ok := ParseScopes(text)
+	if !ok {
+		return set, refuse(InvalidScope,
+			"There is no such scope, or programs cannot have it. Scopes are separated by spaces; "+
+				"the metadata of this server lists them as scopes_supported.")
+	}
+	return set, nil
+}
+
+// hidden reports whether a character could make a name look like another: it is not shown, or turns the direction.
+func hidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
+}
+
+// isPage reports whether a text is an address that may be shown as a link.
+func isPage(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && len(uri) <= uriMax && plain(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
+}
+
+// network returns what counts as one address: an IPv4 address, or the /64 that one IPv6 connection has.
+func network(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return "unknown"
+	}
+	a = a.Unmap().WithZone("")
+	if a.Is4() {
+		return a.String()
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return a.String()
+	}
+	return p.String()
+}
+
+// Client returns a client. An unknown one is refused as InvalidClient.
+func (s *Service) Client(ctx context.Context, clientID string) (Client, error) {
+	if !id.Valid(clientID) {
+		return Client{}, refuse(InvalidClient, "client_id is the id of no client. Register the client first.")
+	}
+	return getClient(ctx, s.DB.Reader, strings.ToLower(clientID))
+}

@@ -1,0 +1,285 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
+)
+
+const grantColumns = `g.id, g.team_id, g.user_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource, g.created_at,
+	g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day, g.approval`
+
+func scanGrant(r db.Row) (g Grant, err error) {
+	var scope, reason string
+	var created, used, expires, revoked int64
+	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource, &created,
+		&used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval)
+	g.Scopes, g.RevokedReason = storedScopes(scope), Reason(reason)
+	g.CreatedAt, g.UsedAt, g.ExpiresAt, g.RevokedAt = db.Time(created), db.Time(used), db.Time(expires),
+		db.Time(revoked)
+	return g, err
+}
+
+func getGrant(ctx context.Context, r db.Reader, teamID, grantID string) (Grant, error) {
+	g, err := scanGrant(r.QueryRow(ctx, `SELECT `+grantColumns+` FROM oauth_grants g JOIN oauth_clients c
+		ON c.id = g.client_id WHERE g.id = $1 AND g.team_id = $2`, grantID, teamID))
+	if errors.Is(err, db.ErrNoRows) {
+		return g, fault.NotFoundf("OAuth grant not found")
+	}
+	if err != nil {
+		return g, fmt.Errorf("read grant: %w", err)
+	}
+	return g, nil
+}
+
+func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Grant, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + grantColumns + ` FROM oauth_grants g JOIN oauth_clients c
+		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{teamID}}, p, scanGrant)
+}
+
+// countActive counts the active grants of a team, up to a number.
+func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT id FROM oauth_grants WHERE team_id = $1
+		AND revoked_reason = '' LIMIT $2) active`, teamID, most).Scan(&n)
+	return n, err
+}
+
+func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
+	tx.Proof(`SELECT 1 FROM oauth_grants WHERE id = $1`, g.ID)
+	tx.Queue(ctx, `INSERT INTO oauth_grants (id, team_id, user_id, client_id, scope, resource, created_at, used_at,
+		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
+		approval)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11)`, g.ID, g.TeamID, g.UserID, g.ClientID,
+		g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
+		g.Limits.Emails, g.Limits.Approval)
+}
+
+func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
+	tx.Queue(ctx, `UPDATE oauth_grants SET recipients_per_email = $3, emails_a_day = $4, approval = $5
+		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
+}
+
+// dayUsed returns how many emails a grant has sent on a day.
+func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
+	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2 AND day = $3`, teamID,
+		grantID, day).Scan(&used)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
+	return used, err
+}
+
+// countDay adds to what a grant has sent on a day, and returns false if that would be more than the limit. n itself is
+// within it.
+func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
+	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (team_id, grant_id) DO UPDATE SET
+		used = CASE WHEN grant_volumes.day = excluded.day THEN grant_volumes.used ELSE 0 END + excluded.used,
+		day = excluded.day
+		WHERE CASE WHEN grant_volumes.day = excluded.day THEN grant_volumes.used ELSE 0 END + excluded.used <= $5`,
+		teamID, grantID, day, n, limit)
+	if err != nil {
+		return false, fmt.Errorf("count the emails of a grant: %w", err)
+	}
+	return changed > 0, nil
+}
+
+func eraseVolumes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM grant_volumes WHERE team_id = $1 AND grant_id IN (SELECT grant_id
+		FROM grant_volumes WHERE team_id = $1 ORDER BY grant_id LIMIT $2)`, teamID, limit)
+}
+
+// setRevoked revokes a grant if it is active, and returns how many that were.
+func setRevoked(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (int64, error) {
+	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
+		WHERE id = $1 AND team_id = $2 AND revoked_at = 0`, grantID, teamID, tx.Now().UnixMicro(), string(why))
+}
+
+func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64, error) {
+	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
+		WHERE team_id = $1 AND user_id = $2 AND revoked_reason = ''`,
+		teamID, userID, tx.Now().UnixMicro(), string(UserLeft))
+}
+
+// lockLine reads the refresh tokens of an active grant. The update changes nothing, but takes the row's lock on
+// PostgreSQL, so that of two uses the second sees the first.
+func lockLine(ctx context.Context, tx *db.Tx, teamID, grantID string) (l line, err error) {
+	var rotated int64
+	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
+		WHERE id = $1 AND team_id = $2 AND revoked_at = 0 RETURNING generation, retried, rotated_at`, grantID, teamID).
+		Scan(&l.newest, &l.retried, &rotated)
+	l.rotatedAt = db.Time(rotated)
+	return l, err
+}
+
+func saveLine(ctx context.Context, tx *db.Tx, teamID, grantID string, l line, expires time.Time) {
+	tx.Queue(ctx, `UPDATE oauth_grants SET generation = $3, retried = $4, rotated_at = $5, used_at = $6, expires_at = $7
+		WHERE id = $1 AND team_id = $2`,
+		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
+}
+
+// expireGrants revokes some of the grants whose refresh tokens have expired. It concerns all teams. The outer
+// conditions are for what another transaction has changed meanwhile, and written so that no partial index is taken for
+// them.
+func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
+	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
+		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
+		AND revoked_at <= 0 AND expires_at < $1`,
+		now.UnixMicro(), string(GrantExpired), limit)
+}
+
+func eraseGrants(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM oauth_grants WHERE id IN (SELECT id FROM oauth_grants WHERE team_id = $1
+		ORDER BY id LIMIT $2)`, teamID, limit)
+}
+
+// storedCode is what a code stands for.
+type storedCode struct {
+	Hash, GrantID, TeamID, UserID, ClientID, Scope, Resource, RedirectURI, Challenge string
+	Limits                                                                           Limits
+	ExpiresAt                                                                        time.Time
+}
+
+const codeColumns = `hash, grant_id, team_id, user_id, client_id, scope, resource, redirect_uri, challenge, expires_at,
+	recipients_per_email, emails_a_day, approval`
+
+func scanCode(r db.Row) (c storedCode, err error) {
+	var expires int64
+	err = r.Scan(&c.Hash, &c.GrantID, &c.TeamID, &c.UserID, &c.ClientID, &c.Scope, &c.Resource, &c.RedirectURI,
+		&c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval)
+	c.ExpiresAt = db.Time(expires)
+	return c, err
+}
+
+func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time) {
+	tx.Proof(`SELECT 1 FROM oauth_codes WHERE hash = $1`, c.Hash)
+	tx.Queue(ctx,
+		`INSERT INTO oauth_codes (`+codeColumns+`, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)`,
+		c.Hash, c.GrantID, c.TeamID, c.UserID, c.ClientID, c.Scope, c.Resource, c.RedirectURI, c.Challenge,
+		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval)
+}
+
+// useCode marks a code as used and returns what it stands for, or ErrNoRows if it is unknown or was used before. It and
+// getCode are without a team, because the code determines it.
+func useCode(ctx context.Context, tx *db.Tx, hash string) (storedCode, error) {
+	return scanCode(tx.QueryRow(ctx, `UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
+		RETURNING `+codeColumns, hash, tx.Now().UnixMicro()))
+}
+
+func getCode(ctx context.Context, r db.Reader, hash string) (storedCode, error) {
+	return scanCode(r.QueryRow(ctx, `SELECT `+codeColumns+` FROM oauth_codes WHERE hash = $1`, hash))
+}
+
+// deleteCodes deletes some of the codes that expired before a time. It concerns all teams.
+func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM oauth_codes WHERE hash IN (SELECT hash FROM oauth_codes WHERE expires_at < $1
+		ORDER BY expires_at, hash LIMIT $2)`, before.UnixMicro(), limit)
+}
+
+func deleteCodesOf(ctx context.Context, tx *db.Tx, teamID, userID string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = $2`, teamID, userID)
+	return err
+}
+
+func eraseCodes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM oauth_codes WHERE hash IN (SELECT hash FROM oauth_codes WHERE team_id = $1
+		ORDER BY user_id, hash LIMIT $2)`, teamID, limit)
+}
+
+// getClient reads a client. Clients belong to no team.
+func getClient(ctx context.Context, r db.Reader, clientID string) (c Client, err error) {
+	var uris, scope, address string
+	var created int64
+	err = r.QueryRow(ctx, `SELECT id, name, redirect_uris, scope, client_uri, logo_uri, address, created_at
+		FROM oauth_clients WHERE id = $1`, clientID).
+		Scan(&c.ID, &c.Name, &uris, &scope, &c.URI, &c.LogoURI, &address, &created)
+	if errors.Is(err, db.ErrNoRows) {
+		return c, refuse(InvalidClient, "client_id is the id of no client. Register the client first.")
+	}
+	if err != nil {
+		return c, fmt.Errorf("read OAuth client: %w", err)
+	}
+	c.RedirectURIs, c.Scopes, c.CreatedAt = strings.Fields(uris), storedScopes(scope), db.Time(created)
+	c.Registered = address != ""
+	return c, nil
+}
+
+func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
+	tx.Proof(`SELECT 1 FROM oauth_clients WHERE id = $1`, c.ID)
+	tx.Queue(ctx, `INSERT INTO oauth_clients (id, name, redirect_uris, scope, client_uri, logo_uri, address, created_at,
+		used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, c.ID, c.Name, strings.Join(c.RedirectURIs, " "),
+		c.Scopes.String(), c.URI, c.LogoURI, address, c.CreatedAt.UnixMicro())
+}
+
+// countRecent counts the clients that were registered since a time: by an address, and of all that are not used yet.
+// Both numbers are small, because more are refused.
+func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
+	err = r.QueryRow(ctx, `SELECT
+		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),
+		(SELECT COUNT(*) FROM oauth_clients WHERE used_at = 0 AND created_at > $2)`, address, since.UnixMicro()).
+		Scan(&own, &all)
+	return own, all, err
+}
+
+// markUsed keeps a client that somebody has consented to.
+func markUsed(ctx context.Context, tx *db.Tx, clientID string) {
+	tx.Queue(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0`, clientID, tx.Now().UnixMicro())
+}
+
+// unusedBefore returns the time before which clients that were never used are to be deleted: the given one, or a later
+// one if more than so many would be kept.
+func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) (time.Time, error) {
+	var at int64
+	err := r.QueryRow(ctx, `SELECT created_at FROM oauth_clients WHERE used_at = 0 ORDER BY created_at DESC, id DESC
+		LIMIT 1 OFFSET $1`, most).Scan(&at)
+	if errors.Is(err, db.ErrNoRows) {
+		return before, nil
+	}
+	if err != nil {
+		return before, fmt.Errorf("count unused OAuth clients: %w", err)
+	}
+	if db.Time(at).After(before) {
+		return db.Time(at), nil
+	}
+	return before, nil
+}
+
+// deleteClients deletes some of the clients that were never used, but none that is being used: see expireGrants.
+func deleteClients(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients WHERE used_at = 0
+		AND created_at < $1 ORDER BY created_at, id LIMIT $2) AND used_at <= 0`, before.UnixMicro(), limit)
+}
+
+// storedKey is a signing key as it is stored.
+type storedKey struct {
+	id      string
+	private []byte // sealed
+	signsAt time.Time
+}
+
+// listKeys returns the signing keys, of which there are three at most, in the order in which they sign.
+func listKeys(ctx context.Context, r db.Reader) ([]storedKey, error) {
+	rows, err := r.Query(ctx, `SELECT id, private, signs_at FROM oauth_keys ORDER BY signs_at, id LIMIT 10`)
+	return db.Collect(rows, err, func(r db.Row) (k storedKey, err error) {
+		var at int64
+		err = r.Scan(&k.id, &k.private, &at)
+		k.signsAt = db.Time(at)
+		return k, err
+	})
+}
+
+func insertKey(ctx context.Context, tx *db.Tx, k *storedKey) {
+	tx.Proof(`SELECT 1 FROM oauth_keys WHERE id = $1`, k.id)
+	tx.Queue(ctx, `INSERT INTO oauth_keys (id, private, signs_at) VALUES ($1, $2, $3)`, k.id, k.private,
+		k.signsAt.UnixMicro())
+}
+
+func deleteKey(ctx context.Context, tx *db.Tx, keyID string) {
+	tx.Queue(ctx, `DELETE FROM oauth_keys WHERE id = $1`, keyID)
+}

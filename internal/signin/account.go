@@ -1,0 +1,197 @@
+package signin
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/web"
+)
+
+var (
+	accountPage = pageOf("account.html")
+	teamsPage   = pageOf("teams.html")
+)
+
+// done is what a page says after a redirect that names it.
+var done = map[string]string{
+	"begin-again":      "The sign-in took too long, or too many codes were wrong. Begin again.",
+	"signed-out":       "You are signed out.",
+	"reset-asked":      "If there is an account with this address, a link to choose a new password is on its way.",
+	"password-reset":   "Your new password is saved. Sign in with it.",
+	"name-changed":     "Your name is saved.",
+	"password-changed": "Your password is saved.",
+	"totp-removed":     "Codes from an app are switched off.",
+	"passkey-added":    "The passkey is added.",
+	"passkey-renamed":  "The passkey has its new name.",
+	"passkey-removed":  "The passkey is removed.",
+	"linked":           "The account is linked.",
+	"unlinked":         "The account is not linked any more.",
+	"session-ended":    "The other browser is signed out.",
+	"sessions-ended":   "All other browsers are signed out.",
+	"joined":           "You have joined the team.",
+	"invited":          "The invitation is on its way.",
+	"resent":           "The invitation was sent again. The link that was sent before does not work any more.",
+	"revoked":          "The invitation is revoked.",
+	"role-changed":     "The role is changed.",
+	"removed":          "The member is removed.",
+	"left":             "You have left the team.",
+	"email-approved":   "The email is sent.",
+	"email-rejected":   "The email is not sent.",
+}
+
+func said(r *http.Request) string { return done[r.URL.Query().Get("done")] }
+
+// account is what the page of an account shows.
+type account struct {
+	User          users.User
+	Done, Problem string
+	Name          *web.Form
+	Recovery      int
+	Passkeys      []users.Passkey
+	PasskeysWork  bool
+	Provider      string
+	Identities    []users.Identity
+	Sessions      []session
+}
+
+type session struct {
+	users.Session
+	Program string
+	Current bool
+}
+
+func nameForm(u *users.User) *web.Form {
+	return web.NewForm(&web.Field{Name: "name", Label: "Name", Value: u.Name, Autocomplete: "name", Optional: true,
+		Max: 100})
+}
+
+func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	return p.accountPage(w, r, v, http.StatusOK, nameForm(&v.User), "")
+}
+
+func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visitor, status int, name *web.Form,
+	problem string) (err error) {
+	ctx := r.Context()
+	a := account{User: v.User, Name: name, Problem: problem, Provider: p.Users.OIDC(),
+		PasskeysWork: p.Users.PasskeysWork()}
+	if r.Method == http.MethodGet {
+		a.Done = said(r)
+	}
+	if v.User.HasTOTP {
+		if a.Recovery, err = p.Users.RecoveryCodesLeft(ctx, v.User.ID); err != nil {
+			return err
+		}
+	}
+	if a.Passkeys, err = p.Users.Passkeys(ctx, v.User.ID); err != nil {
+		return err
+	}
+	if a.Identities, err = p.Users.Identities(ctx, v.User.ID); err != nil {
+		return err
+	}
+	all, err := p.Users.Sessions(ctx, v.User.ID)
+	if err != nil {
+		return err
+	}
+	for _, x := range all {
+		a.Sessions = append(a.Sessions, session{x, program(x.UserAgent), x.ID == v.Session.ID})
+	}
+	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS))
+}
+
+// accountDone answers what was to be changed on the page of an account.
+func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visitor, what string, err error) error {
+	if err == nil {
+		return web.Redirect(w, r, with("/account", "done", what))
+	}
+	if err == users.ErrProve {
+		return err
+	}
+	f := web.NewForm()
+	status, err := f.Blame(err)
+	if err != nil {
+		return err
+	}
+	return p.accountPage(w, r, v, status, nameForm(&v.User), f.Problem)
+}
+
+func (p *Pages) rename(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	err = p.Users.Rename(r.Context(), v.User.ID, typed.Get("name"))
+	if err == nil {
+		return web.Redirect(w, r, "/account?done=name-changed")
+	}
+	f := nameForm(&v.User).Fill(typed)
+	status, err := f.Blame(err)
+	if err != nil {
+		return err
+	}
+	return p.accountPage(w, r, v, status, f, "")
+}
+
+func (p *Pages) endSession(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	err := p.fresh(&v)
+	if err == nil {
+		err = p.Users.EndSession(r.Context(), v.User.ID, pathID(r))
+	}
+	return p.accountDone(w, r, v, "session-ended", err)
+}
+
+func (p *Pages) endSessions(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	err := p.fresh(&v)
+	if err == nil {
+		err = p.Users.EndSessions(r.Context(), v.User.ID, v.Session.ID)
+	}
+	return p.accountDone(w, r, v, "sessions-ended", err)
+}
+
+func (p *Pages) showTeams(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	current, _ := v.Team()
+	return p.Site.Show(w, r, http.StatusOK, teamsPage, struct {
+		web.Visitor
+		Current, Next string
+	}{v, current.TeamID, web.Local(r.URL.Query().Get("next"))})
+}
+
+func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	if _, err := p.inTeam(r, &v, typed.Get("team"), teams.MembersRead); err != nil {
+		return err
+	}
+	if err := p.Users.SetTeam(r.Context(), v.Session.ID, typed.Get("team")); err != nil {
+		return err
+	}
+	next := web.Local(typed.Get("next"))
+	if next == "" {
+		next = "/people"
+	}
+	return web.Redirect(w, r, next)
+}
+
+// program names a browser by what it says of itself, in words that people know.
+func program(userAgent string) string {
+	first := func(of [][2]string, otherwise string) string {
+		for _, x := range of {
+			if strings.Contains(userAgent, x[0]) {
+				return x[1]
+			}
+		}
+		return otherwise
+	}
+	// Browsers call themselves what others are, too: the name that few have comes first.
+	name := first([][2]string{{"Edg", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
+		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}, "Another program")
+	system := first([][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"CrOS", "ChromeOS"},
+		{"Windows", "Windows"}, {"Mac OS X", "macOS"}, {"Linux", "Linux"}}, "")
+	if system == "" {
+		return name
+	}
+	return name + " on " + system
+}

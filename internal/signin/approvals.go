@@ -1,0 +1,158 @@
+package signin
+
+import (
+	"net/http"
+
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/web"
+)
+
+var (
+	approvalsPage = pageOf("approvals.html")
+	approvalPage  = pageOf("approval.html")
+)
+
+const (
+	pendingShown = 100
+	decidedShown = 30
+)
+
+// approvalList is what the page of a team's approvals shows.
+type approvalList struct {
+	Team, Done       string
+	Pending, Decided []approvals.Approval
+	More             bool // there are more that are pending
+}
+
+// approvalView is what the page of one approval shows: all of the email, as it would go.
+type approvalView struct {
+	approvals.Approval
+	Team, Done, Problem string
+	TeamID              string
+	MayDecide           bool
+	Text                string // that readers without HTML see
+	Made                bool   // the text is made from the HTML
+	HTML                string
+	Files               []fileView
+}
+
+type fileView struct {
+	Name, Type string
+	Size       int
+}
+
+func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	m, ok := v.Team()
+	if !ok {
+		return web.Redirect(w, r, "/account/team")
+	}
+	a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
+	if err != nil {
+		return err
+	}
+	of := approvalList{Team: m.TeamName, Done: said(r)}
+	of.Pending, of.More, err = p.Approvals.List(r.Context(), a, approvals.Pending, page.Page{Limit: pendingShown})
+	if err != nil {
+		return err
+	}
+	all, _, err := p.Approvals.List(r.Context(), a, "", page.Page{Limit: pendingShown + decidedShown})
+	for _, one := range all {
+		if one.State != approvals.Pending && len(of.Decided) < decidedShown {
+			of.Decided = append(of.Decided, one)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of)
+}
+
+// showApproval shows an approval of any of the visitor's teams: the link to it comes by email.
+func (p *Pages) showApproval(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	for _, m := range v.Teams {
+		a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
+		if err != nil {
+			return err
+		}
+		one, err := p.Approvals.Get(r.Context(), a, pathID(r))
+		if fault.KindOf(err) == fault.NotFound && err != nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return p.approvalPage(w, r, http.StatusOK, m, &a, one, "")
+	}
+	return errNothing
+}
+
+func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int, m members.Membership, a *teams.Actor,
+	one approvals.Approval, problem string) error {
+	of := approvalView{Approval: one, Team: m.TeamName, TeamID: m.TeamID, Problem: problem,
+		MayDecide: a.Scopes.Has(teams.ApprovalsWrite)}
+	if e := one.Email; e != nil {
+		if e.HTML != nil {
+			of.HTML = *e.HTML
+		}
+		if of.Made = e.Text == nil; of.Made {
+			of.Text = htmltext.FromHTML(of.HTML)
+		} else {
+			of.Text = *e.Text
+		}
+		for _, f := range e.Attachments {
+			of.Files = append(of.Files, fileView{f.Filename, f.ContentType, len(f.Content)})
+		}
+	}
+	return p.Site.Show(w, r, status, approvalPage, of)
+}
+
+func (p *Pages) approve(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	a, _, err := p.change(w, r, &v, teams.ApprovalsWrite)
+	if err != nil {
+		return err
+	}
+	one, err := p.Approvals.Approve(r.Context(), a, pathID(r))
+	return p.decided(w, r, v, &a, one, err)
+}
+
+func (p *Pages) reject(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	a, typed, err := p.change(w, r, &v, teams.ApprovalsWrite)
+	if err != nil {
+		return err
+	}
+	one, err := p.Approvals.Reject(r.Context(), a, pathID(r), typed.Get("reason"))
+	return p.decided(w, r, v, &a, one, err)
+}
+
+// decided answers a decision: with the list, or with what is wrong.
+func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, one approvals.Approval,
+	err error) error {
+	switch {
+	case err == nil && one.State == approvals.Failed:
+		return web.Redirect(w, r, "/approve/"+one.ID)
+	case err == nil:
+		return web.Redirect(w, r, with("/approve", "done", "email-"+string(one.State)))
+	case fault.KindOf(err) == fault.NotFound:
+		return errNothing
+	}
+	f := web.NewForm()
+	status, ours := f.Blame(err)
+	if ours != nil {
+		return ours
+	}
+	now, err := p.Approvals.Get(r.Context(), *a, pathID(r))
+	if err != nil {
+		return err
+	}
+	for _, m := range v.Teams {
+		if m.TeamID == a.TeamID {
+			return p.approvalPage(w, r, status, m, a, now, f.Problem)
+		}
+	}
+	return errNothing
+}

@@ -1,0 +1,90 @@
+package signin
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// A person sees all of an email, of which nothing runs or is hidden, and decides.
+func TestApprovals(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ann@acme.example", teams.Member)
+		x.person("vic@acme.example", teams.Viewer)
+		x.person("eve@other.example", "")
+		in := testnode.Hello("a@reader.example")
+		in.HTML, in.Bcc = new(`<p>Hi<img src=x onerror=alert(1)></p><script>alert(2)</script>`), []string{"b@reader.example"}
+		in.Subject = `"><script>alert(3)</script>`
+		in.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("12345"), HasContent: true}}
+		ask := func() approvals.Approval {
+			a, err := x.Approvals.Request(t.Context(), x.Acme, in)
+			x.Must(err)
+			return a
+		}
+		state := func(a approvals.Approval) approvals.State {
+			a, err := x.Approvals.Get(t.Context(), x.Acme, a.ID)
+			x.Must(err)
+			return a.State
+		}
+		one, two := ask(), ask()
+		ann, vic := x.browser(t).signIn("ann@acme.example"), x.browser(t).signIn("vic@acme.example")
+		eve := x.browser(t).signIn("eve@other.example")
+		form := url.Values{"team": {x.Acme.TeamID}, "reason": {"Not this."}}
+
+		ann.get("/approve")
+		if ann.status != 200 || strings.Count(ann.body, "/approve/") != 2 {
+			t.Errorf("the list: %d %s", ann.status, ann.body)
+		}
+		ann.get("/approve/" + one.ID)
+		for _, part := range []string{"a@reader.example", "b@reader.example", "a.txt", "5 bytes", "Approve and send",
+			"&lt;script&gt;alert(2)"} {
+			if !strings.Contains(ann.body, part) {
+				t.Errorf("the page lacks %q", part)
+			}
+		}
+		if strings.Contains(ann.body, "<script>") || strings.Contains(ann.body, "<img") {
+			t.Errorf("the page has the email's HTML: %s", ann.body)
+		}
+
+		vic.get("/approve/" + one.ID)
+		if vic.status != 200 || strings.Contains(vic.body, "Approve and send") {
+			t.Errorf("a viewer may decide: %d", vic.status)
+		}
+		for name, b := range map[string]*browser{"a viewer": vic, "a stranger": eve} {
+			for _, way := range []string{"/send", "/reject"} {
+				if b.post("/approve/"+one.ID+way, form); b.status != 403 {
+					t.Errorf("%s decides: %d", name, b.status)
+				}
+			}
+		}
+		if eve.get("/approve/" + one.ID); eve.status != 404 {
+			t.Errorf("a stranger sees it: %d", eve.status)
+		}
+		ann.get("/approve/" + id.New())
+		if ann.status != 404 {
+			t.Errorf("one that is not there: %d", ann.status)
+		}
+
+		ann.post("/approve/"+one.ID+"/send", form)
+		if ann.path != "/approve?done=email-approved" || state(one) != approvals.Approved {
+			t.Errorf("approved: %s %s", ann.path, state(one))
+		}
+		ann.post("/approve/"+two.ID+"/reject", form)
+		if ann.path != "/approve?done=email-rejected" || state(two) != approvals.Rejected {
+			t.Errorf("rejected: %s %s", ann.path, state(two))
+		}
+		if ann.post("/approve/"+two.ID+"/send", form); ann.status != 422 || !strings.Contains(ann.body, "rejected already") {
+			t.Errorf("approved after it was rejected: %d %s", ann.status, ann.body)
+		}
+		if n := x.Count(`SELECT COUNT(*) FROM emails`); n != 1 {
+			t.Errorf("%d emails were sent", n)
+		}
+	})
+}

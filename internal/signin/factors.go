@@ -1,0 +1,161 @@
+package signin
+
+import (
+	"encoding/base64"
+	"html/template"
+	"net/http"
+
+	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/web"
+)
+
+var (
+	provePage    = pageOf("prove.html")
+	passwordPage = pageOf("password.html")
+	totpPage     = pageOf("totp.html")
+	codesPage    = pageOf("codes.html")
+)
+
+func proveForm() *web.Form {
+	return web.NewForm(&web.Field{Name: "password", Label: "Password", Type: "password",
+		Autocomplete: "current-password"})
+}
+
+func (p *Pages) provePage(w http.ResponseWriter, r *http.Request, v web.Visitor, status int, f *web.Form,
+	next string) error {
+	keys, err := p.Users.Passkeys(r.Context(), v.User.ID)
+	if err != nil {
+		return err
+	}
+	return p.Site.Show(w, r, status, provePage, struct {
+		Form               *web.Form
+		Next               string
+		Password, Passkeys bool
+	}{f, web.Local(next), v.User.HasPassword, len(keys) > 0}, web.Script(passkeysJS))
+}
+
+func (p *Pages) showProve(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	return p.provePage(w, r, v, http.StatusOK, proveForm(), r.URL.Query().Get("next"))
+}
+
+func (p *Pages) prove(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	err = p.Users.ProvePassword(r.Context(), v.Session, typed.Get("password"))
+	if err == nil {
+		return web.Redirect(w, r, web.Local(typed.Get("next")))
+	}
+	f := proveForm()
+	status, err := f.Blame(err)
+	if err != nil {
+		return err
+	}
+	return p.provePage(w, r, v, status, f, typed.Get("next"))
+}
+
+// passwordForm asks for the current password, if there is one.
+func passwordForm(u *users.User) *web.Form {
+	f := web.NewForm(newPasswordField())
+	if u.HasPassword {
+		f.Fields = append([]*web.Field{{Name: "current", Label: "Current password", Type: "password",
+			Autocomplete: "current-password"}}, f.Fields...)
+	}
+	return f
+}
+
+func (p *Pages) passwordPage(w http.ResponseWriter, r *http.Request, v web.Visitor, status int, f *web.Form) error {
+	return p.Site.Show(w, r, status, passwordPage, struct {
+		Form *web.Form
+		Has  bool
+	}{f, v.User.HasPassword})
+}
+
+func (p *Pages) showPassword(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	if !v.User.HasPassword {
+		if err := p.fresh(&v); err != nil {
+			return err
+		}
+	}
+	return p.passwordPage(w, r, v, http.StatusOK, passwordForm(&v.User))
+}
+
+func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	err = p.Users.SetPassword(r.Context(), v.Session, typed.Get("current"), typed.Get("password"))
+	if err == nil {
+		return web.Redirect(w, r, "/account?done=password-changed")
+	}
+	if err == users.ErrProve {
+		return err
+	}
+	f := passwordForm(&v.User)
+	status, err := f.Blame(err)
+	if err != nil {
+		return err
+	}
+	return p.passwordPage(w, r, v, status, f)
+}
+
+// authenticator is the page on which an authenticator app is set up; without a secret it has not begun.
+type authenticator struct {
+	Secret, Token string
+	QR            template.URL
+	Form          *web.Form
+}
+
+func totpForm() *web.Form {
+	return web.NewForm(&web.Field{Name: "code", Label: "Code", Autocomplete: "one-time-code", Max: 40,
+		Hint: "The six digits that the app shows now."})
+}
+
+func (p *Pages) showTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	if err := p.fresh(&v); err != nil {
+		return err
+	}
+	return p.Site.Show(w, r, http.StatusOK, totpPage, authenticator{})
+}
+
+func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	of, err := p.Users.BeginTOTP(r.Context(), v.Session)
+	if err != nil {
+		return err
+	}
+	return p.Site.Show(w, r, http.StatusOK, totpPage, authenticator{Secret: of.Secret, Token: of.Token,
+		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: totpForm()})
+}
+
+// confirmTOTP answers with the recovery codes. After a wrong code the page has no secret any more: the app has it.
+func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	codes, err := p.Users.ConfirmTOTP(r.Context(), v.Session, typed.Get("token"), typed.Get("code"))
+	if err == nil {
+		return p.Site.Show(w, r, http.StatusOK, codesPage, codes)
+	}
+	f := totpForm()
+	status, blamed := f.Blame(err)
+	if blamed != nil || f.Fields[0].Error == "" { // The secret is of no use any more, or who it is must be confirmed.
+		return err
+	}
+	return p.Site.Show(w, r, status, totpPage, authenticator{Token: typed.Get("token"), Form: f})
+}
+
+func (p *Pages) removeTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	err := p.Users.DisableTOTP(r.Context(), v.Session)
+	return p.accountDone(w, r, v, "totp-removed", err)
+}
+
+func (p *Pages) newRecoveryCodes(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	codes, err := p.Users.NewRecoveryCodes(r.Context(), v.Session)
+	if err != nil {
+		return p.accountDone(w, r, v, "", err)
+	}
+	return p.Site.Show(w, r, http.StatusOK, codesPage, codes)
+}

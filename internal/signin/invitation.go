@@ -1,0 +1,147 @@
+package signin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// invitationPath is what the address of an invitation begins with; its token follows.
+const invitationPath = "/invitations/"
+
+var invitationPage = pageOf("invitation.html")
+
+// means says what members with a role may do.
+var means = map[teams.Role]string{
+	teams.Owner:  "An owner may do everything, and makes and removes other owners.",
+	teams.Admin:  "An admin may do everything but make and remove owners.",
+	teams.Member: "A member works with emails, domains, webhooks and contacts, and does not invite or remove people.",
+	teams.Viewer: "A viewer sees everything that is no secret, and changes nothing.",
+}
+
+// invitation is what the page of an invitation shows.
+type invitation struct {
+	members.Invitation
+	Team, Inviter, Means, Path, Problem, Provider string
+	SignedIn, Known                               bool // by the visitor; an account has the address
+	Form                                          *web.Form
+}
+
+func joinForm() *web.Form {
+	return web.NewForm(&web.Field{Name: "name", Label: "Your name", Autocomplete: "name", Optional: true, Max: 100},
+		&web.Field{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password",
+			Hint: "At least 10 characters."})
+}
+
+// invitation returns what the page shows. Whoever has the link learns whether the address has an account; only the
+// address was sent it.
+func (p *Pages) invitation(r *http.Request) (of invitation, v web.Visitor, err error) {
+	ctx, token := r.Context(), r.PathValue("token")
+	of.Invitation, err = p.Members.Invitation(ctx, token)
+	if err != nil {
+		return of, v, err
+	}
+	of.Team, of.Means, of.Path = of.TeamName, means[of.Role], invitationPath+token
+	of.Form, of.Provider = joinForm(), p.Users.OIDC()
+	if of.By.Kind == teams.UserActor {
+		switch u, err := p.Users.Get(ctx, of.By.ID); {
+		case err == nil && u.Name != "":
+			of.Inviter = u.Name + " (" + u.Email + ")"
+		case err == nil:
+			of.Inviter = u.Email
+		case fault.KindOf(err) != fault.NotFound:
+			return of, v, err
+		}
+	}
+	if v, of.SignedIn, err = p.Site.Visitor(r); err != nil {
+		return of, v, err
+	}
+	if of.SignedIn {
+		if v.User.Email != of.Email {
+			of.Problem = fmt.Sprintf("You are signed in as %s. Sign out, and open the link again as %s.", v.User.Email,
+				of.Email)
+		}
+		return of, v, nil
+	}
+	switch _, err := p.Users.ByEmail(ctx, of.Email); {
+	case err == nil:
+		of.Known = true
+	case fault.KindOf(err) != fault.NotFound:
+		return of, v, err
+	}
+	return of, v, nil
+}
+
+func (p *Pages) showInvitation(w http.ResponseWriter, r *http.Request) error {
+	of, _, err := p.invitation(r)
+	if err != nil {
+		return p.badInvitation(w, r, err)
+	}
+	return p.Site.Show(w, r, http.StatusOK, invitationPage, of)
+}
+
+// accept makes the visitor a member, or somebody new a user and a member who is signed in.
+func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	of, v, err := p.invitation(r)
+	if err != nil {
+		return p.badInvitation(w, r, err)
+	}
+	var m members.Membership
+	var session string
+	switch {
+	case of.SignedIn:
+		m, err = p.Members.Accept(r.Context(), r.PathValue("token"), v.User.ID)
+	case of.Known:
+		return web.Redirect(w, r, with("/sign-in", "next", of.Path))
+	default:
+		if typed.Get("password") == "" {
+			err = fault.Invalidf("password", "Choose a password.")
+			break
+		}
+		m, err = p.Members.AcceptAsNew(r.Context(), r.PathValue("token"), users.NewUser{Name: typed.Get("name"),
+			Password: typed.Get("password")}, func(ctx context.Context, tx *db.Tx, u users.User) (err error) {
+			session, err = p.Users.StartIn(ctx, tx, u, "invitation", client(r))
+			return err
+		})
+	}
+	if err != nil {
+		if of.SignedIn && of.Problem != "" {
+			return p.Site.Show(w, r, http.StatusForbidden, invitationPage, of)
+		}
+		status, ours := of.Form.Fill(typed).Blame(err)
+		if ours != nil || of.Form.Problem != "" {
+			return p.badInvitation(w, r, err)
+		}
+		return p.Site.Show(w, r, status, invitationPage, of)
+	}
+	if session != "" {
+		if err := p.Site.SignIn(w, r, session); err != nil {
+			return err
+		}
+		return web.Redirect(w, r, "/people?done=joined")
+	}
+	if err := p.Users.SetTeam(r.Context(), v.Session.ID, m.TeamID); err != nil {
+		return err
+	}
+	return web.Redirect(w, r, "/people?done=joined")
+}
+
+// badInvitation answers who has an invitation that is used, revoked, replaced or expired.
+func (p *Pages) badInvitation(w http.ResponseWriter, r *http.Request, err error) error {
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This invitation does not work any more",
+		err.Error(), "/sign-in", "Go to sign-in"})
+}

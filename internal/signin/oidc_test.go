@@ -1,0 +1,170 @@
+package signin
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"golang.org/x/net/html"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/users"
+)
+
+// provider is a small OIDC provider, which says of everybody what its claims say.
+type provider struct {
+	*httptest.Server
+	claims map[string]any
+	nonce  string // of the browser that came last
+}
+
+func newProvider(t *testing.T) *provider {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &provider{}
+	mux := http.NewServeMux()
+	answer := func(path string, with func() any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(with()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	answer("/.well-known/openid-configuration", func() any {
+		return map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize",
+			"token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/jwks",
+			"id_token_signing_alg_values_supported": []string{"ES256"}}
+	})
+	answer("/jwks", func() any {
+		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1", Algorithm: "ES256",
+			Use: "sig"}}}
+	})
+	answer("/token", func() any {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256,
+			Key: jose.JSONWebKey{Key: key, KeyID: "1"}}, nil)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		token, err := jwt.Signed(signer).Claims(p.claims).Claims(map[string]any{"iss": p.URL, "aud": "postrider",
+			"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(), "nonce": p.nonce}).Serialize()
+		if err != nil {
+			t.Error(err)
+		}
+		return map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": token}
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// through follows a link to the provider, and comes back with what it says of somebody.
+func (p *provider) through(b *browser, address, subject, email string) *browser {
+	b.t.Helper()
+	u, err := url.Parse(address)
+	if err != nil || !strings.HasPrefix(address, p.URL+"/authorize?") {
+		b.t.Fatalf("the way to the provider is %q: %s", address, b.body)
+	}
+	p.nonce = u.Query().Get("nonce")
+	p.claims = map[string]any{"sub": subject, "email": email, "email_verified": true, "name": "Olga"}
+	return b.get("/sign-in/oidc/callback?" + url.Values{"state": {u.Query().Get("state")}, "code": {"1"}}.Encode())
+}
+
+// begin gets a page that redirects to the provider.
+func (b *browser) begin(path string) (address string) {
+	b.t.Helper()
+	b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	defer func() { b.c.CheckRedirect = nil }()
+	return b.get(path).header.Get("Location")
+}
+
+// Who has an account at the provider signs in by it, joins a team by it, and links it to an account that there is.
+func TestOIDC(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		p := newProvider(t)
+		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
+			Name: "Acme ID", Domains: []string{"allowed.example"}})
+		x.person("ada@acme.example", teams.Owner)
+		ada := x.browser(t).signIn("ada@acme.example")
+		ada.get("/people").submit("/people/invite", "email", "olga@acme.example", "role", "viewer").want(200)
+		link := x.lastLink("olga@acme.example")
+
+		// Nobody invited them, or somebody else.
+		b := x.browser(t).get("/sign-in").want(200, "Sign in with Acme ID")
+		p.through(b, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "no invitation of this address")
+		p.through(b, b.begin("/sign-in/oidc?next="+link), "2", "eve@acme.example").
+			want(403, "no invitation of this address")
+
+		// By the invitation.
+		b.get(link).want(200, "Join with Acme ID")
+		var follow string
+		for n := range elements(t, b.body) {
+			if n.Data == "a" && strings.Contains(text(n), "Join with") {
+				follow = attr(n, "href")
+			}
+		}
+		p.through(b, b.begin(follow), "1", "olga@acme.example").want(200, "Join Acme").submit(link).
+			want(200, "You have joined the team", "Olga")
+		b.submit("/sign-out")
+		p.through(b, b.begin("/sign-in/oidc?next=%2Fpeople"), "1", "renamed@elsewhere.example").
+			want(200, "People of Acme")
+
+		// What one browser began does not go on in another, and goes on once.
+		other := x.browser(t)
+		p.through(other, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "not begun in this browser")
+		b.get("/sign-in/oidc/callback?state=x&code=1").want(401)
+
+		// An account that there is is not taken over by its address, but linked by whom it belongs to.
+		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
+			want(403, "link it on the page of your account")
+		ada.get("/account").submit("/account/oidc").want(200, "Going on to Acme ID")
+		for n := range elements(t, ada.body) {
+			if n.Data == "a" && strings.Contains(text(n), "Go on") {
+				follow = attr(n, "href")
+			}
+		}
+		p.through(ada, follow, "3", "ada@acme.example").want(200, "The account is linked")
+		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
+			want(200, "Your account", "ada@acme.example")
+		for n := range elements(t, ada.body) {
+			if strings.HasPrefix(attr(n, "action"), "/account/identities/") {
+				follow = attr(n, "action")
+			}
+		}
+		ada.submit(follow).want(200, "not linked any more")
+
+		// Of the domain that is allowed, anybody.
+		p.through(x.browser(t), x.browser(t).begin("/sign-in/oidc"), "4", "new@allowed.example").want(403)
+		fresh := x.browser(t)
+		p.through(fresh, fresh.begin("/sign-in/oidc"), "4", "new@allowed.example").want(200, "Your account")
+		fresh.get("/people").want(200, "You are in no team")
+		if fresh.path != "/account/team" {
+			t.Errorf("who is in no team is led to %s", fresh.path)
+		}
+	})
+}
+
+func text(n *html.Node) string {
+	var b strings.Builder
+	for x := range n.Descendants() {
+		if x.Type == html.TextNode {
+			b.WriteString(x.Data)
+		}
+	}
+	return b.String()
+}

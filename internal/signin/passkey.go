@@ -1,0 +1,98 @@
+package signin
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// asked is what a script needs to ask the browser's authenticator.
+type asked struct {
+	Token   string         `json:"token"`
+	Options jsontext.Value `json:"options"`
+}
+
+// made is what a script sends when the authenticator has answered.
+type made struct {
+	Token      string         `json:"token"`
+	Credential jsontext.Value `json:"credential"`
+	Name       string         `json:"name"` // of a new passkey
+	Next       string         `json:"next"`
+}
+
+func ask(w http.ResponseWriter, c users.Challenge, err error) error {
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, asked{c.Token, c.Options})
+}
+
+func (p *Pages) beginPasskey(w http.ResponseWriter, r *http.Request) error {
+	c, err := p.Users.BeginPasskeySignIn(r.Context())
+	return ask(w, c, err)
+}
+
+func (p *Pages) finishPasskey(w http.ResponseWriter, r *http.Request) error {
+	var m made
+	if err := p.Site.JSON(w, r, &m); err != nil {
+		return err
+	}
+	o, err := p.Users.FinishPasskeySignIn(r.Context(), m.Token, m.Credential, client(r))
+	if err != nil {
+		return err
+	}
+	if err := p.Site.SignIn(w, r, o.Token); err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/account")})
+}
+
+func (p *Pages) beginProof(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	c, err := p.Users.BeginPasskeyProof(r.Context(), v.Session)
+	return ask(w, c, err)
+}
+
+func (p *Pages) finishProof(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	var m made
+	if err := p.Site.JSON(w, r, &m); err != nil {
+		return err
+	}
+	if err := p.Users.FinishPasskeyProof(r.Context(), v.Session, m.Token, m.Credential); err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/account")})
+}
+
+func (p *Pages) beginNewPasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	c, err := p.Users.BeginPasskey(r.Context(), v.Session)
+	return ask(w, c, err)
+}
+
+func (p *Pages) finishNewPasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	var m made
+	if err := p.Site.JSON(w, r, &m); err != nil {
+		return err
+	}
+	if _, err := p.Users.FinishPasskey(r.Context(), v.Session, m.Token, m.Name, m.Credential); err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, next{"/account?done=passkey-added"})
+}
+
+func (p *Pages) renamePasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	err = p.Users.RenamePasskey(r.Context(), v.Session, pathID(r), typed.Get("name"))
+	return p.accountDone(w, r, v, "passkey-renamed", err)
+}
+
+func (p *Pages) removePasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	err := p.Users.RemovePasskey(r.Context(), v.Session, pathID(r))
+	return p.accountDone(w, r, v, "passkey-removed", err)
+}

@@ -1,0 +1,145 @@
+package signin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/web"
+)
+
+var setupPage = pageOf("setup.html")
+
+// teamsOffered is how many teams the first owner can choose from; the program's commands know the others.
+const teamsOffered = 200
+
+// setupForm asks for the first account, and for its team: a new one, or one of those that the operator has made.
+func (p *Pages) setupForm(ctx context.Context) (*web.Form, error) {
+	f := web.NewForm(emailField(), &web.Field{Name: "name", Label: "Your name", Autocomplete: "name", Optional: true,
+		Max: 100}, &web.Field{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password",
+		Hint: "At least 10 characters."})
+	all, err := p.Teams.List(ctx, "", teamsOffered)
+	if err != nil {
+		return nil, err
+	}
+	newTeam := &web.Field{Name: "new_team", Label: "Name of the team", Autocomplete: "organization"}
+	if len(all) == 0 {
+		f.Fields = append(f.Fields, newTeam)
+		return f, nil
+	}
+	choice := &web.Field{Name: "team", Label: "Team", Value: all[0].ID}
+	for _, t := range all {
+		choice.Options = append(choice.Options, web.Choice{Value: t.ID, Label: t.Name})
+	}
+	choice.Options = append(choice.Options, web.Choice{Label: "A new team"})
+	newTeam.Label, newTeam.Optional = "Name of the new team", true
+	f.Fields = append(f.Fields, choice, newTeam)
+	return f, nil
+}
+
+func (p *Pages) setupPage(w http.ResponseWriter, r *http.Request, status int, f *web.Form, token string) error {
+	return p.Site.Show(w, r, status, setupPage, struct {
+		Form  *web.Form
+		Token string
+	}{f, token})
+}
+
+func (p *Pages) showSetup(w http.ResponseWriter, r *http.Request) error {
+	token := r.URL.Query().Get("token")
+	if err := p.Users.CheckSetup(r.Context(), token); err != nil {
+		return p.badLink(w, r, err)
+	}
+	f, err := p.setupForm(r.Context())
+	if err != nil {
+		return err
+	}
+	return p.setupPage(w, r, http.StatusOK, f, token)
+}
+
+func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
+	typed, err := p.Site.Form(w, r)
+	if err != nil {
+		return err
+	}
+	token := typed.Get("token")
+	if err := p.Users.CheckSetup(r.Context(), token); err != nil {
+		return p.badLink(w, r, err)
+	}
+	session, err := p.makeOwner(r, token, owner{users.NewUser{Email: typed.Get("email"), Name: typed.Get("name"),
+		Password: typed.Get("password")}, typed.Get("team"), typed.Get("new_team")})
+	if err == nil {
+		if err := p.Site.SignIn(w, r, session); err != nil {
+			return err
+		}
+		return web.Redirect(w, r, "/account")
+	}
+	if fault.KindOf(err) == fault.NotFound && p.Users.CheckSetup(r.Context(), token) != nil {
+		return p.badLink(w, r, err) // somebody else used the link meanwhile
+	}
+	f, ours := p.setupForm(r.Context())
+	if ours != nil {
+		return ours
+	}
+	status, err := f.Fill(typed).Blame(err)
+	if err != nil {
+		return err
+	}
+	return p.setupPage(w, r, status, f, token)
+}
+
+// owner is the first user, with the team that it is to own: one that there is, or a new one.
+type owner struct {
+	users.NewUser
+	teamID, newTeam string
+}
+
+// makeOwner makes the first user by a set-up link, and begins a session.
+func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session string, err error) {
+	if o.Password == "" {
+		return "", fault.Invalidf("password", "Choose a password.")
+	}
+	draft, err := p.Users.Prepare(r.Context(), o.NewUser)
+	if err != nil {
+		return "", err
+	}
+	err = p.DB.Update(r.Context(), func(tx *db.Tx) error {
+		ctx := r.Context()
+		if err := p.Users.UseSetupIn(ctx, tx, token); err != nil {
+			return err
+		}
+		u, err := p.Users.CreateIn(ctx, tx, draft)
+		if err != nil {
+			return err
+		}
+		teamID := o.teamID
+		if teamID == "" {
+			t, err := p.Teams.CreateIn(ctx, tx, o.newTeam, u.Email)
+			if err != nil {
+				return named(err, "new_team")
+			}
+			teamID = t.ID
+		}
+		if err := p.Members.AddIn(ctx, tx, teamID, u.ID, teams.Owner); err != nil {
+			return err
+		}
+		p.Audit.Record(ctx, tx, audit.Entry{TeamID: teamID, ActorKind: string(teams.UserActor), ActorID: u.ID,
+			ActorName: u.Email, Action: audit.MemberJoined, Target: u.ID,
+			Detail: u.Email + " as owner, by the set-up link"})
+		session, err = p.Users.StartIn(ctx, tx, u, "setup", client(r))
+		return err
+	})
+	return session, p.Users.Taken(err)
+}
+
+// named gives a fault of the field `name` to another field of the form.
+func named(err error, field string) error {
+	if e, ok := err.(*fault.Error); ok && e.Field == "name" {
+		return fault.New(e.Kind, field, "%s", cmp.Or(e.Message, "Give the team a name.")).Because(err)
+	}
+	return err
+}

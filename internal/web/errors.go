@@ -1,0 +1,95 @@
+package web
+
+import (
+	"errors"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/fault"
+)
+
+var (
+	errForeign = fault.Forbiddenf("", "This request came from another site, so nothing was changed. Go back to the "+
+		"page and send it from there.")
+	errSignedOut = fault.New(fault.NoCredential, "", "You are not signed in any more. Reload the page.")
+	errLarge     = fault.New(fault.Malformed, "", "The form is too large.")
+)
+
+var errorPage = Page(`{{define "title"}}{{.Title}}{{end}}
+{{define "main"}}<h1>{{.Title}}</h1><p>{{.Message}}</p><p><a href="/account">Go to your account</a></p>{{end}}`)
+
+// statusOf returns the HTTP status for a kind of fault.
+func statusOf(k fault.Kind) int {
+	switch k {
+	case fault.Internal:
+		return http.StatusInternalServerError
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Forbidden, fault.Restricted, fault.OutOfScope, fault.Suspended:
+		return http.StatusForbidden
+	case fault.NoCredential, fault.BadCredential:
+		return http.StatusUnauthorized
+	case fault.Locked, fault.InFlight, fault.IdempotencyMismatch:
+		return http.StatusConflict
+	case fault.TooFast, fault.DailyQuota, fault.MonthlyQuota:
+		return http.StatusTooManyRequests
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	case fault.Malformed, fault.BadID, fault.MissingParameter:
+		return http.StatusBadRequest
+	}
+	return http.StatusUnprocessableEntity
+}
+
+func titleOf(status int) string {
+	switch status {
+	case http.StatusNotFound:
+		return "There is nothing here"
+	case http.StatusForbidden:
+		return "This is not allowed"
+	case http.StatusTooManyRequests:
+		return "Too many attempts"
+	case http.StatusInternalServerError, http.StatusServiceUnavailable:
+		return "This did not work"
+	}
+	return "This cannot be done"
+}
+
+// fail answers with an error. What is the server's own failure is logged, and its text not shown.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, message := http.StatusInternalServerError, "Something went wrong here, not with you. Try again in a moment."
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Internal {
+		status, message = statusOf(e.Kind), e.Message
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			status = http.StatusRequestEntityTooLarge
+		}
+		s.log.Debug("a page was refused", "page", r.Pattern, "reason", err, "cause", errors.Unwrap(e))
+	} else {
+		s.log.Error("a page failed", "page", r.Pattern, "error", err) // paths may have secrets
+	}
+	if wantsJSON(r) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		json.MarshalWrite(w, struct {
+			Message string `json:"message"`
+		}{message})
+		return
+	}
+	of := shown{Style: template.CSS(styleCSS), Data: struct{ Title, Message string }{titleOf(status), message}}
+	// The visitor is left out when looking for one may be what failed.
+	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
+		of.Visitor = &v
+	}
+	if err := write(w, status, errorPage, of, &options{}); err != nil {
+		s.log.Error("the page of an error failed", "error", err)
+		http.Error(w, message, status)
+	}
+}
+
+// wantsJSON reports whether the request is one of a page's script.
+func wantsJSON(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
+}

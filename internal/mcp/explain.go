@@ -1,0 +1,154 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// verdicts say what the state of an email means.
+var verdicts = map[string]string{
+	"scheduled":        "It waits for its time and has not been sent.",
+	"queued":           "It waits to be sent.",
+	"sent":             "It was taken up for delivery, and nothing else has happened yet.",
+	"delivered":        "The servers of the recipients have accepted it. Into which folder they put it is not known.",
+	"delivery_delayed": "A server has put it off for now. It is tried again by itself.",
+	"bounced":          "A server has refused it for good. It is not tried again.",
+	"complained":       "A recipient has called it spam. The address is suppressed from now on.",
+	"opened":           "It was delivered and opened; programs open emails too, a person need not have.",
+	"clicked":          "It was delivered and a link was followed, by a person or by a program.",
+	"failed":           "It could not be sent.",
+	"suppressed":       "It was not sent, because the address is suppressed after an earlier bounce or complaint.",
+	"canceled":         "It was canceled before its time.",
+}
+
+type timeline struct {
+	Data []struct {
+		Type      string         `json:"type"`
+		Recipient string         `json:"recipient"`
+		Data      map[string]any `json:"data"`
+		CreatedAt string         `json:"created_at"`
+	} `json:"data"`
+	More bool `json:"has_more"`
+}
+
+type attempts struct {
+	Data []struct {
+		Recipients   []string `json:"recipients"`
+		Host         string   `json:"host"`
+		TLS          string   `json:"tls"`
+		Outcome      string   `json:"outcome"`
+		Reply        string   `json:"reply"`
+		Conversation string   `json:"conversation"`
+		StartedAt    string   `json:"started_at"`
+		NextAt       string   `json:"next_at"`
+	} `json:"data"`
+	More bool `json:"has_more"`
+}
+
+// explainDelivery tells in one text what became of an email, with what the other servers said.
+func explainDelivery(ctx context.Context, c *caller, in arguments) (result, error) {
+	path := "/emails/" + url.PathEscape(in.text("email_id"))
+	all := url.Values{"limit": {"100"}}
+	var email struct {
+		From, Subject string
+		To, Cc, Bcc   []string
+		LastEvent     string `json:"last_event"`
+		CreatedAt     string `json:"created_at"`
+		ScheduledAt   string `json:"scheduled_at"`
+	}
+	var happened timeline
+	var tried attempts
+	var checks struct {
+		Data []struct{ Level, Message string } `json:"data"`
+	}
+	for _, part := range []struct {
+		path  string
+		query url.Values
+		out   any
+	}{{path, nil, &email}, {path + "/events", all, &happened}, {path + "/attempts", all, &tried}} {
+		o := operation{method: http.MethodGet, path: part.path, query: part.query}
+		if err := c.perform(ctx, o, part.out); err != nil {
+			return result{}, err
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The email %q from %s to %s was accepted at %s.\n", email.Subject, email.From,
+		strings.Join(append(append(email.To, email.Cc...), email.Bcc...), ", "), email.CreatedAt)
+	fmt.Fprintf(&b, "Its state is %s. %s\n", email.LastEvent, verdicts[email.LastEvent])
+	if email.LastEvent == "scheduled" {
+		fmt.Fprintf(&b, "It is to be sent at %s.\n", email.ScheduledAt)
+	}
+	happened.tell(&b)
+	tried.tell(&b)
+	// The checks need the email's content, which may not be kept any more.
+	err := c.perform(ctx, operation{method: http.MethodGet, path: path + "/checks"}, &checks)
+	if err == nil {
+		b.WriteString("\nWhat the checks of it find:\n")
+		n := 0
+		for _, k := range checks.Data {
+			if k.Level != "pass" {
+				n++
+				fmt.Fprintf(&b, "- %s: %s\n", k.Level, k.Message)
+			}
+		}
+		if n == 0 {
+			b.WriteString("- nothing\n")
+		}
+	}
+	text, _ := visible(b.String())
+	return result{plain: text, strangers: true}, nil
+}
+
+// tell writes what happened, oldest first.
+func (t *timeline) tell(b *strings.Builder) {
+	b.WriteString("\nWhat happened, oldest first:\n")
+	for _, e := range t.Data {
+		fmt.Fprintf(b, "- %s %s", e.CreatedAt, e.Type)
+		if e.Recipient != "" {
+			fmt.Fprintf(b, " (%s)", e.Recipient)
+		}
+		if len(e.Data) > 0 {
+			if data, err := encoded(e.Data); err == nil {
+				fmt.Fprintf(b, ": %s", cut(string(data), 1000))
+			}
+		}
+		b.WriteString("\n")
+	}
+	if len(t.Data) == 0 {
+		b.WriteString("- nothing yet\n")
+	}
+	if t.More {
+		b.WriteString("- and more: see list_email_events\n")
+	}
+}
+
+// tell writes the tries to deliver, oldest first, with the conversation of the last one.
+func (t *attempts) tell(b *strings.Builder) {
+	b.WriteString("\nTries to deliver it, oldest first:\n")
+	for _, a := range t.Data {
+		secured := "without TLS"
+		if a.TLS != "" {
+			secured = "with " + a.TLS
+		}
+		fmt.Fprintf(b, "- %s for %s", a.StartedAt, strings.Join(a.Recipients, ", "))
+		if a.Host != "" {
+			fmt.Fprintf(b, " at %s %s", a.Host, secured)
+		}
+		fmt.Fprintf(b, ": %s. The answer: %s\n", a.Outcome, cut(a.Reply, 1000))
+		if a.NextAt != "" {
+			fmt.Fprintf(b, "  It is tried again at %s.\n", a.NextAt)
+		}
+	}
+	if len(t.Data) == 0 {
+		b.WriteString("- none yet\n")
+		return
+	}
+	if t.More {
+		b.WriteString("- and more\n")
+	}
+	fmt.Fprintf(b, "\nThe SMTP conversation of the last one above:\n%s\n",
+		cut(t.Data[len(t.Data)-1].Conversation, 4000))
+}

@@ -1,0 +1,191 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// fixture is the server beside the API, on ports of a node of its own. Acme receives at in.acme.example.
+type fixture struct {
+	*testnode.Node
+	*Server
+	services api.Services
+	url      string
+	later    atomic.Int64 // by how much the server's clock is ahead
+}
+
+func each(t *testing.T, f func(t *testing.T, f *fixture)) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newFixture(t, d)) })
+}
+
+func newFixture(t testing.TB, d *db.DB) *fixture {
+	t.Helper()
+	n := testnode.New(t, d, testnode.Options{})
+	s := api.Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
+		Templates: n.Templates, Volume: n.Volume, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
+		Logs: requestlog.New(d, n.Log, time.Hour), Members: n.Members, Audit: n.Audit}
+	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", PublicURL: testnode.PublicURL},
+		receiving.Parts{DB: d, Volume: n.Volume, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Domains: n.Domains,
+			Emails: n.Emails, Teams: n.Teams, Log: n.Log})
+	s.Broadcasts = broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Parts{DB: d, Queue: n.Queue,
+		Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log})
+	s.Grants, s.Approvals = n.Grants, n.Approvals
+	n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
+		Capabilities: domains.Capabilities{Receiving: new(true)}})
+	rest := api.New(api.Options{Services: s, Log: n.Log, Version: "test", PublicURL: testnode.PublicURL})
+	f := &fixture{Node: n, services: s}
+	f.Server = New(Options{API: rest, Keys: n.Keys, Log: n.Log, Version: "test", Enter: rest.Enter, Scope: rest.Scope,
+		Usage: s.Grants.Usage, Now: func() time.Time { return time.Now().Add(time.Duration(f.later.Load())) }})
+	server := httptest.NewServer(f.Server)
+	t.Cleanup(server.Close)
+	f.url = server.URL + Path
+	return f
+}
+
+// grant lets a program act for Acme and returns its access token.
+func (f *fixture) grant(scopes string) string { return f.limited(scopes, grants.Limits{}) }
+
+// limited is grant with limits.
+func (f *fixture) limited(scopes string, limits grants.Limits) string {
+	f.T.Helper()
+	ctx, g := f.T.Context(), f.services.Grants
+	const redirect, verifier = "http://127.0.0.1/callback", "0123456789012345678901234567890123456789012"
+	c, err := g.Register(ctx, grants.NewClient{Name: "Agent", RedirectURIs: []string{redirect}})
+	f.Must(err)
+	hash := sha256.Sum256([]byte(verifier))
+	r, err := g.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
+		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256",
+		Resource: testnode.PublicURL + Path})
+	f.Must(err)
+	r.Limits = limits
+	code, _, err := g.Approve(ctx, r, f.Acme)
+	f.Must(err)
+	tokens, err := g.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+		Verifier: verifier})
+	f.Must(err)
+	return tokens.Access
+}
+
+// bearer adds a token to requests.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// agent is a client of the SDK's with a token.
+type agent struct {
+	t testing.TB
+	*mcp.ClientSession
+}
+
+func (f *fixture) agent(token string) agent {
+	f.T.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := c.Connect(f.T.Context(), &mcp.StreamableClientTransport{Endpoint: f.url,
+		HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1, DisableStandaloneSSE: true}, nil)
+	f.Must(err)
+	f.T.Cleanup(func() { session.Close() })
+	return agent{f.T, session}
+}
+
+// tools are the names of the tools that the agent sees.
+func (a agent) tools() (names []string) {
+	a.t.Helper()
+	for t, err := range a.Tools(a.t.Context(), nil) {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// with are arguments.
+type with map[string]any
+
+// ask calls a tool and returns the texts of its result, and whether it is an error.
+func (a agent) ask(name string, in with) (text string, failed bool) {
+	a.t.Helper()
+	if in == nil {
+		in = with{}
+	}
+	r, err := a.CallTool(a.t.Context(), &mcp.CallToolParams{Name: name, Arguments: in})
+	if err != nil {
+		a.t.Fatalf("%s: %v", name, err)
+	}
+	var all []string
+	for _, c := range r.Content {
+		all = append(all, c.(*mcp.TextContent).Text)
+	}
+	return strings.Join(all, "\n"), r.IsError
+}
+
+// do calls a tool that must succeed, and reads its data into out unless that is nil.
+func (a agent) do(name string, in with, out any) string {
+	a.t.Helper()
+	text, failed := a.ask(name, in)
+	if failed {
+		a.t.Fatalf("%s %v: %s", name, in, text)
+	}
+	if out != nil {
+		if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), out); err != nil {
+			a.t.Fatalf("%s: %v in %s", name, err, text)
+		}
+	}
+	return text
+}
+
+// refused calls a tool that must not do what it is asked, and say why with some words.
+func (a agent) refused(words, name string, in with) {
+	a.t.Helper()
+	if text, failed := a.ask(name, in); !failed || !strings.Contains(text, words) {
+		a.t.Errorf("%s %v: failed %v, %s; want %q", name, in, failed, text, words)
+	}
+}
+
+// sent is the number of emails that were accepted.
+func (f *fixture) sent() int { return f.Count(`SELECT COUNT(*) FROM emails`) }
+
+// receive takes in a message for Acme, and returns its id.
+func (f *fixture) receive(message string) string {
+	f.T.Helper()
+	ctx := context.WithoutCancel(f.T.Context())
+	c, err := f.services.Receiving.Open(ctx, smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
+		Hello: "mail.evil.example"})
+	f.Must(err)
+	defer c.Close()
+	f.Must(c.Mail(ctx, "mallory@evil.example", smtpserver.MailOptions{}))
+	f.Must(c.Rcpt(ctx, "help@in.acme.example"))
+	id, err := c.Data(ctx, strings.NewReader(strings.ReplaceAll(message, "\n", "\r\n")))
+	f.Must(err)
+	return id
+}

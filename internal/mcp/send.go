@@ -1,0 +1,270 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// A code of confirmation is signed and carries what it is for: a random part, and a digest of the caller, its team and
+// the request. It is in no table: whether it was used follows from the idempotency key that is made of it.
+const (
+	codePurpose = "mcp confirmation"
+	codeLasts   = 10 * time.Minute
+	codeName    = "confirmation_code"
+)
+
+// emailParams are the arguments of an email, as POST /emails takes them.
+func emailParams(more ...param) []param {
+	return slices.Concat([]param{
+		text("from", "The sender: email@example.com or Name <email@example.com>, at a verified domain (see "+
+			"list_domains). "+
+			"Needed unless the template has one.", 998),
+		texts("to", "The recipients.", 1, 50).must(),
+		texts("cc", "Recipients of copies.", 0, 50),
+		texts("bcc", "Recipients of copies whom the others do not see.", 0, 50),
+		texts("reply_to", "Where replies go.", 0, 50),
+		text("subject", "Needed unless the template has one.", 998),
+		long("html", "The content as HTML."),
+		long("text", "The content as plain text; made from the HTML when not given."),
+		nested("template", "A published template, in place of html and text.",
+			text("id", "Its id or alias.", 255).must(), values("variables", "Values of its variables.", 50)),
+		values("headers", "Header fields to add, by name.", 50),
+		list("attachments", "Files, each with content or path.", 20,
+			text("filename", "The file's name.", 255), long("content", "The file in base64."),
+			text("path", "A public URL from which the file is fetched.", 2000),
+			text("content_type", "The media type.", 255), text("content_id", "By which the HTML shows it: cid:...",
+				128)),
+		list("tags", "Labels for the team's own use.", 50, text("name", "Letters, digits, _ and -.", 256).must(),
+			text("value", "Letters, digits, _ and -.", 256).must()),
+		text("scheduled_at", `When it is sent: ISO 8601, or words such as "in 2 hours"; at once when not given.`, 200),
+		uuid("topic_id", "Only those who want to read about the topic get it."),
+	}, more)
+}
+
+// sendEmail describes an email and gives the code with which it is sent, or hands it to the people who approve.
+func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
+	if !c.may("POST /emails") {
+		return c.hand(ctx, in)
+	}
+	var checked struct {
+		Level string           `json:"level"`
+		Data  []map[string]any `json:"data"`
+	}
+	if err := c.perform(ctx, operation{method: http.MethodPost, path: "/emails/checks", body: in},
+		&checked); err != nil {
+		return result{}, err
+	}
+	found := map[string]any{"sent": false, "would_be_sent": described(in), "recipients": count(in),
+		"checks": map[string]any{"level": checked.Level, "findings": findings(checked.Data)}}
+	if left := c.quota(ctx); left != nil {
+		found["quota"] = left
+	}
+	limits, err := c.limits(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	if limits != nil {
+		found["limits_of_this_program"] = limits
+	}
+	code, expires, err := c.code(in)
+	if err != nil {
+		return result{}, err
+	}
+	found[codeName], found["expires_at"] = code, expires.UTC().Format(time.RFC3339)
+	return result{data: found, notes: []string{"Nothing has been sent. Show this to the person you work for. If they " +
+		"agree, call confirm_send with exactly the same arguments and this confirmation_code, within ten " +
+		"minutes."}}, nil
+}
+
+// confirmSend sends an email that has been described. The same code sends it once, however often it is given.
+func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
+	request := maps.Clone(in)
+	delete(request, codeName)
+	if err := c.check(in.text(codeName), request); err != nil {
+		return result{}, err
+	}
+	if !c.may("POST /emails") { // since the code was made, somebody has decided that a person approves
+		return c.hand(ctx, request)
+	}
+	sum := sha256.Sum256([]byte(in.text(codeName)))
+	var sent struct {
+		ID string `json:"id"`
+	}
+	o := operation{method: http.MethodPost, path: "/emails", body: request, key: "mcp-" + hex.EncodeToString(sum[:])}
+	if err := c.perform(ctx, o, &sent); err != nil {
+		return result{}, err
+	}
+	return result{data: map[string]any{"accepted": true, "id": sent.ID}, notes: []string{"The email was accepted. " +
+		"Whether it arrives is seen later: explain_delivery tells."}}, nil
+}
+
+// hand hands an email to those who approve emails.
+func (c *caller) hand(ctx context.Context, request arguments) (result, error) {
+	var made map[string]any
+	o := operation{method: http.MethodPost, path: "/approvals", body: request}
+	if err := c.perform(ctx, o, &made); err != nil {
+		return result{}, err
+	}
+	delete(made, "email") // which the model has just written
+	return result{data: map[string]any{"sent": false, "approval": made, "would_be_sent": described(request),
+		"recipients": count(request)},
+		notes: []string{"Nothing has been sent. The email waits for a person of the team to approve it; there is " +
+			"nothing to confirm, and calling again would ask twice. They decide on the page at approval.url, and " +
+			"get_approval tells what they have decided."}}, nil
+}
+
+// described is what matters of an email to who is to agree to it.
+func described(in arguments) map[string]any {
+	all := map[string]any{}
+	for _, name := range []string{"from", "to", "cc", "bcc", "reply_to", "subject", "template", "scheduled_at",
+		"topic_id"} {
+		var v any
+		if json.Unmarshal(in[name], &v) == nil {
+			all[name] = v
+		}
+	}
+	var files []struct {
+		Name string `json:"filename"`
+		Path string `json:"path"`
+	}
+	if json.Unmarshal(in["attachments"], &files) == nil && len(files) > 0 {
+		names := make([]string, len(files))
+		for i, f := range files {
+			names[i] = f.Name
+			if f.Path != "" {
+				names[i] += " (" + f.Path + ")"
+			}
+		}
+		all["attachments"] = names
+	}
+	for name, body := range map[string]string{"html_starts": in.text("html"), "text_starts": in.text("text")} {
+		if body != "" {
+			all[name] = cut(body, 500)
+		}
+	}
+	return all
+}
+
+// count returns the number of an email's recipients.
+func count(in arguments) (n int) {
+	for _, name := range []string{"to", "cc", "bcc"} {
+		var all []string
+		if json.Unmarshal(in[name], &all) == nil {
+			n += len(all)
+		}
+	}
+	return n
+}
+
+// findings leaves out the checks that found nothing.
+func findings(all []map[string]any) []any {
+	some := []any{}
+	for _, check := range all {
+		if check["level"] != "pass" {
+			some = append(some, any(check))
+		}
+	}
+	return some
+}
+
+// quota returns what the team has used and may use, if it has a quota and the caller may know.
+func (c *caller) quota(ctx context.Context) map[string]any {
+	if !c.may("GET /usage") {
+		return nil
+	}
+	var u struct {
+		Emails map[string]map[string]any `json:"emails"`
+	}
+	if c.perform(ctx, operation{method: http.MethodGet, path: "/usage"}, &u) != nil {
+		return nil // what it is needed for does not depend on it
+	}
+	all := map[string]any{}
+	for period, of := range u.Emails {
+		if of["limit"] != nil {
+			all[period] = map[string]any{"used": of["used"], "limit": of["limit"], "resets_at": of["resets_at"]}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// limits returns what the person who granted the caller has limited it to, and how much of that is used.
+func (c *caller) limits(ctx context.Context) (map[string]any, error) {
+	if c.Kind != teams.GrantActor || !c.Limited {
+		return nil, nil
+	}
+	u, err := c.s.Usage(ctx, c.TeamID, c.ID)
+	if err != nil {
+		return nil, fmt.Errorf("look up the limits of the program: %w", err)
+	}
+	all := map[string]any{}
+	if u.Recipients > 0 {
+		all["recipients_per_email"] = u.Recipients
+	}
+	if u.Emails > 0 {
+		all["emails_per_day"], all["sent_today"] = u.Emails, u.Sent
+	}
+	return all, nil
+}
+
+// code makes the code with which the caller confirms a request.
+func (c *caller) code(request arguments) (code string, expires time.Time, err error) {
+	digest, err := c.digest(request)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	expires = c.s.Now().Add(codeLasts).Truncate(time.Second)
+	return c.s.Keys.Sign(codePurpose, expires, rand.Text()[:16], digest), expires, nil
+}
+
+// check refuses a code that was not made for the caller and the request, or is too old.
+func (c *caller) check(code string, request arguments) error {
+	parts, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
+	switch {
+	case errors.Is(err, keyring.ErrExpired):
+		return errors.New("the confirmation code has expired, and nothing was sent: call send_email again")
+	case err != nil || len(parts) != 2:
+		return errors.New("the confirmation code is not one that send_email gave, and nothing was sent")
+	}
+	digest, err := c.digest(request)
+	if err != nil {
+		return err
+	}
+	if digest != parts[1] {
+		return errors.New("the confirmation code was given for another request or to another program, and nothing " +
+			"was sent: call confirm_send with exactly the arguments of send_email, or send_email again")
+	}
+	return nil
+}
+
+// digest names a request of the caller. It does not depend on the order or the spacing of the JSON.
+func (c *caller) digest(request arguments) (string, error) {
+	all := map[string]any{}
+	for name, value := range request {
+		var v any
+		if err := json.Unmarshal(value, &v); err != nil {
+			return "", fmt.Errorf("read the argument %s: %w", name, err)
+		}
+		all[name] = v
+	}
+	text, err := encoded([]any{c.TeamID, c.Kind, c.ID, all})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:]), nil
+}

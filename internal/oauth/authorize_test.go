@@ -1,0 +1,316 @@
+package oauth
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// A person reads what is asked for and allows it; the program gets tokens that work, and renews and revokes them.
+func TestConsent(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		q := query(grants.CLI, "http://127.0.0.1:51234/oauth/callback", "full_access")
+		w := f.ask("GET", "/oauth/authorize?"+q.Encode(), nil, "Accept", "text/html")
+		signIn := "/sign-in?" + url.Values{"next": {"/oauth/authorize?" + q.Encode()}}.Encode()
+		if to := w.Header().Get("Location"); w.Code != 303 || to != signIn {
+			t.Fatalf("%d to %q", w.Code, to)
+		}
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Admin})
+		w = f.ask("GET", "/oauth/authorize?"+q.Encode(), nil, "Accept", "text/html")
+		csp := w.Header().Get("Content-Security-Policy")
+		if w.Code != 200 || w.Header().Get("X-Frame-Options") != "DENY" || !strings.Contains(csp,
+			"frame-ancestors 'none'") ||
+			!strings.Contains(csp, "form-action 'self' http://127.0.0.1:51234") || strings.Contains(csp, "https:") {
+			t.Fatalf("%d %v", w.Code, w.Header())
+		}
+		p := readPage(t, w)
+		for _, want := range []string{"Let Resend CLI act for Acme?", "this computer (127.0.0.1:51234)", "Full access",
+			"Send emails"} {
+			if !strings.Contains(p.text, want) {
+				t.Errorf("the page does not say %q: %s", want, p.text)
+			}
+		}
+		if strings.Contains(p.text, "Nobody has checked") || strings.Contains(p.text, "will not get") {
+			t.Errorf("the page: %s", p.text)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 0 {
+			t.Error("to look at the page is to consent")
+		}
+		form := p.form(t, "post", "/oauth/authorize")
+		form.fields.Set("decision", "allow")
+		w = f.ask("POST", "/oauth/authorize", form.fields, "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
+		if w.Code != 303 {
+			t.Errorf("after a form the browser is told %d", w.Code)
+		}
+		code := f.sentTo(w, "http://127.0.0.1:51234/oauth/callback").Get("code")
+		tokens := f.tokens(grants.CLI, "http://127.0.0.1:51234/oauth/callback", code)
+		if tokens.Type != "Bearer" || tokens.Life != 900 || tokens.Scope != "full_access" || tokens.Refresh == "" {
+			t.Errorf("%+v", tokens)
+		}
+		by, err := f.Teams.Authenticate(t.Context(), tokens.Access)
+		if err != nil || by.Kind != teams.GrantActor || by.TeamID != f.Acme.TeamID {
+			t.Errorf("%+v, error %v", by, err)
+		}
+		w = f.ask("POST", "/oauth/token",
+			`{"grant_type":"refresh_token","client_id":"`+grants.CLI+`","refresh_token":"`+tokens.Refresh+`","scope":null}`)
+		if w.Code != 200 || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(),
+			`"token_type":"Bearer"`) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		w = f.ask("POST", "/oauth/revoke", url.Values{"token": {tokens.Refresh}, "client_id": {grants.CLI}})
+		if w.Code != 200 || w.Body.Len() != 0 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if _, err := f.Teams.Authenticate(t.Context(), tokens.Access); err == nil {
+			t.Error("the token works after it was revoked")
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = 'grant.created' AND actor_kind = 'user'
+			AND actor_name = 'ann@acme.example' AND address = '192.0.2.1'`); n != 1 {
+			t.Errorf("recorded %d times", n)
+		}
+	})
+}
+
+// Who refuses sends the program back without anything.
+func TestRefuse(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		client := f.register("Notes", "https://notes.example/cb?x=1")
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
+		q := query(client, "https://notes.example/cb?x=1", "emails:send")
+		p := readPage(t, f.ask("GET", "/oauth/authorize?"+q.Encode(), nil))
+		if !strings.Contains(p.text, "Nobody has checked who makes this program") || !strings.Contains(p.text,
+			"notes.example") {
+			t.Errorf("the page: %s", p.text)
+		}
+		form := p.form(t, "post", "/oauth/authorize")
+		form.fields.Set("decision", "deny")
+		got := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), "https://notes.example/cb?x=1")
+		if got.Get("error") != "access_denied" || got.Has("code") {
+			t.Errorf("%v", got)
+		}
+		form.fields.Set("decision", "")
+		if w := f.ask("POST", "/oauth/authorize", form.fields); w.Code != 422 {
+			t.Errorf("without a decision: %d", w.Code)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 0 {
+			t.Errorf("%d codes were made", n)
+		}
+	})
+}
+
+// A person who is in several teams chooses one, and sees what the own role there leaves out.
+func TestChooseTeam(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		client := f.register("Notes", redirect)
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Viewer, f.Other.TeamID: teams.Owner})
+		q := query(client, redirect, "emails:send emails:read")
+		p := readPage(t, f.ask("GET", "/oauth/authorize?"+q.Encode(), nil))
+		choice := p.form(t, "get", "/oauth/authorize")
+		if !slices.Contains(choice.buttons, f.Acme.TeamID) || !slices.Contains(choice.buttons, f.Other.TeamID) {
+			t.Fatalf("%+v", choice)
+		}
+		choice.fields.Set("team", f.Acme.TeamID)
+		p = readPage(t, f.ask("GET", "/oauth/authorize?"+choice.fields.Encode(), nil))
+		may, left, ok := strings.Cut(p.text, "will not get")
+		if !ok || !strings.Contains(may, "Read the emails") || strings.Contains(may, "Send emails") ||
+			!strings.Contains(left, "Send emails") {
+			t.Errorf("as a viewer: %s", p.text)
+		}
+		form := p.form(t, "post", "/oauth/authorize")
+		form.fields.Set("decision", "allow")
+		code := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), redirect).Get("code")
+		if tokens := f.tokens(client, redirect, code); tokens.Scope != "emails:read" {
+			t.Errorf("%+v", tokens)
+		}
+		choice.fields.Set("team", f.Other.TeamID)
+		form = ptr(readPage(t, f.ask("GET", "/oauth/authorize?"+choice.fields.Encode(), nil))).form(t, "post",
+			"/oauth/authorize")
+		if form.fields.Get("team") != f.Other.TeamID {
+			t.Errorf("%+v", form)
+		}
+		// What the browser sends is not believed.
+		stranger, _ := f.Team("Third")
+		form.fields.Set("team", stranger.TeamID)
+		form.fields.Set("decision", "allow")
+		if w := f.ask("POST", "/oauth/authorize", form.fields); w.Code != 403 || w.Header().Get("Location") != "" {
+			t.Errorf("for a team of others: %d to %q", w.Code, w.Header().Get("Location"))
+		}
+		form.fields.Set("team", f.Other.TeamID)
+		form.fields.Set("redirect_uri", "https://evil.example/")
+		if w := f.ask("POST", "/oauth/authorize", form.fields); w.Code != 400 || w.Header().Get("Location") != "" {
+			t.Errorf("to another address: %d to %q", w.Code, w.Header().Get("Location"))
+		}
+	})
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// Nobody consents without a session, from another site, in a team of none, or without any of the rights.
+func TestNoConsent(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		client := f.register("Notes", redirect)
+		form := query(client, redirect, "members:write")
+		form.Set("team", f.Acme.TeamID)
+		form.Set("decision", "allow")
+		if w := f.ask("POST", "/oauth/authorize", form); w.Code != 303 || w.Header().Get("Location") != "/sign-in" {
+			t.Errorf("without a session: %d to %q", w.Code, w.Header().Get("Location"))
+		}
+		if w := f.ask("GET", "/oauth/authorize?"+query(client, redirect, "").Encode(), nil, "Authorization",
+			"Bearer "+f.Token); w.Code != 303 {
+			t.Errorf("a key outside of development: %d", w.Code)
+		}
+		f.signIn("bob@acme.example", nil)
+		if w := f.ask("GET", "/oauth/authorize?"+query(client, redirect, "").Encode(), nil); w.Code != 403 {
+			t.Errorf("without a team: %d", w.Code)
+		}
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Viewer})
+		for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 403} {
+			if w := f.ask("POST", "/oauth/authorize", form, "Sec-Fetch-Site", site); w.Code != status ||
+				w.Header().Get("Location") != "" {
+				t.Errorf("%s: %d to %q", site, w.Code, w.Header().Get("Location"))
+			}
+		}
+		form.Set("scope", "emails:read")
+		if w := f.ask("POST", "/oauth/authorize", form, "Sec-Fetch-Site", "cross-site"); w.Code != 403 {
+			t.Errorf("from another site: %d", w.Code)
+		}
+		if w := f.ask("POST", "/oauth/authorize", form, "Origin", "https://evil.example"); w.Code != 403 {
+			t.Errorf("from another origin: %d", w.Code)
+		}
+		p := readPage(t, f.ask("GET", "/oauth/authorize?"+query(client, redirect, "members:write").Encode(), nil))
+		if post := p.form(t, "post", "/oauth/authorize"); slices.Contains(post.buttons, "allow") {
+			t.Error("nothing can be allowed, and there is a button for it")
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 0 {
+			t.Errorf("%d codes were made", n)
+		}
+	})
+}
+
+// Wrong requests are answered where that is safe: by JSON or a page as long as the address may be anybody's, by a page
+// with a link if a browser would be led to a web page of somebody unknown, and otherwise by a redirect.
+func TestWrongRequests(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		local, site := f.register("Notes", redirect), f.register("Evil", "https://evil.example/cb")
+		change := func(q url.Values, name string, values ...string) url.Values {
+			if q[name] = values; values == nil {
+				q.Del(name)
+			}
+			return q
+		}
+		for name, c := range map[string]struct {
+			q    url.Values
+			want grants.Code
+			to   string
+		}{
+			"no client": {change(query(local, redirect, ""), "client_id"), grants.InvalidRequest, ""},
+			"another client": {query("0198c3f2-0000-7000-8000-000000000000", redirect, ""), grants.InvalidClient,
+				""},
+			"no address":        {change(query(local, redirect, ""), "redirect_uri"), grants.InvalidRequest, ""},
+			"another's address": {query(local, "https://evil.example/cb", ""), grants.InvalidRequest, ""},
+			"parameters twice": {change(query(local, redirect, ""), "scope", "emails:send", "emails:read"),
+				grants.InvalidRequest, ""},
+			"no PKCE": {change(query(local, redirect, ""), "code_challenge"), grants.InvalidRequest,
+				redirect},
+			"another type": {change(query(local, redirect, ""), "response_type", "token"),
+				grants.UnsupportedResponseType, redirect},
+			"no such scope": {query(local, redirect, "everything"), grants.InvalidScope, redirect},
+			"owners":        {query(local, redirect, "owners:write"), grants.InvalidScope, redirect},
+			"a foreign resource": {change(query(local, redirect, ""), "resource", "https://evil.example"),
+				grants.InvalidTarget, redirect},
+			"a known web program": {query(site, "https://evil.example/cb", "everything"), grants.InvalidScope,
+				"https://evil.example/cb"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := f.ask("GET", "/oauth/authorize?"+c.q.Encode(), nil, "Accept", "application/json")
+				if c.to == "" {
+					wantRefusal(t, w, 400, c.want)
+				} else if got := f.sentTo(w, c.to); got.Get("error") != string(c.want) ||
+					got.Get("error_description") == "" {
+					t.Errorf("%v", got)
+				}
+				w = f.ask("GET", "/oauth/authorize?"+c.q.Encode(), nil, "Accept", "text/html,*/*;q=0.8")
+				if c.to == redirect {
+					f.sentTo(w, c.to)
+				} else if w.Code != 400 || w.Header().Get("Location") != "" || !strings.Contains(w.Body.String(),
+					"cannot be granted") {
+					t.Errorf("a person: %d to %q %s", w.Code, w.Header().Get("Location"), w.Body)
+				}
+			})
+		}
+		long := change(query(local, redirect, ""), "state", strings.Repeat("x", 1025))
+		w := f.ask("GET", "/oauth/authorize?"+long.Encode(), nil)
+		if to := w.Header().Get("Location"); w.Code != 302 || strings.Contains(to, "state=") || !strings.Contains(to,
+			"error=invalid_request") {
+			t.Errorf("a long state: %d to %q", w.Code, to)
+		}
+	})
+}
+
+// In development a full-access key consents at once, for its team.
+func TestConsentByKey(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		f.KeysConsent = true
+		_, sending := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x", Permission: teams.SendingAccess})
+		path := "/oauth/authorize?" + query(grants.CLI, "http://127.0.0.1:1/oauth/callback", "full_access").Encode()
+		for name, token := range map[string]string{"no such key": "re_x", "a sending key": sending} {
+			if w := f.ask("GET", path, nil, "Authorization", "Bearer "+token); w.Code != 403 && w.Code != 401 ||
+				w.Header().Get("Location") != "" {
+				t.Errorf("%s: %d to %q", name, w.Code, w.Header().Get("Location"))
+			}
+		}
+		code := f.sentTo(f.ask("GET", path, nil, "Authorization", "Bearer "+f.Token),
+			"http://127.0.0.1:1/oauth/callback").Get("code")
+		tokens := f.tokens(grants.CLI, "http://127.0.0.1:1/oauth/callback", code)
+		if by, err := f.Teams.Authenticate(t.Context(), tokens.Access); err != nil || by.TeamID != f.Acme.TeamID {
+			t.Errorf("%+v, error %v", by, err)
+		}
+		if w := f.ask("GET", path, nil, "Authorization", "Bearer "+tokens.Access); w.Code != 403 {
+			t.Errorf("a program consents to itself: %d", w.Code)
+		}
+	})
+}
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	s := &Server{}
+	for path, want := range map[string]bool{"/oauth/token": true, "//oauth/token/": true, "/oauth/grants": false,
+		"/oauth": false, "/.well-known/oauth-protected-resource/mcp": true, "/.well-known/security.txt": false,
+		"/": false} {
+		if got := s.Serves(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+// Every scope that a program can have is said in words, once.
+func TestInWords(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	var all teams.Scopes
+	for _, x := range inWords {
+		if x.words == "" || seen[x.words] || all.Has(x.scope) {
+			t.Errorf("%s: %q", x.scope, x.words)
+		}
+		seen[x.words] = true
+		all |= teams.NewScopes(x.scope)
+	}
+	if want := (grants.Scopes{Full: true}).All(); all != want {
+		t.Errorf("said are %v, want %v more and %v less", all, want&^all, all&^want)
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	t.Parallel()
+	for uri, want := range map[string]string{"https://a.example:8443/cb": "a.example:8443",
+		"http://127.0.0.1:1/": "this computer (127.0.0.1:1)",
+		"vscode://x/cb":       "the app that opens links with vscode:"} {
+		if got := hostOf(uri); got != want {
+			t.Errorf("%s: %q", uri, got)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package oauth
+
+import (
+	"net/http"
+
+	"github.com/postrider/postrider/internal/grants"
+)
+
+// refusalsPerSecond is how many refused requests for tokens one address may make.
+const refusalsPerSecond = 30
+
+// tokenWire is RFC 6749 section 5.1.
+type tokenWire struct {
+	Access  string `json:"access_token"`
+	Type    string `json:"token_type"`
+	Life    int64  `json:"expires_in"`
+	Refresh string `json:"refresh_token"`
+	Scope   string `json:"scope"`
+}
+
+func (s *Server) token(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.params(w, r)
+	if err != nil {
+		return err
+	}
+	var t grants.Tokens
+	switch p["grant_type"] {
+	case "authorization_code":
+		t, err = s.Grants.Exchange(r.Context(), grants.Exchanged{ClientID: p["client_id"], Code: p["code"],
+			RedirectURI: p["redirect_uri"], Verifier: p["code_verifier"], Resource: p["resource"]})
+	case "refresh_token":
+		t, err = s.Grants.Refresh(r.Context(), grants.Refreshed{ClientID: p["client_id"], Token: p["refresh_token"],
+			Scope: p["scope"], Resource: p["resource"]})
+	case "":
+		err = refuse(grants.InvalidRequest, "grant_type is missing.")
+	default:
+		err = refuse(grants.UnsupportedGrantType, "grant_type must be authorization_code or refresh_token.")
+	}
+	if err != nil {
+		s.refusals.Count(peer(r), refusalsPerSecond)
+		return err
+	}
+	writeJSON(w, http.StatusOK, tokenWire{t.Access, "Bearer", t.Life, t.Refresh, t.Scopes.String()})
+	return nil
+}
+
+// revoke answers with an empty body, also for tokens that there are not (API reference section 24.5).
+func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.params(w, r)
+	if err != nil {
+		return err
+	}
+	if err := s.Grants.RevokeToken(r.Context(), p["client_id"], p["token"], p["token_type_hint"]); err != nil {
+		s.refusals.Count(peer(r), refusalsPerSecond)
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// params reads the parameters of a request by a client, which must say which one it is.
+func (s *Server) params(w http.ResponseWriter, r *http.Request) (params, error) {
+	if s.refusals.Over(peer(r), refusalsPerSecond) {
+		w.Header().Set("Retry-After", "1")
+		return nil, refuse(grants.TooManyRequests, "Too many requests were refused. Try again in a second.")
+	}
+	text, err := body(w, r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := readParams(r.Header.Get("Content-Type"), text)
+	if err == nil && p["client_id"] == "" {
+		err = refuse(grants.InvalidRequest, "client_id is missing.")
+	}
+	return p, err
+}

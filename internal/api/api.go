@@ -41,8 +41,9 @@
 //     [Call.Header] change the status and the header of the response. An operation whose answer may be large takes
 //     memory for it with [Call.reserve] before it reads what it answers.
 //  3. Give each operation a line in routes.go, with the scope that an actor needs for it; without one the program
-//     does not start. Run the tests with -update and read what changed in testdata/scopes.txt. A literal segment
-//     takes precedence over a parameter at the same place.
+//     does not start. Run the tests with -update and read what changed in testdata/scopes.txt, and in
+//     testdata/actions.txt: how the operation is recorded in the audit log. What a resource creates is named by
+//     audit.Target in its transaction. A literal segment takes precedence over a parameter at the same place.
 //  4. Describe new kinds of query parameters in openapi.go.
 //  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and read the result. The tests
 //     require a successful scenario for each operation, 404 for the ids of other teams (add the thing to
@@ -63,6 +64,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
@@ -72,11 +75,13 @@ import (
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/lograte"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
@@ -108,6 +113,10 @@ type Services struct {
 	Imports      *imports.Service
 	Exports      *exports.Service
 	Privacy      *privacy.Service
+	Grants       *grants.Service
+	Members      *members.Service
+	Approvals    *approvals.Service
+	Audit        *audit.Log
 }
 
 // Options configure the API.
@@ -115,6 +124,7 @@ type Options struct {
 	Services         Services
 	Log              *slog.Logger
 	Version          string
+	PublicURL        string         // the address of the installation, for clients without a token; may be empty
 	RateLimit        int            // requests a second of a team without a limit of its own; 0 is none
 	Limits           *teams.Limiter // counts them, shared with SMTP submission; nil is one of its own
 	RequireUserAgent bool           // refuse requests without one
@@ -182,6 +192,7 @@ func (a *API) mount(ops []op) {
 		if o.scope == 0 {
 			panic("api: " + o.method + " " + o.path + " has no scope: name one in routes.go")
 		}
+		o.act = actOf(o)
 		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			a.serve(w.(*recorder), r,
 				o)
@@ -316,6 +327,7 @@ type recorder struct {
 	id           string
 	path         string      // for the logs; "" means the request's
 	actor        teams.Actor // the authenticated actor, whether or not it may do this
+	resource     string      // the path of what is asked for, if not the API; see Enter
 	status       int
 	cause        error // of an internal failure
 	keep         bool  // the answer, for the observer

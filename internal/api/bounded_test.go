@@ -159,7 +159,7 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 		for _, l := range found[o.method+" "+o.path] {
 			total++
 			many := l.body(doc.list(l, elements), 1)
-			for key, allowed := range map[string]bool{"full": true, "sending": o.scope == teams.EmailsSend, "": false} {
+			for key, allowed := range map[string]bool{"full": true, "sending": o.scope == teams.EmailsSend || o.scope == teams.ApprovalsRequest, "": false} {
 				n, w := f.allocated(t, o.method, withIDs(o.path), key, many)
 				name := fmt.Sprintf("%s %s %v with the key %q", o.method, o.path, l.place, key)
 				if n > uint64(multiple*len(many)+small) {

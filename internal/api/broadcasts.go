@@ -403,6 +403,9 @@ func (a *API) chooseBroadcastWinner(ctx context.Context, c *Call, in winnerIn) (
 	if in.Variant == nil {
 		in.Variant = new(broadcasts.NoWinner)
 	}
+	if err := c.RequireUnlimited(); err != nil {
+		return ref{}, err
+	}
 	return ref{"broadcast", id}, a.Services.Broadcasts.SetWinner(ctx, c.TeamID, id, *in.Variant)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/fault"
@@ -42,6 +43,7 @@ type bound struct {
 	in, out reflect.Type
 	form    bool     // the body is a form, which call reads
 	media   []string // of an answer that is a stream; nil means JSON that is made whole
+	act     act      // how it is recorded in the audit log
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
@@ -136,9 +138,16 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 			before()
 		}
 	}
-	out, err := o.call(r.Context(), c)
+	ctx := r.Context()
+	if o.act.action != "" && !o.act.shown {
+		ctx = audit.With(ctx, c.entry(o.act))
+	}
+	out, err := o.call(ctx, c)
 	w.path = c.path
-	if o.scope == teams.EmailsSend {
+	if err == nil && o.act.shown {
+		err = a.Services.Audit.Write(ctx, c.entry(o.act))
+	}
+	if o.scope == teams.EmailsSend || o.scope == teams.ApprovalsRequest {
 		a.showQuota(r.Context(), c, err)
 	}
 	if err != nil {

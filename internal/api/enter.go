@@ -15,6 +15,30 @@ import (
 // enter authenticates the request and applies the rate limit. Once the actor is known, w has it, and every answer
 // states what is left of the rate. Scopes are not checked here.
 func (a *API) enter(w *recorder, r *http.Request) error {
+	if err := a.authenticate(w, r); err != nil {
+		return err
+	}
+	limit := a.rate(&w.actor)
+	if limit == 0 {
+		return nil
+	}
+	used, ok := a.Limits.Count(w.actor.TeamID, limit)
+	h := w.Header()
+	n := strconv.Itoa(limit)
+	h["Ratelimit-Limit"] = []string{n}
+	h["Ratelimit-Remaining"] = []string{strconv.Itoa(max(0, limit-used))}
+	h["Ratelimit-Reset"] = []string{"1"}
+	h["Ratelimit-Policy"] = []string{n + ";w=1"}
+	if !ok {
+		return fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and "+
+			"try again.",
+			limit)
+	}
+	return nil
+}
+
+// authenticate finds out whose request it is, and refuses those of nobody and of suspended teams.
+func (a *API) authenticate(w *recorder, r *http.Request) error {
 	if a.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
 	}
@@ -38,22 +62,20 @@ func (a *API) enter(w *recorder, r *http.Request) error {
 	if by.Suspended {
 		return suspended()
 	}
-	limit := a.rate(&by)
-	if limit == 0 {
-		return nil
-	}
-	used, ok := a.Limits.Count(by.TeamID, limit)
-	h := w.Header()
-	n := strconv.Itoa(limit)
-	h["Ratelimit-Limit"] = []string{n}
-	h["Ratelimit-Remaining"] = []string{strconv.Itoa(max(0, limit-used))}
-	h["Ratelimit-Reset"] = []string{"1"}
-	h["Ratelimit-Policy"] = []string{n + ";w=1"}
-	if !ok {
-		return fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and try again.",
-			limit)
-	}
 	return nil
+}
+
+// Enter authenticates a request for what is beside the API, at a path of its own for which there are tokens too, as the
+// API's own requests are. Unless ok, the request has been answered. It does not count as a request of the team.
+func (a *API) Enter(w http.ResponseWriter, r *http.Request, path string) (by teams.Actor, ok bool) {
+	rec := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), resource: path}
+	if err := a.authenticate(rec, r); err != nil {
+		rec.Header()["X-Request-Id"] = []string{rec.id}
+		a.fail(rec, r, err)
+		a.finish(rec, r)
+		return teams.Actor{}, false
+	}
+	return rec.actor, true
 }
 
 // bearer returns the request's token, or "".
@@ -108,8 +130,8 @@ func (a *API) wrongMethod(w *recorder, r *http.Request) {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeStatus(w, http.StatusMethodNotAllowed, "method_not_allowed", "The method "+r.Method+" is not allowed here; use "+
-		strings.Join(allowed, " or ")+".")
+	writeStatus(w, http.StatusMethodNotAllowed, "method_not_allowed", "The method "+r.Method+" is not allowed here; "+
+		"use "+strings.Join(allowed, " or ")+".")
 }
 
 func routePath(r *http.Request) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // answers is the only table that maps a fault to a status and a name (API reference section 4.1). It uses only names
@@ -50,7 +51,28 @@ type envelope struct {
 }
 
 // fail answers with an error.
-func (a *API) fail(w *recorder, r *http.Request, err error) { writeError(w, judge(w, r, err)) }
+func (a *API) fail(w *recorder, r *http.Request, err error) {
+	e := judge(w, r, err)
+	if a.PublicURL != "" {
+		a.challenge(w, e.Kind)
+	}
+	writeError(w, e)
+}
+
+// challenge tells programs where they can get a token (RFC 9728 section 5.1), and what is wrong with theirs (RFC 6750
+// section 3).
+func (a *API) challenge(w *recorder, k fault.Kind) {
+	text := `Bearer resource_metadata="` + a.PublicURL + `/.well-known/oauth-protected-resource` + w.resource + `"`
+	switch {
+	case k == fault.BadCredential:
+		text += `, error="invalid_token"`
+	case k == fault.OutOfScope && w.actor.Kind == teams.GrantActor:
+		text += `, error="insufficient_scope"`
+	case k != fault.NoCredential && k != fault.Restricted:
+		return
+	}
+	w.Header().Set("WWW-Authenticate", text)
+}
 
 // judge returns the fault that an error is for the client. The cause of an internal failure goes into the log line of
 // the request.
@@ -93,7 +115,9 @@ func writeError(w http.ResponseWriter, e *fault.Error) {
 	}
 	switch x.status {
 	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		if w.Header().Get("WWW-Authenticate") == "" {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		if w.Header().Get("Retry-After") == "" {
 			w.Header().Set("Retry-After", "1")

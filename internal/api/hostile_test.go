@@ -108,6 +108,7 @@ func put(body any, at place, value any) any {
 var rightBodies = map[string]string{
 	"POST /emails":       `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
 	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
+	"POST /approvals":    `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
 	"POST /webhooks":     `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
 	"POST /api-keys":     `{"name":"x"}`,
 	"POST /broadcasts": `{"from":"a@example.org","subject":"s","text":"t",` +

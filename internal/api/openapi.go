@@ -48,11 +48,18 @@ func parameters(name string) *huma.Param {
 	case "status":
 		p.Description = "Of logs, a class of status codes such as 4xx, or a code; of webhook events, pending, attempting, " +
 			"success or failed; of imports, queued, in_progress, completed or failed; of automations, enabled or disabled; of " +
-			"runs, some of running, completed, failed and cancelled, with commas."
+			"runs, some of running, completed, failed and cancelled, with commas; of approvals, pending, approved, rejected, " +
+			"expired or failed."
 	case "endpoint":
 		p.Description = "What the path begins with."
 	case "user_agent":
 		p.Description = "What the user agent has in it, in either case."
+	case "actor_id":
+		p.Description, p.Schema.Format = "Only what this key, user or program did.", "uuid"
+	case "action":
+		p.Description = "Only this action, such as domain.created."
+	case "target_id":
+		p.Description, p.Schema.Format = "Only what was done to this.", "uuid"
 	case "api_key_id":
 		p.Schema.Format = "uuid"
 	case "segment_id":

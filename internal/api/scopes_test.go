@@ -71,17 +71,20 @@ func TestScopes(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := teams.FullAccess.Scopes()
-		readers := teams.NewScopes(teams.EmailsRead, teams.ReceivingRead, teams.DomainsRead, teams.KeysRead,
-			teams.SuppressionsRead, teams.WebhooksRead, teams.LogsRead, teams.UsageRead, teams.TemplatesRead,
-			teams.ContactsRead, teams.SegmentsRead, teams.TopicsRead, teams.BroadcastsRead, teams.AutomationsRead,
-			teams.EventsRead)
+		var readers teams.Scopes
+		for _, o := range f.ops {
+			if strings.HasSuffix(o.scope.String(), ":read") {
+				readers |= teams.NewScopes(o.scope)
+			}
+		}
 		as := func(kind teams.ActorKind, scopes teams.Scopes) http.Handler {
 			return f.entered(teams.Actor{Kind: kind, ID: "x", TeamID: f.Acme.TeamID, Scopes: scopes})
 		}
-		actors := []struct {
+		type asked struct {
 			name string
 			http.Handler
-		}{
+		}
+		actors := []asked{
 			{"key: full_access", f.bearing(f.keys["full"])},
 			{"key: sending_access", f.bearing(f.keys["sending"])},
 			{"key: one domain", f.bearing(ofDomain)},
@@ -93,6 +96,10 @@ func TestScopes(t *testing.T) {
 			{"grant: domains:write", as(teams.GrantActor, teams.NewScopes(teams.DomainsWrite))},
 			{"grant: none", as(teams.GrantActor, 0)},
 			{"system", f.entered(teams.System(f.Acme.TeamID))},
+		}
+		for _, role := range teams.Roles {
+			by := f.Member(f.Acme.TeamID, string(role)+"@acme.example", role)
+			actors = append(actors, asked{"role: " + string(role), f.entered(by)})
 		}
 		var table bytes.Buffer
 		w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

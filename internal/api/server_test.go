@@ -245,7 +245,7 @@ func TestObserver(t *testing.T) {
 		if r.Start.IsZero() || r.Duration <= 0 || !id.Valid(r.ID) || r.Kind != teams.KeyActor || !id.Valid(r.Actor.ID) {
 			t.Errorf("%+v", r)
 		}
-		r.Start, r.Duration, r.ID, r.Kind, r.Actor.ID, r.Scopes = time.Time{}, 0, "", "", "", 0
+		r.Start, r.Duration, r.ID, r.Actor = time.Time{}, 0, "", teams.Actor{TeamID: r.TeamID}
 		r.Body, r.Answer = bytes.Clone(r.Body), bytes.Clone(r.Answer)
 		seen = append(seen, r)
 	}}, func(_ context.Context, _ *Call, in echo) (echo, error) { return in, nil })
@@ -455,6 +455,9 @@ func TestOtherTeams(t *testing.T) {
 			"erasure_id":  create("/contacts/nobody@example.org/erase", "{}"),
 			"topic_id":    create("/topics", `{"name":"x","default_subscription":"opt_in"}`),
 			"event":       create("/events", `{"name":"x"}`),
+			"user_id":     f.Member(f.Acme.TeamID, "member@example.org", teams.Member).ID,
+
+			"invitation_id": create("/team/invitations", `{"email":"a@example.net","role":"viewer"}`),
 
 			"contact_property_id": create("/contact-properties", `{"key":"x","type":"string"}`),
 			"broadcast_id": create("/broadcasts", `{"from":"a@example.org","subject":"s","text":"t","segment_id":"`+
@@ -490,11 +493,18 @@ func TestOtherTeams(t *testing.T) {
 			t.Fatalf("%+v, error %v", runs, err)
 		}
 		ids["run_id"] = runs.Data[0].ID
+		ids["approval_id"] = create("/approvals", `{"from":"x@example.org","to":"c@reader.example","subject":"x","text":"x"}`)
+		f.grant("full_access")
+		var granted list[ref]
+		if err := json.Unmarshal(f.do(t, "GET /oauth/grants").Body.Bytes(), &granted); err != nil || len(granted.Data) != 1 {
+			t.Fatalf("%+v, error %v", granted, err)
+		}
+		ids["oauth_grant_id"] = granted.Data[0].ID
 		ids["webhook_event_id"] = told.Data[0].ID
 		ids["audience_id"] = ids["segment_id"]
 		create("/contacts/"+ids["contact"]+"/segments/"+ids["segment_id"], "")
 		body := `{"name":"x","email":"d@example.org","topics":[],"fallback_value":"x","scheduled_at":"in 2 hours",` +
-			`"tls":"enforced","since":"` +
+			`"tls":"enforced","role":"viewer","since":"` +
 			time.Now().Add(-time.Hour).Format(time.RFC3339) + `"}`
 		asked := 0
 		for _, o := range f.ops {
@@ -527,7 +537,7 @@ func TestOtherTeams(t *testing.T) {
 			t.Errorf("another team deleted a segment or a contact: %d %s", w.Code, w.Body)
 		}
 		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/contacts/imports", "/segments",
-			"/audiences", "/topics", "/contact-properties", "/events"} {
+			"/audiences", "/topics", "/contact-properties", "/events", "/oauth/grants"} {
 			if w := f.do(t, "GET "+path+"\nAuthorization: other"); w.Body.String() != `{"object":"list","has_more":false,"data":[]}` {
 				t.Errorf("%s: %s", path, w.Body)
 			}

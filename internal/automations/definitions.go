@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
@@ -105,6 +106,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	a.ID, a.CreatedAt, a.UpdatedAt, a.Version, a.epoch, a.revision = id.At(tx.Now()), tx.Now(), tx.Now(), 0, 1, 1
 	s.addVersion(ctx, tx, a)
 	insertAutomation(ctx, tx, a)
+	audit.Target(ctx, a.ID)
 	return s.writeTriggers(ctx, tx, a)
 }
 

@@ -161,6 +161,9 @@ func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason
 // Resume goes on with a broadcast that was paused, by hand or by itself. If that was for bounces or complaints, it is
 // not paused for them again: who resumes it has decided that. Otherwise those that came meanwhile are looked at now.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
+	if err := by.RequireUnlimited(); err != nil {
+		return err
+	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, by.TeamID, broadcastID)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
@@ -161,6 +162,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	if err := insertBroadcast(ctx, tx, b); err != nil {
 		return err
 	}
+	audit.Target(ctx, b.ID)
 	insertVariants(ctx, tx, b)
 	return nil
 }

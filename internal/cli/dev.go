@@ -22,6 +22,7 @@ import (
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture",
 	"rate_limit":   "1000",
+	"notice_from":  "Postrider <notices@resend.dev>", // invitations are in the outbox
 	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn",
 	"hostname":       "localhost",
 	"shutdown_grace": "5s", "roles": "api,delivery,jobs,submission,receiving", "smtp_in_listen": "127.0.0.1:1025",
@@ -68,6 +69,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer n.close()
+	n.oauth.KeysConsent = true
 	if *key == "" {
 		if *key, err = devKey(c); err != nil {
 			return err
@@ -75,6 +77,13 @@ func dev(ctx context.Context, e *env, args []string) error {
 	}
 	if err := n.teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
 		return fmt.Errorf("make the development key: %w", err)
+	}
+	who, err := n.teams.Authenticate(ctx, *key)
+	if err != nil {
+		return fmt.Errorf("find the team of the development key: %w", err)
+	}
+	if err := n.ensureDeveloper(ctx, who.TeamID); err != nil {
+		return err
 	}
 	verified, err := n.addVerified(ctx, *key, names)
 	if err != nil {
@@ -164,6 +173,7 @@ func greet(e *env, n *node, addr, key string, verified []string) {
 	fmt.Fprintf(e.out, `Postrider is ready for development.
 
   API      http://%[1]s        (documentation: http://%[1]s/docs)
+  Pages    http://%[1]s/account        (you are signed in by yourself)
   Key      %[2]s
   Mail     %[3]s
   SMTP     %[6]s

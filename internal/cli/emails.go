@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
@@ -125,6 +126,9 @@ func (n *node) addressErasers() []erasure.Eraser {
 	return []erasure.Eraser{
 		{Name: "sent emails", Erase: n.emails.EraseAddress},
 		{Name: "received emails", Erase: n.receiving.EraseAddress},
+		{Name: "approvals", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return approvals.EraseAddress(ctx, n.db, a, s)
+		}},
 		{Name: "webhooks", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return webhooks.EraseAddress(ctx, n.db, a, s)
 		}},

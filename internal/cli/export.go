@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
@@ -24,6 +25,7 @@ const exportUsage = `use one of
   postrider export suppressions --team TEAM [--origin bounce|complaint|manual]
   postrider export logs --team TEAM         [--from TIME] [--to TIME] [--status 4xx] [--method M] [--endpoint PATH]
                                             [--user-agent TEXT] [--api-key-id ID]
+  postrider export audit --team TEAM        [--from TIME] [--to TIME] [--action A] [--actor-id ID] [--target-id ID]
 each with [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
 TEAM is an id or an exact name; names with spaces are given in quotes. Without --output the file goes to standard
 output`
@@ -32,7 +34,8 @@ output`
 func export(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "export", exportUsage, []verb{{"contacts", 0, exportContacts},
 		{"emails", 0, exportEmails},
-		{"suppressions", 0, exportSuppressions}, {"logs", 0, exportLogs}}, args)
+		{"suppressions", 0, exportSuppressions}, {"logs", 0, exportLogs},
+		{"audit", 0, exportAudit}}, args)
 }
 
 func exportContacts(flags *flag.FlagSet) action {
@@ -70,6 +73,17 @@ func exportLogs(flags *flag.FlagSet) action {
 	})
 	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Logs(teamID, f), nil
+	})
+}
+
+func exportAudit(flags *flag.FlagSet) action {
+	var f audit.Filter
+	spanFlags(flags, &f.From, &f.To)
+	flags.StringVar(&f.Action, "action", "", "only this action, such as domain.created")
+	flags.StringVar(&f.ActorID, "actor-id", "", "only what the key, user or program with this `id` did")
+	flags.StringVar(&f.Target, "target-id", "", "only what was done to the thing with this `id`")
+	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+		return s.Audit(teamID, f), nil
 	})
 }
 
@@ -111,6 +125,9 @@ func writeExport(flags *flag.FlagSet, choose func(ctx context.Context, s *export
 			if err != nil {
 				return err
 			}
+			if err := n.audit.Write(ctx, audit.Entry{Action: x.Name + ".exported", Target: t.ID}); err != nil {
+				return err
+			}
 			if *output == "" {
 				return writeParts(ctx, e.out, x, o)
 			}
@@ -126,7 +143,7 @@ func writeExport(flags *flag.FlagSet, choose func(ctx context.Context, s *export
 func (n *node) exports() *exports.Service {
 	return exports.New(contacts.New(n.db, nil, nil),
 		emails.New(emails.Config{}, emails.Parts{DB: n.db, Queue: n.queue, Teams: n.teams}),
-		suppressions.New(n.db, nil), requestlog.New(n.db, n.log, 0))
+		suppressions.New(n.db, nil), requestlog.New(n.db, n.log, 0), n.audit)
 }
 
 func writeParts(ctx context.Context, w io.Writer, x *exports.Export, o exports.Options) error {

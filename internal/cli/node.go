@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
@@ -34,6 +36,7 @@ import (
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
@@ -41,20 +44,26 @@ import (
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/mcp"
+	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/notices"
+	"github.com/postrider/postrider/internal/oauth"
 	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/private"
 	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/retention"
+	"github.com/postrider/postrider/internal/signin"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/tracking"
+	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/volume"
+	"github.com/postrider/postrider/internal/web"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -67,6 +76,15 @@ type node struct {
 	queue       *jobs.Queue
 	runner      *jobs.Runner
 	teams       *teams.Service
+	users       *users.Service
+	members     *members.Service
+	site        *web.Site
+	developer   *users.User // who visitors from this machine are, in development; nil otherwise
+	audit       *audit.Log
+	grants      *grants.Service
+	approvals   *approvals.Service
+	oauth       *oauth.Server
+	mcp         *mcp.Server
 	volume      *volume.Service
 	domains     *domains.Service
 	contents    *content.Service
@@ -243,6 +261,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.limits = &teams.Limiter{Shares: n.shares}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)
 	n.teams.Trial = trial(c)
+	n.audit = audit.New(n.db, c.AuditRetention)
+	n.newUsers(keys)
+	n.grants = n.newGrants(keys)
 	n.volume = newVolume(n.db)
 	suppressed := suppressions.New(n.db, recorder)
 	n.contents = content.New(n.db)
@@ -254,6 +275,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
 		Contacts: n.contacts, Templates: n.templates, Volume: n.volume, Log: n.log})
+	n.emails.Budget = n.grants.Spend
+	n.approvals = approvals.New(n.db, recorder, n.emails, n.grants, n.audit, c.PublicURL)
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
@@ -263,6 +286,9 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails,
 		n.teams, n.log)
 	n.domains.Notify, n.volume.Notify = notify.Tell, notify.Tell
+	if c.NoticeFrom != "" {
+		n.members.Mail, n.users.Mail, n.approvals.Mail = notify.Mail, notify.Mail, notify.Mail
+	}
 	n.domains.SentSince = func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 		all, err := counters.Count(ctx, teamID, metrics.Query{From: since, To: n.db.Now(), DomainIDs: []string{domainID}})
 		sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
@@ -318,6 +344,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	public := links.New(n.emails, n.receiving, n.log)
 	public.Register(n.mux)
 	public.RegisterUnsubscribe(n.mux, n.contacts, n.teams)
+	n.servePages()
 	n.mux.Handle("GET /tls/ask", links.TLSAsk(n.domains, n.log, trackingHosts(c)...))
 	n.tracking = tracking.New(n.db, recorder, n.emails, n.log)
 	tracked := links.NewTracked(n.emails, n.tracking)
@@ -333,10 +360,13 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Emails: n.emails, Templates: n.templates, Volume: n.volume, Contacts: n.contacts, Broadcasts: n.broadcasts,
 		Automations: n.automations, Events: n.events, Logs: n.logs, Metrics: counters, Live: n.live, Webhooks: hooks,
 		Receiving: n.receiving, Imports: n.imports,
-		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs), Privacy: n.privacy}, Log: n.log,
-		Version:   Version,
+		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs, n.audit), Privacy: n.privacy,
+		Members: n.members, Audit: n.audit, Grants: n.grants, Approvals: n.approvals}, Log: n.log,
+		Version: Version, PublicURL: c.PublicURL,
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})
+	n.mcp = n.newMCP(rest, keys)
+	n.oauth = n.newOAuth(n.site)
 	development := onlyLoopback(n.mux)
 	n.handler = behindProxies(c.HTTPProxyFrom, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if tracked.Serves(r.URL.Path) {
@@ -349,6 +379,18 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 				n.mux.ServeHTTP(w, r)
 				return
 			}
+		}
+		if n.oauth.Serves(r.URL.Path) {
+			n.oauth.ServeHTTP(w, r)
+			return
+		}
+		if n.mcp.Serves(r.URL.Path) {
+			n.mcp.ServeHTTP(w, r)
+			return
+		}
+		if signin.Serves(r.URL.Path) {
+			n.mux.ServeHTTP(w, r)
+			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/dev/") {
 			development.ServeHTTP(w, r)
@@ -363,7 +405,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.broadcasts.EraseTeam, n.automations.EraseTeam,
 		n.templates.EraseTeam, n.contents.EraseTeam, n.receiving.EraseTeam, suppressed.EraseTeam, n.live.EraseTeam,
 		counters.EraseTeam, n.volume.EraseTeam, n.imports.EraseTeam, n.contacts.EraseTeam, n.events.EraseTeam, n.privacy.EraseTeam,
-		n.logs.EraseTeam}
+		n.logs.EraseTeam, n.approvals.EraseTeam, n.grants.EraseTeam, n.members.EraseTeam, n.audit.EraseTeam}
 	if n.has("delivery") {
 		n.runner.Handle(n.delivery.Kind())
 	}
@@ -384,6 +426,11 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.Roll})
 		n.runner.Cron(jobs.Cron{Name: "live", Every: 5 * time.Minute, Run: n.live.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "audit", Every: time.Hour, Run: n.audit.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "approvals", Every: time.Minute, Run: n.approvals.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "oauth", Every: time.Hour, Run: n.grants.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "users", Every: time.Hour, Run: n.users.Sweep})
+		n.runner.Cron(jobs.Cron{Name: "invitations", Every: 24 * time.Hour, Run: n.members.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "attachments", Every: 6 * time.Hour, Run: n.emails.SweepFiles})
 		n.runner.Cron(jobs.Cron{Name: "templates", Every: time.Hour, Run: n.templates.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "contents", Every: time.Hour, Run: n.emails.SweepContents})
@@ -396,6 +443,23 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Cron(jobs.Cron{Name: "domains", Every: 10 * time.Minute, Run: n.domains.Recheck})
 	}
 	return nil
+}
+
+// newUsers builds what keeps people: users and members, which know each other.
+func (n *node) newUsers(keys *keyring.Keyring) {
+	c := n.c
+	n.users = users.New(users.Config{PublicURL: c.PublicURL, OIDC: users.OIDCConfig{Issuer: c.OIDCIssuer,
+		ClientID: c.OIDCClientID, ClientSecret: string(c.OIDCClientSecret), Name: c.OIDCName, Domains: c.OIDCDomains}},
+		n.db, keys, n.log)
+	n.members = newMembers(c, n.db, n.users, n.audit)
+	n.users.Audit, n.users.TeamsOf, n.users.Leaving = n.audit, n.members.TeamsOf, n.members.Leaving
+}
+
+// newMembers returns the service of members, whose invitations lead to a page of this node.
+func newMembers(c config.Config, d *db.DB, u *users.Service, a *audit.Log) *members.Service {
+	m := members.New(d, u, a)
+	m.Link = func(token string) string { return strings.TrimSuffix(c.PublicURL, "/") + "/invitations/" + token }
+	return m
 }
 
 // trial returns the quota of new teams.
@@ -504,6 +568,7 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	defer shut()
 	g.Go(func() error { return n.logs.Run(served) })
 	g.Go(func() error { return n.tracking.Run(served) })
+	g.Go(func() error { return n.users.Run(served) })
 	if l == nil {
 		context.AfterFunc(ctx, shut)
 	} else {

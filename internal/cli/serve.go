@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
@@ -45,6 +46,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 		}
 		log.Info("listening", "http", l.Addr().String(), "public_url", c.PublicURL)
 	}
+	n.logSetup(ctx)
 	log.Info("started", "version", Version, "database", n.db.Engine(), "transport", c.Transport, "roles", c.Roles)
 	err = n.run(ctx, l)
 	log.Info("stopped")
@@ -91,6 +93,8 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 		return nil, err
 	}
 	n.queue = jobs.NewQueue(n.db)
+	n.audit = audit.New(n.db, c.AuditRetention)
+	n.newUsers(nil) // what needs keys is done by people, not by commands
 	n.teams = teams.New(n.db, n.log, func(context.Context, string, string) (bool, error) {
 		return false, fault.Invalidf("domain_id", "Restrict keys to a domain through the API.")
 	})

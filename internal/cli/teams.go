@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
@@ -26,6 +27,7 @@ const teamsUsage = `use one of
   postrider teams suspend TEAM
   postrider teams resume TEAM
   postrider teams show TEAM
+  postrider teams members TEAM
   postrider teams limit TEAM [--rate N] [--daily N] [--monthly N]
                                            (requests a second; 0: as configured. Emails a day and
                                            a month of UTC, sent and received; 0: no quota)
@@ -80,7 +82,7 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 		return err
 	}
 	defer n.close()
-	return run(ctx, e, n, words)
+	return run(recorded(ctx, command+" "+v.name), e, n, words)
 }
 
 // verbUsage returns a function that prints the usage of the verbs and the flags that are in the set now. These are
@@ -123,6 +125,7 @@ func manageTeams(ctx context.Context, e *env, args []string) error {
 		{"create", 1, createTeam},
 		{"list", 0, noFlags(listTeams)},
 		{"show", 1, noFlags(showTeam)},
+		{"members", 1, noFlags(listMembers)},
 		{"rename", 2, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
 			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.Rename(ctx, t.ID, words[1]) })
 		})},
@@ -147,6 +150,8 @@ func (n *node) withTeam(ctx context.Context, idOrName string, do func(t teams.Te
 	if err != nil {
 		return err
 	}
+	audit.Team(ctx, t.ID)
+	audit.Target(ctx, t.ID)
 	return do(t)
 }
 

@@ -161,6 +161,7 @@ func (l *loader) checkAddresses() {
 	if !hostPort(c.SMTPInListen, true) {
 		l.wrong("smtp_in_listen", "%q is no address; write :25 or 127.0.0.1:1025", c.SMTPInListen)
 	}
+	l.checkOIDC()
 	for i, s := range c.FeedbackAddresses {
 		if local, host, ok := strings.Cut(s, "@"); !ok || local == "" || !domain.MatchString(hostName(host)) {
 			l.wrong("feedback_address", "%q is no address; write fbl@mx.example.com", s)
@@ -185,6 +186,32 @@ func (l *loader) checkAddresses() {
 			l.wrong("dns_servers", "%q is no address; write 9.9.9.9 or [2620:fe::fe]:53", s)
 		}
 	}
+}
+
+// checkOIDC refuses a provider that would be asked in clear over a network: its answers say who somebody is.
+func (l *loader) checkOIDC() {
+	c := &l.config
+	for i, d := range c.OIDCDomains {
+		if c.OIDCDomains[i] = hostName(d); !domain.MatchString(c.OIDCDomains[i]) {
+			l.wrong("oidc_domain", "%q is not a domain name", d)
+		}
+	}
+	if c.OIDCIssuer == "" {
+		return
+	}
+	u, err := url.Parse(c.OIDCIssuer)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		u.Scheme != "https" && !(u.Scheme == "http" && onThisMachine(u.Hostname())) {
+		l.wrong("oidc_issuer", "%q must be a URL such as https://id.example.com; http is for this machine alone", c.OIDCIssuer)
+	}
+	if c.OIDCClientID == "" {
+		l.wrong("oidc_client_id", "is empty; the provider gives it when this installation is registered there")
+	}
+}
+
+func onThisMachine(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // hostPort reports whether s is host:port. The host of a listener may be empty and its port 0.
@@ -213,9 +240,7 @@ func (l *loader) checkRelay() {
 		l.wrong("relay_username", "and relay_password belong together; set both or neither")
 	}
 	host, _, _ := net.SplitHostPort(c.RelayAddr)
-	ip, err := netip.ParseAddr(host)
-	local := host == "localhost" || err == nil && ip.IsLoopback()
-	if c.RelayPassword != "" && c.RelayTLS == "none" && !local {
+	if c.RelayPassword != "" && c.RelayTLS == "none" && !onThisMachine(host) {
 		l.wrong("relay_tls", "none would send the password in clear to %s; use required or implicit", host)
 	}
 }
@@ -253,6 +278,9 @@ func (l *loader) checkNumbers() {
 	}
 	if c.LogRetention < time.Hour {
 		l.wrong("log_retention", "is %v, must be at least 1h", c.LogRetention)
+	}
+	if c.AuditRetention < 24*time.Hour {
+		l.wrong("audit_retention", "is %v, must be at least 24h", c.AuditRetention)
 	}
 	if c.ImportRetention < time.Hour {
 		l.wrong("import_retention", "is %v, must be at least 1h", c.ImportRetention)

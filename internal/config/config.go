@@ -104,9 +104,16 @@ type Config struct {
 	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: a domain that is asked to be verified is found verified a second later, and a claim proven, without DNS."`
 	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
 
+	OIDCIssuer       string   `toml:"oidc_issuer" doc:"OpenID Connect provider by which people may sign in, as its issuer URL such as https://id.example.com. It sends them back to public_url/sign-in/oidc/callback. Empty: none."`
+	OIDCClientID     string   `toml:"oidc_client_id" doc:"Id of this installation at that provider."`
+	OIDCClientSecret Secret   `toml:"oidc_client_secret" doc:"Its secret there. Empty: a public client, which proves itself by PKCE alone."`
+	OIDCName         string   `toml:"oidc_name" doc:"Name of that provider on the page of sign-in. Empty: Single sign-on."`
+	OIDCDomains      []string `toml:"oidc_domain" doc:"Domains of addresses, verified by that provider, whose people may become users without an invitation. Which team they join is still to be decided by an invitation."`
+
 	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
 	MigrateOnStart  bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
 	LogRetention    time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
+	AuditRetention  time.Duration `toml:"audit_retention" default:"8760h" doc:"How long the audit log is kept: who did what."`
 	ImportRetention time.Duration `toml:"import_retention" default:"720h" doc:"How long imports of contacts are shown after they ended, with the rows that failed."`
 
 	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all that belongs to them; those that are still to be delivered stay. Teams may have a shorter time. 0s: without end."`

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -57,6 +58,7 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 		}
 		p.ID, p.CreatedAt = id.At(tx.Now()), tx.Now()
 		insertProperty(ctx, tx, &p)
+		audit.Target(ctx, p.ID)
 		return nil
 	})
 	if s.d.Violates(err, "contact_properties_name") {

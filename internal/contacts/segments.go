@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -53,6 +54,7 @@ func (s *Service) CreateSegment(ctx context.Context, teamID string, n NewSegment
 		}
 		g.ID, g.CreatedAt = id.At(tx.Now()), tx.Now()
 		insertSegment(ctx, tx, &g)
+		audit.Target(ctx, g.ID)
 		return nil
 	})
 	return g, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -70,6 +71,7 @@ func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) 
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		at, created, err = s.UpsertIn(ctx, tx, teamID, address, c)
+		audit.Target(ctx, at.ID)
 		return err
 	})
 	return at, created, err
@@ -88,6 +90,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.UpdateIn(ctx, tx, teamID, idOrAddress, c)
+		audit.Target(ctx, at.ID)
 		return err
 	})
 	if s.d.Violates(err, "contacts_address") {
@@ -101,6 +104,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.DeleteIn(ctx, tx, teamID, idOrAddress)
+		audit.Target(ctx, at.ID)
 		return err
 	})
 	return at, err

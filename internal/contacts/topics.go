@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -48,6 +49,7 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		}
 		t.ID, t.CreatedAt = id.At(tx.Now()), tx.Now()
 		insertTopic(ctx, tx, &t)
+		audit.Target(ctx, t.ID)
 		return nil
 	})
 	return t, err

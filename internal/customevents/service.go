@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
@@ -49,6 +50,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 				"be sent without being defined.", MaxTeam)
 		}
 		def.ID, def.CreatedAt = id.At(tx.Now()), tx.Now()
+		audit.Target(ctx, def.ID)
 		return insert(ctx, tx, &def)
 	})
 	if s.d.Violates(err, nameIndex) {
@@ -78,6 +80,7 @@ func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema
 			return err
 		}
 		def.Schema, def.UpdatedAt = schema, tx.Now()
+		audit.Target(ctx, def.ID)
 		return update(ctx, tx, &def)
 	})
 	return def, err
@@ -90,6 +93,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Defi
 			return err
 		}
 		remove(ctx, tx, &def)
+		audit.Target(ctx, def.ID)
 		return nil
 	})
 	return def, err

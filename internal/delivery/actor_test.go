@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,9 @@ func TestDeliverScheduledByAnyActor(t *testing.T) {
 		f := newFixture(t, d, n.config(1), n.dns)
 		for _, k := range f.Emails.Kinds() {
 			f.runner.Handle(k)
+		}
+		f.Teams.Granted = func(_ context.Context, teamID, grantID string) (bool, error) {
+			return teamID == f.Acme.TeamID && grantID == "grant", nil
 		}
 		sends := teams.NewScopes(teams.EmailsSend)
 		scheduled := map[string]string{}

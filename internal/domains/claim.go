@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -229,6 +230,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		}
 		insertDomain(ctx, tx, &d)
 		insertClaim(ctx, tx, &c)
+		audit.Target(ctx, d.ID)
 		// This job ends the claim if its team never requests verification.
 		j := lookUpJob(teamID, d.ID)
 		j.RunAt = c.ExpiresAt

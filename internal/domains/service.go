@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -319,6 +320,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		insertDomain(ctx, tx, &d)
+		audit.Target(ctx, d.ID)
 		s.changed(tx, d.ID)
 		err := s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
 		if err != nil || !verified {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
@@ -34,7 +35,7 @@ const mine, others = "0190b5a0-0000-7000-8000-00000000000a", "0190b5a0-0000-7000
 func newService(d *db.DB) *Service {
 	log := slog.New(slog.DiscardHandler)
 	return New(contacts.New(d, nil, nil), emails.New(emails.Config{}, emails.Parts{DB: d}), suppressions.New(d, nil),
-		requestlog.New(d, log, time.Hour))
+		requestlog.New(d, log, time.Hour), audit.New(d, 0))
 }
 
 // insert inserts n rows of a team by statements that make many.

@@ -3,6 +3,7 @@ package exports
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -15,11 +16,13 @@ type Service struct {
 	emails       *emails.Service
 	suppressions *suppressions.Service
 	logs         *requestlog.Service
+	audit        *audit.Log
 }
 
 // New returns the service.
-func New(c *contacts.Service, e *emails.Service, s *suppressions.Service, l *requestlog.Service) *Service {
-	return &Service{c, e, s, l}
+func New(c *contacts.Service, e *emails.Service, s *suppressions.Service, l *requestlog.Service,
+	a *audit.Log) *Service {
+	return &Service{c, e, s, l, a}
 }
 
 // rowsOf returns the rows of a part.

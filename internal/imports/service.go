@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/csvfile"
@@ -188,6 +189,7 @@ func (s *Service) create(ctx context.Context, tx *db.Tx, i *Import, p plan, n *N
 	if err := insertImport(ctx, tx, i, &p); err != nil {
 		return err
 	}
+	audit.Target(ctx, i.ID)
 	s.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: i.TeamID, TeamID: i.TeamID, Dedupe: i.ID, Payload: i.ID})
 	return nil
 }

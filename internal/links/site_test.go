@@ -47,7 +47,7 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, testnode.PublicURL
 	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: s.Recorder, Blobs: s.Blobs, Keys: s.Keys,
 		Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: s.Log})
-	s.api = api.New(api.Options{Services: api.Services{Teams: s.Teams, Domains: s.Domains, Suppressions: s.Suppressions,
+	s.api = api.New(api.Options{Services: api.Services{Audit: s.Audit, Teams: s.Teams, Domains: s.Domains, Suppressions: s.Suppressions,
 		Emails: s.Emails, Volume: s.Volume, Receiving: s.received}, Log: s.Log})
 	links.New(s.Emails, s.received, s.Log).Register(s.links)
 

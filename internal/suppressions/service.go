@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/fault"
@@ -42,6 +43,7 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 			}
 			all = append(all, e)
 		}
+		tell(ctx, all)
 		return nil
 	})
 	return all, err
@@ -136,6 +138,7 @@ func (s *Service) Remove(ctx context.Context, teamID, idOrAddress string) (Suppr
 	var gone Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
 		gone, err = s.remove(ctx, tx, teamID, idOrAddress)
+		audit.Target(ctx, gone.ID)
 		return err
 	})
 	return gone, err
@@ -165,9 +168,19 @@ func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses [
 				return err
 			}
 		}
+		tell(ctx, all)
 		return nil
 	})
 	return all, err
+}
+
+// tell says in the audit log which entries a request is about.
+func tell(ctx context.Context, all []Suppression) {
+	if len(all) == 1 {
+		audit.Target(ctx, all[0].ID)
+		return
+	}
+	audit.Detail(ctx, fmt.Sprintf("%d addresses", len(all)))
 }
 
 // Among returns those of the addresses, in lower case, that are listed. It is called for every email.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
@@ -69,6 +70,7 @@ func (s *Service) create(ctx context.Context, t Template, text Text, variables [
 			return err
 		}
 		insertTemplate(ctx, tx, &t)
+		audit.Target(ctx, t.ID)
 		s.changed(tx, t.TeamID)
 		return nil
 	})
@@ -186,6 +188,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 			return err
 		}
 		save(ctx, tx, &t)
+		audit.Target(ctx, t.ID)
 		s.changed(tx, teamID)
 		return nil
 	})
@@ -336,6 +339,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templat
 			return err
 		}
 		templateID = t.ID
+		audit.Target(ctx, t.ID)
 		marked, err := markDeleted(ctx, tx, teamID, t.ID)
 		if err != nil {
 			return fmt.Errorf("delete template %s: %w", t.ID, err)

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
@@ -27,13 +29,16 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/volume"
 )
 
@@ -66,6 +71,10 @@ type Node struct {
 	Log          *slog.Logger
 	Domains      *domains.Service
 	Teams        *teams.Service
+	Users        *users.Service
+	Members      *members.Service
+	Grants       *grants.Service
+	Audit        *audit.Log
 	Suppressions *suppressions.Service
 	Contents     *content.Service
 	Contacts     *contacts.Service
@@ -73,6 +82,7 @@ type Node struct {
 	Templates    *templates.Service
 	Volume       *volume.Service
 	Emails       *emails.Service
+	Approvals    *approvals.Service
 
 	Acme   teams.Actor    // the key of the team with the domain
 	Sender domains.Domain // the domain of it
@@ -123,6 +133,13 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
 	}, d, n.Queue, n.Recorder, n.Keys, n.DNS, n.Log)
 	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
+	n.Audit = audit.New(d, 0)
+	n.Users = users.New(users.Config{PublicURL: PublicURL}, d, n.Keys, n.Log)
+	n.Members = members.New(d, n.Users, n.Audit)
+	n.Users.Leaving = n.Members.Leaving
+	n.Grants = grants.New(grants.Config{Issuer: PublicURL, Resources: []string{PublicURL, PublicURL + "/mcp"}},
+		grants.Parts{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
+	n.Grants.Connect(n.Users)
 	n.Volume = volume.New(d)
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
@@ -133,6 +150,8 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,
 		Templates: n.Templates, Volume: n.Volume, Log: n.Log})
+	n.Emails.Budget = n.Grants.Spend
+	n.Approvals = approvals.New(d, n.Recorder, n.Emails, n.Grants, n.Audit, PublicURL)
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)
@@ -162,6 +181,17 @@ func (n *Node) TeamOf(domain string) teams.Actor {
 	n.T.Helper()
 	by, _ := n.Team(domain)
 	n.Verified(by.TeamID, domains.NewDomain{Name: domain})
+	return by
+}
+
+// Member makes a user and a member of a team, and returns the user as an actor.
+func (n *Node) Member(teamID, email string, role teams.Role) teams.Actor {
+	n.T.Helper()
+	u, err := n.Users.Create(n.context(), users.NewUser{Email: email})
+	n.Must(err)
+	n.Update(func(tx *db.Tx) error { return n.Members.AddIn(n.context(), tx, teamID, u.ID, role) })
+	by, err := n.Members.Actor(n.context(), u.ID, teamID)
+	n.Must(err)
 	return by
 }
 

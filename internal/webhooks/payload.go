@@ -101,6 +101,21 @@ type receivedFile struct {
 	ContentID   *string `json:"content_id"`
 }
 
+// approvalData is the data of approval events, which are ours.
+type approvalData struct {
+	ID          string  `json:"id"`
+	Status      string  `json:"status"`
+	From        string  `json:"from"`
+	Recipients  int     `json:"recipients"`
+	Subject     string  `json:"subject"`
+	RequestedBy string  `json:"requested_by"`
+	Reason      *string `json:"reason"`
+	EmailID     *string `json:"email_id"`
+	URL         string  `json:"url"`
+	CreatedAt   isoTime `json:"created_at"`
+	ExpiresAt   isoTime `json:"expires_at"`
+}
+
 // contactData is the data of contact events (webhook reference 4).
 type contactData struct {
 	ID           string   `json:"id"`
@@ -250,6 +265,9 @@ func (w *writer) other(e *events.Event) (data any, chain string) {
 		return contactToData(d), d.ID
 	case *events.Broadcast:
 		return broadcastData{d.ID, d.Name, "paused", d.Reason, d.Message, isoTime(d.CreatedAt)}, d.ID
+	case *events.Approval:
+		return approvalData{d.ID, d.State, d.From, d.Recipients, d.Subject, d.By, orNull(d.Reason), orNull(d.EmailID), d.URL,
+			isoTime(d.CreatedAt), isoTime(d.ExpiresAt)}, d.ID
 	case domains.Domain:
 		return w.domainToData(&d), d.ID
 	case suppressions.Suppression:

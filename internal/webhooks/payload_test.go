@@ -174,3 +174,38 @@ func TestAcceptedEmail(t *testing.T) {
 		}
 	})
 }
+
+// Events that are not of the reference go to endpoints that name them, and have no text of the email.
+func TestNamedEvents(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, config(), noLoopback)
+		others := f.endpoint(t, "https://hooks.example.org/others")
+		named, err := f.Create(t.Context(), f.Acme.TeamID, "https://hooks.example.org/named",
+			[]string{"approval.requested", "approval.decided"})
+		must(t, err)
+		at := time.Date(2026, 10, 1, 9, 0, 0, 0, time.UTC)
+		of := events.Approval{ID: "one", State: "pending", From: "hello@acme.example", Recipients: 2, Subject: "Hi", By: "Notes",
+			URL: "https://mail.example/approve/one", CreatedAt: at, ExpiresAt: at.Add(72 * time.Hour)}
+		decided := of
+		decided.State, decided.EmailID = "approved", "two"
+		f.happen(t, events.Event{TeamID: f.Acme.TeamID, Type: events.ApprovalRequested, Data: &of},
+			events.Event{TeamID: f.Acme.TeamID, Type: events.ApprovalDecided, Data: &decided})
+		if got := f.messages(t, others); len(got) != 0 {
+			t.Errorf("an endpoint that does not name them has %d messages", len(got))
+		}
+		got := f.messages(t, named)
+		if len(got) != 2 {
+			t.Fatalf("%d messages", len(got))
+		}
+		m, err := f.Message(t.Context(), f.Acme.TeamID, named.ID, got[0].ID)
+		must(t, err)
+		_, data, _ := strings.Cut(m.Payload, `"data":`)
+		const want = `{"id":"one","status":"approved","from":"hello@acme.example","recipients":2,"subject":"Hi",` +
+			`"requested_by":"Notes","reason":null,"email_id":"two","url":"https://mail.example/approve/one",` +
+			`"created_at":"2026-10-01T09:00:00.000Z","expires_at":"2026-10-04T09:00:00.000Z"}}`
+		if data != want {
+			t.Errorf("the data is\n%s, want\n%s", data, want)
+		}
+	})
+}

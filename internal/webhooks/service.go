@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/id"
@@ -94,6 +95,7 @@ func (s *Service) Create(ctx context.Context, teamID, url string, names []string
 		}
 		e.CreatedAt = tx.Now()
 		insertEndpoint(ctx, tx, &e)
+		audit.Target(ctx, e.ID)
 		s.known.changed(tx, teamID)
 		return nil
 	})

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/grants"
+)
+
+// program is one that lets itself be granted what it asks for, as the official command-line program does.
+type program struct {
+	t        *testing.T
+	n        *node
+	redirect string
+	sent     chan url.Values // with what the browser came back
+}
+
+func newProgram(t *testing.T, n *node) *program {
+	p := &program{t: t, n: n, sent: make(chan url.Values, 10)}
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/oauth/callback" {
+			p.sent <- r.URL.Query()
+			fmt.Fprint(w, "You can close this window.")
+		}
+	}))
+	t.Cleanup(back.Close)
+	p.redirect = back.URL + "/oauth/callback"
+	return p
+}
+
+const oauthVerifier = "a-verifier-of-43-characters-at-least-0123456789"
+
+// asks is the address that it opens in the browser.
+func (p *program) asks(clientID, scope string) string {
+	hash := sha256.Sum256([]byte(oauthVerifier))
+	return "/oauth/authorize?" + url.Values{"client_id": {clientID}, "response_type": {"code"},
+		"redirect_uri": {p.redirect},
+		"scope":        {scope}, "state": {"s"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(hash[:])},
+		"code_challenge_method": {"S256"}}.Encode()
+}
+
+// token exchanges a code for an access token.
+func (p *program) token(clientID, code string) string {
+	p.t.Helper()
+	r, err := http.PostForm("http://"+p.n.addr+"/oauth/token", url.Values{"grant_type": {"authorization_code"},
+		"client_id": {clientID}, "code": {code}, "redirect_uri": {p.redirect}, "code_verifier": {oauthVerifier}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var answer struct {
+		Access string `json:"access_token"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.Access == "" {
+		p.t.Fatalf("%s %v", r.Status, err)
+	}
+	return answer.Access
+}
+
+// status asks the API something with a token.
+func (p *program) status(token, path string) int {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.n.addr+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	w.Body.Close()
+	return w.StatusCode
+}
+
+// Somebody reads in a browser what a program asks for, and allows or refuses it. The browser follows the answer to the
+// program, which the page's policy must allow.
+func TestConsentInABrowser(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	p := newProgram(t, n)
+	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
+
+	r.open(p.asks(grants.CLI, "full_access"))
+	r.sees("Let Resend CLI act for Development?")
+	r.sees("this computer (" + strings.TrimSuffix(strings.TrimPrefix(p.redirect, "http://"), "/oauth/callback") + ")")
+	r.presses("Allow")
+	r.sees("You can close this window.")
+	got := <-p.sent
+	if got.Get("state") != "s" || got.Get("iss") != "http://"+n.addr {
+		t.Errorf("the browser came back with %v", got)
+	}
+	token := p.token(grants.CLI, got.Get("code"))
+	if status := p.status(token, "/domains"); status != http.StatusOK {
+		t.Errorf("the token is answered with %d", status)
+	}
+
+	registered, err := http.Post("http://"+n.addr+"/oauth/register", "application/json",
+		strings.NewReader(`{"client_name":"Resend CLI","redirect_uris":["`+p.redirect+`"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer registered.Body.Close()
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.NewDecoder(registered.Body).Decode(&client); err != nil {
+		t.Fatal(err)
+	}
+	r.open(p.asks(client.ID, "emails:send"))
+	r.sees("Nobody has checked who makes this program")
+	r.presses("Refuse")
+	r.sees("You can close this window.")
+	if got := <-p.sent; got.Get("error") != "access_denied" || got.Has("code") {
+		t.Errorf("the browser came back with %v", got)
+	}
+
+	var list struct{ Data []struct{ ID string } }
+	n.must(http.MethodGet, "/oauth/grants", "", &list)
+	if len(list.Data) != 1 {
+		t.Fatalf("%d grants", len(list.Data))
+	}
+	n.must(http.MethodDelete, "/oauth/grants/"+list.Data[0].ID, "", nil)
+	if status := p.status(token, "/domains"); status != http.StatusUnauthorized {
+		t.Errorf("the revoked token is answered with %d", status)
+	}
+}

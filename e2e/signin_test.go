@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+	"github.com/pquerna/otp/totp"
+)
+
+// reader is somebody in front of a browser.
+type reader struct {
+	t   *testing.T
+	tab context.Context
+	url string
+}
+
+// open shows a page.
+func (r *reader) open(path string) {
+	r.t.Helper()
+	if err := chromedp.Do(r.tab, chromedp.Navigate(r.url+path)); err != nil {
+		r.t.Fatalf("open %s: %v", path, err)
+	}
+}
+
+// sees waits until the page says a text.
+func (r *reader) sees(text string) {
+	r.t.Helper()
+	var said string
+	ok := false
+	defer func() {
+		if !ok {
+			r.t.Logf("the page says: %s", said)
+		}
+	}()
+	eventually(r.t, 30*time.Second, "the page says "+text, func() bool {
+		now, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText`)) // fails between two pages
+		if err == nil {
+			said = now
+			ok = strings.Contains(now, text)
+		}
+		return ok
+	})
+}
+
+// types types into the input with a label.
+func (r *reader) types(label, text string) {
+	r.t.Helper()
+	id, err := chromedp.Run(r.tab, chromedp.Evaluate[string](
+		`[...document.querySelectorAll("label")].find((l) => l.textContent.trim() === "`+label+`")?.htmlFor || ""`))
+	if err != nil || id == "" {
+		r.t.Fatalf("no input is labelled %s: %v", label, err)
+	}
+	if err := chromedp.Do(r.tab, chromedp.SendKeys(chromedp.ID(id), text)); err != nil {
+		r.t.Fatalf("type into %s: %v", label, err)
+	}
+}
+
+// presses clicks a button or link by its text.
+func (r *reader) presses(text string) {
+	r.t.Helper()
+	at := chromedp.Search(`//*[self::button or self::a][not(@hidden)][normalize-space(.)="` + text + `"]`)
+	if err := chromedp.Do(r.tab, chromedp.Click(at)); err != nil {
+		r.t.Fatalf("press %s: %v", text, err)
+	}
+}
+
+var setupLink = regexp.MustCompile(`http://localhost:\d+(/setup\?token=[\w-]+)`)
+
+// Somebody sets the program up by the link in its log, and signs in with a password, with a code, and with a passkey.
+func TestPeopleSignIn(t *testing.T) {
+	t.Parallel()
+	n := prepare(t, binary, nil)
+	_, port, err := net.SplitHostPort(n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{t: t, url: "http://localhost:" + port}
+	n.args = []string{"serve", "--data-dir", t.TempDir(), "--http-listen", n.addr, "--public-url", r.url,
+		"--roles", "api,jobs"}
+	n.launch()
+	var link string
+	eventually(t, 20*time.Second, "the log has the link", func() bool {
+		if found := setupLink.FindStringSubmatch(n.out.String()); found != nil {
+			link = found[1]
+		}
+		return link != ""
+	})
+	r.tab = chromium(t)
+	if _, err := chromedp.Call(r.tab, webauthn.Enable, webauthn.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(r.tab, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{
+		Options: &webauthn.VirtualAuthenticatorOptions{Protocol: webauthn.AuthenticatorProtocolCtap2,
+			Transport: webauthn.AuthenticatorTransportInternal, HasResidentKey: true, HasUserVerification: true,
+			IsUserVerified: true, AutomaticPresenceSimulation: true}}); err != nil {
+		t.Fatal(err)
+	}
+
+	r.open(link)
+	r.sees("Set up Postrider")
+	r.types("Email address", "ada@acme.example")
+	r.types("Password", "correct horse battery")
+	r.types("Name of the team", "Acme")
+	r.presses("Make the account")
+	r.sees("Your account")
+	r.sees("Acme")
+	r.open(link)
+	r.sees("This link does not work any more")
+
+	r.open("/account/totp")
+	r.presses("Set up an app")
+	r.sees("Scan this")
+	shown, err := chromedp.Run(r.tab, chromedp.Evaluate[bool](
+		`document.images.length == 1 && document.images[0].naturalWidth > 0`))
+	if err != nil || !shown {
+		t.Errorf("the QR code is not shown (%v)", err)
+	}
+	secret, err := chromedp.Run(r.tab, chromedp.Text(chromedp.ID("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	code := func(at time.Time) string {
+		text, err := totp.GenerateCode(strings.ReplaceAll(secret, " ", ""), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	r.types("Code", code(now))
+	r.presses("Switch codes on")
+	r.sees("Recovery codes")
+	r.presses("I have kept them")
+	r.sees("A code is asked for after your password")
+
+	r.types("Name of a new passkey", "Laptop")
+	r.presses("Add a passkey")
+	r.sees("The passkey is added")
+	r.sees("Laptop")
+
+	r.presses("Sign out")
+	r.sees("You are signed out")
+	r.types("Email address", "ada@acme.example")
+	r.types("Password", "correct horse battery")
+	r.presses("Sign in")
+	r.sees("Enter your code")
+	r.types("Code", code(now.Add(30*time.Second))) // the one before was used
+	r.presses("Sign in")
+	r.sees("Your account")
+
+	r.presses("Sign out")
+	r.sees("You are signed out")
+	r.presses("Sign in with a passkey")
+	r.sees("Your account")
+	r.sees("last used")
+
+	cookies, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.cookie`))
+	if err != nil || cookies != "" {
+		t.Errorf("a script reads the cookies %q (%v)", cookies, err)
+	}
+	r.open("/people")
+	r.sees("ada@acme.example (you)")
+	r.presses("Sign out")
+	r.sees("You are signed out")
+	r.open("/people")
+	r.sees("Forgot your password?")
+
+	// What the API has at such a path, and the pages, are apart.
+	answer, err := http.Get(r.url + "/emails")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the API answers with %d", answer.StatusCode)
+	}
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/emails"
+)
+
+// ApprovalItem is an approval in a list.
+type ApprovalItem struct {
+	ID          string       `json:"id"`
+	Status      string       `json:"status" enum:"pending,approved,rejected,expired,failed" doc:"Only pending changes. Approved ones were sent; failed ones could not be."`
+	RequestedBy actorWire    `json:"requested_by"`
+	From        string       `json:"from"`
+	Recipients  int          `json:"recipients" doc:"How many addresses To, Cc and Bcc have together."`
+	Subject     string       `json:"subject"`
+	CreatedAt   dbTime       `json:"created_at"`
+	ExpiresAt   dbTime       `json:"expires_at" doc:"When it is not sent any more unless it was approved before."`
+	DecidedAt   dbTime       `json:"decided_at" nullable:"true"`
+	DecidedBy   *deciderWire `json:"decided_by" doc:"Null unless somebody decided."`
+	Reason      *string      `json:"reason" nullable:"true" doc:"Why it was rejected or failed."`
+	EmailID     *string      `json:"email_id" nullable:"true" doc:"Of the email that was sent."`
+	URL         string       `json:"url" doc:"The page on which a person decides."`
+}
+
+// deciderWire is who has decided.
+type deciderWire struct {
+	Type string `json:"type" enum:"key,user"`
+	ID   string `json:"id"`
+}
+
+type approvalWire struct {
+	Object string `json:"object"`
+	ApprovalItem
+	Email *approvalEmail `json:"email" doc:"What is to be sent; null once it is decided."`
+}
+
+// approvalEmail is an email that waits for approval, as it would be sent.
+type approvalEmail struct {
+	From        string         `json:"from"`
+	To          []string       `json:"to"`
+	Cc          []string       `json:"cc"`
+	Bcc         []string       `json:"bcc"`
+	ReplyTo     []string       `json:"reply_to"`
+	Subject     string         `json:"subject"`
+	HTML        *string        `json:"html" nullable:"true"`
+	Text        *string        `json:"text" nullable:"true"`
+	Headers     fieldsOut      `json:"headers"`
+	Attachments []approvalFile `json:"attachments"`
+	Tags        []emails.Tag   `json:"tags"`
+	ScheduledAt *string        `json:"scheduled_at" nullable:"true"`
+	TopicID     *string        `json:"topic_id" nullable:"true"`
+}
+
+// fieldsOut are header fields in their order.
+type fieldsOut []fieldOut
+
+type fieldOut struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type approvalFile struct {
+	Filename    string  `json:"filename"`
+	ContentType string  `json:"content_type"`
+	ContentID   *string `json:"content_id" nullable:"true"`
+	Size        int     `json:"size" doc:"Octets."`
+}
+
+func (a *API) approvalToItem(p approvals.Approval) ApprovalItem {
+	item := ApprovalItem{ID: p.ID, Status: string(p.State),
+		RequestedBy: actorWire{string(p.Actor.Kind), orNull(p.Actor.ID), orNull(p.ActorName)}, From: p.From,
+		Recipients: p.Recipients, Subject: p.Subject, CreatedAt: dbTime(p.CreatedAt), ExpiresAt: dbTime(p.ExpiresAt),
+		DecidedAt: dbTime(p.DecidedAt), Reason: orNull(p.Reason), EmailID: orNull(p.EmailID),
+		URL: a.Services.Approvals.URL(p.ID)}
+	if p.DecidedBy.Kind != "" {
+		item.DecidedBy = &deciderWire{string(p.DecidedBy.Kind), p.DecidedBy.ID}
+	}
+	return item
+}
+
+func (a *API) approvalToWire(p approvals.Approval) approvalWire {
+	w := approvalWire{Object: "approval", ApprovalItem: a.approvalToItem(p)}
+	if e := p.Email; e != nil {
+		w.Email = &approvalEmail{From: e.From, To: orEmpty(e.To), Cc: orEmpty(e.Cc), Bcc: orEmpty(e.Bcc),
+			ReplyTo: orEmpty(e.ReplyTo), Subject: e.Subject, HTML: e.HTML, Text: e.Text, Headers: fieldsOut{},
+			Attachments: []approvalFile{}, Tags: e.Tags, ScheduledAt: orNull(e.ScheduledAt),
+			TopicID: orNull(e.TopicID)}
+		if w.Email.Tags == nil {
+			w.Email.Tags = []emails.Tag{}
+		}
+		for _, f := range e.Headers {
+			w.Email.Headers = append(w.Email.Headers, fieldOut(f))
+		}
+		for _, f := range e.Attachments {
+			w.Email.Attachments = append(w.Email.Attachments, approvalFile{f.Filename, f.ContentType, orNull(f.ContentID),
+				len(f.Content)})
+		}
+	}
+	return w
+}
+
+func (a *API) requestApproval(ctx context.Context, c *Call, in sendEmailIn) (approvalWire, error) {
+	p, err := a.Services.Approvals.Request(ctx, c.Actor, in.send())
+	return a.approvalToWire(p), err
+}
+
+func (a *API) listApprovals(ctx context.Context, c *Call, _ none) (list[ApprovalItem], error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return list[ApprovalItem]{}, err
+	}
+	state := approvals.State(c.Query().Get("status"))
+	if state != "" && !slices.Contains(approvals.States, state) {
+		return list[ApprovalItem]{}, invalidChoice("status", "pending", "approved", "rejected", "expired", "failed")
+	}
+	all, more, err := a.Services.Approvals.List(ctx, c.Actor, state, p)
+	return listOf(all, more, a.approvalToItem), err
+}
+
+func (a *API) getApproval(ctx context.Context, c *Call, _ none) (approvalWire, error) {
+	id, err := c.ID("approval_id")
+	if err != nil {
+		return approvalWire{}, err
+	}
+	p, err := a.Services.Approvals.Get(ctx, c.Actor, id)
+	return a.approvalToWire(p), err
+}
+
+func (a *API) approve(ctx context.Context, c *Call, _ none) (approvalWire, error) {
+	id, err := c.ID("approval_id")
+	if err != nil {
+		return approvalWire{}, err
+	}
+	p, err := a.Services.Approvals.Approve(ctx, c.Actor, id)
+	return a.approvalToWire(p), err
+}
+
+type rejectIn struct {
+	Reason string `json:"reason,omitzero" doc:"For the program; at most 500 characters." maxLength:"500"`
+}
+
+func (a *API) reject(ctx context.Context, c *Call, in rejectIn) (approvalWire, error) {
+	id, err := c.ID("approval_id")
+	if err != nil {
+		return approvalWire{}, err
+	}
+	p, err := a.Services.Approvals.Reject(ctx, c.Actor, id, in.Reason)
+	return a.approvalToWire(p), err
+}

@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/page"
+)
+
+// grantItem is a grant in a list. It has no `object`, as the specification shows it.
+type grantItem struct {
+	ID            string      `json:"id"`
+	ClientID      string      `json:"client_id" doc:"The program that it was given to."`
+	Scopes        []string    `json:"scopes" doc:"What the program may do: full_access, or names like emails:send."`
+	Resource      *string     `json:"resource" nullable:"true" doc:"The address that it is for; null if the program named none."`
+	CreatedAt     dbTime      `json:"created_at"`
+	RevokedAt     dbTime      `json:"revoked_at" nullable:"true" doc:"Null while it is active."`
+	RevokedReason *string     `json:"revoked_reason" nullable:"true" doc:"Null while it is active."`
+	Client        grantClient `json:"client"`
+	// Limits is an addition to the specification.
+	Limits grantLimits `json:"limits" doc:"What a person has limited the program to."`
+}
+
+// grantLimits is what a grant may send.
+type grantLimits struct {
+	Recipients *int64 `json:"recipients_per_email" nullable:"true" doc:"To, Cc and Bcc together; null is no limit."`
+	Emails     *int64 `json:"emails_per_day" nullable:"true" doc:"In a day of UTC; each recipient counts. Null is no limit."`
+	Approval   bool   `json:"approval" doc:"A person approves each email before it goes."`
+}
+
+func grantLimitsOf(l grants.Limits) grantLimits {
+	w := grantLimits{Approval: l.Approval}
+	if l.Recipients > 0 {
+		w.Recipients = &l.Recipients
+	}
+	if l.Emails > 0 {
+		w.Emails = &l.Emails
+	}
+	return w
+}
+
+type grantClient struct {
+	Name    string  `json:"name" doc:"What the program calls itself."`
+	LogoURI *string `json:"logo_uri" nullable:"true"`
+}
+
+type grantRevoked struct {
+	Object        string  `json:"object"`
+	ID            string  `json:"id"`
+	RevokedAt     isoTime `json:"revoked_at"`
+	RevokedReason string  `json:"revoked_reason"`
+}
+
+func grantToItem(g grants.Grant) grantItem {
+	return grantItem{g.ID, g.ClientID, orEmpty(g.Scopes.Names()), orNull(g.Resource), dbTime(g.CreatedAt),
+		dbTime(g.RevokedAt), orNull(string(g.RevokedReason)), grantClient{g.ClientName, orNull(g.LogoURI)},
+		grantLimitsOf(g.Limits)}
+}
+
+func (a *API) listGrants(ctx context.Context, c *Call, _ none) (list[grantItem], error) {
+	p, err := c.Page(0)
+	if err != nil {
+		return list[grantItem]{}, err
+	}
+	read := func(p page.Page) ([]grants.Grant, bool, error) { return a.Services.Grants.List(ctx, c.TeamID, p) }
+	return wholeList(p, read, func(g grants.Grant) string { return g.ID }, grantToItem)
+}
+
+type updateGrantIn struct {
+	Limits *updateLimitsIn `json:"limits" nullable:"false"`
+}
+
+type updateLimitsIn struct {
+	Recipients opt[int64] `json:"recipients_per_email,omitzero" doc:"To, Cc and Bcc together; null for no limit." minimum:"1" maximum:"150"`
+	Emails     opt[int64] `json:"emails_per_day,omitzero" doc:"In a day of UTC; each recipient counts. Null for no limit." minimum:"1" maximum:"1000000"`
+	Approval   *bool      `json:"approval,omitzero" nullable:"false" doc:"A person approves each email before it goes."`
+}
+
+// change changes limits to what is asked for.
+func (in *updateGrantIn) change(l *grants.Limits) error {
+	n := in.Limits
+	if n == nil {
+		return fault.MissingField("limits")
+	}
+	for _, one := range []struct {
+		name string
+		opt[int64]
+		to *int64
+	}{{"recipients_per_email", n.Recipients, &l.Recipients}, {"emails_per_day", n.Emails, &l.Emails}} {
+		if one.value != nil && *one.value < 1 {
+			return fault.Invalidf("limits."+one.name, "The `limits.%s` field must be at least 1, or null for no limit.",
+				one.name)
+		}
+		if one.given {
+			*one.to = one.orZero()
+		}
+	}
+	if n.Approval != nil {
+		l.Approval = *n.Approval
+	}
+	return nil
+}
+
+// grantWire is a grant by itself.
+type grantWire struct {
+	Object string      `json:"object"`
+	ID     string      `json:"id"`
+	Limits grantLimits `json:"limits"`
+}
+
+func (a *API) updateGrant(ctx context.Context, c *Call, in updateGrantIn) (grantWire, error) {
+	id, err := c.ID("oauth_grant_id")
+	if err != nil {
+		return grantWire{}, err
+	}
+	g, err := a.Services.Grants.SetLimits(ctx, c.Actor, id, in.change)
+	return grantWire{"oauth_grant", g.ID, grantLimitsOf(g.Limits)}, err
+}
+
+func (a *API) revokeGrant(ctx context.Context, c *Call, _ none) (grantRevoked, error) {
+	id, err := c.ID("oauth_grant_id")
+	if err != nil {
+		return grantRevoked{}, err
+	}
+	g, err := a.Services.Grants.Revoke(ctx, c.TeamID, id, grants.FromAPI)
+	return grantRevoked{"oauth_grant", g.ID, isoTime(g.RevokedAt), string(g.RevokedReason)}, err
+}

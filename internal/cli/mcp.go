@@ -1,0 +1,16 @@
+package cli
+
+import (
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/mcp"
+)
+
+// newMCP returns the MCP server, whose tools perform the operations of the API.
+func (n *node) newMCP(rest *api.API, keys *keyring.Keyring) *mcp.Server {
+	return mcp.New(mcp.Options{API: rest, Keys: keys, Log: n.log, Version: Version, Now: n.db.Now, Enter: rest.Enter,
+		Scope: rest.Scope, Usage: n.grants.Usage})
+}
+
+// mcpURL is the address of the MCP server.
+func mcpURL(n *node) string { return n.c.PublicURL + mcp.Path }

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A node serves the tools at /mcp, for keys of its teams, and knows afterwards what was done by them and from where.
+func TestMCP(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key := strings.TrimSpace(p.must("keys", "create", "--team", "Acme"))
+		n := p.start()
+		post := func(path, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+path,
+				strings.NewReader(body))
+			r.RemoteAddr = "192.0.2.7:99"
+			for name, value := range map[string]string{"Authorization": "Bearer " + key, "User-Agent": "agent/1",
+				"Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
+				r.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			n.handler.ServeHTTP(w, r)
+			return w
+		}
+		for _, path := range []string{"/mcp", "/mcp/", "//mcp"} {
+			if w := post(path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); w.Code != 200 ||
+				!strings.Contains(w.Body.String(), `"name":"explain_delivery"`) {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+		w := post("/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_contact",
+			"arguments":{"email":"jo@example.net"}}}`)
+		if w.Code != 200 || strings.Contains(w.Body.String(), `"isError":true`) {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if found := n.count(`SELECT COUNT(*) FROM audit_log WHERE action = 'contact.created' AND address = '192.0.2.7'
+			AND user_agent LIKE 'Postrider-MCP/% agent/1'`); found != 1 {
+			t.Errorf("%d entries in the audit log", found)
+		}
+	})
+}

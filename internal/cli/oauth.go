@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/oauth"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// newGrants returns the service of grants, whose tokens then work wherever API keys do.
+func (n *node) newGrants(keys *keyring.Keyring) *grants.Service {
+	url := n.c.PublicURL
+	g := grants.New(grants.Config{Issuer: url, Resources: []string{url, mcpURL(n)}}, grants.Parts{DB: n.db, Keys: keys,
+		Teams: n.teams, Members: n.members, Audit: n.audit})
+	g.Connect(n.users)
+	return g
+}
+
+// newOAuth returns the OAuth server.
+func (n *node) newOAuth(site *web.Site) *oauth.Server {
+	return oauth.New(oauth.Options{PublicURL: n.c.PublicURL, MCP: mcpURL(n),
+		MCPScopes: strings.Fields(n.mcp.Scopes().String()), Grants: n.grants, Members: n.members,
+		Teams: n.teams, Site: site, Log: n.log})
+}

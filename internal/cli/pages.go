@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/signin"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// developer is the address of the user who is signed in by itself in development. No mail is sent there.
+const developer = "developer@postrider.localhost"
+
+// servePages registers the pages for people with the mux.
+func (n *node) servePages() {
+	n.site = web.New(web.Config{PublicURL: n.c.PublicURL, Auto: func(r *http.Request) (string, bool) {
+		if n.developer == nil {
+			return "", false
+		}
+		return n.signDeveloperIn(r)
+	}}, n.users, n.members, n.log)
+	signin.New(signin.Parts{Site: n.site, DB: n.db, Users: n.users, Members: n.members, Teams: n.teams,
+		Audit: n.audit, Approvals: n.approvals}).Register(n.mux)
+}
+
+// ensureDeveloper makes the user of development, an owner of the team, unless there is one. From then on, visitors from
+// this machine are that user.
+func (n *node) ensureDeveloper(ctx context.Context, teamID string) error {
+	u, err := n.users.ByEmail(ctx, developer)
+	if fault.KindOf(err) == fault.NotFound {
+		u, err = n.users.Create(ctx, users.NewUser{Email: developer, Name: "Developer"})
+	}
+	if err != nil {
+		return fmt.Errorf("make the user of development: %w", err)
+	}
+	if _, err = n.members.Actor(ctx, u.ID, teamID); fault.KindOf(err) == fault.NotFound {
+		err = n.db.Update(ctx, func(tx *db.Tx) error { return n.members.AddIn(ctx, tx, teamID, u.ID, teams.Owner) })
+	}
+	if err != nil {
+		return fmt.Errorf("make the user of development an owner: %w", err)
+	}
+	n.developer = &u
+	return nil
+}
+
+// signDeveloperIn begins a session of the user of development for a visitor on this machine. Names of other hosts that
+// resolve to this machine are refused, as for the outbox, and so is what a proxy passes on: its client may be anybody.
+func (n *node) signDeveloperIn(r *http.Request) (token string, ok bool) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {
+		return "", false
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "Via"} {
+		if r.Header.Get(name) != "" {
+			return "", false
+		}
+	}
+	err = n.db.Update(r.Context(), func(tx *db.Tx) (err error) {
+		token, err = n.users.StartIn(r.Context(), tx, *n.developer, "development", users.Client{
+			Address: from.Addr().String(), UserAgent: r.UserAgent()})
+		return err
+	})
+	if err != nil {
+		n.log.Error("the user of development could not be signed in", "error", err)
+		return "", false
+	}
+	return token, true
+}

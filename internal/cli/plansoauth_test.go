@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// authorize does all that there is to do with OAuth.
+func (d *driver) authorize() {
+	d.t.Helper()
+	ctx, redirect, verifier := d.t.Context(), "http://127.0.0.1:4711/oauth/callback", strings.Repeat("v", 43)
+	must := func(err error) {
+		d.t.Helper()
+		if err != nil {
+			d.t.Error(err)
+		}
+	}
+	by, err := d.teams.Authenticate(ctx, d.key)
+	must(err)
+	_, err = d.grants.Register(ctx, grants.NewClient{Name: "x", RedirectURIs: []string{redirect}, Address: "192.0.2.1"})
+	must(err)
+	hash := sha256.Sum256([]byte(verifier))
+	give := func(by teams.Actor) (grants.Exchanged, grants.Tokens) {
+		r, err := d.grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code", RedirectURI: redirect,
+			Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
+		must(err)
+		code, _, err := d.grants.Approve(ctx, r, by)
+		must(err)
+		x := grants.Exchanged{ClientID: grants.CLI, Code: code, RedirectURI: redirect, Verifier: verifier}
+		tokens, err := d.grants.Exchange(ctx, x)
+		must(err)
+		return x, tokens
+	}
+	code, first := give(by)
+	_, second := give(by)
+	if _, err := d.grants.Exchange(ctx, code); err == nil {
+		d.t.Error("a code works twice")
+	}
+	next, err := d.grants.Refresh(ctx, grants.Refreshed{ClientID: grants.CLI, Token: second.Refresh})
+	must(err)
+	if status, text := d.ask(next.Access, "GET", "/domains", ""); status != 200 {
+		d.t.Errorf("%d %s", status, text)
+	}
+	if status, _ := d.ask(first.Access, "GET", "/domains", ""); status != 401 {
+		d.t.Errorf("a revoked token: %d", status)
+	}
+	newest := d.pages("/oauth/grants")
+	d.approve(newest, next.Access)
+	_, err = d.teams.Active(ctx, d.team, teams.ActorRef{Kind: teams.GrantActor, ID: newest})
+	must(err)
+	must(d.grants.RevokeToken(ctx, grants.CLI, next.Refresh, ""))
+	give(by)
+	d.do("DELETE", "/oauth/grants/"+d.do("GET", "/oauth/grants", ""), "")
+	must(d.db.Update(ctx, func(tx *db.Tx) error { return d.grants.RevokeUser(ctx, tx, d.team, "nobody") }))
+	for _, path := range []string{"/.well-known/jwks.json", "/.well-known/oauth-authorization-server"} {
+		if status, text := d.ask("", "GET", path, ""); status != 200 {
+			d.t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}
+
+// approve does all that there is to do with the limits of a grant and with approvals.
+func (d *driver) approve(grantID, token string) {
+	d.t.Helper()
+	ctx := d.t.Context()
+	email := `{"from":"a@acme.example","to":["b@reader.example"],"subject":"x","text":"x"}`
+	as := func(path string, want int) (id string) {
+		d.t.Helper()
+		status, text := d.ask(token, "POST", path, email)
+		if status != want {
+			d.t.Errorf("POST %s: %d %s", path, status, text)
+		}
+		var made struct{ ID string }
+		json.Unmarshal([]byte(text), &made)
+		return made.ID
+	}
+	d.do("PATCH", "/oauth/grants/"+grantID, `{"limits":{"recipients_per_email":5,"emails_per_day":50}}`)
+	as("/emails", 200)
+	as("/emails", 200)
+	d.do("PATCH", "/oauth/grants/"+grantID, `{"limits":{"approval":true}}`)
+	sent, rejected := as("/approvals", 201), as("/approvals", 201)
+	as("/approvals", 201)
+	d.pages("/approvals")
+	d.pages("/approvals?status=pending")
+	if status, text := d.ask(token, "GET", "/approvals?status=pending", ""); status != 200 {
+		d.t.Errorf("%d %s", status, text)
+	}
+	d.do("GET", "/approvals/"+sent, "")
+	d.do("POST", "/approvals/"+sent+"/approve", "")
+	d.do("POST", "/approvals/"+rejected+"/reject", `{"reason":"No."}`)
+	address, err := erasure.Parse("c@reader.example")
+	if err == nil {
+		_, err = approvals.EraseAddress(ctx, d.db, address, erasure.Scope{Teams: []string{d.team}})
+	}
+	if err == nil {
+		err = d.approvals.Sweep(ctx)
+	}
+	if err != nil {
+		d.t.Error(err)
+	}
+	d.do("PATCH", "/oauth/grants/"+grantID, `{"limits":{"recipients_per_email":null,"emails_per_day":null,"approval":false}}`)
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/users"
+)
+
+const usersUsage = `use one of
+  postrider users list
+  postrider users create EMAIL [--name NAME]
+                                           (prints a link by which the user sets a password)
+  postrider users invite EMAIL --team TEAM [--role owner|admin|member|viewer]
+                                           (prints a link by which somebody joins the team)
+  postrider users reset EMAIL [--factors]  (prints a link to a new password; with --factors
+                                           passkeys and codes are not asked for any more)
+  postrider users disable EMAIL
+  postrider users enable EMAIL
+  postrider users delete EMAIL --yes
+TEAM is an id or an exact name; names with spaces are given in quotes`
+
+// manageUsers runs the operator's commands for people.
+func manageUsers(ctx context.Context, e *env, args []string) error {
+	return runVerb(ctx, e, "users", usersUsage, []verb{
+		{"list", 0, noFlags(listUsers)},
+		{"create", 1, createUser},
+		{"invite", 1, inviteUser},
+		{"reset", 1, resetUser},
+		{"disable", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
+			return n.withUser(ctx, words[0], func(u users.User) error { return n.users.SetDisabled(ctx, u.ID, true) })
+		})},
+		{"enable", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
+			return n.withUser(ctx, words[0], func(u users.User) error { return n.users.SetDisabled(ctx, u.ID, false) })
+		})},
+		{"delete", 1, deleteUser},
+	}, args)
+}
+
+func (n *node) withUser(ctx context.Context, email string, do func(u users.User) error) error {
+	u, err := n.users.ByEmail(ctx, email)
+	if err != nil {
+		return fmt.Errorf("%s: %w", email, err)
+	}
+	return do(u)
+}
+
+func listUsers(ctx context.Context, e *env, n *node, _ []string) error {
+	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "user\temail\tname\tstate\tsecond factor\tsigned in")
+	for after := ""; ; {
+		all, err := n.users.List(ctx, after, listStep)
+		if err != nil {
+			return err
+		}
+		for _, u := range all {
+			state, factor, signedIn := "active", "no", "never"
+			if u.Disabled {
+				state = "disabled"
+			}
+			if u.HasTOTP {
+				factor = "yes"
+			}
+			if !u.LastSignInAt.IsZero() {
+				signedIn = u.LastSignInAt.Format("2006-01-02 15:04:05")
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID, u.Email, orDash(u.Name), state, factor, signedIn)
+			after = u.ID
+		}
+		if len(all) < listStep {
+			return w.Flush()
+		}
+	}
+}
+
+func createUser(flags *flag.FlagSet) action {
+	name := flags.String("name", "", "the user's name")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		u, err := n.users.Create(ctx, users.NewUser{Email: words[0], Name: *name})
+		if err != nil {
+			return err
+		}
+		return n.printReset(ctx, e, u.ID)
+	}
+}
+
+func inviteUser(flags *flag.FlagSet) action {
+	team := flags.String("team", "", "the team, by its id or name")
+	role := flags.String("role", string(teams.Member), "what the member may do: owner, admin, member or viewer")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		if *team == "" {
+			return errors.New("say to which team: --team TEAM")
+		}
+		return n.withTeam(ctx, *team, func(t teams.Team) error {
+			_, link, err := n.members.InviteLink(ctx, teams.System(t.ID), words[0], teams.Role(*role))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(e.out, link)
+			return err
+		})
+	}
+}
+
+func resetUser(flags *flag.FlagSet) action {
+	factors := flags.Bool("factors", false, "also remove passkeys, codes and recovery codes, which the user has lost")
+	return func(ctx context.Context, e *env, n *node, words []string) error {
+		return n.withUser(ctx, words[0], func(u users.User) error {
+			if *factors {
+				if err := n.users.ClearFactors(ctx, u.ID); err != nil {
+					return err
+				}
+			}
+			return n.printReset(ctx, e, u.ID)
+		})
+	}
+}
+
+// printReset prints a link by which a user sets a password.
+func (n *node) printReset(ctx context.Context, e *env, userID string) error {
+	link, err := n.users.ResetLink(ctx, userID)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.out, link)
+	return err
+}
+
+func deleteUser(flags *flag.FlagSet) action {
+	yes := flags.Bool("yes", false, "delete the user")
+	return func(ctx context.Context, _ *env, n *node, words []string) error {
+		return n.withUser(ctx, words[0], func(u users.User) error {
+			if !*yes {
+				return fmt.Errorf("%s would be deleted and leave all teams: add --yes", u.Email)
+			}
+			return n.users.Delete(ctx, u.ID)
+		})
+	}
+}
+
+// logSetup logs the link by which the first user is made, as long as there is none. A node that cannot make it runs all
+// the same.
+func (n *node) logSetup(ctx context.Context) {
+	if !n.has("api") {
+		return
+	}
+	link, err := n.users.SetupLink(ctx)
+	switch {
+	case err != nil:
+		n.log.Error("the link by which the first user is made could not be made", "error", err)
+	case link != "":
+		n.log.Info("nobody can sign in yet: make the first account, which owns a team, within three days", "link", link)
+	}
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
+	"github.com/postrider/postrider/internal/users"
+)
+
+const goodPassword = "seven lamps, one bridge"
+
+// token returns the token of a link that a command printed.
+func token(t *testing.T, link, path string) string {
+	t.Helper()
+	u, err := url.Parse(link)
+	if err != nil || !strings.HasSuffix(u.Path, path) || u.Query().Get("token") == "" {
+		t.Fatalf("printed %q, %v; want a link to %s", link, err, path)
+	}
+	return u.Query().Get("token")
+}
+
+func TestUsersCommand(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		ctx := t.Context()
+		p.refused("use one of", "users")
+		p.refused("use one of", "users", "promote", "ada@example.com")
+		p.refused("must be one such as", "users", "create", "ada")
+		p.must("teams", "create", "Acme")
+		n := p.start()
+		link := p.must("users", "create", "Ada@example.com", "--name", "Ada L.")
+		p.refused("already", "users", "create", "ada@example.com")
+		from := users.Client{Address: "192.0.2.7"}
+		if err := n.users.Reset(ctx, token(t, link, "/password/reset"), goodPassword, from); err != nil {
+			t.Fatal(err)
+		}
+		attempt := users.Attempt{Email: "ada@example.com", Password: goodPassword, Client: from}
+		out, err := n.users.SignIn(ctx, attempt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list := p.must("users", "list"); strings.Count(list, "\n") != 1 ||
+			!strings.Contains(list, "ada@example.com") || !strings.Contains(list, "Ada L.") ||
+			strings.Contains(list, "never") {
+			t.Errorf("users:\n%s", list)
+		}
+
+		// What a command takes away is gone at once on a node that runs.
+		p.refused("User not found", "users", "disable", "eve@example.com")
+		p.must("users", "disable", "ada@example.com")
+		eventually(t, "the session has ended", func() bool {
+			_, _, err := n.users.Session(ctx, out.Token)
+			return fault.KindOf(err) == fault.BadCredential
+		})
+		p.refused("Enable the account first", "users", "reset", "ada@example.com")
+		p.must("users", "enable", "ada@example.com")
+		p.must("users", "reset", "ada@example.com", "--factors")
+		if _, err = n.users.SignIn(ctx, attempt); err != nil {
+			t.Fatal(err)
+		}
+
+		p.refused("say to which team", "users", "invite", "eve@example.com")
+		p.refused("no team", "users", "invite", "eve@example.com", "--team", "Other")
+		p.refused("must be `owner`", "users", "invite", "eve@example.com", "--team", "Acme", "--role", "boss")
+		link = p.must("users", "invite", "ada@example.com", "--team", "Acme", "--role", "owner")
+		if !strings.Contains(link, "/invitations/") {
+			t.Errorf("printed %q", link)
+		} else if _, err := n.members.Accept(ctx, link[strings.LastIndex(link, "/")+1:], out.User.ID); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := n.members.Of(ctx, out.User.ID); err != nil || len(all) != 1 || all[0].Role != teams.Owner {
+			t.Errorf("memberships %+v, %v", all, err)
+		}
+		p.refused("add --yes", "users", "delete", "ada@example.com")
+		p.refused("last owner", "users", "delete", "ada@example.com", "--yes")
+		p.must("users", "create", "eve@example.com")
+		p.must("users", "delete", "eve@example.com", "--yes")
+		if list := p.must("users", "list"); strings.Contains(list, "eve@") {
+			t.Errorf("users:\n%s", list)
+		}
+	})
+}
+
+// The first account is made by a link that the log of a starting node has.
+func TestSetupIsLogged(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		var logged testnode.Logged
+		n := p.start(func(n *node) { n.log = slog.New(slog.NewTextHandler(&logged, nil)) })
+		n.logSetup(t.Context())
+		_, link, _ := strings.Cut(logged.Take(), "link=")
+		setup := token(t, strings.Trim(strings.TrimSpace(link), `"`), "/setup")
+		if err := n.users.CheckSetup(t.Context(), setup); err != nil {
+			t.Error(err)
+		}
+		p.must("users", "create", "ada@example.com")
+		if n.logSetup(t.Context()); logged.String() != "" {
+			t.Errorf("logged %q with a user", logged.String())
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package exports
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/audit"
+)
+
+// AuditRow is an entry of the audit log.
+type AuditRow struct {
+	ID        string  `json:"id"`
+	CreatedAt string  `json:"created_at"`
+	Action    string  `json:"action" doc:"What was done, such as domain.created."`
+	TargetID  *string `json:"target_id" doc:"To what."`
+	Detail    *string `json:"detail"`
+	ActorKind string  `json:"actor_kind" doc:"Who did it: key, user, grant or system."`
+	ActorID   *string `json:"actor_id"`
+	ActorName *string `json:"actor_name" doc:"At that time."`
+	Address   *string `json:"ip_address"`
+	UserAgent *string `json:"user_agent"`
+	RequestID *string `json:"request_id" doc:"As in the X-Request-Id header of the answer."`
+}
+
+func (r *AuditRow) lines(w *table) {
+	w.plain(r.CreatedAt)
+	w.plain(r.Action)
+	w.text(orNone(r.TargetID))
+	w.text(orNone(r.Detail))
+	w.plain(r.ActorKind)
+	w.plain(orNone(r.ActorID))
+	w.text(orNone(r.ActorName))
+	w.text(orNone(r.Address))
+	w.text(orNone(r.UserAgent))
+	w.text(orNone(r.RequestID))
+	w.plain(r.ID)
+	w.end()
+}
+
+// Audit is the audit log of a team, newest first.
+func (s *Service) Audit(teamID string, f audit.Filter) *Export {
+	return &Export{Name: "audit", columns: []string{"created_at", "action", "target_id", "detail", "actor_kind",
+		"actor_id", "actor_name", "ip_address", "user_agent", "request_id", "id"},
+		part: func(ctx context.Context, after string) ([]row, string, error) {
+			some, next, err := s.audit.Part(ctx, teamID, f, after)
+			return rowsOf(some, next, err, func(e *audit.Entry) row {
+				return &AuditRow{e.ID, stamp(e.At), e.Action, orNull(e.Target), orNull(e.Detail), e.ActorKind,
+					orNull(e.ActorID), orNull(e.ActorName), orNull(e.Address), orNull(e.UserAgent), orNull(e.RequestID)}
+			})
+		}}
+}

@@ -489,6 +489,7 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 			return nil
 		}})
 		k := r.kinds[0]
+		r.running.Store(true)
 		var workers sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		is := func(want time.Duration) {

@@ -711,3 +711,29 @@ func TestCron(t *testing.T) {
 		}
 	})
 }
+
+// Transactions that queue jobs while a node starts may hint at kinds that are still being registered.
+func TestHintsWhileKindsAreRegistered(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		const workers, each = 4, 10
+		var inserting sync.WaitGroup
+		for worker := range workers {
+			inserting.Go(func() {
+				for n := range each {
+					b.insert(t, jobs.New{Kind: fmt.Sprint("k", (n+worker)%each), Lane: "l"})
+					b.r.Grown("k0", "l")
+				}
+			})
+		}
+		for n := range each {
+			b.r.Handle(jobs.Kind{Name: fmt.Sprint("k", n), Handle: func(ctx context.Context, j jobs.Job) error {
+				defer b.saw(j)
+				return b.finish(ctx, j)
+			}})
+		}
+		inserting.Wait()
+		b.start(t)
+		b.await(t, workers*each)
+	})
+}

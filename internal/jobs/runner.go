@@ -68,6 +68,7 @@ type Runner struct {
 	beats    int64 // this node's beats so far; only Run's goroutines change it
 	onNodes  func(n int)
 	news     chan struct{} // a node came or went
+	running  atomic.Bool   // kinds are complete; what hints say before that, the first claims find by themselves
 
 	mu   sync.Mutex
 	owed []Job // to be given back, after a try that failed
@@ -88,7 +89,7 @@ func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runne
 	})
 	d.OnHint(hintTopic, func(p string) {
 		kind, lane, at, ok := parseHint(p)
-		if !ok {
+		if !ok || !r.running.Load() {
 			return
 		}
 		for _, k := range r.kinds {
@@ -130,6 +131,9 @@ func (r *Runner) Handle(k Kind) {
 // Grown says that more jobs of a group may be in hand than the kind's Limit said before. Without it, lanes that wait
 // for the group go on when one of its jobs ends.
 func (r *Runner) Grown(kind, group string) {
+	if !r.running.Load() {
+		return
+	}
 	for _, k := range r.kinds {
 		if k.Name == kind {
 			k.regroup(group)
@@ -147,6 +151,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	r.running.Store(true)
 	// Heartbeats go on until the last job is done.
 	heart, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching, wg sync.WaitGroup

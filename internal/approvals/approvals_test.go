@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
@@ -211,6 +212,23 @@ func TestApproveTooLate(t *testing.T) {
 		}
 		if f.emails() != 0 {
 			t.Errorf("%d emails were sent", f.emails())
+		}
+	})
+}
+
+// The audit log tells of no decision that was not made.
+func TestAuditBeyondQuota(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		a := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
+		f.Must(f.Volume.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
+		for range 4 { // near the end of the quota, what is refused is told the team
+			f.Send(testnode.Hello("a@reader.example"))
+		}
+		ctx := audit.With(t.Context(), audit.Entry{TeamID: f.Acme.TeamID, Action: audit.ApprovalApproved, Target: a.ID})
+		_, err := f.Approve(ctx, f.user, a.ID)
+		wantFault(t, err, fault.DailyQuota, "")
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1`, audit.ApprovalApproved); n != 0 {
+			t.Errorf("the audit log tells of %d approvals", n)
 		}
 	})
 }

@@ -34,6 +34,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/teams"
@@ -180,6 +181,8 @@ func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal err
 		return refusal
 	}
 	if err == nil {
+		// The audit log must not take this for what was asked for and refused.
+		ctx := audit.Without(ctx)
 		err = s.d.Update(ctx, func(tx *db.Tx) error {
 			day, month, err := s.lock(ctx, tx, teamID)
 			if err != nil || day.limit == 0 && month.limit == 0 {

@@ -86,6 +86,23 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// What is accepted by a clock that is behind another one at midnight counts for the day that has begun: the count of a
+// day begins once. A day that is further ahead was a wrong clock's.
+func TestLimitAtMidnight(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.limited(grants.Limits{Emails: 2})
+		f.Must(f.sendBy(by, "a@reader.example"))
+		f.exec(`UPDATE grant_volumes SET day = day + 1`)
+		f.Must(f.sendBy(by, "a@reader.example"))
+		wantLimit(t, f.sendBy(by, "a@reader.example"), fault.DailyQuota, "has sent 2 today")
+		if n := f.Count(`SELECT COUNT(*) FROM grant_volumes WHERE used = 2`); n != 1 {
+			t.Error("the count began twice")
+		}
+		f.exec(`UPDATE grant_volumes SET day = day + 1`)
+		f.Must(f.sendBy(by, "a@reader.example"))
+	})
+}
+
 // What is accepted at the same time does not exceed the limit of a day, and what is refused does not count, neither by
 // the program nor by the team.
 func TestLimitAtOnce(t *testing.T) {

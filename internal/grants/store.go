@@ -65,10 +65,12 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
-// dayUsed returns how many emails a grant has sent on a day.
+// dayUsed returns how many emails a grant has sent on a day. What counts for the next one counts for the day, too: a
+// transaction that began before midnight must not begin anew what another one has begun. A day that is further ahead is
+// a wrong clock's, and does not count.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
-	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2 AND day = $3`, teamID,
-		grantID, day).Scan(&used)
+	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
+		AND day - $3 IN (0, 1)`, teamID, grantID, day).Scan(&used)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, nil
 	}
@@ -80,9 +82,9 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
-		used = CASE WHEN grant_volumes.day = excluded.day THEN grant_volumes.used ELSE 0 END + excluded.used,
-		day = excluded.day
-		WHERE CASE WHEN grant_volumes.day = excluded.day THEN grant_volumes.used ELSE 0 END + excluded.used <= $5`,
+		used = CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END + excluded.used,
+		day = CASE WHEN grant_volumes.day - excluded.day = 1 THEN grant_volumes.day ELSE excluded.day END
+		WHERE CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END + excluded.used <= $5`,
 		teamID, grantID, day, n, limit)
 	if err != nil {
 		return false, fmt.Errorf("count the emails of a grant: %w", err)

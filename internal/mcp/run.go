@@ -96,7 +96,7 @@ func (t *tool) wire(have teams.Scopes) *mcp.Tool {
 	hints.Title = t.title
 	if !mayAll(have, t.scopes) {
 		does = t.instead
-		hints.ReadOnlyHint = false
+		hints.ReadOnlyHint, hints.IdempotentHint = false, false // each call asks once more
 	}
 	return &mcp.Tool{Name: t.name, Title: t.title, Description: does, InputSchema: t.schema, Annotations: &hints}
 }

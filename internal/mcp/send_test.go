@@ -143,7 +143,7 @@ func TestApproval(t *testing.T) {
 		a := f.agent(f.limited("emails:send", grants.Limits{Approval: true}))
 		for tool, err := range a.Tools(t.Context(), nil) {
 			f.Must(err)
-			if tool.Name == "send_email" && (tool.Annotations.ReadOnlyHint ||
+			if tool.Name == "send_email" && (tool.Annotations.ReadOnlyHint || tool.Annotations.IdempotentHint ||
 				!strings.HasPrefix(tool.Description, "Hands")) {
 				t.Errorf("%+v: %s", tool.Annotations, tool.Description)
 			}

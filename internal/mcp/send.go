@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -256,7 +257,9 @@ func (c *caller) digest(request arguments) (string, error) {
 	all := map[string]any{}
 	for name, value := range request {
 		var v any
-		if err := json.Unmarshal(value, &v); err != nil {
+		d := json.NewDecoder(bytes.NewReader(value))
+		d.UseNumber() // as a float64, numbers that are not the same could be
+		if err := d.Decode(&v); err != nil {
 			return "", fmt.Errorf("read the argument %s: %w", name, err)
 		}
 		all[name] = v

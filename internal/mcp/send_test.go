@@ -176,6 +176,25 @@ func TestApproval(t *testing.T) {
 	})
 }
 
+// Numbers that a float64 does not tell apart make two requests.
+func TestDigestOfNumbers(t *testing.T) {
+	t.Parallel()
+	c := &caller{}
+	of := func(n string) string {
+		d, err := c.digest(arguments{"template": json.RawMessage(`{"id":"x","variables":{"amount":` + n + `}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if of("9007199254740992") == of("9007199254740993") {
+		t.Error("a code for one number confirms another")
+	}
+	if of("1") != of(" 1") {
+		t.Error("the spacing matters")
+	}
+}
+
 // A code from the time before a person was to approve sends nothing by itself.
 func TestApprovalAfterCode(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

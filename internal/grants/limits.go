@@ -58,6 +58,9 @@ func (l Limits) within(set teams.Scopes) teams.Scopes {
 		return set
 	}
 	set &^= around
+	if l.Approval {
+		set &^= teams.NewScopes(teams.EmailsWrite) // the time, too, was approved
+	}
 	if l.Approval && set.Has(teams.EmailsSend) {
 		set &^= teams.NewScopes(teams.EmailsSend)
 		set |= teams.NewScopes(teams.ApprovalsRequest, teams.ApprovalsRead)

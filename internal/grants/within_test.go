@@ -21,11 +21,11 @@ func TestWithin(t *testing.T) {
 		{"no limit", Limits{}, full, "", ""},
 		{"recipients", Limits{Recipients: 1}, full, ways, ""},
 		{"a day", Limits{Emails: 1}, full, ways, ""},
-		{"approval", Limits{Approval: true}, full, "emails:send " + ways, ""},
+		{"approval", Limits{Approval: true}, full, "emails:send emails:write " + ways, ""},
 		{"approval of one who sends", Limits{Approval: true}, teams.NewScopes(teams.EmailsSend), "emails:send",
 			"approvals:read approvals:request"},
 		{"approval of one who does not send", Limits{Approval: true}, teams.NewScopes(teams.EmailsRead), "", ""},
-		{"all limits", Limits{1, 1, true}, full, "emails:send " + ways, ""},
+		{"all limits", Limits{1, 1, true}, full, "emails:send emails:write " + ways, ""},
 	} {
 		got := c.limits.within(c.of)
 		if lacks, gains := (c.of &^ got).String(), (got &^ c.of).String(); lacks != c.lacks || gains != c.gains {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -172,6 +173,25 @@ func TestApproval(t *testing.T) {
 		a.do("get_approval", with{"approval_id": asked.Approval.ID}, &decided)
 		if decided.Status != "approved" || decided.EmailID == "" || f.sent() != 1 {
 			t.Errorf("%d emails: %+v", f.sent(), decided)
+		}
+	})
+}
+
+// What was approved for a time goes at that time.
+func TestApprovedTime(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		token := f.limited("full_access", grants.Limits{Approval: true})
+		var asked struct{ Approval struct{ ID string } }
+		later := hello()
+		later["scheduled_at"] = "in 2 days"
+		f.agent(token).do("send_email", later, &asked)
+		approved, err := f.Approvals.Approve(t.Context(), f.Acme, asked.Approval.ID)
+		f.Must(err)
+		c := &caller{token: "Bearer " + token, s: f.Server}
+		err = c.perform(t.Context(), operation{method: "PATCH", path: "/emails/" + approved.EmailID,
+			body: with{"scheduled_at": "in 1 minute"}}, new(any))
+		if refused, ok := err.(*refusal); !ok || refused.Status != http.StatusForbidden {
+			t.Errorf("the program moves what was approved: %v", err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // variantIn is what a variant of an A/B test has in place of the broadcast's own.
@@ -301,8 +302,19 @@ func (a *API) createBroadcast(ctx context.Context, c *Call, in createBroadcastIn
 		b, err := a.Services.Broadcasts.Create(ctx, c.TeamID, n)
 		return ref{"broadcast", b.ID}, err
 	}
+	if err := c.maySendBroadcasts(); err != nil {
+		return ref{}, err
+	}
 	b, err := a.Services.Broadcasts.CreateAndSend(ctx, c.Actor, n, in.ScheduledAt)
 	return ref{"broadcast", b.ID}, err
+}
+
+// maySendBroadcasts refuses whoever may write broadcasts and not send.
+func (c *Call) maySendBroadcasts() error {
+	if err := c.RequireUnlimited(); err != nil {
+		return err
+	}
+	return c.Require(teams.EmailsSend)
 }
 
 func (a *API) listBroadcasts(ctx context.Context, c *Call, _ none) (list[BroadcastItem], error) {
@@ -433,6 +445,9 @@ type testBroadcastOut struct {
 func (a *API) testBroadcast(ctx context.Context, c *Call, in testBroadcastIn) (testBroadcastOut, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
+		return testBroadcastOut{}, err
+	}
+	if err := c.maySendBroadcasts(); err != nil {
 		return testBroadcastOut{}, err
 	}
 	all, err := a.Services.Broadcasts.Try(ctx, c.Actor, id, broadcasts.Trial{To: in.To, Contact: in.Contact,

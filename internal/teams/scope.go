@@ -35,7 +35,7 @@ const (
 	TopicsRead
 	TopicsWrite
 	BroadcastsRead
-	BroadcastsWrite // and pause, resume and cancel
+	BroadcastsWrite // and pause, resume and cancel; to send one, also as it is made or to try it out, takes EmailsSend too
 	EventsRead      // definitions of custom events
 	EventsWrite
 	EventsSend

@@ -1,0 +1,38 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// A program that may write broadcasts and not send does not send them: neither as it makes them, nor to try them out.
+func TestWriteBroadcastsWithoutSending(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		f.verified("example.org")
+		f.grant("broadcasts:write")
+		const as = "\nAuthorization: granted\n\n"
+		draft := `{"from":"a@example.org","subject":"s","text":"t","segment_id":"` + f.segment("c@example.org") + `"`
+		w := f.do(t, "POST /broadcasts"+as+draft+`}`)
+		var made ref
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != 201 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		for path, body := range map[string]string{
+			"":                      draft + `,"send":true}`,
+			"/" + made.ID + "/test": `{"to":["a@example.net"]}`,
+			"/" + made.ID + "/send": `{}`,
+		} {
+			if w := f.do(t, "POST /broadcasts"+path+as+body); w.Code != 403 {
+				t.Errorf("POST /broadcasts%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM broadcasts WHERE status <> 'draft'`) + f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
+			t.Errorf("%d were sent", n)
+		}
+	})
+}

@@ -129,8 +129,8 @@ func (c *caller) hand(ctx context.Context, request arguments) (result, error) {
 // described is what matters of an email to who is to agree to it.
 func described(in arguments) map[string]any {
 	all := map[string]any{}
-	for _, name := range []string{"from", "to", "cc", "bcc", "reply_to", "subject", "template", "scheduled_at",
-		"topic_id"} {
+	for _, name := range []string{"from", "to", "cc", "bcc", "reply_to", "subject", "headers", "tags", "template",
+		"scheduled_at", "topic_id"} {
 		var v any
 		if json.Unmarshal(in[name], &v) == nil {
 			all[name] = v

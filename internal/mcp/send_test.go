@@ -65,6 +65,18 @@ func TestSend(t *testing.T) {
 	})
 }
 
+// What the person is shown has all that goes beside the texts.
+func TestDescribed(t *testing.T) {
+	t.Parallel()
+	all := described(arguments{"headers": json.RawMessage(`{"X-Track":"all"}`),
+		"tags": json.RawMessage(`[{"name":"a","value":"b"}]`)})
+	for _, name := range []string{"headers", "tags"} {
+		if all[name] == nil {
+			t.Errorf("%s are left out: %v", name, all)
+		}
+	}
+}
+
 // What one node has prepared, another one sends.
 func TestAnotherNode(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,7 +31,7 @@ type tool struct {
 	run     func(ctx context.Context, c *caller, in arguments) (result, error)
 
 	schema   *jsonschema.Schema
-	resolved *jsonschema.Resolved
+	resolved func() (*jsonschema.Resolved, error)
 	scopes   []teams.Scope // of needs
 	others   []teams.Scope // of or
 }
@@ -73,10 +74,8 @@ func (t *tool) prepare(scope func(method, path string) (teams.Scope, bool)) {
 	}
 	t.scopes, t.others = of(t.needs), of(t.or)
 	t.schema = object(t.in...)
-	var err error
-	if t.resolved, err = t.schema.Resolve(nil); err != nil {
-		panic("mcp: schema of " + t.name + ": " + err.Error())
-	}
+	// The schemas of all tools take half a megabyte, most of it for patterns, and most nodes never call a tool.
+	t.resolved = sync.OnceValues(func() (*jsonschema.Resolved, error) { return t.schema.Resolve(nil) })
 }
 
 // allowed reports whether who has the scopes has the tool.
@@ -161,7 +160,11 @@ func (t *tool) read(raw json.RawMessage) (arguments, error) {
 		}
 		all[name] = v
 	}
-	if err := t.resolved.Validate(all); err != nil {
+	schema, err := t.resolved()
+	if err != nil {
+		return nil, fmt.Errorf("resolve the schema of %s: %w", t.name, err)
+	}
+	if err := schema.Validate(all); err != nil {
 		return nil, fmt.Errorf("the arguments do not match the tool's schema: %w", err)
 	}
 	return in, nil

@@ -17,7 +17,6 @@ package signin
 import (
 	"embed"
 	"errors"
-	"html/template"
 	"net"
 	"net/http"
 	"net/url"
@@ -42,7 +41,7 @@ var texts embed.FS
 var passkeysJS string
 
 // pageOf returns the template of a file in pages.
-func pageOf(name string) *template.Template {
+func pageOf(name string) *web.Template {
 	text, err := texts.ReadFile("pages/" + name)
 	if err != nil {
 		panic(err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,7 +20,9 @@ var (
 	//go:embed style.css
 	styleCSS string
 
-	layout = template.Must(template.New("layout").Funcs(template.FuncMap{"date": date}).Parse(layoutHTML))
+	layout = sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("layout").Funcs(template.FuncMap{"date": date}).Parse(layoutHTML))
+	})
 
 	barePolicy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	styleHash  = hashOf(styleCSS)
@@ -33,11 +36,17 @@ func hashOf(text string) string {
 // date writes a time. Pages do not know where their readers are.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Page returns the template of a page within the layout. The text defines the templates "title" and "main"; it can use
-// the layout's "form" for a [Form], "field" for a [Field], and the function "date" for a time. Page panics if the text
-// is wrong, and is meant for variables of packages.
-func Page(text string) *template.Template {
-	return template.Must(template.Must(layout.Clone()).Parse(text))
+// Template is a page within the layout. It is parsed when it is first shown: all pages together take a megabyte, and
+// the collector lets the heap grow to several times that.
+type Template struct{ parsed func() *template.Template }
+
+// Page returns a page within the layout. The text defines the templates "title" and "main"; it can use the layout's
+// "form" for a [Form], "field" for a [Field], and the function "date" for a time. It is meant for variables of
+// packages. A page whose text is wrong panics as it is shown.
+func Page(text string) *Template {
+	return &Template{sync.OnceValue(func() *template.Template {
+		return template.Must(template.Must(layout().Clone()).Parse(text))
+	})}
 }
 
 // Option changes how a page is shown.
@@ -77,7 +86,7 @@ type shown struct {
 }
 
 // Show answers with a page: a template that [Page] returned, and what it is filled with.
-func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, data any,
+func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Template, data any,
 	opts ...Option) error {
 	var o options
 	for _, set := range opts {
@@ -94,9 +103,9 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *templ
 	return write(w, status, t, of, &o)
 }
 
-func write(w http.ResponseWriter, status int, t *template.Template, of shown, o *options) error {
+func write(w http.ResponseWriter, status int, t *Template, of shown, o *options) error {
 	var page bytes.Buffer
-	if err := t.ExecuteTemplate(&page, "layout", of); err != nil {
+	if err := t.parsed().ExecuteTemplate(&page, "layout", of); err != nil {
 		return fmt.Errorf("make a page: %w", err)
 	}
 	h := w.Header()

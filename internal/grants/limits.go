@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/audit"
@@ -33,6 +35,28 @@ func (c *Client) Proposed() Limits {
 		return Limits{}
 	}
 	return Limits{Recipients: 50, Emails: 200}
+}
+
+// ParseLimits reads what a person has typed: an empty number is no limit, and any approval demands one.
+func ParseLimits(recipients, emails, approval string) (l Limits, err error) {
+	for _, f := range []struct {
+		name, label, text string
+		to                *int64
+	}{{"recipients_per_email", "Recipients of one email", recipients, &l.Recipients},
+		{"emails_per_day", "Emails a day", emails, &l.Emails}} {
+		text := strings.TrimSpace(f.text)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 {
+			return l, fault.Invalidf(f.name, "“%s” must be a number of at least 1, or empty for no limit. Go back and "+
+				"change it.", f.label)
+		}
+		*f.to = n
+	}
+	l.Approval = approval != ""
+	return l, l.check()
 }
 
 func (l Limits) check() error {
@@ -68,12 +92,19 @@ func (l Limits) within(set teams.Scopes) teams.Scopes {
 	return set
 }
 
+// Lost returns what a program with the scopes may not do any more under the limits.
+func (l Limits) Lost(set teams.Scopes) teams.Scopes { return set &^ l.within(set) }
+
+// May returns what the grant lets its program do, if whoever let it may do all of the given.
+func (g *Grant) May(of teams.Scopes) teams.Scopes { return g.Limits.within(of & g.Scopes.All()) }
+
 // SetLimits changes the limits of an active grant, at once on this node and on others when the hint arrives. The caller
 // checks that the actor may; a grant never may.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {
-		return g, fault.New(fault.OutOfScope, "", "Programs do not change limits of programs. A person does it, or an API key.")
+		return g, fault.New(fault.OutOfScope, "", "Programs do not change limits of programs. A person does it, or an "+
+			"API key.")
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if g, err = getGrant(ctx, tx.Reader, by.TeamID, grantID); err != nil {

@@ -23,6 +23,19 @@ func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason
 	return s.revoke(ctx, teamID, grantID, why)
 }
 
+// RevokeBy revokes a grant for a person, on a page: any for who has the scope grants:write, and for everybody what they
+// have granted themselves.
+func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // who granted it never changes
+	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
+		err = by.Require(teams.GrantsWrite)
+	}
+	if err == nil {
+		_, err = s.revoke(ctx, by.TeamID, grantID, FromSite)
+	}
+	return err
+}
+
 func (s *Service) revoke(ctx context.Context, teamID, grantID string, why Reason) (g Grant, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		done, err := s.revokeIn(ctx, tx, teamID, grantID, why)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/postrider/postrider/internal/fault"
@@ -122,32 +121,11 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 	if err != nil {
 		return err
 	}
-	if q.Limits, err = readLimits(p); err != nil {
+	q.Limits, err = grants.ParseLimits(p["recipients_per_email"], p["emails_per_day"], p["approval"])
+	if err != nil {
 		return err
 	}
 	return s.approve(w, r, &q, by)
-}
-
-// readLimits reads what the person limits the program to. A field that is empty is no limit.
-func readLimits(p params) (l grants.Limits, err error) {
-	for _, f := range []struct {
-		name, label string
-		to          *int64
-	}{{"recipients_per_email", "Recipients of one email", &l.Recipients},
-		{"emails_per_day", "Emails a day", &l.Emails}} {
-		text := strings.TrimSpace(p[f.name])
-		if text == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 1 {
-			return l, fault.Invalidf(f.name, "“%s” must be a number of at least 1, or empty for no limit. Go back and "+
-				"change it.", f.label)
-		}
-		*f.to = n
-	}
-	l.Approval = p["approval"] != ""
-	return l, nil
 }
 
 // refused tells of a request that the client made wrongly: the client, by a redirect, or the person.

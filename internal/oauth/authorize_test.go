@@ -287,23 +287,6 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Every scope that a program can have is said in words, once.
-func TestInWords(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	var all teams.Scopes
-	for _, x := range inWords {
-		if x.words == "" || seen[x.words] || all.Has(x.scope) {
-			t.Errorf("%s: %q", x.scope, x.words)
-		}
-		seen[x.words] = true
-		all |= teams.NewScopes(x.scope)
-	}
-	if want := (grants.Scopes{Full: true}).All(); all != want {
-		t.Errorf("said are %v, want %v more and %v less", all, want&^all, all&^want)
-	}
-}
-
 func TestHostOf(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{"https://a.example:8443/cb": "a.example:8443",
@@ -313,4 +296,63 @@ func TestHostOf(t *testing.T) {
 			t.Errorf("%s: %q", uri, got)
 		}
 	}
+}
+
+// Whatever makes emails go is said, and can be limited, in all combinations of what a program asks for; and the page says
+// which of it a limit takes away.
+func TestConsentToSend(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		client := f.register("Notes", redirect)
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
+		sends := []struct{ scope, way, lost string }{
+			{"emails:send", "by sending them", ""},
+			{"broadcasts:write", "by resuming broadcasts", "Send, resume or try out broadcasts"},
+			{"automations:write", "by automations that it makes", "Make and change automations"},
+			{"events:send", "by events that start automations", "Send custom events"},
+		}
+		for set := range 1 << len(sends) {
+			scopes := "contacts:write"
+			for i, x := range sends {
+				if set&(1<<i) != 0 {
+					scopes += " " + x.scope
+				}
+			}
+			p := readPage(t, f.ask("GET", "/oauth/authorize?"+query(client, redirect, scopes).Encode(), nil))
+			if !strings.Contains(p.text, "contacts, for which automations of the team may send emails") {
+				t.Errorf("%s: nothing is said of what contacts begin", scopes)
+			}
+			_, limits, offered := strings.Cut(p.text, "It can make emails go in the name of the team:")
+			fields := p.form(t, "post", "/oauth/authorize").fields
+			if offered != (set != 0) || fields.Has("emails_per_day") != offered || fields.Has("approval") != offered {
+				t.Errorf("%s: limits are offered: %v, by %v", scopes, offered, fields)
+			}
+			for i, x := range sends {
+				if has := set&(1<<i) != 0; strings.Contains(limits, x.way) != has ||
+					x.lost != "" && strings.Contains(limits, x.lost) != has {
+					t.Errorf("%s: the page says of limits: %s", scopes, limits)
+				}
+			}
+			// A limit would take away what a program asks for that does not send by itself: none is proposed.
+			if proposed := fields.Get("emails_per_day") != ""; proposed != (set&1 != 0) {
+				t.Errorf("%s: %v is proposed", scopes, fields)
+			}
+		}
+
+		// A limit that is set is kept, also where nothing but automations sends.
+		p := readPage(t, f.ask("GET", "/oauth/authorize?"+
+			query(client, redirect, "automations:write automations:read").Encode(), nil))
+		form := p.form(t, "post", "/oauth/authorize")
+		form.fields.Set("decision", "allow")
+		form.fields.Set("emails_per_day", "10")
+		form.fields.Del("approval") // a box that is not ticked
+		code := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), redirect).Get("code")
+		by, err := f.Teams.Authenticate(t.Context(), f.tokens(client, redirect, code).Access)
+		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.AutomationsRead) {
+			t.Errorf("%v may %v, %v", by.Limited, by.Scopes, err)
+		}
+		form.fields.Set("emails_per_day", "many")
+		if w := f.ask("POST", "/oauth/authorize", form.fields); w.Code != 422 || w.Header().Get("Location") != "" {
+			t.Errorf("a limit that is no number: %d %s", w.Code, w.Body)
+		}
+	})
 }

@@ -36,8 +36,12 @@ type consentView struct {
 	Full       bool                 // all that a grant may have
 	May        []string             // what it will be able to do, in sentences
 	LeftOut    []string             // what it asks for and the person may not do
-	Sends      bool                 // it will be able to send, which can be limited
+	Ways       []string             // by which it will be able to make emails go, which can be limited
 	Limits     grants.Limits        // that are proposed
+	Lost       []string             // what it will not be able to do with any limit
+	Drafts     bool                 // with any limit, it will only be able to write broadcasts
+	Unapproved []string             // what else it will not be able to do if a person approves each email
+	Uncounted  bool                 // automations may send for what it changes, which no limit counts
 	Params     []param              // of the request, for the form
 }
 
@@ -45,68 +49,21 @@ type param struct{ Name, Value string }
 
 func pageOf(q *grants.Request, p params, v web.Visitor, m members.Membership, may teams.Scopes) consentView {
 	granted := q.Scopes.Within(may)
+	has := granted.All()
+	limited, approved := grants.Limits{Recipients: 1}, grants.Limits{Approval: true}
 	view := consentView{Client: q.Client.Name, Unverified: q.Client.Registered, Host: hostOf(q.RedirectURI), Team: m,
-		Teams: v.Teams, Full: granted.Full, May: sentences(granted.All()), LeftOut: sentences(q.Scopes.All() &^ may),
-		Sends: granted.All().Has(teams.EmailsSend), Limits: q.Client.Proposed()}
+		Teams: v.Teams, Full: granted.Full,
+		May: grants.Words(has, false), LeftOut: grants.Words(q.Scopes.All()&^may, false), Ways: grants.Ways(has),
+		Lost: grants.Words(limited.Lost(has), false), Drafts: has.Has(teams.BroadcastsWrite),
+		Unapproved: grants.Words(approved.Lost(has)&^limited.Lost(has), false),
+		Uncounted:  has.Has(teams.ContactsWrite) || has.Has(teams.TemplatesWrite)}
+	if has.Has(teams.EmailsSend) { // without it, a limit takes away what the program asks for
+		view.Limits = q.Client.Proposed()
+	}
 	for _, name := range asked {
 		if p[name] != "" {
 			view.Params = append(view.Params, param{name, p[name]})
 		}
 	}
 	return view
-}
-
-// sentences says in words what scopes allow.
-func sentences(set teams.Scopes) (all []string) {
-	for _, x := range inWords {
-		if set.Has(x.scope) {
-			all = append(all, x.words)
-		}
-	}
-	return all
-}
-
-// inWords says of each scope what it lets a program do, the one that matters most first.
-var inWords = []struct {
-	scope teams.Scope
-	words string
-}{
-	{teams.EmailsSend, "Send emails and broadcasts in the name of the team"},
-	{teams.EmailsRead, "Read the emails that the team has sent, with all they say"},
-	{teams.ReceivingRead, "Read the emails that the team has received"},
-	{teams.EmailsWrite, "Reschedule and cancel emails"},
-	{teams.EmailsShare, "Make links by which anybody can read an email"},
-	{teams.KeysRead, "See which API keys there are, but not the keys themselves"},
-	{teams.KeysWrite, "Make and delete API keys, which go on working without this program"},
-	{teams.DomainsRead, "See the domains of the team"},
-	{teams.DomainsWrite, "Add, change and delete domains"},
-	{teams.WebhooksRead, "See webhooks and the events that they tell of"},
-	{teams.WebhooksWrite, "Add, change and delete webhooks, and read their secrets"},
-	{teams.ContactsRead, "Read contacts and what is noted of them"},
-	{teams.ContactsWrite, "Add, change, import and delete contacts"},
-	{teams.SegmentsRead, "See segments of contacts"},
-	{teams.SegmentsWrite, "Change segments of contacts"},
-	{teams.TopicsRead, "See the topics that contacts can subscribe to"},
-	{teams.TopicsWrite, "Change the topics that contacts can subscribe to"},
-	{teams.BroadcastsRead, "Read broadcasts and their results"},
-	{teams.BroadcastsWrite, "Write, change, pause and delete broadcasts"},
-	{teams.TemplatesRead, "Read templates"},
-	{teams.TemplatesWrite, "Write, publish and delete templates"},
-	{teams.AutomationsRead, "See automations and their runs"},
-	{teams.AutomationsWrite, "Change automations, which send emails by themselves"},
-	{teams.EventsRead, "See custom events"},
-	{teams.EventsWrite, "Change custom events"},
-	{teams.EventsSend, "Send custom events, which start automations"},
-	{teams.SuppressionsRead, "See which addresses are not mailed"},
-	{teams.SuppressionsWrite, "Change which addresses are not mailed"},
-	{teams.LogsRead, "Read the log of API requests"},
-	{teams.UsageRead, "See how much the team has used"},
-	{teams.MembersRead, "See the people of the team"},
-	{teams.MembersWrite, "Invite and remove people, but no owners"},
-	{teams.AuditRead, "Read the log of what people and programs did"},
-	{teams.GrantsRead, "See which programs may act for the team"},
-	{teams.GrantsWrite, "Revoke what programs may do"},
-	{teams.ApprovalsRequest, "Ask whether an email may go, which a person decides"},
-	{teams.ApprovalsRead, "See what waits for approval"},
-	{teams.ApprovalsWrite, "Approve what other programs want to send"},
 }

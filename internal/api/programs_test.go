@@ -31,7 +31,8 @@ func TestWriteBroadcastsWithoutSending(t *testing.T) {
 				t.Errorf("POST /broadcasts%s: %d %s", path, w.Code, w.Body)
 			}
 		}
-		if n := f.Count(`SELECT COUNT(*) FROM broadcasts WHERE status <> 'draft'`) + f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
+		n := f.Count(`SELECT COUNT(*) FROM broadcasts WHERE status <> 'draft'`) + f.Count(`SELECT COUNT(*) FROM emails`)
+		if n != 0 {
 			t.Errorf("%d were sent", n)
 		}
 	})

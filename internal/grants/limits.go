@@ -50,8 +50,8 @@ func ParseLimits(recipients, emails, approval string) (l Limits, err error) {
 		}
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 1 {
-			return l, fault.Invalidf(f.name, "“%s” must be a number of at least 1, or empty for no limit. Go back and "+
-				"change it.", f.label)
+			return l, fault.Invalidf(f.name, "“%s” must be a number of at least 1, or empty for no limit. "+
+				"Go back and change it.", f.label)
 		}
 		*f.to = n
 	}

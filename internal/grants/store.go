@@ -55,8 +55,8 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 	tx.Queue(ctx, `INSERT INTO oauth_grants (id, team_id, user_id, client_id, scope, resource, created_at, used_at,
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
 		approval)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11)`, g.ID, g.TeamID, g.UserID, g.ClientID,
-		g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11)`, g.ID, g.TeamID, g.UserID,
+		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
 		g.Limits.Emails, g.Limits.Approval)
 }
 
@@ -84,7 +84,8 @@ func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, li
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
 		used = CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END + excluded.used,
 		day = CASE WHEN grant_volumes.day - excluded.day = 1 THEN grant_volumes.day ELSE excluded.day END
-		WHERE CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END + excluded.used <= $5`,
+		WHERE CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END
+		+ excluded.used <= $5`,
 		teamID, grantID, day, n, limit)
 	if err != nil {
 		return false, fmt.Errorf("count the emails of a grant: %w", err)
@@ -162,7 +163,8 @@ func scanCode(r db.Row) (c storedCode, err error) {
 func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time) {
 	tx.Proof(`SELECT 1 FROM oauth_codes WHERE hash = $1`, c.Hash)
 	tx.Queue(ctx,
-		`INSERT INTO oauth_codes (`+codeColumns+`, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)`,
+		`INSERT INTO oauth_codes (`+codeColumns+`, used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)`,
 		c.Hash, c.GrantID, c.TeamID, c.UserID, c.ClientID, c.Scope, c.Resource, c.RedirectURI, c.Challenge,
 		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval)
 }

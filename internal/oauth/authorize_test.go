@@ -298,8 +298,8 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// Whatever makes emails go is said, and can be limited, in all combinations of what a program asks for; and the page says
-// which of it a limit takes away.
+// Whatever makes emails go is said, and can be limited, in all combinations of what a program asks for; and the page
+// says which of it a limit takes away.
 func TestConsentToSend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)

@@ -41,8 +41,8 @@ func System(teamID string) Actor {
 // Ref returns the part of the actor that is stored.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope; who may send may also ask for approval. The API's errors for keys and for OAuth have different names,
-// so the faults are of different kinds.
+// Require returns a fault unless the actor has the scope; who may send may also ask for approval. The API's errors for
+// keys and for OAuth have different names, so the faults are of different kinds.
 func (a *Actor) Require(s Scope) error {
 	switch {
 	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):

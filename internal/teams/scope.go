@@ -35,7 +35,7 @@ const (
 	TopicsRead
 	TopicsWrite
 	BroadcastsRead
-	BroadcastsWrite // and pause, resume and cancel; to send one, also as it is made or to try it out, takes EmailsSend too
+	BroadcastsWrite // and pause, resume and cancel; to send or try out one, also as it is made, takes EmailsSend too
 	EventsRead      // definitions of custom events
 	EventsWrite
 	EventsSend
@@ -139,8 +139,8 @@ const (
 	SendingAccess Permission = "sending_access"
 )
 
-// Scopes returns the scopes of keys with the permission. Full access has all scopes but [OwnersWrite], including those of
-// later releases: a key that leaks must not take the team from its owners. Any key may revoke a grant (specification,
+// Scopes returns the scopes of keys with the permission. Full access has all scopes but [OwnersWrite], including those
+// of later releases: a key that leaks must not take the team from its owners. Any key may revoke a grant (specification,
 // Authentication). A permission unknown to this release has none.
 func (p Permission) Scopes() Scopes {
 	switch p {

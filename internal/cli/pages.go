@@ -26,7 +26,7 @@ func (n *node) servePages() {
 		return n.signDeveloperIn(r)
 	}}, n.users, n.members, n.log)
 	signin.New(signin.Parts{Site: n.site, DB: n.db, Users: n.users, Members: n.members, Teams: n.teams,
-		Audit: n.audit, Approvals: n.approvals}).Register(n.mux)
+		Audit: n.audit, Grants: n.grants, Approvals: n.approvals}).Register(n.mux)
 }
 
 // ensureDeveloper makes the user of development, an owner of the team, unless there is one. From then on, visitors from

@@ -56,8 +56,8 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
 		approval)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11)`, g.ID, g.TeamID, g.UserID,
-		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
-		g.Limits.Emails, g.Limits.Approval)
+		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
+		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {

@@ -160,12 +160,12 @@ func (f *fixture) person(name string, by teams.Actor, at http.RoundTripper) *per
 	}
 	segment := create("/segments", with{"name": name})
 	p.ids = map[string]string{"segments": segment, "domains": domain.ID, "emails": create("/emails", p.email()),
-		"approvals":  create("/approvals", p.email()),
-		"contacts":   create("/contacts", with{"email": name + "@reader.example"}),
+		"approvals": create("/approvals", p.email()),
+		"contacts":  create("/contacts", with{"email": name + "@reader.example"}),
 		"templates": create("/templates", with{"name": name, "html": "<p>" + name + "</p>"}),
 		"broadcasts": create("/broadcasts", with{"segment_id": segment, "from": "a@" + name + ".example",
 			"subject": name,
-			"text": name})}
+			"text":    name})}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx,
 		&mcp.StreamableClientTransport{Endpoint: testnode.PublicURL + Path, HTTPClient: &http.Client{Transport: p},
 			MaxRetries: -1, DisableStandaloneSSE: true}, nil)
@@ -234,7 +234,7 @@ func (p *person) send(c *http.Client, method, path, body, media string) (int, st
 func (p *person) lacks(t *testing.T, what, text string, other *person) {
 	t.Helper()
 	secrets := []string{other.name, other.teamID, other.userID, other.code}
-		for _, of := range slices.AppendSeq(secrets, maps.Values(other.ids)) {
+	for _, of := range slices.AppendSeq(secrets, maps.Values(other.ids)) {
 		if strings.Contains(text, of) {
 			t.Errorf("%s: %s has %s of %s: %s", p.name, what, of, other.name, text)
 		}
@@ -328,7 +328,7 @@ func (p *person) toolsLack(t *testing.T, other *person) {
 	}
 	if id := other.ids["received"]; id != "" {
 		text, failed := p.agent.ask("get_received", with{"email_id": id})
-			if !failed || strings.Contains(text, other.name) {
+		if !failed || strings.Contains(text, other.name) {
 			t.Errorf("%s: what %s has received: %s", p.name, other.name, text)
 		}
 	}

@@ -37,6 +37,8 @@ var done = map[string]string{
 	"role-changed":     "The role is changed.",
 	"removed":          "The member is removed.",
 	"left":             "You have left the team.",
+	"program-limited":  "The limits are saved.",
+	"program-revoked":  "The program may not act for the team any more.",
 	"email-approved":   "The email is sent.",
 	"email-rejected":   "The email is not sent.",
 }

@@ -34,6 +34,8 @@ type member struct {
 	Roles           []teams.Role // that the visitor may give; none if the role may not be changed
 }
 
+var errRole = fault.Forbiddenf("", "Your role in this team does not allow this. Ask an owner or admin.")
+
 // inTeam returns the visitor as an actor for a team of theirs.
 func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs teams.Scope) (teams.Actor, error) {
 	if !slices.ContainsFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID }) {
@@ -45,7 +47,7 @@ func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs tea
 		err = a.Require(needs)
 	}
 	if fault.KindOf(err) == fault.OutOfScope {
-		err = fault.Forbiddenf("", "Your role in this team does not allow this. Ask an owner or admin.").Because(err)
+		err = errRole.Because(err)
 	}
 	return a, err
 }
@@ -60,6 +62,11 @@ func (p *Pages) change(w http.ResponseWriter, r *http.Request, v *web.Visitor, n
 	}
 	a, err := p.inTeam(r, v, typed.Get("team"), needs)
 	return a, typed, err
+}
+
+// teamName returns the name of a team of the visitor.
+func teamName(v *web.Visitor, teamID string) string {
+	return v.Teams[slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID })].TeamName
 }
 
 // mayGive returns the roles that an actor may give.
@@ -98,8 +105,7 @@ func (p *Pages) showPeople(w http.ResponseWriter, r *http.Request, v web.Visitor
 
 func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, status int,
 	invite *web.Form, problem string) error {
-	team := v.Teams[slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == a.TeamID })]
-	of := people{Team: team.TeamName, TeamID: team.TeamID, Problem: problem, Invite: invite,
+	of := people{Team: teamName(&v, a.TeamID), TeamID: a.TeamID, Problem: problem, Invite: invite,
 		MayInvite: a.Scopes.Has(teams.MembersWrite)}
 	if r.Method == http.MethodGet {
 		of.Done = said(r)

@@ -1,5 +1,5 @@
-// Package signin is the pages on which people sign in, look after their account, see and invite the people of a team, and
-// decide of what programs want to send.
+// Package signin is the pages on which people sign in, look after their account, see and invite the people of a team,
+// see which programs act for it, and decide of what programs want to send.
 //
 // # Invariants
 //
@@ -10,8 +10,8 @@
 //
 // # What it does not do
 //
-// It holds no rules: those of sign-in are package users', those of teams package members', those of
-// approvals package approvals'.
+// It holds no rules: those of sign-in are package users', those of teams package members', those of programs package
+// grants', and those of approvals package approvals'.
 package signin
 
 import (
@@ -27,6 +27,7 @@ import (
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/teams"
@@ -57,6 +58,7 @@ type Parts struct {
 	Members *members.Service
 	Teams   *teams.Service
 	Audit   *audit.Log
+	Grants  *grants.Service
 
 	Approvals *approvals.Service
 }
@@ -69,7 +71,7 @@ func New(p Parts) *Pages { return &Pages{p} }
 
 // prefixes are the paths of the pages. The API has none of them.
 var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/account", "/people",
-	"/approve"}
+	"/programs", "/approve"}
 
 // Serves reports whether a path is one of these pages.
 func Serves(path string) bool {
@@ -155,6 +157,10 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /approve/{id}", person: p.showApproval},
 		{pattern: "POST /approve/{id}/send", person: p.approve},
 		{pattern: "POST /approve/{id}/reject", person: p.reject},
+
+		{pattern: "GET /programs", person: p.showPrograms},
+		{pattern: "POST /programs/{id}/limits", person: p.limitProgram},
+		{pattern: "POST /programs/{id}/revoke", person: p.revokeProgram},
 
 		{pattern: "GET /people", person: p.showPeople},
 		{pattern: "POST /people/invite", person: p.invite},

@@ -58,7 +58,7 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	x.users.Mail, x.members.Mail = send, send
 	x.members.Link = func(token string) string { return testnode.PublicURL + invitationPath + token }
 	New(Parts{Site: web.New(web.Config{PublicURL: testnode.PublicURL}, x.users, x.members, n.Log), DB: d,
-		Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Approvals: n.Approvals}).Register(x.mux)
+		Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants, Approvals: n.Approvals}).Register(x.mux)
 	return x
 }
 

@@ -140,8 +140,8 @@ const (
 )
 
 // Scopes returns the scopes of keys with the permission. Full access has all scopes but [OwnersWrite], including those
-// of later releases: a key that leaks must not take the team from its owners. Any key may revoke a grant (specification,
-// Authentication). A permission unknown to this release has none.
+// of later releases: a key that leaks must not take the team from its owners. Any key may revoke a grant
+// (specification, Authentication). A permission unknown to this release has none.
 func (p Permission) Scopes() Scopes {
 	switch p {
 	case FullAccess:

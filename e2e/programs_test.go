@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Somebody allows a program, sees it among the programs of the team, limits it, and revokes it: then its token is
+// refused at once.
+func TestProgramsInABrowser(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	p := newProgram(t, n)
+	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
+
+	registered, err := http.Post("http://"+n.addr+"/oauth/register", "application/json",
+		strings.NewReader(`{"client_name":"Notes","redirect_uris":["`+p.redirect+`"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer registered.Body.Close()
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.NewDecoder(registered.Body).Decode(&client); err != nil {
+		t.Fatal(err)
+	}
+	r.open(p.asks(client.ID, "automations:write automations:read domains:read"))
+	r.sees("It can make emails go in the name of the team: by automations that it makes or changes.")
+	r.presses("Allow")
+	r.sees("You can close this window.")
+	token := p.token(client.ID, (<-p.sent).Get("code"))
+	if status := p.status(token, "/domains"); status != http.StatusOK {
+		t.Errorf("the token is answered with %d", status)
+	}
+
+	r.open("/account")
+	r.presses("Programs")
+	r.sees("Notes\nallowed by developer@postrider.localhost")
+	r.sees("No limits.")
+	// unfolds opens a part of the page whose summary begins so.
+	unfolds := func(text string) {
+		t.Helper()
+		at := chromedp.Search(`//summary[starts-with(normalize-space(.), "` + text + `")]`)
+		if err := chromedp.Do(r.tab, chromedp.Click(at)); err != nil {
+			t.Fatalf("unfold %s: %v", text, err)
+		}
+	}
+	unfolds("What it may do")
+	r.sees("Make and change automations, which send emails by themselves")
+	unfolds("Limit")
+	r.types("Emails a day (optional)", "5")
+	r.presses("Save the limits")
+	r.sees("The limits are saved.")
+	r.sees("At most 5 emails a day.")
+	var list struct {
+		Data []struct {
+			RevokedReason *string `json:"revoked_reason"`
+			Limits        struct {
+				Emails *int64 `json:"emails_per_day"`
+			}
+		}
+	}
+	n.must(http.MethodGet, "/oauth/grants", "", &list)
+	if len(list.Data) != 1 || list.Data[0].Limits.Emails == nil || *list.Data[0].Limits.Emails != 5 {
+		t.Errorf("the API shows %+v", list)
+	}
+
+	unfolds("Revoke")
+	r.presses("Revoke what Notes may do")
+	r.sees("The program may not act for the team any more.")
+	if status := p.status(token, "/domains"); status != http.StatusUnauthorized {
+		t.Errorf("the revoked token is answered with %d", status)
+	}
+	r.sees("it was revoked on this page")
+	n.must(http.MethodGet, "/oauth/grants", "", &list)
+	if why := list.Data[0].RevokedReason; why == nil || *why != "revoked_from_dashboard" {
+		t.Errorf("the API shows %+v", list)
+	}
+}

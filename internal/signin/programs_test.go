@@ -1,0 +1,170 @@
+package signin
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/teams"
+)
+
+// allow lets a program act, as somebody, and returns its access token.
+func (x *fixture) allow(by teams.Actor, name, scopes string) string {
+	x.T.Helper()
+	const redirect, verifier = "http://127.0.0.1:4711/callback", "a-verifier-of-43-characters-at-least-0123456789"
+	c, err := x.Grants.Register(x.T.Context(), grants.NewClient{Name: name, RedirectURIs: []string{redirect},
+		Address: fmt.Sprintf("192.0.2.%d", x.Count(`SELECT COUNT(*) FROM oauth_clients`))})
+	x.Must(err)
+	hash := sha256.Sum256([]byte(verifier))
+	q, err := x.Grants.Ask(x.T.Context(), grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect,
+		Scope: scopes, Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
+	x.Must(err)
+	code, _, err := x.Grants.Approve(x.T.Context(), q, by)
+	x.Must(err)
+	t, err := x.Grants.Exchange(x.T.Context(), grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+		Verifier: verifier})
+	x.Must(err)
+	return t.Access
+}
+
+// action returns the action of the page's form that ends so, "" if it has none.
+func (b *browser) action(ends string) (found string) {
+	for n := range elements(b.t, b.body) {
+		path, _, _ := strings.Cut(attr(n, "action"), "?")
+		if n.Data == "form" && strings.HasSuffix(path, ends) {
+			found = attr(n, "action")
+		}
+	}
+	return found
+}
+
+// People see which programs act for their team, what they may do and for whom; limit them, and revoke them.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		actor := func(email string, role teams.Role) teams.Actor {
+			a, err := x.members.Actor(t.Context(), x.person(email, role).ID, x.Acme.TeamID)
+			x.Must(err)
+			return a
+		}
+		ann, vic := actor("ann@acme.example", teams.Member), actor("vic@acme.example", teams.Viewer)
+		x.person("eve@other.example", "")
+		b := x.browser(t).signIn("ann@acme.example")
+		b.get("/programs").want(200, "No program acts for this team")
+
+		notes := x.allow(ann, "Notes <b>", "emails:send automations:write emails:read")
+		b.get("/programs").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used since", "No limits.",
+			"Send emails in the name of the team", "Make and change automations")
+		if strings.Contains(b.body, "<b>") {
+			t.Error("the name of a program is HTML in the page")
+		}
+
+		// A limit is kept, recorded, and takes away what would get round it.
+		b.submit(b.action("/limits"), "emails_per_day", "7", "approval", "").
+			want(200, "The limits are saved", "At most 7 emails a day", "and no broadcasts")
+		if strings.Contains(b.body, "Make and change automations") {
+			t.Error("a program with a limit may change automations")
+		}
+		by, err := x.Teams.Authenticate(t.Context(), notes)
+		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.EmailsSend, teams.EmailsRead) {
+			t.Errorf("limited %v, %v, %v", by.Limited, by.Scopes, err)
+		}
+		b.submit(b.action("/limits"), "emails_per_day", "0").want(422, "must be a number of at least 1",
+			"At most 7 emails a day")
+		b.submit(b.action("/limits"), "recipients_per_email", "151").want(422, "must be 1 to 150")
+		b.submit(b.action("/limits"), "emails_per_day", "", "approval", "").want(200, "No limits.")
+
+		// A viewer sees it, and revokes nothing but what they have allowed themselves.
+		revoke := b.action("/revoke")
+		team := url.Values{"team": {x.Acme.TeamID}}
+		v := x.browser(t).signIn("vic@acme.example").get("/programs").want(200, "Notes <b>")
+		if v.action("/limits") != "" || v.action("/revoke") != "" {
+			t.Error("a viewer may limit or revoke")
+		}
+		v.post(revoke, team).want(403, "Your role in this team does not allow this")
+		v.post(strings.Replace(revoke, "/revoke", "/limits", 1), team).want(403)
+		reader := x.allow(vic, "Reader", "emails:read")
+		v.get("/programs").want(200, "Reader")
+		if v.action("/limits") != "" {
+			t.Error("a viewer may limit")
+		}
+		v.submit(v.action("/revoke")).want(200, "may not act for the team any more", "it was revoked on this page")
+		if _, err := x.Teams.Authenticate(t.Context(), reader); err == nil {
+			t.Error("a token works that was revoked")
+		}
+
+		// A stranger sees nothing.
+		e := x.browser(t).signIn("eve@other.example")
+		e.post(revoke, team).want(403)
+		e.get("/programs").want(200, "You are in no team")
+
+		b.get("/programs").submit(revoke).want(200, "may not act for the team any more")
+		if b.action("/revoke") != "" || b.action("/limits") != "" {
+			t.Error("what is revoked can be revoked or limited")
+		}
+		if _, err := x.Teams.Authenticate(t.Context(), notes); err == nil {
+			t.Error("a token works that was revoked")
+		}
+		b.post(revoke, team).want(404, "or not any more")
+		b.post(strings.Replace(revoke, "/revoke", "/limits", 1), team).want(404, "or not any more")
+		for what, want := range map[string]int{
+			`action = 'grant.revoked' AND actor_kind = 'user' AND actor_name = 'ann@acme.example'
+				AND address = '192.0.2.1' AND detail = 'revoked_from_dashboard'`: 1,
+			`action = 'grant.revoked' AND actor_name = 'vic@acme.example'`:                  1,
+			`action = 'grant.updated' AND actor_name = 'ann@acme.example' AND target <> ''`: 2,
+		} {
+			n := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND `+what, x.Acme.TeamID)
+			if n != want {
+				t.Errorf("%s: recorded %d times", what, n)
+			}
+		}
+	})
+}
+
+// The list has pages, and what is done on one leads back to it. Who has left the team is named still.
+func TestPagesOfPrograms(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		u := x.person("leo@acme.example", teams.Member)
+		leo, err := x.members.Actor(t.Context(), u.ID, x.Acme.TeamID)
+		x.Must(err)
+		x.allow(leo, "First", "emails:read")
+		x.Must(x.Members.Leave(t.Context(), x.Acme.TeamID, u.ID))
+		for range programsShown {
+			x.allow(x.Acme, "Another", "emails:read")
+		}
+		x.person("ann@acme.example", teams.Owner)
+		b := x.browser(t).signIn("ann@acme.example").get("/programs").want(200, "Another", "an API key")
+		follow := func(label string) {
+			t.Helper()
+			for n := range elements(t, b.body) {
+				if n.Data == "a" && text(n) == label {
+					b.get(attr(n, "href"))
+					return
+				}
+			}
+			t.Fatalf("%s has no link %s", b.path, label)
+		}
+		if strings.Contains(b.body, "First") || strings.Contains(b.body, "Newer") {
+			t.Error("the first page has more than it should")
+		}
+		follow("Older")
+		b.want(200, "First", "leo@acme.example, who has left the team", "has left the team, or was disabled")
+		if strings.Contains(b.body, "Another") || strings.Contains(b.body, "Older") {
+			t.Errorf("the second page: %s", b.body)
+		}
+		follow("Newer")
+		if b.want(200, "Another", "Older"); strings.Contains(b.body, "First") || strings.Contains(b.body, "Newer") {
+			t.Errorf("back on the first page: %s", b.body)
+		}
+		b.submit(b.action("/revoke")).want(200, "any more", "it was revoked on this page", "Older")
+		if !strings.Contains(b.path, "before=") {
+			t.Errorf("from a page with a cursor one is led to %s", b.path)
+		}
+		b.get("/programs?after=x&before=%00").want(200, "Another")
+	})
+}

@@ -147,7 +147,7 @@ func (a *API) perform(w *recorder, r *http.Request, o *op) {
 	if err == nil && o.act.shown {
 		err = a.Services.Audit.Write(ctx, c.entry(o.act))
 	}
-	if o.scope == teams.EmailsSend || o.scope == teams.ApprovalsRequest {
+	if o.showsQuota() {
 		a.showQuota(r.Context(), c, err)
 	}
 	if err != nil {

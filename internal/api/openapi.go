@@ -116,6 +116,16 @@ func headers(o *op) (list []*huma.Param) {
 	return list
 }
 
+// quotaHeaders describes what showQuota adds to answers.
+func quotaHeaders() map[string]*huma.Header {
+	of := func(period string) *huma.Header {
+		return &huma.Header{Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: new(0.0)},
+			Description: "Emails that the team has used of its quota of the " + period +
+				", sent and received. Not there without such a quota."}
+	}
+	return map[string]*huma.Header{"x-resend-daily-quota": of("day"), "x-resend-monthly-quota": of("month")}
+}
+
 // openAPI makes the document from the operations and their types, with Huma's generator of schemas.
 func (a *API) openAPI() *huma.OpenAPI {
 	doc := &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: "Postrider", Version: a.Version,
@@ -169,6 +179,11 @@ func describe(schemas huma.Registry, o *op) *huma.Operation {
 			strconv.Itoa(o.status): {Description: "Done.", Content: answer},
 			"default": {Description: "What is wrong, and what to do.",
 				Content: content(reflect.TypeFor[envelope]())}}}
+	if o.showsQuota() {
+		for _, r := range d.Responses {
+			r.Headers = quotaHeaders()
+		}
+	}
 	if teams.SendingAccess.Scopes().Has(o.scope) {
 		d.Description = "A key with sending_access is enough."
 	}

@@ -139,6 +139,10 @@ type docOperation struct {
 	Responses map[string]struct {
 		Description string     `json:"description"`
 		Content     docContent `json:"content"`
+		Headers     map[string]struct {
+			Description string    `json:"description"`
+			Schema      docSchema `json:"schema"`
+		} `json:"headers"`
 	} `json:"responses"`
 }
 
@@ -233,6 +237,39 @@ func TestDocument(t *testing.T) {
 	}
 	if e := doc.Components.Schemas["Error"]; len(e.Properties) != 3 || len(e.Required) != 3 {
 		t.Errorf("the schema of errors: %+v", e)
+	}
+}
+
+// The document has the headers that tell of quotas on the answers that have them, on refusals, too, and on no others.
+func TestDocumentHasQuotaHeaders(t *testing.T) {
+	t.Parallel()
+	doc, _ := readDoc(t)
+	var have []string
+	for path, methods := range doc.Paths {
+		for method, o := range methods {
+			described := 0
+			for status, r := range o.Responses {
+				for name, h := range r.Headers {
+					if h.Description == "" || h.Schema.Type != "integer" {
+						t.Errorf("%s %s, %s: the header %s is %+v", method, path, status, name, h)
+					}
+					if name == "x-resend-daily-quota" || name == "x-resend-monthly-quota" {
+						described++
+					}
+				}
+			}
+			if described == 2*len(o.Responses) && described > 0 {
+				have = append(have, method+" "+path)
+			} else if described != 0 {
+				t.Errorf("%s %s: described %d times", method, path, described)
+			}
+		}
+	}
+	slices.Sort(have)
+	want := []string{"post /approvals", "post /broadcasts/{broadcast_id}/send", "post /emails", "post /emails/batch",
+		"post /emails/checks"}
+	if !slices.Equal(have, want) {
+		t.Errorf("described for %q, want %q", have, want)
 	}
 }
 

@@ -5,8 +5,14 @@ import (
 	"strconv"
 
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/volume"
 )
+
+// showsQuota reports whether answers of the operation say how much of the quotas is used: those of what sends.
+func (o *op) showsQuota() bool {
+	return o.scope == teams.EmailsSend || o.scope == teams.ApprovalsRequest
+}
 
 // showQuota adds to the answer of a request that sends how much the team has used of its quotas (API reference section
 // 5.2), and to a refusal when the quota begins anew. Without a quota it adds nothing. What has been done is answered

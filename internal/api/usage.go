@@ -24,7 +24,16 @@ type usageWire struct {
 	Domains        usageOf     `json:"domains"`
 	RateLimit      rateUsage   `json:"rate_limit"`
 	// Additions to the reference: other facts about a team's account.
-	ManagedDomain *string `json:"managed_domain" doc:"Any address at this domain is received for the team; null when the operator has set none."`
+	ManagedDomain *string     `json:"managed_domain" doc:"Any address at this domain is received for the team; null when the operator has set none."`
+	Grant         *grantUsage `json:"grant" doc:"What the program that asks may send, and has; null for an API key."`
+}
+
+// grantUsage is what a program may send by its grant, and has sent.
+type grantUsage struct {
+	ID       string      `json:"id"`
+	Limits   grantLimits `json:"limits" doc:"What a person has limited the program to."`
+	Used     *int64      `json:"used" nullable:"true" doc:"Emails sent today, in UTC; each recipient counts. Null without a limit of a day, as nothing is counted then."`
+	ResetsAt isoTime     `json:"resets_at"`
 }
 
 type usageOf struct {
@@ -89,7 +98,24 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 		out.RateLimit.Limit = &limit
 	}
 	out.ManagedDomain = orNull(a.Services.Receiving.ManagedHost(c.TeamID))
-	return out, nil
+	out.Grant, err = a.grantUsage(ctx, c, out.Emails.Daily.ResetsAt)
+	return out, err
+}
+
+// grantUsage returns what the program that asks has used; nil if it is none.
+func (a *API) grantUsage(ctx context.Context, c *Call, resets isoTime) (*grantUsage, error) {
+	if c.Kind != teams.GrantActor {
+		return nil, nil
+	}
+	u, err := a.Services.Grants.Usage(ctx, c.TeamID, c.Actor.ID)
+	if err != nil {
+		return nil, err
+	}
+	w := &grantUsage{ID: c.Actor.ID, Limits: grantLimitsOf(u.Limits), ResetsAt: resets}
+	if u.Emails > 0 {
+		w.Used = &u.Sent
+	}
+	return w, nil
 }
 
 func (a *API) emailUsage(ctx context.Context, c *Call, from, to time.Time) (emailUsage, error) {

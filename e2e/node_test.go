@@ -109,6 +109,16 @@ func (n *node) launch() {
 	})
 }
 
+// localhost is the URL that the program says it is at.
+func (n *node) localhost() string {
+	n.t.Helper()
+	_, port, err := net.SplitHostPort(n.addr)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return "http://localhost:" + port
+}
+
 // kill ends the program as a power cut would.
 func (n *node) kill() {
 	n.cmd.Process.Kill()

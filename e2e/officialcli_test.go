@@ -37,7 +37,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 		}
 	}
 	c.env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config"),
-		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL=http://"+n.addr, "RESEND_API_KEY=",
+		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(), "RESEND_API_KEY=",
 		"DBUS_SESSION_BUS_ADDRESS=", "NO_COLOR=1",
 		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // where it is told of a CI it asks nothing, also at a terminal
 	return c
@@ -112,7 +112,7 @@ func TestOfficialCLI(t *testing.T) {
 	n := start(t, nil, "--domain", "acme.example")
 	c := newOfficialCLI(t, n)
 	c.logIn(func(address string) {
-		r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
+		r := &reader{t: t, url: n.localhost(), tab: chromium(t)}
 		r.open(authority.ReplaceAllString(address, ""))
 		r.sees("Let Resend CLI act for Development?")
 		r.presses("Allow")

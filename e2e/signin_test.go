@@ -71,6 +71,20 @@ func (r *reader) presses(text string) {
 	}
 }
 
+// hasPasskeys gives the browser a device that keeps passkeys and says yes.
+func (r *reader) hasPasskeys() {
+	r.t.Helper()
+	if _, err := chromedp.Call(r.tab, webauthn.Enable, webauthn.EnableParams{}); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := chromedp.Call(r.tab, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{
+		Options: &webauthn.VirtualAuthenticatorOptions{Protocol: webauthn.AuthenticatorProtocolCtap2,
+			Transport: webauthn.AuthenticatorTransportInternal, HasResidentKey: true, HasUserVerification: true,
+			IsUserVerified: true, AutomaticPresenceSimulation: true}}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 var setupLink = regexp.MustCompile(`http://localhost:\d+(/setup\?token=[\w-]+)`)
 
 // Somebody sets the program up by the link in its log, and signs in with a password, with a code, and with a passkey.
@@ -93,15 +107,7 @@ func TestPeopleSignIn(t *testing.T) {
 		return link != ""
 	})
 	r.tab = chromium(t)
-	if _, err := chromedp.Call(r.tab, webauthn.Enable, webauthn.EnableParams{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := chromedp.Call(r.tab, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{
-		Options: &webauthn.VirtualAuthenticatorOptions{Protocol: webauthn.AuthenticatorProtocolCtap2,
-			Transport: webauthn.AuthenticatorTransportInternal, HasResidentKey: true, HasUserVerification: true,
-			IsUserVerified: true, AutomaticPresenceSimulation: true}}); err != nil {
-		t.Fatal(err)
-	}
+	r.hasPasskeys()
 
 	r.open(link)
 	r.sees("Set up Postrider")
@@ -181,4 +187,26 @@ func TestPeopleSignIn(t *testing.T) {
 	if answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the API answers with %d", answer.StatusCode)
 	}
+}
+
+// In development passkeys work at the address that the program prints, and who comes by 127.0.0.1 is led there.
+func TestPasskeyInDevelopment(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	pages := n.localhost() + "/account"
+	eventually(t, 20*time.Second, "it prints "+pages, func() bool { return strings.Contains(n.out.String(), pages) })
+	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
+	r.hasPasskeys()
+	r.open("/account?x=1")
+	r.sees("developer@postrider.localhost")
+	if at, err := chromedp.Run(r.tab, chromedp.Location()); err != nil || at != pages+"?x=1" {
+		t.Errorf("the page is at %s (%v)", at, err)
+	}
+	r.types("Name of a new passkey", "Laptop")
+	r.presses("Add a passkey")
+	r.sees("The passkey is added")
+	r.presses("Sign out")
+	r.sees("You are signed out")
+	r.presses("Sign in with a passkey")
+	r.sees("last used")
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -48,19 +47,20 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	if *http != "" {
-		c.HTTPListen, c.PublicURL = *http, ""
-	}
+	ownURL := c.PublicURL == config.LocalURL(c.HTTPListen) // nobody has chosen another one
+	c.HTTPListen = cmp.Or(*http, c.HTTPListen)
 	if *relay != "" {
 		c.Transport, c.RelayAddr = "relay", *relay
 	}
-	l, err := net.Listen("tcp", c.HTTPListen)
+	listeners, url, err := listenHere(c.HTTPListen)
 	if err != nil {
 		return fmt.Errorf("listen for HTTP: %w (choose another address with --http)", err)
 	}
-	defer l.Close()
-	if c.PublicURL == "" {
-		c.PublicURL = "http://" + l.Addr().String()
+	for _, l := range listeners {
+		defer l.Close()
+	}
+	if ownURL {
+		c.PublicURL = url
 	}
 	c.TrackingURL = cmp.Or(c.TrackingURL, c.PublicURL)
 	n, err := newNode(ctx, c, newLogger(c, e.errOut), measured{unsigned: e.getenv(benchUnsigned) != "",
@@ -93,7 +93,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	n.serveOutbox()
-	greet(e, n, l.Addr().String(), *key, verified)
+	greet(e, n, url, *key, verified)
 	if path := e.getenv(benchProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
@@ -105,7 +105,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	return n.run(ctx, l)
+	return n.run(ctx, listeners...)
 }
 
 // devKey returns the key of the last run, or makes one.
@@ -154,7 +154,8 @@ func domainsLine(n *node, verified []string) string {
 	return "verified: " + strings.Join(verified, ", ") + "\n           others are " + how
 }
 
-func greet(e *env, n *node, addr, key string, verified []string) {
+// greet says what there is at the URL, and what to do next.
+func greet(e *env, n *node, url, key string, verified []string) {
 	c, inbound := n.c, "not taken: the role receiving is off"
 	if at := n.port(portInbound); at != "" {
 		inbound = at + "  (SMTP, for domains with the capability receiving)"
@@ -163,7 +164,7 @@ func greet(e *env, n *node, addr, key string, verified []string) {
 	if at := n.port(portSubmit); at != "" {
 		submit = at + "  (user postrider, the key as the password)"
 	}
-	where := "kept in the outbox: http://" + addr + "/dev/outbox"
+	where := "kept in the outbox: " + url + "/dev/outbox"
 	if c.Transport != "capture" {
 		where = "sent through " + c.RelayAddr
 		if c.Transport == "direct" {
@@ -172,8 +173,8 @@ func greet(e *env, n *node, addr, key string, verified []string) {
 	}
 	fmt.Fprintf(e.out, `Postrider is ready for development.
 
-  API      http://%[1]s        (documentation: http://%[1]s/docs)
-  Pages    http://%[1]s/account        (you are signed in by yourself)
+  API      %[1]s        (documentation: %[1]s/docs)
+  Pages    %[1]s/account        (you are signed in by yourself)
   Key      %[2]s
   Mail     %[3]s
   SMTP     %[6]s
@@ -183,12 +184,12 @@ func greet(e *env, n *node, addr, key string, verified []string) {
 
 Send an email:
 
-  curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' -d '{"from":"Acme <onboarding@resend.dev>","to":"you@example.org","subject":"Hello","html":"<p>It works.</p>"}'
+  curl %[1]s/emails -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' -d '{"from":"Acme <onboarding@resend.dev>","to":"you@example.org","subject":"Hello","html":"<p>It works.</p>"}'
 
 See what became of it:
 
-  curl http://%[1]s/emails -H 'Authorization: Bearer %[2]s'
+  curl %[1]s/emails -H 'Authorization: Bearer %[2]s'
 
-With an official client, set RESEND_BASE_URL=http://%[1]s and RESEND_API_KEY=%[2]s.
-`, addr, key, where, c.DataDir, inbound, submit, domainsLine(n, verified))
+With an official client, set RESEND_BASE_URL=%[1]s and RESEND_API_KEY=%[2]s.
+`, url, key, where, c.DataDir, inbound, submit, domainsLine(n, verified))
 }

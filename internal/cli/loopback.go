@@ -1,10 +1,16 @@
 package cli
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
+	"syscall"
+
+	"github.com/postrider/postrider/internal/config"
 )
 
 // onlyLoopback serves requests for a name of this machine only. The development pages need no key, so this check
@@ -14,6 +20,46 @@ func onlyLoopback(h http.Handler) http.Handler {
 		if !isLoopbackName(r.Host) {
 			http.Error(w, "These pages are served at names of this machine only, such as localhost and 127.0.0.1.",
 				http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// listenHere listens at an address and returns the URL by which programs on this machine reach it. At 127.0.0.1 it
+// listens at ::1 too, if the machine has it, so that localhost leads here whichever of them a browser tries first. If
+// another program has that one, the URL has the address instead of the name.
+func listenHere(address string) (all []net.Listener, url string, err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, "", err
+	}
+	all, at := []net.Listener{l}, l.Addr().(*net.TCPAddr)
+	if !at.IP.Equal(net.IPv4(127, 0, 0, 1)) {
+		return all, config.LocalURL(at.String()), nil
+	}
+	second, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv6loopback, Port: at.Port})
+	switch {
+	case err == nil:
+		all = append(all, second)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return all, "http://" + at.String(), nil
+	}
+	return all, config.LocalURL(at.String()), nil
+}
+
+// byName leads visitors of pages who come by an address of the loopback interface to localhost, if that is the name in
+// the public URL: passkeys work there alone.
+func byName(publicURL string, h http.Handler) http.Handler {
+	public, err := url.Parse(publicURL)
+	if err != nil || public.Hostname() != "localhost" {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, err := netip.ParseAddrPort(r.Host)
+		if err == nil && at.Addr().Unmap().IsLoopback() && strconv.Itoa(int(at.Port())) == public.Port() &&
+			(r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			http.Redirect(w, r, publicURL+r.URL.RequestURI(), http.StatusSeeOther)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -62,4 +64,61 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who opens a page by an address of this machine is led to localhost, if that is the public name, and nobody else is.
+func TestByName(t *testing.T) {
+	t.Parallel()
+	const public = "http://localhost:3000"
+	for _, c := range []struct{ public, method, host, want string }{
+		{public, "GET", "127.0.0.1:3000", public + "/account?a=%2F"},
+		{public, "HEAD", "[::1]:3000", public + "/account?a=%2F"},
+		{public, "POST", "127.0.0.1:3000", ""},
+		{public, "GET", "127.0.0.1:3001", ""}, // a port that is passed on from elsewhere
+		{public, "GET", "localhost:3000", ""},
+		{public, "GET", "mail.example.com", ""},
+		{public, "GET", "192.0.2.1:3000", ""},
+		{"https://mail.example.com", "GET", "127.0.0.1:3000", ""},
+		{"http://127.0.0.1:3000", "GET", "127.0.0.1:3000", ""},
+	} {
+		h := byName(c.public, http.NotFoundHandler())
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "http://"+c.host+"/account?a=%2F", nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Location"); got != c.want || (w.Code == http.StatusSeeOther) != (c.want != "") {
+			t.Errorf("%+v: %d to %q", c, w.Code, got)
+		}
+	}
+}
+
+// The URL has the name localhost, unless another program has one of its addresses.
+func TestListenHere(t *testing.T) {
+	t.Parallel()
+	all, url, err := listenHere("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all {
+		defer l.Close()
+	}
+	_, port, err := net.SplitHostPort(all[0].Addr().String())
+	if err != nil || url != "http://localhost:"+port {
+		t.Errorf("%s, %v", url, err)
+	}
+	if _, _, err := listenHere("127.0.0.1:" + port); err == nil {
+		t.Error("an address is listened at twice")
+	}
+	if len(all) == 1 {
+		t.Log("this machine has no ::1")
+		return
+	}
+	if got := all[1].Addr().String(); got != "[::1]:"+port {
+		t.Errorf("the second address is %s", got)
+	}
+	all[0].Close() // and the other one is kept, as by another program
+	again, url, err := listenHere("127.0.0.1:" + port)
+	if err != nil || len(again) != 1 || url != "http://127.0.0.1:"+port {
+		t.Fatalf("%d at %s, %v", len(again), url, err)
+	}
+	again[0].Close()
 }

@@ -367,7 +367,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Ready: n.ready, Observe: n.observe, DNS: checked})
 	n.mcp = n.newMCP(rest, keys)
 	n.oauth = n.newOAuth(n.site)
-	development := onlyLoopback(n.mux)
+	development, pages := onlyLoopback(n.mux), byName(c.PublicURL, n.mux)
 	n.handler = behindProxies(c.HTTPProxyFrom, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if tracked.Serves(r.URL.Path) {
 			tracked.ServeHTTP(w, r)
@@ -389,7 +389,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 			return
 		}
 		if signin.Serves(r.URL.Path) {
-			n.mux.ServeHTTP(w, r)
+			pages.ServeHTTP(w, r)
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/dev/") {
@@ -551,9 +551,9 @@ func trackingHosts(c config.Config) (all []string) {
 	return all
 }
 
-// run runs every part until ctx ends, and then stops them: first the listeners, then the parts that claim work, then
-// the rest.
-func (n *node) run(ctx context.Context, l net.Listener) error {
+// run runs every part until ctx ends, and then stops them: first the listeners, of which there are none without the
+// role api, then the parts that claim work, then the rest.
+func (n *node) run(ctx context.Context, listeners ...net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.listenSubmission()); err != nil {
 		return err
 	}
@@ -569,15 +569,17 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	g.Go(func() error { return n.logs.Run(served) })
 	g.Go(func() error { return n.tracking.Run(served) })
 	g.Go(func() error { return n.users.Run(served) })
-	if l == nil {
-		context.AfterFunc(ctx, shut)
-	} else {
+	for _, l := range listeners {
 		g.Go(func() error {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve HTTP: %w", err)
 			}
 			return nil
 		})
+	}
+	if len(listeners) == 0 {
+		context.AfterFunc(ctx, shut)
+	} else {
 		g.Go(func() error {
 			defer shut()
 			<-ctx.Done()

@@ -39,16 +39,18 @@ func serve(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer n.close()
-	var l net.Listener
+	var listeners []net.Listener
 	if n.has("api") {
-		if l, err = net.Listen("tcp", c.HTTPListen); err != nil {
+		l, err := net.Listen("tcp", c.HTTPListen)
+		if err != nil {
 			return fmt.Errorf("listen at http_listen: %w", err)
 		}
+		listeners = append(listeners, l)
 		log.Info("listening", "http", l.Addr().String(), "public_url", c.PublicURL)
 	}
 	n.logSetup(ctx)
 	log.Info("started", "version", Version, "database", n.db.Engine(), "transport", c.Transport, "roles", c.Roles)
-	err = n.run(ctx, l)
+	err = n.run(ctx, listeners...)
 	log.Info("stopped")
 	return err
 }

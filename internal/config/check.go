@@ -30,7 +30,7 @@ func (l *loader) complete(src Source) {
 	}
 	c.Hostname = hostName(c.Hostname)
 	if c.PublicURL == "" {
-		c.PublicURL = localURL(c.HTTPListen)
+		c.PublicURL = LocalURL(c.HTTPListen)
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	c.TrackingURL = strings.TrimRight(c.TrackingURL, "/")
@@ -70,13 +70,14 @@ func (l *loader) complete(src Source) {
 // hostName is the form in which names are compared: lower case, without the final dot.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// localURL is the URL of a listener for clients on the same machine.
-func localURL(listen string) string {
+// LocalURL is the URL of a listener for clients on the same machine. It has the name localhost where that leads there,
+// because passkeys are bound to names (Web Authentication Level 3, section 5.1.2).
+func LocalURL(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "" // reported by checkAddresses
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+	if ip, err := netip.ParseAddr(host); host == "" || host == "127.0.0.1" || err == nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	if port == "80" {

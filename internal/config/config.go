@@ -38,7 +38,7 @@ type Config struct {
 	SecretKey   Secret `toml:"secret_key" doc:"Master key of sealed secrets and signed links, 64 hexadecimal digits, the same on all nodes. Empty: read from data_dir/secret.key, which is made at the first start. Keep a copy."`
 
 	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
-	PublicURL        string         `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen."`
+	PublicURL        string         `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen, or the address that it names."`
 	HTTPProxyFrom    []netip.Prefix `toml:"http_proxy_from" doc:"Proxies before http_listen, as prefixes such as 10.0.0.0/8: of requests from there, the client is the last address in X-Forwarded-For that is no proxy's. Opens, clicks and limits by address need it behind a proxy."`
 	Hostname         string         `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
 	RateLimit        int            `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`

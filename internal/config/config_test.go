@@ -170,8 +170,8 @@ func TestDerived(t *testing.T) {
 	t.Parallel()
 	for listen, want := range map[string]string{
 		":8080": "http://localhost:8080", "0.0.0.0:80": "http://localhost", "[::]:8025": "http://localhost:8025",
-		"10.0.0.1:9": "http://10.0.0.1:9",
-		"[::1]:80":   "http://[::1]", "[::1]:81": "http://[::1]:81", "mail.test:80": "http://mail.test",
+		"10.0.0.1:9": "http://10.0.0.1:9", "127.0.0.1:9": "http://localhost:9", "127.0.0.2:9": "http://127.0.0.2:9",
+		"[::1]:80": "http://[::1]", "[::1]:81": "http://[::1]:81", "mail.test:80": "http://mail.test",
 	} {
 		if c := load(t, source("", nil, "--http-listen", listen, "--tracking-host", "t.test")); c.PublicURL != want {
 			t.Errorf("public_url at %s = %s, want %s", listen, c.PublicURL, want)

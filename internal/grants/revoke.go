@@ -107,6 +107,29 @@ func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) 
 func (s *Service) Connect(u *users.Service) {
 	s.Teams.Tokens, s.Teams.Granted = s.Authenticate, s.Active
 	s.Members.Ended, u.Disabling = s.RevokeUser, s.RevokeDisabled
+	s.Members.Programs = s.programs
+}
+
+// programs returns what a key or a grant of a team may do now, 0 if it is no more.
+func (s *Service) programs(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+	switch by.Kind {
+	case teams.KeyActor:
+		return s.Teams.KeyScopes(ctx, r, teamID, by.ID)
+	case teams.GrantActor:
+		g, err := getGrant(ctx, r, teamID, by.ID)
+		if fault.KindOf(err) == fault.NotFound || err == nil && !g.RevokedAt.IsZero() {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		may := teams.FullAccess.Scopes() // a key granted it
+		if g.UserID != "" {
+			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
+		}
+		return g.Limits.within(may & g.Scopes.All()), err
+	}
+	return 0, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
 // changed makes all nodes look up the actors of a team again, when the transaction commits.

@@ -162,7 +162,21 @@ func article(r teams.Role) string {
 
 // Invitations returns a page of a team's open invitations, newest first, also those that have expired lately.
 func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) ([]Invitation, bool, error) {
-	return listInvitations(ctx, s.d.Reader, teamID, p)
+	all, more, err := listInvitations(ctx, s.d.Reader, teamID, p)
+	if err != nil {
+		return nil, false, err
+	}
+	may := map[teams.ActorRef]teams.Scopes{}
+	for i := range all {
+		v := &all[i]
+		if _, ok := may[v.By]; !ok {
+			if may[v.By], err = s.Scopes(ctx, s.d.Reader, teamID, v.By); err != nil {
+				return nil, false, err
+			}
+		}
+		v.void = !invites(may[v.By], v.Role)
+	}
+	return all, more, nil
 }
 
 // Invitation returns the open invitation with a token.
@@ -171,14 +185,21 @@ func (s *Service) Invitation(ctx context.Context, token string) (Invitation, err
 }
 
 // Expired reports whether an open invitation can no longer be accepted.
-func (s *Service) Expired(v Invitation) bool { return !s.now().Before(v.ExpiresAt) }
+func (s *Service) Expired(v Invitation) bool { return v.void || !s.now().Before(v.ExpiresAt) }
 
 func (s *Service) open(ctx context.Context, r db.Reader, token string) (Invitation, error) {
 	v, err := byToken(ctx, r, keyring.HashAPIKey(token))
-	if err == nil && s.Expired(v) {
+	if err != nil {
+		return Invitation{}, err
+	}
+	may, err := s.Scopes(ctx, r, v.TeamID, v.By)
+	if err != nil {
+		return Invitation{}, err
+	}
+	if s.Expired(v) || !invites(may, v.Role) {
 		return Invitation{}, goneInvitation()
 	}
-	return v, err
+	return v, nil
 }
 
 func goneInvitation() error {
@@ -198,7 +219,8 @@ func (s *Service) Revoke(ctx context.Context, by teams.Actor, invitationID strin
 	})
 }
 
-// Resend sends an open invitation once more, with another link. The one that was sent before ends.
+// Resend sends an open invitation once more, with another link. The one that was sent before ends. From then on the
+// invitation is the actor's.
 func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID string) (Invitation, error) {
 	token, hash := newToken()
 	var v Invitation
@@ -212,6 +234,7 @@ func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID strin
 		if err := mayGive(&by, v.Role); err != nil {
 			return err
 		}
+		v.By = by.Ref()
 		if err := s.send(ctx, tx, &v, token, true); err != nil {
 			return err
 		}

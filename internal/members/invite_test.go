@@ -2,6 +2,8 @@ package members_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
@@ -148,6 +151,134 @@ func TestInvitationRefused(t *testing.T) {
 	})
 }
 
+// An invitation ends with the right of who sent it last to give its role.
+func TestInvitationEndsWithItsMaker(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *box) {
+		ctx := t.Context()
+		owner := b.Member(b.Acme.TeamID, "owner@acme.example", teams.Owner)
+		setRole := func(role teams.Role) func(teams.Actor) {
+			return func(by teams.Actor) {
+				_, err := b.Members.SetRole(ctx, owner, b.userOf(by), role)
+				b.Must(err)
+			}
+		}
+		disable := func(by teams.Actor) { b.Must(b.Users.SetDisabled(ctx, b.userOf(by), true)) }
+		key := func() teams.Actor {
+			_, token := b.Key(b.Acme.TeamID, teams.NewKey{Name: "Invites"})
+			by, err := b.Teams.Authenticate(ctx, token)
+			b.Must(err)
+			return by
+		}
+		n := 0
+		user := func(role teams.Role) func() teams.Actor {
+			return func() teams.Actor {
+				n++
+				return b.Member(b.Acme.TeamID, fmt.Sprintf("by%d@acme.example", n), role)
+			}
+		}
+		grant := func(role teams.Role) func() teams.Actor {
+			return func() teams.Actor { return b.grant(user(role)()) }
+		}
+		for name, c := range map[string]struct {
+			by   func() teams.Actor
+			role teams.Role
+			end  func(by teams.Actor)
+		}{
+			"key deleted": {key, teams.Admin, func(by teams.Actor) { b.Must(b.Teams.DeleteKey(ctx, by.TeamID, by.ID)) }},
+			"grant revoked": {grant(teams.Admin), teams.Admin, func(by teams.Actor) {
+				_, err := b.Grants.Revoke(ctx, by.TeamID, by.ID, "revoked_from_api")
+				b.Must(err)
+			}},
+			"grant of an owner, now a member": {grant(teams.Owner), teams.Admin, setRole(teams.Member)},
+			"grant of an admin, now a member": {grant(teams.Admin), teams.Viewer, setRole(teams.Member)},
+			"grant of one who was disabled":   {grant(teams.Admin), teams.Viewer, disable},
+			"admin disabled":                  {user(teams.Admin), teams.Viewer, disable},
+			"owner disabled":                  {user(teams.Owner), teams.Owner, disable},
+			"owner removed": {user(teams.Owner), teams.Owner, func(by teams.Actor) {
+				b.Must(b.Members.Remove(ctx, owner, by.ID))
+			}},
+		} {
+			by := c.by()
+			n++
+			invited := []users.User{b.user(fmt.Sprintf("u%d@one.example", n)), b.user(fmt.Sprintf("v%d@one.example", n))}
+			var sent []members.Invitation
+			for _, u := range invited {
+				v, err := b.Members.Invite(ctx, by, u.Email, c.role)
+				b.Must(err)
+				sent = append(sent, v)
+			}
+			v, err := b.Members.Resend(ctx, owner, sent[1].ID) // now it is the owner's
+			b.Must(err)
+			if v.By != owner.Ref() {
+				t.Errorf("%s: resent by %v", name, v.By)
+			}
+			tokens := []string{b.token(invited[0].Email), b.token(invited[1].Email)}
+			c.end(by)
+			_, err = b.Members.Invitation(ctx, tokens[0])
+			wantKind(t, err, fault.NotFound, "not valid")
+			_, err = b.Members.Accept(ctx, tokens[0], invited[0].ID)
+			wantKind(t, err, fault.NotFound, "not valid")
+			all, _, err := b.Members.Invitations(ctx, b.Acme.TeamID, page.Page{Limit: 100})
+			b.Must(err)
+			for _, v := range all {
+				if expired := b.Members.Expired(v); expired != (v.ID == sent[0].ID) {
+					t.Errorf("%s: %s expired: %v", name, v.Email, expired)
+				}
+				if v.ID == sent[0].ID {
+					b.Must(b.Members.Revoke(ctx, owner, v.ID))
+				}
+			}
+			if _, err := b.Members.Accept(ctx, tokens[1], invited[1].ID); err != nil {
+				t.Errorf("%s: the owner's: %v", name, err)
+			}
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		}
+	})
+}
+
+// grant is a program that a member lets do all that the member may.
+func (b *box) grant(by teams.Actor) teams.Actor {
+	b.t.Helper()
+	ctx := b.t.Context()
+	const verifier = "a-verifier-of-43-characters-at-least-0123456789"
+	hash := sha256.Sum256([]byte(verifier))
+	const redirect = "http://127.0.0.1:4711/callback"
+	c, err := b.Grants.Register(ctx, grants.NewClient{Name: "Notes", RedirectURIs: []string{redirect}})
+	b.Must(err)
+	r, err := b.Grants.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
+		Scope:     "full_access",
+		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
+	b.Must(err)
+	code, _, err := b.Grants.Approve(ctx, r, by)
+	b.Must(err)
+	tokens, err := b.Grants.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+		Verifier: verifier})
+	b.Must(err)
+	a, err := b.Teams.Authenticate(ctx, tokens.Access)
+	b.Must(err)
+	return a
+}
+
+// userOf is the user who acts, or who let a program act.
+func (b *box) userOf(by teams.Actor) string {
+	b.t.Helper()
+	if by.Kind == teams.UserActor {
+		return by.ID
+	}
+	all, _, err := b.Grants.List(b.t.Context(), by.TeamID, page.Page{Limit: 100})
+	b.Must(err)
+	for _, g := range all {
+		if g.ID == by.ID {
+			return g.UserID
+		}
+	}
+	b.t.Fatalf("no grant %s", by.ID)
+	return ""
+}
+
 // An invitation that is accepted many times at once is accepted once.
 func TestAcceptAtTheSameTime(t *testing.T) {
 	t.Parallel()
@@ -176,7 +307,6 @@ func TestAcceptAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Invitations are listed while they are open, by team, and those that have expired too, for a while.
 // Who accepts while the inviter is removed joins before or is too late, and PostgreSQL need not end one of the two.
 func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	t.Parallel()
@@ -208,6 +338,7 @@ func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	})
 }
 
+// Invitations are listed while they are open, by team, and those that have expired too, for a while.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {

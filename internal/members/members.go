@@ -7,8 +7,8 @@
 // owners:write makes, changes and removes owners, and nobody gives a role that may do more than the giver.
 //
 // An invitation is accepted once, within [inviteFor], by a user with the address that it was sent to. Its token is not
-// stored, only a hash of it. An address has one open invitation to a team: another one takes its place. It ends with
-// the right of the member who sent it to give its role.
+// stored, only a hash of it. An address has one open invitation to a team: another one takes its place. It is accepted
+// only while who sent it last may give its role: the key or the grant is there, the member is neither gone nor disabled.
 //
 // A change takes effect on this node before the method returns, and on the others when its hint arrives.
 //
@@ -46,10 +46,11 @@ type Invitation struct {
 	TeamName  string
 	Email     string // in lower case
 	Role      teams.Role
-	By        teams.ActorRef // who invited
+	By        teams.ActorRef // who sent it last
 	CreatedAt time.Time
 	SentAt    time.Time // last
 	ExpiresAt time.Time
 
 	sends int
+	void  bool // who sent it may not give the role any more; of a list
 }

@@ -37,6 +37,9 @@ type Service struct {
 	Link func(token string) string
 	// Ended is called in the transaction that ends a membership, with its team and user; nil for nothing.
 	Ended func(ctx context.Context, tx *db.Tx, teamID, userID string) error
+	// Programs returns what a key or a grant may do now, 0 if it is no more. Without it, invitations by them are not
+	// accepted.
+	Programs func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
 	// Now is the clock. Tests set their own; nil is the database's.
 	Now func() time.Time
 
@@ -102,6 +105,27 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 		s.cache[key] = cached{a, now.Add(cacheFor)}
 	}
 	return a, nil
+}
+
+// Scopes returns what an actor of a team may do now, 0 if it is no more. Unlike Actor it asks r.
+func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+	switch {
+	case by.Kind == teams.SystemActor:
+		a := teams.System(teamID)
+		return a.Scopes, nil
+	case by.Kind == teams.UserActor:
+		a, err := actor(ctx, r, by.ID, teamID)
+		if errors.Is(err, db.ErrNoRows) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("look up a member: %w", err)
+		}
+		return a.Scopes, nil
+	case s.Programs != nil:
+		return s.Programs(ctx, r, teamID, by)
+	}
+	return 0, nil
 }
 
 // Of returns a user's teams, by name, at most 200.
@@ -201,10 +225,9 @@ func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 // removed could come back by one.
 func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) error {
-	may := role.Scopes()
 	var gone []string
 	for _, r := range teams.Roles {
-		if r.Scopes()&^may != 0 || !may.Has(teams.MembersWrite) {
+		if !invites(role.Scopes(), r) {
 			gone = append(gone, string(r))
 		}
 	}
@@ -213,6 +236,11 @@ func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Act
 		s.record(ctx, tx, by, audit.InvitationRevoked, v.ID, v.Email)
 	}
 	return err
+}
+
+// invites reports whether who has the scopes may invite somebody to a role.
+func invites(may teams.Scopes, role teams.Role) bool {
+	return may.Has(teams.MembersWrite) && role.Scopes()&^may == 0
 }
 
 // change returns a member whose role is about to become another, "" for none, and checks that this may be done. All

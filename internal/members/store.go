@@ -254,9 +254,9 @@ func endInvitation(ctx context.Context, tx *db.Tx, teamID, invitationID, state s
 }
 
 func resent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) error {
-	n, err := tx.Exec(ctx, `UPDATE invitations SET token_hash = $3, sends = $4, sent_at = $5, expires_at = $6
-		WHERE team_id = $1 AND id = $2 AND state = $7`, v.TeamID, v.ID, hash, v.sends, v.SentAt.UnixMicro(),
-		v.ExpiresAt.UnixMicro(), open)
+	n, err := tx.Exec(ctx, `UPDATE invitations SET token_hash = $3, sends = $4, sent_at = $5, expires_at = $6,
+		actor_kind = $8, actor_id = $9 WHERE team_id = $1 AND id = $2 AND state = $7`, v.TeamID, v.ID, hash, v.sends,
+		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro(), open, string(v.By.Kind), v.By.ID)
 	if err == nil && n == 0 {
 		return goneInvitation()
 	}

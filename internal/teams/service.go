@@ -297,6 +297,11 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	return err
 }
 
+// KeyScopes returns what a key may do now, 0 if it was deleted.
+func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
+	return keyScopes(ctx, r, teamID, keyID)
+}
+
 // Active reports whether what an actor requested earlier may still be done. What a key or a grant requested may be done
 // only while it exists; other actors need not exist any more. An unknown kind, written by a later release, is an error.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {

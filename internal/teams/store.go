@@ -165,6 +165,19 @@ func keyExists(ctx context.Context, r db.Reader, teamID, keyID string) (ok bool,
 	return ok, err
 }
 
+func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
+	var permission string
+	err := r.QueryRow(ctx, `SELECT k.permission FROM api_keys k JOIN teams t ON t.id = k.team_id
+		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0`, keyID, teamID).Scan(&permission)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the permission of a key: %w", err)
+	}
+	return Permission(permission).Scopes(), nil
+}
+
 // setLastUsed only moves the time forward, because nodes write in any order.
 func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())

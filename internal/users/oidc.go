@@ -400,8 +400,12 @@ func (s *Service) Unlink(ctx context.Context, session Session, identityID string
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		deleteIdentity(ctx, tx, session.UserID, identityID)
-		if err := s.mayStillEnter(ctx, tx, session.UserID); err != nil {
+		u, err := holdRow(ctx, tx, session.UserID) // first: see mayStillEnter
+		if err != nil {
+			return err
+		}
+		deleteIdentity(ctx, tx, u.ID, identityID)
+		if err := mayStillEnter(ctx, tx, u); err != nil {
 			return err
 		}
 		return s.doneBy(ctx, tx, session.UserID, audit.IdentityRemoved, "", session.client())

@@ -126,11 +126,15 @@ func eachOIDC(t *testing.T, f func(t *testing.T, x *fixture, i *issuer)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		i := newIssuer(t)
-		x := newFixture(t, d, users.Config{PublicURL: publicURL, OIDC: users.OIDCConfig{Issuer: i.URL,
-			ClientID: "postrider", ClientSecret: "s3cret", Name: "Acme ID", Domains: []string{"acme.example"}}})
+		x := newFixture(t, d, withIssuer(i))
 		i.now = x.now
 		f(t, x, i)
 	})
+}
+
+func withIssuer(i *issuer) users.Config {
+	return users.Config{PublicURL: publicURL, OIDC: users.OIDCConfig{Issuer: i.URL, ClientID: "postrider",
+		ClientSecret: "s3cret", Name: "Acme ID", Domains: []string{"acme.example"}}}
 }
 
 // through goes to the provider and back.

@@ -388,8 +388,12 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		deletePasskey(ctx, tx, session.UserID, passkeyID)
-		if err := s.mayStillEnter(ctx, tx, session.UserID); err != nil {
+		u, err := holdRow(ctx, tx, session.UserID) // first: see mayStillEnter
+		if err != nil {
+			return err
+		}
+		deletePasskey(ctx, tx, u.ID, passkeyID)
+		if err := mayStillEnter(ctx, tx, u); err != nil {
 			return err
 		}
 		s.changed(tx, session.UserID)
@@ -397,13 +401,13 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 	})
 }
 
-// mayStillEnter refuses to take away the last means by which a user signs in.
-func (s *Service) mayStillEnter(ctx context.Context, tx *db.Tx, userID string) error {
-	u, err := getUser(ctx, tx.Reader, userID)
-	if err != nil || u.HasPassword {
-		return err
+// mayStillEnter refuses to take away the last means by which a user signs in. The transaction must have held the user
+// before it took one away: of two that take the last two, the second sees then that the other is gone.
+func mayStillEnter(ctx context.Context, tx *db.Tx, u row) error {
+	if u.HasPassword {
+		return nil
 	}
-	n, err := countMeans(ctx, tx.Reader, userID)
+	n, err := countMeans(ctx, tx.Reader, u.ID)
 	if err == nil && n == 0 {
 		err = fault.Forbiddenf("", "This is the only way in which you can sign in. Set a password first.")
 	}

@@ -278,7 +278,7 @@ func (s *Service) enterOIDC(ctx context.Context, userID string, token *oidc.IDTo
 			return errFlow // something has changed meanwhile
 		}
 		return s.addIdentity(ctx, tx, now.User, token, email, c)
-	}, c, s.OIDC())
+	}, c, byProvider)
 	if errors.Is(err, errWrong) {
 		err = fault.New(fault.BadCredential, "", "This account may not sign in.")
 	}

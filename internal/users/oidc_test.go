@@ -17,9 +17,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/users"
 )
 
@@ -185,11 +187,21 @@ func TestOIDC(t *testing.T) {
 		x.is(x.Unlink(ctx, eve, all[0].ID), fault.NotFound)
 
 		// The second factor is asked for.
-		x.withTOTP(s)
+		secret, _ := x.withTOTP(s)
+		x.pass(time.Minute)
 		got, err = x.through(i, nil, as("s1", "", false))
 		x.must(err)
 		if got.Token != "" || got.Pending == "" {
 			t.Errorf("signed in without a code: %+v", got)
+		}
+		_, err = x.SecondFactor(ctx, strings.Replace(got.Pending, "oidc", "password", 1), code(t, secret, x.now()), home)
+		x.is(err, fault.BadCredential)
+		_, err = x.SecondFactor(ctx, got.Pending, code(t, secret, x.now()), home)
+		x.must(err)
+		in, _, _, err := x.Audit.List(ctx, "", audit.Filter{Action: audit.UserSignedIn}, page.Page{Limit: 1})
+		x.must(err)
+		if in[0].Detail != "Acme ID and code" {
+			t.Errorf("recorded as %q", in[0].Detail)
 		}
 		x.must(x.Unlink(ctx, s, all[0].ID))
 		_, err = x.through(i, nil, as("s1", "ada@example.com", true))

@@ -2,6 +2,7 @@ package users
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/audit"
@@ -69,8 +70,14 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 			return setUser(ctx, tx, u.ID, "password", anew)
 		}
 		return nil
-	}, a.Client, "password")
+	}, a.Client, byPassword)
 }
+
+// The first factors that a second may follow. Their name is part of what completes the sign-in, so that it is known then.
+const (
+	byPassword = "password"
+	byProvider = "oidc"
+)
 
 // enter begins a session of a user who has given the first factor, or asks for the second. check is called in the
 // transaction with the user as it is then.
@@ -89,9 +96,12 @@ func (s *Service) enter(ctx context.Context, u row, check func(tx *db.Tx, now ro
 		}
 		out = Outcome{User: now.User}
 		if now.HasTOTP {
-			out.Pending = newToken()
+			out.Pending = newToken() + "." + method
 			insertToken(ctx, tx, out.Pending, factorToken, u.ID, s.now().Add(factorWait))
 			return nil
+		}
+		if method == byProvider {
+			method = s.OIDC()
 		}
 		out.Token, err = s.StartIn(ctx, tx, now.User, method, c)
 		return err
@@ -140,6 +150,10 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 	if err != nil {
 		return Outcome{}, err
 	}
+	_, first, _ := strings.Cut(pending, ".")
+	if first == byProvider {
+		first = s.OIDC()
+	}
 	out, wrong := Outcome{}, false
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		wrong = false
@@ -168,7 +182,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 		}
 		giveBack(ctx, tx, limits)
 		out = Outcome{User: now.User}
-		out.Token, err = s.StartIn(ctx, tx, now.User, method, c)
+		out.Token, err = s.StartIn(ctx, tx, now.User, first+" and "+method, c)
 		return err
 	})
 	switch {
@@ -187,12 +201,12 @@ func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, co
 		if ok, err := useStep(ctx, tx, u, step); !ok {
 			return "", err
 		}
-		return "password and code", nil
+		return "code", nil
 	}
 	if ok, err := takeRecovery(ctx, tx, u.ID, s.hashRecovery(u.ID, code)); !ok {
 		return "", err
 	}
-	return "password and recovery code", s.did(ctx, tx, u.User, audit.RecoveryUsed, "", c)
+	return "recovery code", s.did(ctx, tx, u.User, audit.RecoveryUsed, "", c)
 }
 
 // ProvePassword renews the proof of a session with the user's password.

@@ -25,6 +25,7 @@ import (
 const (
 	oidcFlow   = 10 * time.Minute
 	oidcWait   = 10 * time.Second // for an answer of the provider
+	oidcFailed = 5 * time.Second  // after a failure, before the provider is asked again
 	identities = 10               // of a user
 	maxSubject = 255              // octets (OpenID Connect Core section 2)
 	cookieMost = 4096
@@ -45,8 +46,11 @@ var (
 
 // provider is the OIDC provider, which is asked for its addresses and keys when it is first needed.
 type provider struct {
-	mu    sync.Mutex
-	found *oidc.Provider
+	mu       sync.Mutex
+	found    *oidc.Provider
+	asking   chan struct{} // closed when the question that is under way has ended; nil if there is none
+	failed   error         // how the last question ended
+	failedAt time.Time
 }
 
 // oidcHTTP asks the provider. The operator configures its address, so it may be one of the operator's own network.
@@ -56,24 +60,54 @@ func (s *Service) oidcContext(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, oidcHTTP)
 }
 
-// provider returns the provider. A failure is not kept.
+// provider returns the provider. It is asked once for all who wait for the answer, each until its context ends. An answer
+// is kept, and a failure for oidcFailed, so that a provider that is slow to fail does not keep everybody waiting.
 func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	if s.c.OIDC.Issuer == "" {
 		return nil, errNoProvider
 	}
+	p := &s.oidc
+	p.mu.Lock()
+	if p.found != nil {
+		defer p.mu.Unlock()
+		return p.found, nil
+	}
+	if ago := s.now().Sub(p.failedAt); p.failed != nil && ago >= 0 && ago < oidcFailed {
+		defer p.mu.Unlock()
+		return nil, p.failed
+	}
+	if p.asking == nil {
+		p.asking = make(chan struct{})
+		go s.askProvider(context.WithoutCancel(ctx), p.asking)
+	}
+	asking := p.asking
+	p.mu.Unlock()
+	select {
+	case <-asking:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found == nil {
+		return nil, p.failed
+	}
+	return p.found, nil
+}
+
+// askProvider asks for at most oidcWait, and closes asked.
+func (s *Service) askProvider(ctx context.Context, asked chan struct{}) {
+	found, err := oidc.NewProvider(s.oidcContext(ctx), s.c.OIDC.Issuer)
 	s.oidc.mu.Lock()
 	defer s.oidc.mu.Unlock()
-	if s.oidc.found != nil {
-		return s.oidc.found, nil
-	}
-	// The provider keeps the context, with which it later asks for keys.
-	p, err := oidc.NewProvider(s.oidcContext(context.WithoutCancel(ctx)), s.c.OIDC.Issuer)
+	s.oidc.asking, s.oidc.failed = nil, nil
 	if err != nil {
 		s.log.Error("the OIDC provider could not be asked", "issuer", s.c.OIDC.Issuer, "error", err)
-		return nil, errProvider.Because(err)
+		s.oidc.failed, s.oidc.failedAt = errProvider.Because(err), s.now()
+	} else {
+		s.oidc.found = found
 	}
-	s.oidc.found = p
-	return p, nil
+	close(asked)
 }
 
 func (s *Service) oauthConfig(p *oidc.Provider) *oauth2.Config {

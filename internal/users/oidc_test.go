@@ -1,16 +1,19 @@
 package users_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +39,9 @@ type issuer struct {
 	claims map[string]any // of the next ID token, besides those of the protocol
 	change func(map[string]any)
 	codes  map[string]url.Values // what was asked for, by code
+
+	asked    atomic.Int32         // how often it was asked for its addresses
+	discover func() (refuse bool) // called then; nil for nothing
 }
 
 var issuerKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
@@ -48,6 +54,11 @@ func newIssuer(t *testing.T) *issuer {
 	i := &issuer{T: t, key: key, now: time.Now, codes: map[string]url.Values{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		i.asked.Add(1)
+		if i.discover != nil && i.discover() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
 		i.answer(w, map[string]any{"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize",
 			"token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/jwks",
 			"id_token_signing_alg_values_supported": []string{"RS256"}})
@@ -377,6 +388,56 @@ func TestOIDCIsLimited(t *testing.T) {
 		}
 		x.is(guess(), fault.BadCredential)
 		x.is(guess(), fault.TooFast)
+	})
+}
+
+// TestOIDCProviderIsSlow has many ask for a provider that does not answer: it is asked once, and who leaves has not to
+// wait for it.
+func TestOIDCProviderIsSlow(t *testing.T) {
+	t.Parallel()
+	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
+		answer := make(chan bool)
+		i.discover = func() bool { return !<-answer }
+		begin := func(ctx context.Context, ends chan<- error) {
+			_, err := x.BeginOIDC(ctx, nil)
+			ends <- err
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		left, stayed := make(chan error, 2), make(chan error, 4)
+		for range cap(left) {
+			go begin(leaving, left)
+		}
+		for range cap(stayed) {
+			go begin(t.Context(), stayed)
+		}
+		leave()
+		for range cap(left) {
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: %v", err)
+			}
+		}
+		answer <- true
+		for range cap(stayed) {
+			x.must(<-stayed)
+		}
+		if n := i.asked.Load(); n != 1 {
+			t.Errorf("the provider was asked %d times", n)
+		}
+	})
+	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
+		refuse := true
+		i.discover = func() bool { return refuse }
+		for range 3 {
+			_, err := x.BeginOIDC(t.Context(), nil)
+			x.is(err, fault.Unavailable)
+		}
+		refuse = false
+		x.pass(5 * time.Second)
+		_, err := x.BeginOIDC(t.Context(), nil)
+		x.must(err)
+		if n := i.asked.Load(); n != 2 {
+			t.Errorf("the provider was asked %d times, want once when it failed and once later", n)
+		}
 	})
 }
 

@@ -12,7 +12,9 @@ import (
 )
 
 // Attempts are counted for an hour from the first, by all nodes together: for each account, whether it exists or not,
-// and for each network of clients. An attempt is counted before it is judged and given back when it succeeds, so
+// and for each network of clients. Of IPv6 there are three networks around a client, because whoever has a large one has
+// many small ones: without the large ones, the guesses and the rows that count them would have no bound. A large one has
+// room for more than a few of the smaller ones, so that one subscriber does not lock out the others of a provider. An attempt is counted before it is judged and given back when it succeeds, so
 // that many at the same time are no more than the limit. Nothing else lowers a count before the hour is over, but a
 // password that was reset by mail: someone who signs in now and then must not give a guesser more tries.
 //
@@ -35,37 +37,51 @@ type limit struct {
 
 // passwordLimits are those of giving the password of an account, by its address.
 func passwordLimits(email string, c Client) []limit {
-	return []limit{{"password:" + hashToken(email), passwordsAccount}, networkLimit("network", c, perNetwork)}
+	return append([]limit{{"password:" + hashToken(email), passwordsAccount}}, networkLimits("network", c, perNetwork)...)
 }
 
 func codeLimits(userID string, c Client) []limit {
-	return []limit{{"code:" + userID, codesAccount}, networkLimit("network", c, perNetwork)}
+	return append([]limit{{"code:" + userID, codesAccount}}, networkLimits("network", c, perNetwork)...)
 }
 
 func resetLimits(email string, c Client) []limit {
-	return []limit{{"reset:" + hashToken(email), resetsAccount}, networkLimit("resets", c, resetsNetwork)}
+	return append([]limit{{"reset:" + hashToken(email), resetsAccount}}, networkLimits("resets", c, resetsNetwork)...)
 }
 
-func networkLimit(kind string, c Client, most int64) limit {
-	return limit{kind + ":" + network(c.Address), most}
+// wider are the networks around the /64 of a client: the /56 that a household often has, and the /48 of a site. Each has
+// room for so many times what its parts have.
+var wider = []struct {
+	bits  int
+	times int64
+}{{56, 3}, {48, 10}}
+
+// networkLimits are those of the networks of a client, of which the smallest has the least: the smaller ones come first, so
+// that attempts at the same time lock their rows in one order.
+func networkLimits(kind string, c Client, most int64) []limit {
+	names := networks(c.Address)
+	limits := []limit{{kind + ":" + names[0], most}}
+	for i, name := range names[1:] {
+		limits = append(limits, limit{kind + ":" + name, wider[i].times * most})
+	}
+	return limits
 }
 
-// network is the client's address, or of IPv6 the /64 that a single subscriber has. Clients without an address, as on
-// a Unix socket, are one.
-func network(address string) string {
+// networks are the client's address, or of IPv6 the /64 that a single subscriber has and what is wider. Clients without an
+// address, as on a Unix socket, are one.
+func networks(address string) []string {
 	a, err := netip.ParseAddr(strings.Trim(address, "[]"))
 	if err != nil {
-		return ""
+		return []string{""}
 	}
 	a = a.Unmap().WithZone("")
 	if a.Is4() {
-		return a.String()
+		return []string{a.String()}
 	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return ""
+	names := []string{netip.PrefixFrom(a, 64).Masked().String()}
+	for _, w := range wider {
+		names = append(names, netip.PrefixFrom(a, w.bits).Masked().String())
 	}
-	return p.String()
+	return names
 }
 
 // take counts an attempt, or returns a fault TooFast that says how long to wait, and counts nothing.

@@ -196,7 +196,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
 	}
 	// Anybody can begin a flow, and come back with codes of their own: the provider is not asked about all of them.
-	limits := []limit{networkLimit("oidc", c, perNetwork)}
+	limits := networkLimits("oidc", c, perNetwork)
 	if err := s.take(ctx, limits); err != nil {
 		return OIDCResult{}, err
 	}

@@ -272,7 +272,7 @@ func (s *Service) copied(ctx context.Context, h *holder, used *webauthn.Credenti
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	if err := s.take(ctx, []limit{networkLimit("network", c, perNetwork)}); err != nil { // bounds what is recorded
+	if err := s.take(ctx, networkLimits("network", c, perNetwork)); err != nil { // bounds what is recorded
 		return err
 	}
 	s.failed(h.User, h.Email, "the counter of a passkey went back", c)

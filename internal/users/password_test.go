@@ -123,20 +123,20 @@ func TestCheckPassword(t *testing.T) {
 	}
 }
 
-func TestNetwork(t *testing.T) {
+func TestNetworks(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"192.0.2.7":            "192.0.2.7",
 		"::ffff:192.0.2.7":     "192.0.2.7",
-		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
-		"[2001:db8:1:2::9]":    "2001:db8:1:2::/64",
-		"fe80::1%eth0":         "fe80::/64",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64 2001:db8:1::/56 2001:db8:1::/48",
+		"[2001:db8:1:ff02::9]": "2001:db8:1:ff02::/64 2001:db8:1:ff00::/56 2001:db8:1::/48",
+		"fe80::1%eth0":         "fe80::/64 fe80::/56 fe80::/48",
 		"":                     "",
 		"example.com":          "",
 		"192.0.2.7:443":        "",
 	} {
-		if got := network(address); got != want {
-			t.Errorf("network(%q) = %q, want %q", address, got, want)
+		if got := strings.Join(networks(address), " "); got != want {
+			t.Errorf("networks(%q) = %q, want %q", address, got, want)
 		}
 	}
 }

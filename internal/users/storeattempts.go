@@ -7,10 +7,12 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// giveBack takes back the count of an attempt that succeeded.
+// giveBack takes back the count of an attempt that succeeded. A row that counts nothing any more goes: whoever has an
+// account could otherwise leave one for each network.
 func giveBack(ctx context.Context, tx *db.Tx, limits []limit) {
 	for _, l := range limits {
 		tx.Queue(ctx, `UPDATE user_attempts SET n = n - 1 WHERE name = $1 AND n > 0`, l.name)
+		tx.Queue(ctx, `DELETE FROM user_attempts WHERE name = $1 AND n = 0`, l.name)
 	}
 }
 

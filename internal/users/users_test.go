@@ -276,13 +276,50 @@ func TestLimits(t *testing.T) {
 		x.pass(time.Minute)
 		x.session("ada@example.com", password)
 
-		// A network: the addresses of an IPv6 /64 are one.
-		for i := range 50 {
-			x.is(wrong(fmt.Sprintf("u%d@example.com", i), fmt.Sprintf("2001:db8:0:1::%x", i)), fault.BadCredential)
+		// The addresses of an IPv6 /64 are one network, and a /56 and a /48 have room for some of the smaller ones. What has
+		// been counted already stands for guesses that were made.
+		count := func(network string, n int) {
+			x.must(x.d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, $3)
+					ON CONFLICT (name) DO UPDATE SET n = $3`, "network:"+network, db.Micros(x.now()), n)
+				return err
+			}))
 		}
-		x.is(wrong("more@example.com", "2001:db8:0:1:ffff::1"), fault.TooFast)
-		x.is(wrong("more@example.com", "2001:db8:0:2::1"), fault.BadCredential)
+		for _, c := range []struct {
+			network      string
+			most         int
+			within, next string
+		}{
+			{"2001:db8:1:1::/64", 50, "2001:db8:1:1:ffff::1", "2001:db8:1:2::1"},
+			{"2001:db8:2::/56", 150, "2001:db8:2:ff::1", "2001:db8:2:100::1"},
+			{"2001:db8:3::/48", 500, "2001:db8:3:ffff::1", "2001:db8:4::1"},
+		} {
+			count(c.network, c.most-1)
+			x.is(wrong("one@example.com", c.within), fault.BadCredential)
+			rows := x.attempts()
+			x.is(wrong("another@example.com", c.within), fault.TooFast)
+			if n := x.attempts(); n != rows {
+				t.Errorf("%s: what was refused left %d rows", c.network, n-rows)
+			}
+			x.is(wrong("more@example.com", c.next), fault.BadCredential)
+		}
+		rows := x.attempts()
+		for i := range 3 { // what succeeds leaves nothing
+			_, err := x.SignIn(t.Context(), users.Attempt{Email: "ada@example.com", Password: password,
+				Client: users.Client{Address: fmt.Sprintf("2001:db8:5:%d::1", i)}})
+			x.must(err)
+		}
+		if n := x.attempts(); n != rows {
+			t.Errorf("three sign-ins left %d rows", n-rows)
+		}
 	})
+}
+
+// attempts counts the rows of what is counted.
+func (x *fixture) attempts() (n int) {
+	x.Helper()
+	x.must(x.d.QueryRow(x.Context(), `SELECT COUNT(*) FROM user_attempts`).Scan(&n))
+	return n
 }
 
 // TestAttemptsThatAreNotJudged signs in while too many do: what was not judged does not count.
@@ -896,7 +933,9 @@ func TestSweep(t *testing.T) {
 		ctx := t.Context()
 		u := x.user("ada@example.com")
 		x.session(u.Email, password)
-		_, err := x.ResetLink(ctx, u.ID)
+		_, err := x.attempt(u.Email, "not the password")
+		x.is(err, fault.BadCredential)
+		_, err = x.ResetLink(ctx, u.ID)
 		x.must(err)
 		rows := func() (n [3]int) {
 			for i, table := range []string{"user_sessions", "user_tokens", "user_attempts"} {

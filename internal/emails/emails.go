@@ -40,6 +40,8 @@
 package emails
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/content"
@@ -47,6 +49,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -110,8 +113,26 @@ type Tag struct {
 }
 
 // Private is the tag by which the system marks an email whose text is for its recipient alone, such as one with a link
-// that signs in: its team cannot read the text. Others may use the tag, and it means nothing then.
+// that signs in: its team cannot read the text, and it is sent although an earlier email to the address has bounced.
+// Others may use the tag, and it means nothing then.
 var Private = Tag{"postrider", "private"}
+
+// isPrivate reports whether the system marked an email as [Private].
+func isPrivate(by teams.ActorKind, tags []Tag) bool {
+	return by == teams.SystemActor && slices.Contains(tags, Private)
+}
+
+// heeded returns those of the suppressions of its recipients that keep an email from being sent. One that is private is
+// sent despite a bounce: whoever asks for a link to a new password would wait for it in vain, as nobody but the operator
+// sees that the address is suppressed. What its owner reported as spam, and what was added by hand, holds for it too.
+func heeded(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
+	if private {
+		maps.DeleteFunc(blocked, func(_ string, b suppressions.Suppression) bool {
+			return b.Origin == suppressions.Bounce
+		})
+	}
+	return blocked
+}
 
 // Upload is an attachment as a caller gives it: with exactly one of Content and Path.
 type Upload struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/teams"
 )
 
 // DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain, or to one
@@ -193,7 +194,7 @@ func (o *Outgoing) needsUTF8() bool {
 }
 
 // Sift removes the addresses that the team has suppressed from o.To, and those that may no longer be mailed about the
-// email's topic. It returns the events to record for them.
+// email's topic; see [Private] for one that it keeps. It returns the events to record for them.
 func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
 	if skipped, err = s.siftTopic(ctx, o); err != nil {
 		return nil, err
@@ -205,6 +206,13 @@ func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event
 	blocked, err := s.suppressions.Among(ctx, s.d.Reader, o.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
+	}
+	if len(blocked) > 0 && o.row.Actor.Kind == teams.SystemActor {
+		e, err := o.row.email()
+		if err != nil {
+			return nil, err
+		}
+		blocked = heeded(blocked, isPrivate(e.Actor.Kind, e.Tags))
 	}
 	return append(skipped, removeAddresses(o, keys, blocked, skip)...), nil
 }

@@ -92,6 +92,7 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
+	blocked = heeded(blocked, isPrivate(e.Actor.Kind, e.Tags))
 	nowRefused, err := s.refusalsLater(ctx, e, keys)
 	if err != nil {
 		return err

@@ -248,6 +248,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
+	blocked = heeded(blocked, len(drafts) == 1 && isPrivate(by.Kind, drafts[0].Tags))
 	if err := s.lookUpTopics(ctx, by.TeamID, drafts); err != nil {
 		return err
 	}
@@ -485,7 +486,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error
 
 // shown gives an email the bodies that its team may read.
 func (s *Service) shown(ctx context.Context, e *Email) error {
-	if e.Actor.Kind == teams.SystemActor && slices.Contains(e.Tags, Private) {
+	if isPrivate(e.Actor.Kind, e.Tags) {
 		e.HTML, e.Text = nil, new("The text of this email is for its recipient alone.")
 		return nil
 	}

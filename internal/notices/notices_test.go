@@ -136,6 +136,50 @@ func TestMail(t *testing.T) {
 	})
 }
 
+// Mail to a person is sent although an earlier email to the address bounced, and not if the address complained or was
+// added to the list by hand; a notice to a team is not sent in either case.
+func TestMailAndSuppressions(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		n := testnode.New(t, d, testnode.Options{})
+		s := notices.New(notices.Config{From: "notices@acme.example"}, d, n.Queue, n.Emails, n.Teams, n.Log)
+		origins := map[string]bool{"bounce": true, "complaint": false, "manual": false}
+		for origin := range origins {
+			_, err := n.Suppressions.Add(ctx, n.Acme.TeamID, []string{origin + "@one.example"})
+			n.Must(err)
+			n.Update(func(tx *db.Tx) error {
+				if _, err := tx.Exec(ctx, `UPDATE suppressions SET origin = $1 WHERE address = $2`, origin,
+					origin+"@one.example"); err != nil {
+					return err
+				}
+				return s.Mail(ctx, tx, origin+"@one.example", "Choose", "Here.")
+			})
+		}
+		team, err := n.Teams.Create(ctx, "Bounced", "bounce@one.example")
+		n.Must(err)
+		n.Update(func(tx *db.Tx) error { return s.Tell(ctx, tx, team.ID, "A notice", "Look at it.") })
+		runAll(t, n, s.Kind(), 4)
+		list, _, err := n.Emails.List(ctx, n.Acme.TeamID, page.Page{})
+		n.Must(err)
+		for _, e := range list {
+			origin, _, _ := strings.Cut(e.To[0], "@")
+			goes := origins[origin] && e.Subject == "Choose"
+			if sent := e.LastEvent != emails.Suppressed; sent != goes {
+				t.Errorf("%q to %s: %s", e.Subject, e.To[0], e.LastEvent)
+				continue
+			}
+			o, err := n.Emails.Outgoing(ctx, emails.Delivery{EmailID: e.ID, To: e.To, First: true})
+			n.Must(err)
+			if skipped, err := n.Emails.Sift(ctx, o); err != nil || (len(skipped) == 0) != goes {
+				t.Errorf("looked up again: %v, %v", skipped, err)
+			}
+		}
+		if len(list) != 4 {
+			t.Errorf("%d emails", len(list))
+		}
+	})
+}
+
 // runAll runs as many jobs as there are.
 func runAll(t *testing.T, n *testnode.Node, k jobs.Kind, there int) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
@@ -179,23 +180,22 @@ func limitTeam(flags *flag.FlagSet) action {
 				"--monthly N, in emails, or 0 for no quota")
 		}
 		return n.withTeam(ctx, words[0], func(t teams.Team) error {
-			if given["daily"] || given["monthly"] {
-				err := n.volume.Set(ctx, n.teams, t.ID, func(q *teams.Quota) {
-					if given["daily"] {
-						q.Daily = *daily
-					}
-					if given["monthly"] {
-						q.Monthly = *monthly
-					}
-				})
-				if err != nil {
-					return err
+			if !given["daily"] && !given["monthly"] {
+				return n.teams.SetRateLimit(ctx, t.ID, *rate)
+			}
+			return n.volume.SetWith(ctx, n.teams, t.ID, func(q *teams.Quota) {
+				if given["daily"] {
+					q.Daily = *daily
 				}
-			}
-			if !given["rate"] {
-				return nil
-			}
-			return n.teams.SetRateLimit(ctx, t.ID, *rate)
+				if given["monthly"] {
+					q.Monthly = *monthly
+				}
+			}, func(tx *db.Tx) error {
+				if !given["rate"] {
+					return nil
+				}
+				return n.teams.SetRateLimitIn(ctx, tx, t.ID, *rate)
+			})
 		})
 	}
 }

@@ -92,6 +92,11 @@ func TestQuotaCommand(t *testing.T) {
 		})
 		p.must("teams", "limit", "B", "--daily", "0", "--monthly", "0")
 		mustAnswer(trial, 200)
+		p.refused("must be a number", "teams", "limit", "B", "--daily", "1", "--rate", "-1")
+		p.refused("must be a number", "teams", "limit", "B", "--daily", "-1", "--rate", "3")
+		if got := fmt.Sprint(p.teamOf("B")[3:6]); got != "[configured none none]" {
+			t.Errorf("what was refused in part has changed the limits: %s", got)
+		}
 	})
 }
 

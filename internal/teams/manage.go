@@ -178,12 +178,18 @@ func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended boo
 
 // SetRateLimit gives a team a rate of its own, in requests a second; 0 means the configuration's.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error { return s.SetRateLimitIn(ctx, tx, teamID, perSecond) })
+}
+
+// SetRateLimitIn is SetRateLimit in a transaction.
+func (s *Service) SetRateLimitIn(ctx context.Context, tx *db.Tx, teamID string, perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
 		return fault.Invalidf("rate", "The rate must be a number of requests a second from 1 to %d, or 0 for the one of "+
 			"the configuration.",
 			MaxRate)
 	}
-	return s.change(ctx, teamID, "rate_limit", perSecond)
+	s.changed(tx, teamID)
+	return setTeam(ctx, tx, teamID, "rate_limit", perSecond)
 }
 
 // SetQuotaIn changes the quota of a team in a transaction. The caller keeps what is counted in step with it; see

@@ -63,6 +63,12 @@ func Resets(k fault.Kind, after time.Time) time.Time {
 
 // Set changes the quotas of a team. When it had none, what it sent and received in this day and month counts.
 func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota)) error {
+	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
+}
+
+// SetWith is Set in one transaction with what also does.
+func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
+	also func(tx *db.Tx) error) error {
 	had, err := getQuota(ctx, s.d.Reader, teamID)
 	if err != nil {
 		return err
@@ -90,6 +96,9 @@ func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, chan
 			return err
 		}
 		change(&q)
+		if err := also(tx); err != nil {
+			return err
+		}
 		if err := t.SetQuotaIn(ctx, tx, teamID, q); err != nil {
 			return err
 		}

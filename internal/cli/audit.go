@@ -1,13 +1,105 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"unicode"
 
 	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/teams"
 )
 
-// acts are the commands of verbs that are recorded in the audit log, if they change something.
+const auditUsage = `use one of
+  postrider audit list [--team TEAM] [--limit N]
+  postrider audit export [--team TEAM] [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
+each with [--from TIME] [--to TIME] [--action A] [--actor-id ID] [--target-id ID]
+Without --team it is what concerns no team: the acts of people who are in none, and the operator's commands that are not
+about one team. TEAM is an id or an exact name; names with spaces are given in quotes`
+
+// readAudit runs the commands that read the audit log.
+func readAudit(ctx context.Context, e *env, args []string) error {
+	return runVerb(ctx, e, "audit", auditUsage, []verb{{"list", 0, listAudit}, {"export", 0, func(f *flag.FlagSet) action {
+		return exportAuditOf(f, false)
+	}}}, args)
+}
+
+// auditFlags adds the flags that select entries.
+func auditFlags(flags *flag.FlagSet) *audit.Filter {
+	f := &audit.Filter{}
+	spanFlags(flags, &f.From, &f.To)
+	flags.StringVar(&f.Action, "action", "", "only this action, such as domain.created")
+	flags.StringVar(&f.ActorID, "actor-id", "", "only what the key, user or program with this `id` did")
+	flags.StringVar(&f.Target, "target-id", "", "only what was done to the thing with this `id`")
+	return f
+}
+
+func exportAuditOf(flags *flag.FlagSet, teamNeeded bool) action {
+	f := auditFlags(flags)
+	return writeExport(flags, teamNeeded, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export,
+		error) {
+		return s.Audit(teamID, *f), nil
+	})
+}
+
+func listAudit(flags *flag.FlagSet) action {
+	f := auditFlags(flags)
+	team := flags.String("team", "", teamFlag+"; without it, what concerns no team")
+	limit := flags.Int("limit", 100, "how many entries are shown, the newest first; 0: all")
+	return func(ctx context.Context, e *env, n *node, _ []string) error {
+		if *limit < 0 {
+			return errors.New("--limit must be a number of entries, or 0 for all")
+		}
+		teamID := ""
+		if *team != "" {
+			t, err := n.teams.Find(ctx, *team)
+			if err != nil {
+				return err
+			}
+			teamID = t.ID
+		}
+		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "time\taction\tby\ttarget\tdetail\tfrom")
+		shown := 0
+		for after := ""; ; {
+			some, next, err := n.audit.Part(ctx, teamID, *f, after)
+			if err != nil {
+				return err
+			}
+			for _, x := range some {
+				if *limit > 0 && shown == *limit {
+					return w.Flush()
+				}
+				shown++
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", x.At.Format("2006-01-02 15:04:05"), x.Action,
+					printable(x.ActorKind+" "+cmp.Or(x.ActorName, x.ActorID)), printable(x.Target), printable(x.Detail),
+					printable(x.Address))
+			}
+			if next == "" {
+				return w.Flush()
+			}
+			after = next
+		}
+	}
+}
+
+// printable makes a text that strangers may have chosen one that a terminal shows as it is.
+func printable(text string) string {
+	return orDash(strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)))
+}
+
+// acts are the commands of verbs that are recorded in the audit log, if they change something. Those on users record
+// what they do themselves, and "emails delete" says itself what it deleted.
 var acts = map[string]string{
 	"teams create":    "team.created",
 	"teams rename":    "team.renamed",
@@ -18,6 +110,8 @@ var acts = map[string]string{
 	"teams delete":    "team.deleted",
 	"keys create":     "api_key.created",
 	"keys delete":     "api_key.deleted",
+	"emails erase":    "address.erased",
+	"jobs retry":      "job.retried",
 }
 
 // recorded returns a context by which the change that a command makes is recorded.

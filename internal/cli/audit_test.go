@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"
 )
@@ -110,4 +111,77 @@ func TestMembers(t *testing.T) {
 			t.Error("a member who was removed is one still")
 		}
 	})
+}
+
+// What commands change beside teams and keys is recorded too: in the log of the team that they name, or else in that of no
+// team, which only the operator reads.
+func TestChangesByCommandsAreRecorded(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		key := p.must("keys", "create", "--team", "Acme")
+		n := p.start()
+		id := n.made(key, "/emails", hello)
+		n.made(key, "/suppressions", `{"email":"s@one.example"}`)
+		eventually(t, "the email is delivered", func() bool {
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1
+		})
+		p.must("emails", "delete", id, "--team", "Acme")
+		p.must("emails", "erase", "s@one.example", "--team", "Acme", "--suppressions", "--dry-run")
+		p.must("emails", "erase", "nobody@one.example", "--suppressions")
+		p.must("emails", "erase", "s@one.example", "--team", "Acme", "--suppressions")
+		read := func(args ...string) (lines []string) {
+			t.Helper()
+			said := strings.TrimSpace(p.must(append([]string{"audit", "list"}, args...)...))
+			for line := range strings.Lines(said) {
+				f := strings.Fields(line)
+				lines = append(lines, strings.Join(f[min(2, len(f)):], " "))
+			}
+			return slices.DeleteFunc(lines[1:], func(line string) bool { return !strings.Contains(line, "system") })
+		}
+		want := []string{"address.erased system - command -", "email.content_deleted system " + id + " command -"}
+		if got := read("--team", "Acme", "--limit", "2"); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := read("--team", "Acme", "--action", "email.content_deleted", "--target-id", id); !slices.Equal(got, want[1:]) {
+			t.Errorf("selected %q", got)
+		}
+
+		p.must("users", "create", "ada@example.com")
+		job := ""
+		if err := n.db.Update(t.Context(), func(tx *db.Tx) error {
+			n.queue.Insert(t.Context(), tx, jobs.New{Kind: "none"})
+			return tx.QueryRow(t.Context(), `UPDATE jobs SET parked = $1 WHERE kind = 'none' RETURNING id`, true).Scan(&job)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p.must("jobs", "retry", job)
+		p.refused("no parked job", "jobs", "retry", job)
+		got := read()
+		if len(got) != 3 || got[0] != "job.retried system "+job+" command -" ||
+			!strings.HasPrefix(got[1], "user.reset_asked system ") || !strings.HasPrefix(got[2], "user.created system ") {
+			t.Errorf("of no team: %q", got)
+		}
+		said := p.must("audit", "export", "--format", "ndjson", "--action", "job.retried")
+		if strings.Contains(said, "\n") || !strings.Contains(said, job) {
+			t.Errorf("exported %q", said)
+		}
+		if got := read("--limit", "1"); !slices.Equal(got, []string{"audit.exported system - command -"}) {
+			t.Errorf("the export: %q", got)
+		}
+		p.refused("use one of", "audit")
+		p.refused("must be a number", "audit", "list", "--limit", "-1")
+		p.refused("no team", "audit", "list", "--team", "Nobody")
+		p.refused("say whose", "export", "audit")
+	})
+}
+
+// Texts that strangers choose, such as the names of programs, do not reach the terminal as they are.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "-", " Notes ": "Notes", "a\x1b[2Jb\tc\n": "a?[2Jb?c?", "Ünï 7": "Ünï 7",
+		"\u202e": "?"} {
+		if got := printable(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
 }

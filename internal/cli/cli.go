@@ -55,6 +55,7 @@ func commands() []command {
 			manageTeams},
 		{"keys", "make and manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
 		{"users", "manage people: postrider users list|create|invite|reset|disable|enable|delete", manageUsers},
+		{"audit", "read who changed what: postrider audit list|export [--team TEAM]", readAudit},
 		{"emails", "delete what is stored of mail: postrider emails delete|erase", manageEmails},
 		{"contacts", "import contacts from a CSV file: postrider contacts import FILE", manageContacts},
 		{"automations", "run an automation with made-up time: postrider automations simulate FILE", manageAutomations},

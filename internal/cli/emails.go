@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/approvals"
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
@@ -62,7 +63,10 @@ func deleteEmail(flags *flag.FlagSet) action {
 		}
 		return n.withTeam(ctx, *team, func(t teams.Team) error {
 			emailID := strings.ToLower(words[0])
-			err := n.receiving.Delete(ctx, t.ID, emailID)
+			as := func(action string) context.Context {
+				return audit.With(ctx, audit.Entry{Action: action, Target: emailID})
+			}
+			err := n.receiving.Delete(as("received_email.deleted"), t.ID, emailID)
 			if err == nil {
 				_, err = fmt.Fprintln(e.out, "deleted a received email")
 				return err
@@ -70,7 +74,7 @@ func deleteEmail(flags *flag.FlagSet) action {
 			if fault.KindOf(err) != fault.NotFound {
 				return err
 			}
-			if err := n.emails.DeleteContent(ctx, t.ID, emailID); err != nil {
+			if err := n.emails.DeleteContent(as("email.content_deleted"), t.ID, emailID); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(e.out, "deleted the content of a sent email")
@@ -207,6 +211,7 @@ func (n *node) runsOf(ctx context.Context, teamID, contactID, after string) ([]p
 func (n *node) scope(ctx context.Context, team string) (s erasure.Scope, err error) {
 	if team != "" {
 		t, err := n.teams.Find(ctx, team)
+		audit.Team(ctx, t.ID)
 		return erasure.Scope{Teams: []string{t.ID}}, err
 	}
 	s.All = true

@@ -40,7 +40,7 @@ func export(ctx context.Context, e *env, args []string) error {
 
 func exportContacts(flags *flag.FlagSet) action {
 	segment := flags.String("segment", "", "only the contacts of the segment with this `id`")
-	return writeExport(flags, func(ctx context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+	return writeExport(flags, true, func(ctx context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Contacts(ctx, teamID, strings.ToLower(*segment))
 	})
 }
@@ -48,14 +48,14 @@ func exportContacts(flags *flag.FlagSet) action {
 func exportEmails(flags *flag.FlagSet) action {
 	var within emails.Span
 	spanFlags(flags, &within.From, &within.To)
-	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Emails(teamID, within), nil
 	})
 }
 
 func exportSuppressions(flags *flag.FlagSet) action {
 	origin := flags.String("origin", "", "only those that a bounce, a complaint or somebody by hand (manual) entered")
-	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Suppressions(teamID, suppressions.Origin(*origin)), nil
 	})
 }
@@ -71,21 +71,12 @@ func exportLogs(flags *flag.FlagSet) action {
 		f.Method = strings.ToUpper(text)
 		return nil
 	})
-	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
+	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Logs(teamID, f), nil
 	})
 }
 
-func exportAudit(flags *flag.FlagSet) action {
-	var f audit.Filter
-	spanFlags(flags, &f.From, &f.To)
-	flags.StringVar(&f.Action, "action", "", "only this action, such as domain.created")
-	flags.StringVar(&f.ActorID, "actor-id", "", "only what the key, user or program with this `id` did")
-	flags.StringVar(&f.Target, "target-id", "", "only what was done to the thing with this `id`")
-	return writeExport(flags, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
-		return s.Audit(teamID, f), nil
-	})
-}
+func exportAudit(flags *flag.FlagSet) action { return exportAuditOf(flags, true) }
 
 // spanFlags adds the flags --from and --to.
 func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
@@ -103,8 +94,9 @@ func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
 	flags.Func("to", "only before this `time`", read(to))
 }
 
-// writeExport adds the flags of all exports, and returns the action that writes one.
-func writeExport(flags *flag.FlagSet, choose func(ctx context.Context, s *exports.Service, teamID string) (
+// writeExport adds the flags of all exports, and returns the action that writes one. Where a team is not needed, no team
+// is "".
+func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service, teamID string) (
 	*exports.Export, error)) action {
 	team := flags.String("team", "", "whose data, by id or exact name")
 	format := flags.String("format", "csv", "csv or ndjson")
@@ -117,10 +109,10 @@ func writeExport(flags *flag.FlagSet, choose func(ctx context.Context, s *export
 		if err != nil {
 			return err
 		}
-		if *team == "" {
+		if *team == "" && teamNeeded {
 			return errors.New("say whose: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
 		}
-		return n.withTeam(ctx, *team, func(t teams.Team) error {
+		write := func(t teams.Team) error {
 			x, err := choose(ctx, n.exports(), t.ID)
 			if err != nil {
 				return err
@@ -135,7 +127,11 @@ func writeExport(flags *flag.FlagSet, choose func(ctx context.Context, s *export
 				return fmt.Errorf("%s exists; choose another name, or say --force to replace it", *output)
 			}
 			return writeWhole(*output, func(f *os.File) error { return writeParts(ctx, f, x, o) })
-		})
+		}
+		if *team == "" {
+			return write(teams.Team{})
+		}
+		return n.withTeam(ctx, *team, write)
 	}
 }
 

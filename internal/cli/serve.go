@@ -124,6 +124,8 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 	}
 	defer n.close()
 	if retry != "" {
+		ctx = recorded(ctx, "jobs retry")
+		audit.Target(ctx, retry)
 		return n.queue.Unpark(ctx, retry)
 	}
 	stats, err := jobs.Stats(ctx, n.db.Reader)

@@ -207,7 +207,7 @@ func (a *API) mount(ops []op) {
 // ServeHTTP normalizes the path, gives the request an id, and lets a panic end this request only.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w2 := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), keep: a.Observe != nil,
-		head: r.Method == http.MethodHead}
+		head: r.Method == http.MethodHead, resource: entered(r.Context())}
 	w.Header()["X-Request-Id"] = []string{w2.id}
 	defer func() {
 		if w2.done != nil {
@@ -327,7 +327,7 @@ type recorder struct {
 	id           string
 	path         string      // for the logs; "" means the request's
 	actor        teams.Actor // the authenticated actor, whether or not it may do this
-	resource     string      // the path of what is asked for, if not the API; see Enter
+	resource     string      // the path at which it came in, if not the API's own; see Enter
 	status       int
 	cause        error // of an internal failure
 	keep         bool  // the answer, for the observer

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -58,6 +60,9 @@ func (a *API) authenticate(w *recorder, r *http.Request) error {
 		}
 		return err
 	}
+	if err := by.At(cmp.Or(w.resource, teams.APIResource)); err != nil {
+		return err
+	}
 	w.actor = by
 	if by.Suspended {
 		return suspended()
@@ -66,16 +71,26 @@ func (a *API) authenticate(w *recorder, r *http.Request) error {
 }
 
 // Enter authenticates a request for what is beside the API, at a path of its own for which there are tokens too, as the
-// API's own requests are. Unless ok, the request has been answered. It does not count as a request of the team.
-func (a *API) Enter(w http.ResponseWriter, r *http.Request, path string) (by teams.Actor, ok bool) {
+// API's own requests are. Unless ok, the request has been answered. It does not count as a request of the team. Requests
+// to the API with the context that is returned are part of this one: its token works for them, and only for them if it
+// was issued for that path.
+func (a *API) Enter(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool) {
 	rec := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), resource: path}
 	if err := a.authenticate(rec, r); err != nil {
 		rec.Header()["X-Request-Id"] = []string{rec.id}
 		a.fail(rec, r, err)
 		a.finish(rec, r)
-		return teams.Actor{}, false
+		return r.Context(), teams.Actor{}, false
 	}
-	return rec.actor, true
+	return context.WithValue(r.Context(), enteredKey{}, path), rec.actor, true
+}
+
+type enteredKey struct{}
+
+// entered returns the path at which a request came in by Enter, or "". No client can set it.
+func entered(ctx context.Context) string {
+	path, _ := ctx.Value(enteredKey{}).(string)
+	return path
 }
 
 // bearer returns the request's token, or "".

@@ -92,6 +92,9 @@ func (s *Service) resource(text string) (string, error) {
 	return text, nil
 }
 
+// covers reports whether a token for one resource may be given where another was granted. "" is any of ours.
+func covers(granted, asked string) bool { return asked == "" || granted == "" || asked == granted }
+
 // Approve consents to a request on behalf of the actor's team, and returns the code that the client is to be given. by
 // is the person who consents, as a member of the team, or a key. The client gets those of the scopes that the actor
 // has; if it has none of them, or the team has 1,000 active grants, the consent is refused with a fault.

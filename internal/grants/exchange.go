@@ -70,8 +70,7 @@ func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
 			return err
 		}
 		if c.ClientID != client.ID || c.RedirectURI != x.RedirectURI || !tx.Now().Before(c.ExpiresAt) ||
-			subtle.ConstantTimeCompare([]byte(c.Challenge), []byte(challenge)) != 1 || resource != "" &&
-			resource != c.Resource {
+			subtle.ConstantTimeCompare([]byte(c.Challenge), []byte(challenge)) != 1 || !covers(c.Resource, resource) {
 			refused = errSpent
 			return nil // and the code stays used
 		}
@@ -84,6 +83,7 @@ func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
 	if err := cmp.Or(err, refused); err != nil {
 		return Tokens{}, err
 	}
+	g.Resource = cmp.Or(resource, g.Resource) // only of this access token
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 

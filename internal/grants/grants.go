@@ -83,7 +83,7 @@ type Grant struct {
 	ClientName    string
 	LogoURI       string // of the client; "" if it gave none
 	Scopes        Scopes
-	Resource      string // that it is for (RFC 8707); "" if the client named none
+	Resource      string // the only one that it is for (RFC 8707); "" if the client named none, which is all of ours
 	Limits        Limits
 	CreatedAt     time.Time
 	UsedAt        time.Time // when tokens were last issued for it

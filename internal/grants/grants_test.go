@@ -274,7 +274,10 @@ func TestWrongCodes(t *testing.T) {
 			"another client":   func(x *grants.Exchanged) { x.ClientID = other.ID },
 			"another redirect": func(x *grants.Exchanged) { x.RedirectURI = "http://127.0.0.1:4712/callback" },
 			"another verifier": func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 43) },
-			"another resource": func(x *grants.Exchanged) { x.Resource = mcp },
+			"another resource": func(x *grants.Exchanged) {
+				f.exec(`UPDATE oauth_codes SET resource = $1`, testnode.PublicURL)
+				x.Resource = mcp
+			},
 			"too late": func(x *grants.Exchanged) {
 				f.exec(`UPDATE oauth_codes SET expires_at = $1`, time.Now().Add(-time.Second).UnixMicro())
 			},
@@ -412,6 +415,7 @@ func TestRefreshRefused(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{})
 		tokens := f.granted(f.Acme, "emails:send domains:read")
+		f.exec(`UPDATE oauth_grants SET resource = $1`, testnode.PublicURL)
 		foreign, err := f.Keys.JWT("x", map[string]any{}, time.Now(), time.Hour)
 		f.Must(err)
 		for name, c := range map[string]struct {

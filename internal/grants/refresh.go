@@ -17,8 +17,8 @@ import (
 // refreshPurpose is the purpose of the signatures of refresh tokens.
 const refreshPurpose = "oauth refresh token"
 
-// Refreshed is what a client presents for new tokens (RFC 6749 section 6). Scope may only narrow what the access token
-// is for; the refresh token keeps all that was granted.
+// Refreshed is what a client presents for new tokens (RFC 6749 section 6). Scope and
+// Resource may only narrow what the access token is for; the refresh token keeps all that was granted.
 type Refreshed struct{ ClientID, Token, Scope, Resource string }
 
 // errStale is the one answer to refresh tokens that do not work, whatever is wrong with them.
@@ -53,7 +53,7 @@ func (s *Service) Refresh(ctx context.Context, x Refreshed) (Tokens, error) {
 	if err != nil {
 		return Tokens{}, err
 	}
-	if resource != "" && resource != g.Resource {
+	if !covers(g.Resource, resource) {
 		return Tokens{}, refuse(InvalidTarget, "resource must be the one that was granted.")
 	}
 	scopes, err := scopesOf(x.Scope, g.Scopes)
@@ -74,6 +74,7 @@ func (s *Service) Refresh(ctx context.Context, x Refreshed) (Tokens, error) {
 	if err != nil {
 		return Tokens{}, err
 	}
+	g.Resource = cmp.Or(resource, g.Resource) // only of this access token
 	return s.tokens(ctx, &g, next, scopes)
 }
 

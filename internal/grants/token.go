@@ -1,10 +1,12 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -34,7 +36,7 @@ type claims struct {
 	GrantID  string           `json:"grant_id"`
 }
 
-// tokens returns new tokens of a grant. It signs, so it is for after the commit.
+// tokens returns new tokens of a grant; the access token is for the grant's resource. It signs, so it is for after the commit.
 func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
 	now := s.DB.Now()
 	access, err := s.sign(ctx, g, scopes, now)
@@ -50,11 +52,11 @@ func (s *Service) sign(ctx context.Context, g *Grant, scopes Scopes, now time.Ti
 	if err != nil {
 		return "", err
 	}
-	c := claims{Issuer: s.Issuer, Subject: g.UserID, Audience: jwt.Audience{g.Resource}, ClientID: g.ClientID,
+	c := claims{Issuer: s.Issuer, Subject: g.UserID, Audience: slices.Clone(s.Resources), ClientID: g.ClientID,
 		Scope: scopes.String(), ID: id.New(), IssuedAt: jwt.NewNumericDate(now),
 		Expiry: jwt.NewNumericDate(now.Add(accessLife)), TeamID: g.TeamID, GrantID: g.ID}
-	if g.Resource == "" {
-		c.Audience = jwt.Audience{s.Resources[0]}
+	if g.Resource != "" {
+		c.Audience = jwt.Audience{g.Resource}
 	}
 	if g.UserID == "" {
 		c.Subject = g.TeamID
@@ -97,8 +99,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 		return teams.Actor{}, time.Time{}, err
 	}
 	a.Kind, a.ID, a.Name = teams.GrantActor, g.ID, g.ClientName
-	a.Scopes = g.May(a.Scopes & storedScopes(c.Scope).All())
-	a.Limited = g.Limits.Any()
+	a.Scopes = g.Limits.within(a.Scopes & g.Scopes.All() & storedScopes(c.Scope).All())
+	a.Limited, a.Resource = g.Limits.Any(), s.only(c.Audience)
 	until := time.Now().Add(min(checkedFor, c.Expiry.Time().Sub(now)))
 	return a, until, nil
 }
@@ -111,6 +113,15 @@ func (s *Service) may(ctx context.Context, g *Grant) (teams.Actor, error) {
 	t, err := s.Teams.Get(ctx, g.TeamID)
 	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
 		Suspended: t.Suspended}, err
+}
+
+// only returns the resource that an access token is for, as actors have it; "" if it is for all of them.
+func (s *Service) only(audience jwt.Audience) string {
+	all := slices.DeleteFunc(slices.Clone(s.Resources), func(one string) bool { return !audience.Contains(one) })
+	if len(all) != 1 {
+		return ""
+	}
+	return cmp.Or(strings.TrimPrefix(all[0], s.Issuer), teams.APIResource)
 }
 
 // verify checks what an access token itself says: that it was made here, for one of our resources, and has not expired.

@@ -74,6 +74,12 @@ func (f *fixture) grant(scopes string) string { return f.limited(scopes, grants.
 // limited is grant with limits.
 func (f *fixture) limited(scopes string, limits grants.Limits) string {
 	f.T.Helper()
+	return f.granted(scopes, testnode.PublicURL+Path, "", limits).Access
+}
+
+// granted lets a program act for Acme, and asks for tokens that are for a resource, narrowed to another one.
+func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limits) grants.Tokens {
+	f.T.Helper()
 	ctx, g := f.T.Context(), f.services.Grants
 	const redirect, verifier = "http://127.0.0.1/callback", "0123456789012345678901234567890123456789012"
 	c, err := g.Register(ctx, grants.NewClient{Name: "Agent", RedirectURIs: []string{redirect}})
@@ -81,15 +87,15 @@ func (f *fixture) limited(scopes string, limits grants.Limits) string {
 	hash := sha256.Sum256([]byte(verifier))
 	r, err := g.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
 		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256",
-		Resource: testnode.PublicURL + Path})
+		Resource: resource})
 	f.Must(err)
 	r.Limits = limits
 	code, _, err := g.Approve(ctx, r, f.Acme)
 	f.Must(err)
 	tokens, err := g.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
-		Verifier: verifier})
+		Verifier: verifier, Resource: narrowed})
 	f.Must(err)
-	return tokens.Access
+	return tokens
 }
 
 // bearer adds a token to requests.

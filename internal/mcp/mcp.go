@@ -66,8 +66,8 @@ type Options struct {
 	Version string
 	Now     func() time.Time
 
-	// Enter authenticates a request to a path beside the API, or answers it.
-	Enter func(w http.ResponseWriter, r *http.Request, path string) (by teams.Actor, ok bool)
+	// Enter authenticates a request to a path beside the API, or answers it. Tools make their requests with the context.
+	Enter func(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool)
 	// Usage returns what a grant may send, and has sent today.
 	Usage func(ctx context.Context, teamID, grantID string) (grants.Usage, error)
 	// Scope returns the scope that an operation of the API needs; ok is false if there is no such operation.
@@ -131,7 +131,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	by, ok := s.Enter(w, r, Path)
+	ctx, by, ok := s.Enter(w, r, Path)
 	if !ok {
 		return
 	}
@@ -150,7 +150,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.bodies.Release(by.TeamID, size)
 	c := &caller{Actor: by, from: r.RemoteAddr, token: r.Header.Get("Authorization"), agent: r.UserAgent(),
 		server: s.serverOf(by.Scopes)}
-	s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+	s.handler.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, c)))
 }
 
 func busy(w http.ResponseWriter, status int, text string) {

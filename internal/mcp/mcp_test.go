@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,59 @@ func (f *fixture) post(method, body string, header ...string) *http.Response {
 }
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
+
+// A token works at the resource for which it was issued, and where none was named at all of them. What a tool does
+// behind the door is done with the token that passed it.
+func TestResources(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		const rest, tools = testnode.PublicURL, testnode.PublicURL + Path
+		for _, c := range []struct{ asked, narrowed, refreshed, works string }{
+			{"", "", "", "both"}, {rest, "", "", "api"}, {tools, "", "", "mcp"}, {"", tools, "", "mcp"},
+			{rest, rest, "", "api"}, {"", tools, rest + "/", "mcp"}, {"", rest, "", "api"},
+		} {
+			g := f.granted("emails:read", c.asked, c.narrowed, grants.Limits{})
+			f.wantWorks(t, g.Access, c.works)
+			all, _, err := f.services.Grants.List(t.Context(), f.Acme.TeamID, page.Page{})
+			f.Must(err)
+			works := c.works
+			switch {
+			case c.asked == "" && c.refreshed == "":
+				works = "both" // what one access token was narrowed to does not narrow the grant
+			case c.refreshed != "":
+				works = "api"
+			}
+			g, err = f.services.Grants.Refresh(t.Context(), grants.Refreshed{ClientID: all[0].ClientID, Token: g.Refresh,
+				Resource: c.refreshed})
+			f.Must(err)
+			f.wantWorks(t, g.Access, works)
+		}
+		if text := f.agent(f.granted("emails:read", tools, "", grants.Limits{}).Access).do("list_emails", nil,
+			nil); !strings.Contains(text, `"object":"list"`) {
+			t.Errorf("a tool answers %s", text)
+		}
+	})
+}
+
+// wantWorks fails the test unless a token works at "api", "mcp" or "both", and is told elsewhere where to get another.
+func (f *fixture) wantWorks(t *testing.T, token, at string) {
+	t.Helper()
+	list := httptest.NewRequestWithContext(t.Context(), "GET", "/emails", nil)
+	list.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	f.API.ServeHTTP(w, list)
+	a := f.post("POST", listTools, "Authorization", "Bearer "+token)
+	for name, got := range map[string]*http.Response{"api": w.Result(), "mcp": a} {
+		status, challenge := 200, ""
+		if at != name && at != "both" {
+			status = 401
+			challenge = `Bearer resource_metadata="` + testnode.PublicURL + `/.well-known/oauth-protected-resource` +
+				map[string]string{"mcp": Path}[name] + `", error="invalid_token"`
+		}
+		if got.StatusCode != status || got.Header.Get("WWW-Authenticate") != challenge {
+			t.Errorf("a token for %s at %s: %d %q", at, name, got.StatusCode, got.Header.Get("WWW-Authenticate"))
+		}
+	}
+}
 
 // Nobody gets further than the door without a token that works, and is told where to get one.
 func TestDoor(t *testing.T) {

@@ -192,7 +192,7 @@ func TestApproval(t *testing.T) {
 // What was approved for a time goes at that time.
 func TestApprovedTime(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		token := f.limited("full_access", grants.Limits{Approval: true})
+		token := f.granted("full_access", "", "", grants.Limits{Approval: true}).Access
 		var asked struct{ Approval struct{ ID string } }
 		later := hello()
 		later["scheduled_at"] = "in 2 days"

@@ -138,7 +138,7 @@ func (f *fixture) person(name string, by teams.Actor, at http.RoundTripper) *per
 	hash := sha256.Sum256([]byte(verifier))
 	p.client = url.Values{"client_id": {answer.Client}, "response_type": {"code"}, "redirect_uri": {redirect},
 		"scope": {"full_access"}, "state": {"x"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(hash[:])},
-		"code_challenge_method": {"S256"}, "resource": {testnode.PublicURL + Path}}
+		"code_challenge_method": {"S256"}}
 	status, body, header := p.browse("POST", "/oauth/authorize", p.consenting(by.TeamID))
 	wantStatus("consent", status, 303, body)
 	to, err := url.Parse(header.Get("Location"))

@@ -106,6 +106,9 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 	if fault.KindOf(err) == fault.BadCredential {
 		c.s.guess.Count(from, guessesPerSecond)
 	}
+	if err == nil {
+		err = who.At(teams.APIResource)
+	}
 	if err != nil {
 		return refusal(err)
 	}

@@ -1,6 +1,8 @@
 package submission_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +20,10 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // odd has much that a program that composes anew would lose.
@@ -481,6 +485,29 @@ func TestKeyDeletedDuringAMessage(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*smtp.SMTPError](w.Close()); !ok || e.Code != 535 {
 			t.Errorf("the message is answered with %v", e)
+		}
+	})
+}
+
+// An access token of a program is a password, unless it was issued for something else than the API.
+func TestTokens(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f, ctx := newFixture(t, d), t.Context()
+		const redirect, verifier = "http://127.0.0.1/oauth/callback", "0123456789012345678901234567890123456789012"
+		hash := sha256.Sum256([]byte(verifier))
+		for resource, works := range map[string]bool{"": true, testnode.PublicURL: true, testnode.PublicURL + "/mcp": false} {
+			r, err := f.Grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
+				RedirectURI: redirect, Resource: resource, ChallengeMethod: "S256",
+				Challenge: base64.RawURLEncoding.EncodeToString(hash[:])})
+			f.Must(err)
+			code, _, err := f.Grants.Approve(ctx, r, f.Acme)
+			f.Must(err)
+			tokens, err := f.Grants.Exchange(ctx, grants.Exchanged{ClientID: grants.CLI, Code: code,
+				RedirectURI: redirect, Verifier: verifier})
+			f.Must(err)
+			if _, err := f.client(tokens.Access); (err == nil) != works || err != nil && !strings.Contains(err.Error(), "535") {
+				t.Errorf("a token for %q: %v", resource, err)
+			}
 		}
 	})
 }

@@ -21,10 +21,24 @@ type Actor struct {
 	Scopes   Scopes
 	DomainID string // if not empty, the only domain that the actor may send from
 	Limited  bool   // a grant with limits of its own, which sends single emails only
+	Resource string // if not empty, the only one for which the access token was issued (RFC 8707); see At
 
 	// The state of the team when the actor was looked up.
 	RateLimit int // requests a second; 0 means the configuration's
 	Suspended bool
+}
+
+// APIResource is the resource of the API, and of SMTP submission. Resources are paths below the address of the
+// installation; other ones are those of what stands beside the API.
+const APIResource = "/"
+
+// At returns a fault if the actor's access token was issued for another resource.
+func (a *Actor) At(resource string) error {
+	if a.Resource != "" && a.Resource != resource {
+		return fault.New(fault.BadCredential, "", "The access token was issued for another resource of this server. Ask "+
+			"for one whose `resource` is this one, or none.")
+	}
+	return nil
 }
 
 // ActorRef is the part of an actor that is stored with what it did.

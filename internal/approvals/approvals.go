@@ -10,8 +10,9 @@
 //
 // What is approved is what was shown: the email is checked and its template is filled in when it is asked for, and
 // nothing of it is fetched later. A state that is not pending is final. An email is accepted in the transaction that
-// marks its approval, so two people who approve at the same time, or a crash, make one email or none. It is sent as the
-// program that asked, with the rights and within the limits that it has by then.
+// marks its approval, so two people who approve at the same time, or a crash, make one email or none. It is sent as
+// whoever asked, a program, an API key or a person, with the rights and within the limits that they have by then; the
+// audit log has who approved it.
 //
 // A program sees only what it asked for itself, and decides of nothing. It has at most [maxPending] open at a time.
 //

@@ -182,6 +182,52 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
+// Keys and people may ask, too: the email is theirs, and the approval that of who approved.
+func TestAskers(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "sender", Permission: teams.SendingAccess})
+		sender, err := f.Teams.Authenticate(ctx, token)
+		f.Must(err)
+		ask := func(by teams.Actor) approvals.Approval {
+			t.Helper()
+			a, err := f.Request(ctx, by, testnode.Hello("a@reader.example"))
+			f.Must(err)
+			return a
+		}
+		other := f.Member(f.Acme.TeamID, "bob@acme.example", teams.Member)
+		for _, by := range []teams.Actor{sender, f.user, other} {
+			a, err := f.Approve(ctx, f.user, ask(by).ID)
+			f.Must(err)
+			if e := f.Email(a.EmailID); e.Actor != by.Ref() || a.DecidedBy != f.user.Ref() {
+				t.Errorf("asked by %v, sent by %v, decided by %v", by.Ref(), e.Actor, a.DecidedBy)
+			}
+			if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1 AND target = $2 AND actor_id = $3`,
+				audit.ApprovalApproved, a.ID, f.user.ID); n != 1 {
+				t.Errorf("the audit log tells %d times that %s approved", n, f.user.ID)
+			}
+		}
+		byKey, byViewer, byUser := ask(sender), ask(other), ask(other)
+		f.Must(f.Teams.DeleteKey(ctx, f.Acme.TeamID, key.ID))
+		f.failed(byKey, "API key that asked has been deleted")
+		_, err = f.Members.SetRole(ctx, teams.System(f.Acme.TeamID), other.ID, teams.Viewer)
+		f.Must(err)
+		f.failed(byViewer, "approvals:request")
+		f.Must(f.Members.Remove(ctx, teams.System(f.Acme.TeamID), other.ID))
+		f.failed(byUser, "not a member of the team any more")
+	})
+}
+
+// failed approves what must fail for a reason, and send nothing.
+func (f *fixture) failed(a approvals.Approval, part string) {
+	f.T.Helper()
+	before := f.emails()
+	got, err := f.Approve(f.T.Context(), f.user, a.ID)
+	if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, part) || f.emails() != before {
+		f.T.Errorf("%+v, error %v, %d emails; want it failed with %q", got, err, f.emails()-before, part)
+	}
+}
+
 // What cannot be sent any more fails with the reason, and what may pass leaves the approval as it is.
 func TestApproveTooLate(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

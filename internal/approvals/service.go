@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 )
@@ -26,6 +27,8 @@ type Service struct {
 	recorder  *events.Recorder
 	emails    *emails.Service
 	grants    *grants.Service
+	members   *members.Service
+	teams     *teams.Service
 	audit     *audit.Log
 	publicURL string
 
@@ -33,9 +36,21 @@ type Service struct {
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
 }
 
+// Parts are what a [Service] works with.
+type Parts struct {
+	DB       *db.DB
+	Recorder *events.Recorder
+	Emails   *emails.Service
+	Grants   *grants.Service
+	Members  *members.Service
+	Teams    *teams.Service
+	Audit    *audit.Log
+}
+
 // New returns the service. publicURL is the prefix of links to pages, without a slash at its end.
-func New(d *db.DB, r *events.Recorder, e *emails.Service, g *grants.Service, a *audit.Log, publicURL string) *Service {
-	return &Service{d: d, recorder: r, emails: e, grants: g, audit: a, publicURL: publicURL}
+func New(publicURL string, p Parts) *Service {
+	return &Service{d: p.DB, recorder: p.Recorder, emails: p.Emails, grants: p.Grants, members: p.Members, teams: p.Teams,
+		audit: p.Audit, publicURL: publicURL}
 }
 
 // URL returns the page on which a person decides.
@@ -143,10 +158,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	}
 	email := *a.Email
 	a.Email, a.State, a.DecidedBy = nil, Approved, by.Ref()
-	as := by
-	if a.Actor.Kind == teams.GrantActor {
-		as, err = s.grants.Acting(ctx, a.TeamID, a.Actor.ID)
-	}
+	as, err := s.asker(ctx, &a)
 	if at, parseErr := time.Parse(time.RFC3339, email.ScheduledAt); parseErr == nil && !at.After(s.d.Now()) {
 		email.ScheduledAt = "" // its time came while it waited
 	}
@@ -167,6 +179,31 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	}
 	a.State, a.Reason, a.EmailID = Failed, cut(err.Error()), ""
 	return s.end(ctx, by, a)
+}
+
+// asker returns who asked as an actor, with all that it may do now: the email is its own, whoever approves it. A fault
+// means that it may not send any more.
+func (s *Service) asker(ctx context.Context, a *Approval) (as teams.Actor, err error) {
+	gone := ""
+	switch a.Actor.Kind {
+	case teams.GrantActor:
+		return s.grants.Acting(ctx, a.TeamID, a.Actor.ID)
+	case teams.KeyActor:
+		as, err = s.teams.KeyActor(ctx, a.TeamID, a.Actor.ID)
+		gone = "The API key that asked has been deleted."
+	case teams.UserActor:
+		as, err = s.members.Actor(ctx, a.Actor.ID, a.TeamID)
+		gone = "The person who asked is not a member of the team any more."
+	default:
+		return as, fmt.Errorf("an email waits for approval that an actor of the kind %q asked for", a.Actor.Kind)
+	}
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return as, fault.NotFoundf("%s", gone).Because(err)
+	}
+	if err != nil {
+		return as, err
+	}
+	return as, as.Require(teams.ApprovalsRequest)
 }
 
 // Reject ends a request without sending it. The reason is for the program, and may be empty.

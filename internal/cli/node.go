@@ -276,7 +276,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
 		Contacts: n.contacts, Templates: n.templates, Volume: n.volume, Log: n.log})
 	n.emails.Budget = n.grants.Spend
-	n.approvals = approvals.New(n.db, recorder, n.emails, n.grants, n.audit, c.PublicURL)
+	n.approvals = approvals.New(c.PublicURL, approvals.Parts{DB: n.db, Recorder: recorder, Emails: n.emails, Grants: n.grants,
+		Members: n.members, Teams: n.teams, Audit: n.audit})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)

@@ -388,6 +388,18 @@ func (s *Service) seen(a *Actor, now time.Time) {
 	}
 }
 
+// KeyActor returns a key as an actor, for what it has asked for earlier.
+func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, error) {
+	a, err := keyActorOf(ctx, s.d.Reader, teamID, keyID)
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return a, fault.NotFoundf("API key not found")
+	case err != nil:
+		return a, fmt.Errorf("look up API key %s: %w", keyID, err)
+	}
+	return a, nil
+}
+
 // IsAccessToken reports whether a token has the form of an access token: a JWT, whose header is a JSON object in base64.
 // No API key of ours has it.
 func IsAccessToken(token string) bool {

@@ -183,13 +183,22 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
 }
 
+const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
+	FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE t.deleted_at = 0 AND `
+
 // keyActor looks up a key by the hash of its token. It is the only query here without a team, because it determines the
 // team.
-func keyActor(ctx context.Context, r db.Reader, hash string) (a Actor, err error) {
+func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
+	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.hash = $1`, hash))
+}
+
+func keyActorOf(ctx context.Context, r db.Reader, teamID, keyID string) (Actor, error) {
+	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.id = $1 AND k.team_id = $2`, keyID, teamID))
+}
+
+func scanKeyActor(r db.Row) (a Actor, err error) {
 	var permission string
-	err = r.QueryRow(ctx, `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
-		FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE k.hash = $1 AND t.deleted_at = 0`, hash).
-		Scan(&a.ID, &a.Name, &a.TeamID, &permission, &a.DomainID, &a.RateLimit, &a.Suspended)
+	err = r.Scan(&a.ID, &a.Name, &a.TeamID, &permission, &a.DomainID, &a.RateLimit, &a.Suspended)
 	a.Kind, a.Scopes = KeyActor, Permission(permission).Scopes()
 	return a, err
 }

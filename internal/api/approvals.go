@@ -103,8 +103,16 @@ func (a *API) approvalToWire(p approvals.Approval) approvalWire {
 }
 
 func (a *API) requestApproval(ctx context.Context, c *Call, in sendEmailIn) (approvalWire, error) {
-	p, err := a.Services.Approvals.Request(ctx, c.Actor, in.send())
-	return a.approvalToWire(p), err
+	email := in.send()
+	key, err := c.Idempotency("POST /approvals", "", email)
+	if err != nil {
+		return approvalWire{}, err
+	}
+	p, err := a.Services.Approvals.Request(ctx, c.Actor, email, key)
+	if err != nil {
+		return approvalWire{}, err
+	}
+	return a.approvalToWire(p), nil
 }
 
 func (a *API) listApprovals(ctx context.Context, c *Call, _ none) (list[ApprovalItem], error) {

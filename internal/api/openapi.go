@@ -101,7 +101,7 @@ func (o *op) opaque() bool {
 
 // headers returns the request headers that an operation uses.
 func headers(o *op) (list []*huma.Param) {
-	if o.path == "/emails" && o.method == http.MethodPost || o.path == "/emails/batch" {
+	if o.method == http.MethodPost && slices.Contains([]string{"/emails", "/emails/batch", "/approvals"}, o.path) {
 		list = append(list, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string",
 			MinLength: new(1), MaxLength: new(256)},
 			Description: "For 24 hours, a second request with the same key and the same body sends nothing and has the " +

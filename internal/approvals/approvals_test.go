@@ -76,7 +76,7 @@ func (f *fixture) granted(by teams.Actor, l grants.Limits) teams.Actor {
 
 func (f *fixture) ask(e emails.Send) approvals.Approval {
 	f.T.Helper()
-	a, err := f.Request(f.T.Context(), f.program, e)
+	a, err := f.Request(f.T.Context(), f.program, e, emails.Idempotency{})
 	f.Must(err)
 	return a
 }
@@ -152,6 +152,36 @@ func TestApproveAndReject(t *testing.T) {
 	})
 }
 
+// A program that repeats itself with an idempotency key asks once, on all nodes.
+func TestAskOnce(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		key := emails.Idempotency{Scope: "POST /approvals", Key: "k", Hash: "h"}
+		// Another node knows nothing of what this one is doing.
+		other := approvals.New(testnode.PublicURL, approvals.Parts{DB: f.DB, Recorder: f.Recorder, Grants: f.Grants,
+			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: emails.New(emails.Config{MaxSize: 1 << 20}, emails.Parts{DB: f.DB,
+				Queue: f.Queue, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Guard: f.Guard, Domains: f.Domains,
+				Suppressions: f.Suppressions, Teams: f.Teams, Log: f.Log})})
+		var wg sync.WaitGroup
+		for _, s := range []*approvals.Service{f.Service, f.Service, other, other} {
+			wg.Go(func() {
+				if _, err := s.Request(context.WithoutCancel(t.Context()), f.program, testnode.Hello("a@reader.example"),
+					key); err != nil && fault.KindOf(err) != fault.InFlight {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		a, err := f.Request(t.Context(), f.program, testnode.Hello("a@reader.example"), key)
+		f.Must(err)
+		if n := f.Count(`SELECT COUNT(*) FROM approvals WHERE id = $1`, a.ID) + f.Count(`SELECT COUNT(*) FROM approvals`); n != 2 {
+			t.Errorf("%d approvals", n-1)
+		}
+		_, err = f.Request(t.Context(), f.program, testnode.Hello("a@reader.example"), emails.Idempotency{
+			Scope: key.Scope, Key: "k", Hash: "other"})
+		wantFault(t, err, fault.IdempotencyMismatch, "another payload")
+	})
+}
+
 // A program decides of nothing, and sees nothing of others.
 func TestPrograms(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -191,7 +221,7 @@ func TestAskers(t *testing.T) {
 		f.Must(err)
 		ask := func(by teams.Actor) approvals.Approval {
 			t.Helper()
-			a, err := f.Request(ctx, by, testnode.Hello("a@reader.example"))
+			a, err := f.Request(ctx, by, testnode.Hello("a@reader.example"), emails.Idempotency{})
 			f.Must(err)
 			return a
 		}
@@ -244,7 +274,7 @@ func TestApproveTooLate(t *testing.T) {
 		if got := f.state(two); got.State != approvals.Pending || got.Email == nil {
 			t.Errorf("beyond the limit it is %+v", got)
 		}
-		_, err = f.Request(ctx, f.program, testnode.Hello("a@reader.example", "b@reader.example"))
+		_, err = f.Request(ctx, f.program, testnode.Hello("a@reader.example", "b@reader.example"), emails.Idempotency{})
 		wantFault(t, err, fault.DailyQuota, "may send 1 emails a day")
 		set(grants.Limits{Recipients: 1, Approval: true})
 		got, err := f.Approve(ctx, f.user, two.ID)
@@ -345,7 +375,7 @@ func TestMany(t *testing.T) {
 		for range 99 {
 			f.ask(testnode.Hello("a@reader.example"))
 		}
-		_, err := f.Request(t.Context(), f.program, testnode.Hello("a@reader.example"))
+		_, err := f.Request(t.Context(), f.program, testnode.Hello("a@reader.example"), emails.Idempotency{})
 		wantFault(t, err, fault.Forbidden, "100 emails of this program wait")
 		if len(f.mails) != 20 {
 			t.Errorf("%d mails", len(f.mails))

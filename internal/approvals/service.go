@@ -56,8 +56,27 @@ func New(publicURL string, p Parts) *Service {
 // URL returns the page on which a person decides.
 func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
 
-// Request asks for an email to be sent. It breaks no rule then, as far as that can be known without sending it.
-func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send) (a Approval, err error) {
+// Request asks for an email to be sent. It breaks no rule then, as far as that can be known without sending it. With a key
+// that the same program has used in the last 24 hours, the result is what it asked for then, as it is now.
+func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, key emails.Idempotency) (a Approval,
+	err error) {
+	if by.Kind == teams.GrantActor {
+		key.Scope += " " + by.ID // a program sees only what it asked for itself
+	}
+	approvalID, err := s.emails.OnceMade(ctx, by, key, func(remember remember) error {
+		a, err = s.request(ctx, by, in, remember)
+		return err
+	})
+	if err == nil && a.ID != approvalID { // another request has made it
+		return s.Get(ctx, by, approvalID)
+	}
+	return a, err
+}
+
+// remember keeps the id of what was asked for with an idempotency key.
+type remember = func(ctx context.Context, tx *db.Tx, id string) error
+
+func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember remember) (a Approval, err error) {
 	fixed, recipients, err := s.emails.Fix(ctx, by, in)
 	if err == nil {
 		err = s.grants.Fits(ctx, by, recipients)
@@ -100,7 +119,10 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send) (
 				return err
 			}
 		}
-		return s.tell(ctx, tx, events.ApprovalRequested, &a)
+		if err := s.tell(ctx, tx, events.ApprovalRequested, &a); err != nil {
+			return err
+		}
+		return remember(ctx, tx, a.ID)
 	})
 	return a, err
 }

@@ -80,6 +80,22 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	return err
 }
 
+// OnceMade is Once for requests that make something: remember takes the id of what was made, and the result is the id of
+// what the first request made.
+func (s *Service) OnceMade(ctx context.Context, by teams.Actor, key Idempotency,
+	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
+	r, err := s.once(ctx, by, key, func(a *answer) error {
+		return do(func(ctx context.Context, tx *db.Tx, id string) error {
+			a.IDs = []string{id}
+			return s.remember(ctx, tx, by.TeamID, a)
+		})
+	})
+	if err != nil {
+		return "", err
+	}
+	return r.IDs[0], nil
+}
+
 // once runs do unless the key already has an answer. Only accepted requests are stored, in the transaction that accepts
 // them; a request that failed leaves its key free.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {

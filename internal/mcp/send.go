@@ -57,7 +57,7 @@ func emailParams(more ...param) []param {
 // sendEmail describes an email and gives the code with which it is sent, or hands it to the people who approve.
 func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if !c.may("POST /emails") {
-		return c.hand(ctx, in)
+		return c.hand(ctx, in, "")
 	}
 	var checked struct {
 		Level string           `json:"level"`
@@ -96,14 +96,15 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	if err := c.check(in.text(codeName), request); err != nil {
 		return result{}, err
 	}
-	if !c.may("POST /emails") { // since the code was made, somebody has decided that a person approves
-		return c.hand(ctx, request)
-	}
 	sum := sha256.Sum256([]byte(in.text(codeName)))
+	key := "mcp-" + hex.EncodeToString(sum[:])
+	if !c.may("POST /emails") { // since the code was made, somebody has decided that a person approves
+		return c.hand(ctx, request, key)
+	}
 	var sent struct {
 		ID string `json:"id"`
 	}
-	o := operation{method: http.MethodPost, path: "/emails", body: request, key: "mcp-" + hex.EncodeToString(sum[:])}
+	o := operation{method: http.MethodPost, path: "/emails", body: request, key: key}
 	if err := c.perform(ctx, o, &sent); err != nil {
 		return result{}, err
 	}
@@ -111,10 +112,10 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		"Whether it arrives is seen later: explain_delivery tells."}}, nil
 }
 
-// hand hands an email to those who approve emails.
-func (c *caller) hand(ctx context.Context, request arguments) (result, error) {
+// hand hands an email to those who approve emails, once for each key that is not "".
+func (c *caller) hand(ctx context.Context, request arguments, key string) (result, error) {
 	var made map[string]any
-	o := operation{method: http.MethodPost, path: "/approvals", body: request}
+	o := operation{method: http.MethodPost, path: "/approvals", body: request, key: key}
 	if err := c.perform(ctx, o, &made); err != nil {
 		return result{}, err
 	}

@@ -189,6 +189,28 @@ func TestApproval(t *testing.T) {
 	})
 }
 
+// A code from before approval was demanded asks for it, once.
+func TestApprovalDemandedMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		a := f.agent(f.limited("emails:send", grants.Limits{}))
+		var p prepared
+		a.do("send_email", hello(), &p)
+		all, _, err := f.services.Grants.List(t.Context(), f.Acme.TeamID, page.Page{})
+		f.Must(err)
+		_, err = f.services.Grants.SetLimits(t.Context(), f.Acme, all[0].ID, func(l *grants.Limits) error {
+			l.Approval = true
+			return nil
+		})
+		f.Must(err)
+		for range 2 {
+			a.do("confirm_send", confirming(hello(), p.Code), nil)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM approvals`); n != 1 || f.sent() != 0 {
+			t.Errorf("%d approvals, %d emails", n, f.sent())
+		}
+	})
+}
+
 // What was approved for a time goes at that time.
 func TestApprovedTime(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

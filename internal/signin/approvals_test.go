@@ -24,7 +24,7 @@ func TestApprovals(t *testing.T) {
 		in.Subject = `"><script>alert(3)</script>`
 		in.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("12345"), HasContent: true}}
 		ask := func() approvals.Approval {
-			a, err := x.Approvals.Request(t.Context(), x.Acme, in)
+			a, err := x.Approvals.Request(t.Context(), x.Acme, in, emails.Idempotency{})
 			x.Must(err)
 			return a
 		}

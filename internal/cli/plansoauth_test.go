@@ -90,9 +90,12 @@ func (d *driver) approve(grantID, token string) {
 	as("/approvals", 201)
 	d.pages("/approvals")
 	d.pages("/approvals?status=pending")
-	if status, text := d.ask(token, "GET", "/approvals?status=pending", ""); status != 200 {
-		d.t.Errorf("%d %s", status, text)
+	for _, query := range []string{"", "?status=pending", "?after=" + sent, "?status=pending&before=" + sent} {
+		if status, text := d.ask(token, "GET", "/approvals"+query, ""); status != 200 {
+			d.t.Errorf("GET /approvals%s: %d %s", query, status, text)
+		}
 	}
+	d.do("POST", "/approvals/"+d.do("POST", "/approvals", email)+"/approve", "")
 	d.do("GET", "/approvals/"+sent, "")
 	d.do("POST", "/approvals/"+sent+"/approve", "")
 	d.do("POST", "/approvals/"+rejected+"/reject", `{"reason":"No."}`)

@@ -2,7 +2,9 @@ package db_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +92,55 @@ func TestMigrateContents(t *testing.T) {
 		}
 		if err != nil || got != "c1 c5" {
 			t.Errorf("%s: they begin with %s, %v", engine, got, err)
+		}
+	}
+}
+
+// What waits for approval, and what was decided, is there afterwards, each in its columns.
+func TestMigrateApprovals(t *testing.T) {
+	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
+		"postgres": dbtest.PostgresURL(t)} {
+		ctx := t.Context()
+		d, err := db.Open(context.Background(), db.Options{URL: url, MaxConns: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.Close)
+		db.MigrateUpTo(t, d, "0090_approvals.sql")
+		columns := strings.Fields("id team_id actor_kind actor_id actor_name request sender subject state decided_by_kind " +
+			"decided_by_id reason email_id recipients created_at expires_at decided_at")
+		row := func(n int) (values []any) {
+			for i, name := range columns {
+				if i >= len(columns)-4 {
+					values = append(values, int64(100*n+i))
+					continue
+				}
+				values = append(values, fmt.Sprintf("%s %d", name, n))
+			}
+			return values
+		}
+		err = d.Update(ctx, func(tx *db.Tx) error {
+			for n := range 3 {
+				tx.Queue(ctx, `INSERT INTO approvals (`+strings.Join(columns, ", ")+`)
+					VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`, row(n)...)
+			}
+			return nil
+		})
+		if err == nil {
+			_, err = d.Migrate(ctx)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", engine, err)
+		}
+		for n := range 3 {
+			want, got, to := row(n), make([]any, len(columns)), make([]any, len(columns))
+			for i := range got {
+				to[i] = &got[i]
+			}
+			err := d.QueryRow(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM approvals WHERE id = $1`, want[0]).Scan(to...)
+			if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: a row is %v, %v; want %v", engine, got, err, want)
+			}
 		}
 	}
 }

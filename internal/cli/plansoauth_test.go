@@ -59,6 +59,7 @@ func (d *driver) authorize() {
 	must(d.grants.RevokeToken(ctx, grants.CLI, next.Refresh, ""))
 	give(by)
 	d.do("DELETE", "/oauth/grants/"+d.do("GET", "/oauth/grants", ""), "")
+	must(d.teams.DeleteKey(ctx, d.team, d.do("POST", "/api-keys", `{"name":"short"}`)))
 	must(d.db.Update(ctx, func(tx *db.Tx) error { return d.grants.RevokeUser(ctx, tx, d.team, "nobody") }))
 	for _, path := range []string{"/.well-known/jwks.json", "/.well-known/oauth-authorization-server"} {
 		if status, text := d.ask("", "GET", path, ""); status != 200 {

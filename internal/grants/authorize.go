@@ -92,6 +92,16 @@ func (s *Service) resource(text string) (string, error) {
 	return text, nil
 }
 
+// isFull reports whether a team has as many active grants as it may have. It is asked at the consent, so that the person
+// learns of it, and for certain when the grant is made.
+func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
+	n, err := countActive(ctx, r, teamID, grantsMax)
+	if err != nil {
+		return false, fmt.Errorf("count the grants of team %s: %w", teamID, err)
+	}
+	return n >= grantsMax, nil
+}
+
 // covers reports whether a token for one resource may be given where another was granted. "" is any of ours.
 func covers(granted, asked string) bool { return asked == "" || granted == "" || asked == granted }
 
@@ -114,15 +124,17 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 	c := storedCode{Hash: keyring.HashAPIKey(code), GrantID: id.New(), TeamID: by.TeamID, ClientID: r.Client.ID,
 		Scope: granted.String(), Resource: r.Resource, RedirectURI: r.RedirectURI, Challenge: r.Challenge,
 		Limits: r.Limits}
-	if by.Kind == teams.UserActor {
+	switch by.Kind {
+	case teams.UserActor:
 		c.UserID = by.ID
+	case teams.KeyActor:
+		c.KeyID = by.ID
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		n, err := countActive(ctx, tx.Reader, by.TeamID, grantsMax)
-		if err != nil {
-			return fmt.Errorf("count the grants of team %s: %w", by.TeamID, err)
-		}
-		if n >= grantsMax {
+		switch full, err := isFull(ctx, tx.Reader, by.TeamID); {
+		case err != nil:
+			return err
+		case full:
 			return fault.Forbiddenf("", "The team has %d active grants. Revoke some before you grant more.", grantsMax)
 		}
 		insertCode(ctx, tx, &c, tx.Now().Add(codeLife))

@@ -74,8 +74,20 @@ func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
 			refused = errSpent
 			return nil // and the code stays used
 		}
+		// Without it, codes that are used at the same time would not count each other's grants.
+		if err := tx.Serialize(ctx, "grants "+c.TeamID); err != nil {
+			return err
+		}
+		switch full, err := isFull(ctx, tx.Reader, c.TeamID); {
+		case err != nil:
+			return err
+		case full:
+			refused = refuse(InvalidGrant, "The team has %d active grants, which is the most. Ask for authorization again "+
+				"when some are revoked.", grantsMax)
+			return nil
+		}
 		scopes := storedScopes(c.Scope)
-		g = Grant{ID: c.GrantID, TeamID: c.TeamID, UserID: c.UserID, ClientID: c.ClientID, Scopes: scopes,
+		g = Grant{ID: c.GrantID, TeamID: c.TeamID, UserID: c.UserID, KeyID: c.KeyID, ClientID: c.ClientID, Scopes: scopes,
 			Resource: c.Resource, Limits: c.Limits, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(refreshLife)}
 		insertGrant(ctx, tx, &g)
 		return nil

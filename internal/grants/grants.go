@@ -21,7 +21,8 @@
 // A grant does at most what its scopes, those of the token and those of its user's role now have in common, and never
 // [teams.OwnersWrite], nor, while it has limits, what would get round them; [teams.ApprovalsWrite] takes full access. A
 // code works once, for the client, the redirect address and the PKCE
-// verifier that it was made for; presented wrongly or twice it is spent, and what it gave is revoked. The newest
+// verifier that it was made for; presented wrongly or twice it is spent, and what it gave is revoked. A grant ends with
+// who consented to it. A team has at most [grantsMax] that are active. The newest
 // refresh token alone works. An older one revokes the grant, except in [retryTime] after its use if nothing that
 // followed from it was used: then the client did not get the answer, and the token that it did not get is replaced.
 //
@@ -79,6 +80,7 @@ type Grant struct {
 	ID            string
 	TeamID        string
 	UserID        string // who granted it; "" if it was an API key, in development
+	KeyID         string // of that key; "" if it was a person
 	ClientID      string
 	ClientName    string
 	LogoURI       string // of the client; "" if it gave none
@@ -102,6 +104,7 @@ const (
 	TokenReused  Reason = "refresh_token_reuse" // an old refresh token was used
 	CodeReused   Reason = "code_reuse"          // a code was used twice
 	UserLeft     Reason = "user_left"           // its user is no member of the team any more, or is disabled
+	KeyDeleted   Reason = "key_deleted"         // the API key that consented to it, in development, was deleted
 	GrantExpired Reason = "expired"             // its client has not renewed its tokens
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestScheduledByGrant(t *testing.T) {
 	})
 }
 
-// A grant of a key acts for the key's team, also when the key is gone, and dies with the team.
+// A grant of a key acts for the key's team, and dies with the team.
 func TestGrantOfKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		tokens := f.granted(f.Acme, "emails:send domains:read")
@@ -529,7 +530,7 @@ func TestTooManyGrants(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		g := f.granted(f.Acme, "full_access")
 		f.exec(`INSERT INTO oauth_grants SELECT 'copy' || n, team_id, user_id, client_id, scope, resource,
-			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE
+			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE, key_id
 			FROM oauth_grants, (WITH RECURSIVE
 			numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999) SELECT n FROM numbers) x`)
 		r, err := f.Ask(t.Context(), f.params())
@@ -538,8 +539,59 @@ func TestTooManyGrants(t *testing.T) {
 			t.Errorf("the grant after 1,000 active ones: %v", err)
 		}
 		f.Must(f.RevokeToken(t.Context(), f.client.ID, g.Refresh, ""))
-		if _, _, err := f.Approve(t.Context(), r, f.Acme); err != nil {
-			t.Errorf("after one was revoked: %v", err)
+		// There is room for one, which several have consented to, and all of them are collected at once.
+		var codes [4]grants.Exchanged
+		for i := range codes {
+			codes[i] = f.code(f.Acme, "full_access")
+		}
+		var made atomic.Int64
+		var wg sync.WaitGroup
+		for _, x := range codes {
+			wg.Go(func() {
+				if _, err := f.Exchange(context.WithoutCancel(t.Context()), x); err == nil {
+					made.Add(1)
+				} else {
+					wantCode(t, err, grants.InvalidGrant)
+				}
+			})
+		}
+		wg.Wait()
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_at = 0`); n != 1000 || made.Load() != 1 {
+			t.Errorf("%d tokens were given, and %d grants are active", made.Load(), n)
+		}
+	})
+}
+
+// What a key has consented to ends with it: the grants, and what no client has collected yet.
+func TestKeyDeleted(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
+		by, err := f.Teams.Authenticate(ctx, token)
+		f.Must(err)
+		tokens, others, code := f.granted(by, ""), f.granted(f.Acme, ""), f.code(by, "")
+		f.works(tokens.Access, true)
+		f.Must(f.Teams.DeleteKey(ctx, f.Acme.TeamID, key.ID))
+		f.works(tokens.Access, false)
+		f.works(others.Access, true)
+		_, err = f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		_, err = f.Exchange(ctx, code)
+		wantCode(t, err, grants.InvalidGrant)
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 1 {
+			t.Errorf("%d grants ended with the key", n)
+		}
+		// A program that knows nothing of grants deletes a key: they do not work either.
+		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
+		by, err = f.Teams.Authenticate(ctx, token)
+		f.Must(err)
+		tokens = f.granted(by, "")
+		f.Must(teams.New(f.DB, f.Log, nil).DeleteKey(ctx, f.Acme.TeamID, key.ID))
+		f.works(tokens.Access, false)
+		_, err = f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 2 {
+			t.Errorf("%d grants ended with their keys", n)
 		}
 	})
 }

@@ -78,7 +78,8 @@ func (s *Service) Refresh(ctx context.Context, x Refreshed) (Tokens, error) {
 	return s.tokens(ctx, &g, next, scopes)
 }
 
-// stillThere revokes a grant whose user is no member of the team any more, or has left it and joined again.
+// stillThere revokes a grant whose user is no member of the team any more, or has left it and joined again, or whose key
+// was deleted.
 func (s *Service) stillThere(ctx context.Context, g *Grant) error {
 	_, err := s.may(ctx, g)
 	joined := g.CreatedAt
@@ -93,7 +94,11 @@ func (s *Service) stillThere(ctx context.Context, g *Grant) error {
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return fmt.Errorf("look up the user of a grant: %w", err)
 	}
-	if _, err := s.revoke(ctx, g.TeamID, g.ID, UserLeft); err != nil && fault.KindOf(err) != fault.NotFound {
+	why := UserLeft
+	if g.UserID == "" {
+		why = KeyDeleted
+	}
+	if _, err := s.revoke(ctx, g.TeamID, g.ID, why); err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
 	return errStale

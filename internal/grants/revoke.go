@@ -89,6 +89,23 @@ func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID stri
 	return nil
 }
 
+// RevokeKey is RevokeUser for an API key that is deleted.
+func (s *Service) RevokeKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
+	if err := deleteCodesOfKey(ctx, tx, teamID, keyID); err != nil {
+		return fmt.Errorf("delete the codes of key %s: %w", keyID, err)
+	}
+	n, err := setRevokedOfKey(ctx, tx, teamID, keyID)
+	if err != nil {
+		return fmt.Errorf("revoke the grants of key %s: %w", keyID, err)
+	}
+	if n > 0 {
+		s.changed(tx, teamID)
+		s.Audit.Record(ctx, tx, audit.Entry{TeamID: teamID, Action: audit.GrantRevoked, Target: keyID,
+			Detail: fmt.Sprintf("%s: %d grants", KeyDeleted, n)})
+	}
+	return nil
+}
+
 // RevokeDisabled revokes all grants of a user, in the transaction in which the user is disabled.
 func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) error {
 	all, err := s.Members.TeamsOf(ctx, tx.Reader, userID)
@@ -105,7 +122,7 @@ func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) 
 
 // Connect has others ask the service for what concerns grants.
 func (s *Service) Connect(u *users.Service) {
-	s.Teams.Tokens, s.Teams.Granted = s.Authenticate, s.Active
+	s.Teams.Tokens, s.Teams.Granted, s.Teams.KeyEnded = s.Authenticate, s.Active, s.RevokeKey
 	s.Members.Ended, u.Disabling = s.RevokeUser, s.RevokeDisabled
 	s.Members.Programs = s.programs
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-const grantColumns = `g.id, g.team_id, g.user_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource, g.created_at,
+const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource, g.created_at,
 	g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day, g.approval`
 
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string
 	var created, used, expires, revoked int64
-	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource, &created,
+	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.KeyID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource, &created,
 		&used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval)
 	g.Scopes, g.RevokedReason = storedScopes(scope), Reason(reason)
 	g.CreatedAt, g.UsedAt, g.ExpiresAt, g.RevokedAt = db.Time(created), db.Time(used), db.Time(expires),
@@ -54,10 +54,10 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 	tx.Proof(`SELECT 1 FROM oauth_grants WHERE id = $1`, g.ID)
 	tx.Queue(ctx, `INSERT INTO oauth_grants (id, team_id, user_id, client_id, scope, resource, created_at, used_at,
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
-		approval)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11)`, g.ID, g.TeamID, g.UserID,
-		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
-		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
+		approval, key_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, g.ID, g.TeamID, g.UserID, g.ClientID,
+		g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
+		g.Limits.Emails, g.Limits.Approval, g.KeyID)
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
@@ -110,6 +110,12 @@ func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64,
 		teamID, userID, tx.Now().UnixMicro(), string(UserLeft))
 }
 
+func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int64, error) {
+	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
+		WHERE team_id = $1 AND user_id = '' AND key_id = $2 AND revoked_reason = ''`,
+		teamID, keyID, tx.Now().UnixMicro(), string(KeyDeleted))
+}
+
 // lockLine reads the refresh tokens of an active grant. The update changes nothing, but takes the row's lock on
 // PostgreSQL, so that of two uses the second sees the first.
 func lockLine(ctx context.Context, tx *db.Tx, teamID, grantID string) (l line, err error) {
@@ -144,18 +150,18 @@ func eraseGrants(ctx context.Context, tx *db.Tx, teamID string, limit int) (int6
 
 // storedCode is what a code stands for.
 type storedCode struct {
-	Hash, GrantID, TeamID, UserID, ClientID, Scope, Resource, RedirectURI, Challenge string
-	Limits                                                                           Limits
-	ExpiresAt                                                                        time.Time
+	Hash, GrantID, TeamID, UserID, KeyID, ClientID, Scope, Resource, RedirectURI, Challenge string
+	Limits                                                                                  Limits
+	ExpiresAt                                                                               time.Time
 }
 
 const codeColumns = `hash, grant_id, team_id, user_id, client_id, scope, resource, redirect_uri, challenge, expires_at,
-	recipients_per_email, emails_a_day, approval`
+	recipients_per_email, emails_a_day, approval, key_id`
 
 func scanCode(r db.Row) (c storedCode, err error) {
 	var expires int64
 	err = r.Scan(&c.Hash, &c.GrantID, &c.TeamID, &c.UserID, &c.ClientID, &c.Scope, &c.Resource, &c.RedirectURI,
-		&c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval)
+		&c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval, &c.KeyID)
 	c.ExpiresAt = db.Time(expires)
 	return c, err
 }
@@ -163,10 +169,9 @@ func scanCode(r db.Row) (c storedCode, err error) {
 func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time) {
 	tx.Proof(`SELECT 1 FROM oauth_codes WHERE hash = $1`, c.Hash)
 	tx.Queue(ctx,
-		`INSERT INTO oauth_codes (`+codeColumns+`, used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)`,
+		`INSERT INTO oauth_codes (`+codeColumns+`, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)`,
 		c.Hash, c.GrantID, c.TeamID, c.UserID, c.ClientID, c.Scope, c.Resource, c.RedirectURI, c.Challenge,
-		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval)
+		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, c.KeyID)
 }
 
 // useCode marks a code as used and returns what it stands for, or ErrNoRows if it is unknown or was used before. It and
@@ -188,6 +193,11 @@ func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (i
 
 func deleteCodesOf(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = $2`, teamID, userID)
+	return err
+}
+
+func deleteCodesOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = '' AND key_id = $2`, teamID, keyID)
 	return err
 }
 

@@ -110,7 +110,10 @@ func (s *Service) may(ctx context.Context, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
 		return s.Members.Actor(ctx, g.UserID, g.TeamID)
 	}
-	t, err := s.Teams.Get(ctx, g.TeamID)
+	if g.KeyID != "" {
+		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)
+	}
+	t, err := s.Teams.Get(ctx, g.TeamID) // it is older than the columns of keys
 	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
 		Suspended: t.Suspended}, err
 }

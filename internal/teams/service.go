@@ -46,6 +46,9 @@ type Service struct {
 	// reports whether a grant may still act. Without them there are no grants. Set them before use.
 	Tokens  func(ctx context.Context, token string) (Actor, time.Time, error)
 	Granted func(ctx context.Context, teamID, grantID string) (bool, error)
+	// KeyEnded ends what a key has consented to, in the transaction in which it is deleted; nil if there is nothing. Set it
+	// before use.
+	KeyEnded func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
 
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
@@ -289,7 +292,10 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)
-		return deleteKey(ctx, tx, teamID, keyID)
+		if err := deleteKey(ctx, tx, teamID, keyID); err != nil || s.KeyEnded == nil {
+			return err
+		}
+		return s.KeyEnded(ctx, tx, teamID, keyID)
 	})
 	if err == nil {
 		s.d.Hint(HintTopic, teamID)

@@ -1,7 +1,6 @@
 package grants
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -113,7 +112,10 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 		if !g.RevokedAt.IsZero() {
 			return fault.NotFoundf("OAuth grant not found")
 		}
-		if err := cmp.Or(change(&g.Limits), g.Limits.check()); err != nil {
+		if err := change(&g.Limits); err != nil {
+			return err
+		}
+		if err := g.Limits.check(); err != nil {
 			return err
 		}
 		saveLimits(ctx, tx, &g)

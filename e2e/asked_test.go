@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/grants"
+)
+
+// caller makes requests as somebody: with a credential, or with the cookies of a browser.
+type caller struct {
+	addr   string
+	bearer string
+	jar    http.CookieJar
+}
+
+// reply is what was answered.
+type reply struct {
+	status   int
+	location string // where it leads
+	text     string
+}
+
+// ask makes a request, whose body is JSON unless it is url.Values. It follows no redirects.
+func (c caller) ask(ctx context.Context, method, path string, body any, header ...string) (a reply, err error) {
+	text, kind := "", "application/json"
+	switch b := body.(type) {
+	case nil:
+	case url.Values:
+		text, kind = b.Encode(), "application/x-www-form-urlencoded"
+	default:
+		encoded, err := json.Marshal(b)
+		if err != nil {
+			return a, err
+		}
+		text = string(encoded)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.addr+path, strings.NewReader(text))
+	if err != nil {
+		return a, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", kind)
+	}
+	if c.bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+c.bearer)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	client := http.Client{Jar: c.jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	w, err := client.Do(r)
+	if err != nil {
+		return a, err
+	}
+	defer w.Body.Close()
+	said, err := io.ReadAll(w.Body)
+	return reply{w.StatusCode, w.Header.Get("Location"), string(said)}, err
+}
+
+// pair is what a program was given.
+type pair struct {
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token"`
+}
+
+// grantID is the grant that the access token names.
+func (p pair) grantID(t *testing.T) string {
+	t.Helper()
+	parts := strings.Split(p.Access, ".")
+	var says struct {
+		Grant string `json:"grant_id"`
+	}
+	if len(parts) == 3 {
+		text, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err == nil {
+			err = json.Unmarshal(text, &says)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if says.Grant == "" {
+		t.Errorf("the access token names no grant: %q", p.Access)
+	}
+	return says.Grant
+}
+
+const anyLoopback = "http://127.0.0.1:9/oauth/callback"
+
+// granted has a key of a node in development let the official command-line program act.
+func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
+	x := &program{redirect: anyLoopback}
+	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, x.asks(grants.CLI, scope), nil)
+	if err != nil {
+		return p, err
+	}
+	to, err := url.Parse(a.location)
+	if err != nil || to.Query().Get("code") == "" {
+		return p, errors.New("no code: " + a.location + a.text)
+	}
+	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"authorization_code"},
+		"client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
+		"code_verifier": {oauthVerifier}})
+	if err == nil {
+		err = json.Unmarshal([]byte(a.text), &p)
+	}
+	if err == nil && p.Refresh == "" {
+		err = errors.New("no tokens: " + a.text)
+	}
+	return p, err
+}
+
+// refresh asks for the next tokens.
+func (p pair) refresh(ctx context.Context, addr string) (next pair, a reply, err error) {
+	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"refresh_token"},
+		"client_id": {grants.CLI}, "refresh_token": {p.Refresh}})
+	if err == nil && a.status == http.StatusOK {
+		err = json.Unmarshal([]byte(a.text), &next)
+	}
+	return next, a, err
+}

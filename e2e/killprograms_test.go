@@ -1,0 +1,436 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/mail/mailparse"
+	"github.com/postrider/postrider/internal/mail/smtpsink"
+)
+
+// TestKillPrograms kills the program at random moments while emails are sent under a quota and under a program's limit,
+// while others are approved by two at once, while a program renews its tokens, and while people are invited, accept and
+// sign in. In the end what is counted is what was accepted, to the last email; each approval has its one email; nobody
+// who repeated a request as the documentation says was turned away; and each change has its entry in the audit log.
+func TestKillPrograms(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		killPrograms(t, nil)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		killPrograms(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
+	})
+}
+
+const (
+	teamQuota  = 40 // of the team Tight, a day
+	grantLimit = 20 // of one program, a day
+	password   = "correct horse battery"
+)
+
+// inbox is what has arrived.
+type inbox struct {
+	mu    sync.Mutex
+	ids   map[string]string   // the message id of each subject
+	links map[string][]string // of invitations, by address
+}
+
+var invitationLink = regexp.MustCompile(`/invitations/[\w-]+`)
+
+// take notes a message, and returns what is wrong with it.
+func (x *inbox) take(to string, data []byte) string {
+	m := mailparse.Parse(data)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if strings.HasPrefix(m.Subject, "You are invited") {
+		text := m.Text()
+		x.links[to] = append(x.links[to], invitationLink.FindString(text))
+		return ""
+	}
+	if before, ok := x.ids[m.Subject]; ok && before != m.MessageID {
+		return fmt.Sprintf("%q came twice, as %s and %s", m.Subject, before, m.MessageID)
+	}
+	x.ids[m.Subject] = m.MessageID
+	return ""
+}
+
+func (x *inbox) has(subject string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ids[subject] != ""
+}
+
+func (x *inbox) linksTo(address string) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return append([]string(nil), x.links[address]...)
+}
+
+// killed is a node that is killed now and then, and those who use it meanwhile.
+type killedNode struct {
+	*node
+	ctx  context.Context
+	up   sync.RWMutex // held for reading while asking, so that a restart is waited for
+	done atomic.Int64 // answers
+}
+
+// until asks until an answer is final, also after answers that did not come.
+func (n *killedNode) until(final func(ctx context.Context) (bool, error)) {
+	for over := false; !over && n.ctx.Err() == nil; {
+		n.up.RLock()
+		ctx, cancel := context.WithTimeout(n.ctx, 20*time.Second)
+		ok, err := final(ctx)
+		cancel()
+		n.up.RUnlock()
+		if over = ok && err == nil; over {
+			n.done.Add(1)
+		}
+	}
+}
+
+// repeated makes a request until it is answered with one of some statuses, and returns that answer.
+func (n *killedNode) repeated(c caller, method, path string, body any, header ...string) (a reply) {
+	n.until(func(ctx context.Context) (ok bool, err error) {
+		a, err = c.ask(ctx, method, path, body, header...)
+		return a.status != 0 && a.status < 500, err
+	})
+	return a
+}
+
+// sends sends emails with idempotency keys and returns how many were accepted.
+func (n *killedNode) sends(c caller, from, subject string, count int) (accepted []string) {
+	for i := range count {
+		name := fmt.Sprintf("%s %d", subject, i)
+		a := n.repeated(c, http.MethodPost, "/emails", map[string]any{"from": from, "to": "reader@example.net",
+			"subject": name, "text": "Hello"}, "Idempotency-Key", name)
+		switch {
+		case a.status == http.StatusOK:
+			accepted = append(accepted, name)
+		case a.status == http.StatusTooManyRequests && strings.Contains(a.text, "daily_quota_exceeded"):
+		case n.ctx.Err() == nil:
+			n.t.Errorf("%s is answered with %d %s", name, a.status, a.text)
+		}
+	}
+	return accepted
+}
+
+// asksFor has a program ask for emails, each of which two people approve at once, and returns the subjects.
+func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
+	person := caller{addr: n.addr, bearer: key}
+	for i := range count {
+		subject := fmt.Sprintf("Approved %d", i)
+		a := n.repeated(program, http.MethodPost, "/approvals", map[string]any{"from": "hello@acme.example",
+			"to": "reader@example.net", "subject": subject, "text": "Hello"})
+		var made, sent struct {
+			ID, Status string
+			EmailID    string `json:"email_id"`
+		}
+		if err := json.Unmarshal([]byte(a.text), &made); err != nil || a.status != http.StatusCreated {
+			n.t.Errorf("asked for an approval: %d %s", a.status, a.text)
+			continue
+		}
+		var both sync.WaitGroup
+		answers := make([]reply, 2)
+		for k := range answers {
+			both.Go(func() { answers[k] = n.repeated(person, http.MethodPost, "/approvals/"+made.ID+"/approve", nil) })
+		}
+		both.Wait()
+		if answers[0].status != http.StatusOK || answers[0].text != answers[1].text {
+			n.t.Errorf("approved at once: %+v", answers)
+		}
+		if err := json.Unmarshal([]byte(answers[0].text), &sent); err != nil || sent.Status != "approved" ||
+			sent.EmailID == "" {
+			n.t.Errorf("approved: %s %v", answers[0].text, err)
+		}
+		subjects = append(subjects, subject)
+	}
+	return subjects
+}
+
+// renews has a program renew its tokens, and work with them, until stop is closed. Within ten seconds it may present
+// a token again whose answer it did not get. It returns how often it renewed them, and was turned away after that time.
+func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
+	var p pair
+	get := func() {
+		n.until(func(ctx context.Context) (_ bool, err error) {
+			p, err = granted(ctx, n.addr, key, "full_access")
+			return true, err
+		})
+	}
+	get()
+	for n.ctx.Err() == nil {
+		select {
+		case <-stop:
+			return times, late
+		default:
+		}
+		var first time.Time
+		var next pair
+		var a reply
+		n.until(func(ctx context.Context) (_ bool, err error) {
+			if first.IsZero() {
+				first = time.Now()
+			}
+			next, a, err = p.refresh(ctx, n.addr)
+			return a.status < 500, err
+		})
+		switch {
+		case a.status == http.StatusOK:
+			times, p = times+1, next
+		case n.ctx.Err() != nil:
+			return times, late
+		case time.Since(first) < 9*time.Second:
+			n.t.Errorf("tokens are renewed again after %v: %d %s", time.Since(first), a.status, a.text)
+			fallthrough
+		default:
+			late++
+			get()
+		}
+		used := n.repeated(caller{addr: n.addr, bearer: p.Access}, http.MethodGet, "/domains", nil)
+		if used.status != http.StatusOK && n.ctx.Err() == nil {
+			n.t.Errorf("a token that was just given is answered with %d %s", used.status, used.text)
+		}
+	}
+	return times, late
+}
+
+// joins has somebody invited, accept as soon as a link arrives, and sign in. It returns how often they signed in.
+func (n *killedNode) joins(x *inbox, address string) {
+	a := n.repeated(caller{addr: n.addr, bearer: key}, http.MethodPost, "/team/invitations",
+		map[string]any{"email": address, "role": "member"})
+	if a.status != http.StatusCreated {
+		n.t.Errorf("invited %s: %d %s", address, a.status, a.text)
+		return
+	}
+	signIn := func(ctx context.Context) (bool, error) {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			return false, err
+		}
+		person := caller{addr: n.addr, jar: jar}
+		a, err := person.ask(ctx, http.MethodPost, "/sign-in", url.Values{"email": {address}, "password": {password}})
+		if err != nil || a.status != http.StatusSeeOther {
+			return false, err
+		}
+		a, err = person.ask(ctx, http.MethodGet, "/people", nil)
+		if err == nil && (a.status != http.StatusOK || !strings.Contains(a.text, address)) {
+			n.t.Errorf("%s signed in and sees %d", address, a.status)
+		}
+		return a.status < 500, err
+	}
+	n.until(func(ctx context.Context) (bool, error) {
+		for _, link := range x.linksTo(address) {
+			// A member sees that it is used; then it was accepted by a request whose answer was lost.
+			a, err := caller{addr: n.addr}.ask(ctx, http.MethodPost, link, url.Values{"password": {password}})
+			switch {
+			case err != nil:
+				return false, err
+			case a.status == http.StatusSeeOther:
+				return true, nil
+			case a.status == http.StatusNotFound:
+				if ok, err := signIn(ctx); ok || err != nil {
+					return ok, err
+				}
+			case a.status < 500:
+				n.t.Errorf("%s accepts: %d %s", address, a.status, a.text)
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // until the email has arrived
+		return false, nil
+	})
+	n.until(signIn)
+}
+
+func killPrograms(t *testing.T, env []string) {
+	rounds, each := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_EACH", 10)
+	x := &inbox{ids: map[string]string{}, links: map[string][]string{}}
+	sink, err := smtpsink.Config{OnMessage: func(_ string, to []string, data []byte) {
+		if wrong := x.take(to[0], data); wrong != "" {
+			t.Error(wrong)
+		}
+	}}.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	n := &killedNode{node: start(t, env, "--relay", sink.Addr(), "--relay-tls", "none")}
+	began := time.Now().UTC()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*time.Minute+3*time.Minute)
+	defer cancel()
+	n.ctx = ctx
+	n.addDomain("acme.example")
+	tight := n.otherTeam("Tight", "tight.example", teamQuota)
+	n.command("teams", "limit", "Development", "--daily", "100000")
+	limited, asking := n.program(map[string]any{"emails_per_day": grantLimit}), n.program(map[string]any{"approval": true})
+
+	var users, renewing sync.WaitGroup
+	var ofTeam, ofGrant, approved []string
+	count := rounds * each
+	stop := make(chan struct{})
+	times, late := 0, 0
+	users.Go(func() { ofTeam = n.sends(tight, "hello@tight.example", "Of the team", count+teamQuota) })
+	users.Go(func() { ofGrant = n.sends(limited, "hello@acme.example", "Of the grant", count+grantLimit) })
+	users.Go(func() { approved = n.asksFor(asking, count) })
+	users.Go(func() {
+		for i := range rounds {
+			n.joins(x, fmt.Sprintf("person%d@example.net", i))
+		}
+	})
+	renewing.Go(func() { times, late = n.renews(stop) })
+	finished := make(chan struct{})
+	go func() { users.Wait(); close(finished) }()
+	for range rounds {
+		after := n.done.Load() + 10 + rand.Int64N(int64(3*each))
+		eventually(t, 2*time.Minute, "some requests of the round are answered", func() bool {
+			select {
+			case <-finished:
+				return true
+			default:
+				return n.done.Load() >= after
+			}
+		})
+		n.kill()
+		n.up.Lock()
+		n.launch()
+		n.up.Unlock()
+	}
+	users.Wait()
+	close(stop)
+	renewing.Wait()
+	for _, subject := range append(append(append([]string(nil), ofTeam...), ofGrant...), approved...) {
+		eventually(t, 2*time.Minute, subject+" arrives", func() bool { return x.has(subject) })
+	}
+	var waiting int
+	eventually(t, 2*time.Minute, "every outcome is recorded", func() bool {
+		status, err := n.call(ctx, http.MethodGet, "/dev/waiting", "", &waiting)
+		return err == nil && status == http.StatusOK && waiting == 0
+	})
+	sameDay := time.Now().UTC().YearDay() == began.YearDay() // with midnight in between there are two quotas
+	if sameDay && (len(ofTeam) != teamQuota || len(ofGrant) != grantLimit) {
+		t.Errorf("%d emails of a team were accepted that may send %d, and %d of a program that may send %d", len(ofTeam),
+			teamQuota, len(ofGrant), grantLimit)
+	}
+	n.stop()
+	n.checkCounts(env, rounds)
+	t.Logf("%d kills; %d approvals, %d renewals of tokens, %d of them refused after ten seconds", rounds, len(approved),
+		times, late)
+}
+
+// command runs a command beside the node.
+func (n *killedNode) command(args ...string) string {
+	n.t.Helper()
+	out, errOut, err := command(n.t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), args...)
+	if err != nil {
+		n.t.Fatalf("postrider %s: %v %s", strings.Join(args, " "), err, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// otherTeam makes a team with a domain and a quota, and returns who may act for it.
+func (n *killedNode) otherTeam(name, domain string, daily int) caller {
+	n.t.Helper()
+	c := caller{addr: n.addr, bearer: n.command("keys", "create", "--team", name, "--email", "owner@"+domain)}
+	n.command("teams", "limit", name, "--daily", fmt.Sprint(daily))
+	a, err := c.ask(n.ctx, http.MethodPost, "/domains", map[string]any{"name": domain})
+	var d struct{ ID, Status string }
+	if err == nil {
+		err = json.Unmarshal([]byte(a.text), &d)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := c.ask(n.ctx, http.MethodPost, "/domains/"+d.ID+"/verify", nil); err != nil {
+		n.t.Fatal(err)
+	}
+	eventually(n.t, 20*time.Second, "the domain is verified", func() bool {
+		a, err := c.ask(n.ctx, http.MethodGet, "/domains/"+d.ID, nil)
+		return err == nil && json.Unmarshal([]byte(a.text), &d) == nil && d.Status == "verified"
+	})
+	return c
+}
+
+// program lets a program act, within limits.
+func (n *killedNode) program(limits map[string]any) caller {
+	n.t.Helper()
+	p, err := granted(n.ctx, n.addr, key, "full_access")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	a, err := caller{addr: n.addr, bearer: key}.ask(n.ctx, http.MethodPatch, "/oauth/grants/"+p.grantID(n.t),
+		map[string]any{"limits": limits})
+	if err != nil || a.status != http.StatusOK {
+		n.t.Fatalf("limit a program: %d %s %v", a.status, a.text, err)
+	}
+	return caller{addr: n.addr, bearer: p.Access}
+}
+
+// checkCounts compares what is counted with what is there, in the database of a node that has stopped.
+func (n *killedNode) checkCounts(env []string, people int) {
+	n.t.Helper()
+	source := filepath.Join(n.dir(), "postrider.db")
+	for _, v := range env {
+		if after, ok := strings.CutPrefix(v, "POSTRIDER_DATABASE_URL="); ok {
+			source = after
+		}
+	}
+	d, err := db.Open(context.Background(), db.Options{URL: source, MaxConns: 2})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer d.Close()
+	number := func(query string) (count int64) {
+		n.t.Helper()
+		if err := d.QueryRow(context.Background(), query).Scan(&count); err != nil {
+			n.t.Fatalf("%s: %v", query, err)
+		}
+		return count
+	}
+	const audited = `SELECT COUNT(DISTINCT target) FROM audit_log WHERE action = `
+	for _, c := range []struct{ what, counted, there string }{
+		// Midnight may be within the test, so the day of a quota is not all that was sent.
+		{"emails in the quotas of the month", `SELECT SUM(month_used) FROM team_volumes WHERE month =
+			(SELECT MAX(month) FROM team_volumes)`, `SELECT COUNT(*) FROM email_recipients`},
+		{"approvals and entries", `SELECT COUNT(*) FROM approvals WHERE state <> 'expired'`,
+			audited + `'approval.requested'`},
+		{"approved and entries", `SELECT COUNT(*) FROM approvals WHERE state = 'approved'`,
+			audited + `'approval.approved'`},
+		{"entries of what is approved", `SELECT COUNT(*) FROM audit_log WHERE action = 'approval.approved'`,
+			audited + `'approval.approved'`},
+		{"approved and emails", `SELECT COUNT(DISTINCT a.email_id) FROM approvals a JOIN emails e ON e.id = a.email_id
+			WHERE a.state = 'approved'`, `SELECT COUNT(*) FROM emails WHERE subject LIKE 'Approved %'`},
+		{"grants and entries", `SELECT COUNT(*) FROM oauth_grants`, audited + `'grant.created'`},
+		{"grants that were used twice, and entries", `SELECT COUNT(*) FROM oauth_grants
+			WHERE revoked_reason = 'refresh_token_reuse'`, audited + `'grant.reuse_detected'`},
+		{"emails of programs with a limit", `SELECT SUM(used) FROM grant_volumes`, `SELECT COUNT(*) FROM email_recipients
+			WHERE email_id IN (SELECT id FROM emails WHERE subject LIKE 'Of the grant %')`},
+		{"invitations and entries", `SELECT COUNT(*) FROM invitations`, audited + `'member.invited'`},
+		{"invitations that were accepted, and members", `SELECT COUNT(*) FROM invitations WHERE state = 'accepted'`,
+			`SELECT COUNT(*) FROM memberships m JOIN users u ON u.id = m.user_id WHERE u.email LIKE 'person%'`},
+		{"members and entries", `SELECT COUNT(*) FROM audit_log WHERE action = 'member.joined' AND detail LIKE 'person%'`,
+			`SELECT COUNT(*) FROM memberships m JOIN users u ON u.id = m.user_id WHERE u.email LIKE 'person%'`},
+		{"people", `SELECT COUNT(*) FROM users WHERE email LIKE 'person%'`, fmt.Sprintf(`SELECT %d`, people)},
+		{"sessions and entries", `SELECT COUNT(*) FROM user_sessions s JOIN users u ON u.id = s.user_id
+			WHERE u.email LIKE 'person%'`,
+			`SELECT COUNT(*) FROM audit_log WHERE action = 'user.signed_in' AND actor_name LIKE 'person%'`},
+		{"domains and entries", `SELECT COUNT(*) FROM domains WHERE name LIKE '%.example'`, audited + `'domain.created'`},
+	} {
+		if counted, there := number(c.counted), number(c.there); counted != there {
+			n.t.Errorf("%s: %d and %d", c.what, counted, there)
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
+	"github.com/postrider/postrider/internal/grants"
+)
+
+// office is two nodes of one database, the second by way of a proxy, and a team that works with both.
+type office struct {
+	t      *testing.T
+	a, b   *node
+	public string // the address of the installation, which is that of the first node
+	env    []string
+	link   *pgproxy.Proxy
+	owner  http.CookieJar
+	team   string
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	o := &office{t: t}
+	source := dbtest.PostgresURL(t)
+	link, err := pgproxy.Start(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	o.link = link
+	o.env = []string{"POSTRIDER_DATABASE_URL=" + source, "POSTRIDER_SECRET_KEY=" + strings.Repeat("6f", 32),
+		"POSTRIDER_BLOB_URL=" + t.TempDir(), "POSTRIDER_DATA_DIR=" + t.TempDir(), "POSTRIDER_TRUST_DOMAINS=true",
+		"POSTRIDER_TRANSPORT=capture", "POSTRIDER_RATE_LIMIT=0"}
+	o.a = prepare(t, binary, o.env)
+	o.b = prepare(t, binary, append(o.env[:len(o.env):len(o.env)], "POSTRIDER_DATABASE_URL="+link.URL()))
+	_, port, err := net.SplitHostPort(o.a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.public = "http://127.0.0.1:" + port
+	for _, n := range []*node{o.a, o.b} {
+		n.args = []string{"serve", "--data-dir", t.TempDir(), "--http-listen", n.addr, "--public-url", o.public,
+			"--roles", "api,jobs"}
+		n.tail = 2000
+		n.launch()
+	}
+	var token string
+	eventually(t, 20*time.Second, "a log has the link that works", func() bool {
+		for _, n := range []*node{o.b, o.a} { // each start makes another link
+			if _, after, ok := strings.Cut(n.out.String(), "/setup?token="); ok && token == "" {
+				token = strings.FieldsFunc(after, func(r rune) bool { return !(r == '-' || r == '_' || r >= '0') })[0]
+			}
+		}
+		return token != ""
+	})
+	o.owner = o.jar()
+	o.expect(caller{addr: o.a.addr, jar: o.owner}, http.MethodPost, "/setup", url.Values{"token": {token},
+		"email": {"ada@acme.example"}, "password": {password}, "new_team": {"Acme"}}, http.StatusSeeOther)
+	return o
+}
+
+func (o *office) jar() http.CookieJar {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return jar
+}
+
+// expect makes a request that is answered with a status.
+func (o *office) expect(c caller, method, path string, body any, status int) reply {
+	o.t.Helper()
+	a, err := c.ask(o.t.Context(), method, path, body)
+	if err != nil || a.status != status {
+		o.t.Fatalf("%s %s is answered with %d, %v: %s", method, path, a.status, err, a.text)
+	}
+	return a
+}
+
+// command runs a command beside the nodes.
+func (o *office) command(args ...string) string {
+	o.t.Helper()
+	out, errOut, err := command(o.t, o.env, args...)
+	if err != nil {
+		o.t.Fatalf("postrider %s: %v %s", strings.Join(args, " "), err, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// joins makes somebody a member, who has the session in the jar, and a program that acts for them.
+func (o *office) joins(email, role string) (jar http.CookieJar, program caller) {
+	o.t.Helper()
+	jar = o.jar()
+	said := o.command("users", "invite", email, "--team", "Acme", "--role", role)
+	o.expect(caller{addr: o.a.addr, jar: jar}, http.MethodPost, invitationLink.FindString(said),
+		url.Values{"password": {password}}, http.StatusSeeOther)
+	return jar, o.allows(jar)
+}
+
+// allows has somebody let a program act with full access, and returns the program.
+func (o *office) allows(jar http.CookieJar) caller {
+	o.t.Helper()
+	x := &program{redirect: anyLoopback}
+	_, query, _ := strings.Cut(x.asks(grants.CLI, "full_access"), "?")
+	form, err := url.ParseQuery(query)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	form.Set("decision", "allow")
+	form.Set("team", o.teamID())
+	a := o.expect(caller{addr: o.a.addr, jar: jar}, http.MethodPost, "/oauth/authorize", form, http.StatusSeeOther)
+	to, err := url.Parse(a.location)
+	if err != nil || to.Query().Get("code") == "" {
+		o.t.Fatalf("no code in %s", a.location)
+	}
+	a = o.expect(caller{addr: o.b.addr}, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"authorization_code"},
+		"client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
+		"code_verifier": {oauthVerifier}}, http.StatusOK)
+	var p pair
+	if err := json.Unmarshal([]byte(a.text), &p); err != nil {
+		o.t.Fatal(err)
+	}
+	return caller{addr: o.b.addr, bearer: p.Access}
+}
+
+func (o *office) teamID() string {
+	if o.team == "" {
+		o.team = strings.Fields(strings.Split(o.command("teams", "show", "Acme"), "\n")[0])[1]
+	}
+	return o.team
+}
+
+// first returns the id of the newest thing in a list.
+func (o *office) first(c caller, path string) string {
+	o.t.Helper()
+	var list struct{ Data []struct{ ID string } }
+	a := o.expect(c, http.MethodGet, path, nil, http.StatusOK)
+	if err := json.Unmarshal([]byte(a.text), &list); err != nil || len(list.Data) == 0 {
+		o.t.Fatalf("GET %s: %s %v", path, a.text, err)
+	}
+	return list.Data[0].ID
+}
+
+// look is what is asked of the other node, and how it answers before and after.
+type look struct {
+	by            caller
+	method, path  string
+	body          any
+	before, after int
+}
+
+func (l *look) ask(t *testing.T) (reply, error) {
+	accept := "text/html"
+	if l.path == "/mcp" {
+		accept = "application/json, text/event-stream"
+	}
+	return l.by.ask(t.Context(), l.method, l.path, l.body, "Accept", accept)
+}
+
+// What one node takes away, another one refuses: at once by a hint, and soon if its connection for hints was cut.
+func TestTakenAwayOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	key := o.command("keys", "create", "--team", "Acme")
+	onA, onB := caller{addr: o.a.addr, bearer: key}, caller{addr: o.b.addr, bearer: key}
+	o.expect(onA, http.MethodPost, "/domains", map[string]any{"name": "acme.example"}, http.StatusCreated)
+	domain := o.first(onA, "/domains")
+	o.expect(onA, http.MethodPost, "/domains/"+domain+"/verify", nil, http.StatusOK)
+	eventually(t, 20*time.Second, "the domain is verified", func() bool {
+		a, err := onA.ask(t.Context(), http.MethodGet, "/domains/"+domain, nil)
+		return err == nil && strings.Contains(a.text, `"status":"verified"`)
+	})
+	mcp := map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+	email := map[string]any{"from": "a@acme.example", "to": "b@example.net", "subject": "s", "text": "t"}
+
+	get := func(by caller, path string, before, after int) look {
+		return look{by, http.MethodGet, path, nil, before, after}
+	}
+	for _, how := range []string{"hinted", "cut"} {
+		t.Run(how, func(t *testing.T) {
+			_, leaving := o.joins("revoked-"+how+"@acme.example", "admin")
+			revoked := o.first(onA, "/oauth/grants")
+			lowJar, lowered := o.joins("lowered-"+how+"@acme.example", "admin")
+			offJar, disabled := o.joins("disabled-"+how+"@acme.example", "admin")
+			var members struct {
+				Data []struct {
+					ID, Email string
+					UserID    string `json:"user_id"`
+				}
+			}
+			if err := json.Unmarshal([]byte(o.expect(onA, http.MethodGet, "/team/members?limit=100", nil,
+				http.StatusOK).text), &members); err != nil {
+				t.Fatal(err)
+			}
+			loweredID := ""
+			for _, m := range members.Data {
+				if m.Email == "lowered-"+how+"@acme.example" {
+					loweredID = m.ID + m.UserID
+				}
+			}
+			other := o.jar()
+			o.expect(caller{addr: o.a.addr, jar: other}, http.MethodPost, "/sign-in", url.Values{
+				"email": {"ada@acme.example"}, "password": {password}}, http.StatusSeeOther)
+			deleted := o.command("keys", "create", "--team", "Acme", "--name", "Deleted")
+			deletedID := o.first(onA, "/api-keys")
+			o.command("teams", "limit", "Acme", "--daily", "1000")
+			people := func(jar http.CookieJar) caller { return caller{addr: o.b.addr, jar: jar} }
+			changes := []struct {
+				what  string
+				act   func()
+				looks []look
+			}{
+				{"a grant is revoked", func() {
+					o.expect(onA, http.MethodDelete, "/oauth/grants/"+revoked, nil, http.StatusOK)
+				}, []look{get(leaving, "/domains", 200, 401), {leaving, http.MethodPost, "/mcp", mcp, 200, 401}}},
+				{"a key is deleted", func() {
+					o.expect(onA, http.MethodDelete, "/api-keys/"+deletedID, nil, http.StatusOK)
+				}, []look{get(caller{addr: o.b.addr, bearer: deleted}, "/domains", 200, 401),
+					{caller{addr: o.b.addr, bearer: deleted}, http.MethodPost, "/mcp", mcp, 200, 401}}},
+				{"a role is lowered", func() {
+					o.expect(onA, http.MethodPatch, "/team/members/"+loweredID, map[string]any{"role": "viewer"},
+						http.StatusOK)
+				}, []look{{lowered, http.MethodPost, "/domains/none/verify", nil, 422, 403},
+					{people(lowJar), http.MethodPost, "/people/invite", url.Values{"team": {o.teamID()}}, 422, 403}}},
+				{"a user is disabled", func() {
+					o.command("users", "disable", "disabled-"+how+"@acme.example")
+				}, []look{get(disabled, "/domains", 200, 401), get(people(offJar), "/people", 200, 303),
+					{disabled, http.MethodPost, "/mcp", mcp, 200, 401}}},
+				{"sessions are ended", func() {
+					o.expect(caller{addr: o.a.addr, jar: o.owner}, http.MethodPost, "/account/sessions/end",
+						url.Values{}, http.StatusSeeOther)
+				}, []look{get(people(other), "/people", 200, 303)}},
+				{"a quota is lowered", func() { o.command("teams", "limit", "Acme", "--daily", "1") },
+					[]look{{onB, http.MethodPost, "/emails", email, 200, 429}}},
+			}
+			for _, c := range changes {
+				for _, l := range c.looks { // what the node sees now, it remembers
+					if a, err := l.ask(t); err != nil || a.status != l.before {
+						t.Errorf("before %s, %s %s is answered with %d %v: %s", c.what, l.method, l.path, a.status, err, a.text)
+					}
+				}
+			}
+			// Caches hold five seconds at most: what is refused sooner was hinted at.
+			limit := 3 * time.Second
+			if how == "cut" {
+				o.link.Cut()
+				limit = 15 * time.Second
+			}
+			for _, c := range changes {
+				c.act()
+			}
+			began := time.Now()
+			for _, c := range changes {
+				for _, l := range c.looks {
+					eventually(t, limit, c.what+", and "+l.path+" is refused", func() bool {
+						a, err := l.ask(t)
+						return err == nil && a.status == l.after
+					})
+				}
+				t.Logf("%s: refused within %v", c.what, time.Since(began).Round(time.Millisecond))
+			}
+			o.command("teams", "limit", "Acme", "--daily", "1000")
+		})
+	}
+}

@@ -657,3 +657,15 @@ func TestNothingIsSigned(t *testing.T) {
 		f.Must(err)
 	})
 }
+
+// A change of a role whose hint is lost is noticed as soon as the token is looked up, whatever is remembered of the user.
+func TestLostHintOfARole(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.member("ada@acme.example", teams.Admin)
+		access := f.granted(by, "full_access").Access
+		f.exec(`UPDATE memberships SET role = 'viewer' WHERE user_id = $1`, by.ID)
+		if got := f.works(access, true); got.Scopes.Has(teams.DomainsWrite) {
+			t.Error("the program may still do what its user may not")
+		}
+	})
+}

@@ -108,7 +108,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 // may returns what whoever granted something may do now. A fault of kind NotFound means that this is nothing any more.
 func (s *Service) may(ctx context.Context, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
-		return s.Members.Actor(ctx, g.UserID, g.TeamID)
+		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)
 	}
 	if g.KeyID != "" {
 		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)

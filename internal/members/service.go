@@ -89,12 +89,9 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 	if ok && now.Before(c.until) {
 		return c.Actor, nil
 	}
-	a, err := actor(ctx, s.d.Reader, userID, teamID)
-	if errors.Is(err, db.ErrNoRows) {
-		return teams.Actor{}, fault.NotFoundf("You are not a member of this team.")
-	}
+	a, err := s.ActorNow(ctx, userID, teamID)
 	if err != nil {
-		return teams.Actor{}, fmt.Errorf("look up a member: %w", err)
+		return teams.Actor{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,6 +100,19 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 			clear(s.cache)
 		}
 		s.cache[key] = cached{a, now.Add(cacheFor)}
+	}
+	return a, nil
+}
+
+// ActorNow is Actor as the database has it now, for who remembers the answer: what is remembered of what was remembered
+// would be older than either says.
+func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
+	a, err := actor(ctx, s.d.Reader, userID, teamID)
+	if errors.Is(err, db.ErrNoRows) {
+		return teams.Actor{}, fault.NotFoundf("You are not a member of this team.")
+	}
+	if err != nil {
+		return teams.Actor{}, fmt.Errorf("look up a member: %w", err)
 	}
 	return a, nil
 }

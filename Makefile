@@ -2,7 +2,7 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test lint deps fuzz mutants bench kill chaos postfix build build-libcrypto
+.PHONY: test lint deps fuzz mutants bench kill chaos upgrade postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -60,6 +60,11 @@ ONLY ?= .
 SIDE ?= 3
 chaos: deps
 	go test -tags chaos -timeout 60m -count=1 -v -parallel $(SIDE) -run 'TestChaos/$(ONLY)' ./e2e/
+
+# What an older program has made, gone on with by this one, and both side by side: make upgrade OLD=/path/of/postrider
+OLD ?=
+upgrade: deps
+	POSTRIDER_OLD_PROGRAM=$(OLD) go test -tags chaos -timeout 10m -count=1 -v -run Upgrade ./e2e/
 
 # A real Postfix on loopback relays to our MX, takes our outgoing mail, and bounces what cannot be delivered. Needs root.
 postfix:

@@ -1,0 +1,315 @@
+//go:build chaos
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/db/dbtest"
+)
+
+// oldProgram is the program of an earlier release, by the environment: make upgrade OLD=path.
+func oldProgram(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("POSTRIDER_OLD_PROGRAM")
+	if path == "" {
+		t.Fatal("POSTRIDER_OLD_PROGRAM must be the path of the program that is upgraded; use make upgrade OLD=path")
+	}
+	return path
+}
+
+// lists are what a team has.
+var lists = []string{"/domains", "/api-keys", "/emails", "/contacts", "/segments", "/templates", "/broadcasts",
+	"/automations", "/webhooks", "/suppressions"}
+
+// before is what an old program has in it.
+type before struct {
+	lists       map[string]map[string]any // things by list and id
+	keys        map[string]string         // by their permission
+	scheduledID string
+	runID       string
+	automation  string
+}
+
+// fill makes some of each, as the old program knows it.
+func (n *node) fill() before {
+	n.t.Helper()
+	ctx := n.t.Context()
+	b := before{keys: map[string]string{}}
+	domain := n.addDomainOf(`{"name":"acme.example"}`)
+	for name, body := range map[string]map[string]any{"full": {"name": "full", "permission": "full_access"},
+		"sending": {"name": "sending", "permission": "sending_access"},
+		"domain":  {"name": "domain", "permission": "sending_access", "domain_id": domain}} {
+		text, _ := json.Marshal(body)
+		var made struct{ Token string }
+		n.must(http.MethodPost, "/api-keys", string(text), &made)
+		b.keys[name] = made.Token
+	}
+	for i := range 5 {
+		n.made(ctx, "/emails", map[string]any{"from": "hello@acme.example", "to": fmt.Sprintf("u%d@example.net", i),
+			"subject": "Before", "text": "Hello"})
+	}
+	b.scheduledID = n.made(ctx, "/emails", map[string]any{"from": "hello@acme.example", "to": "later@example.net",
+		"subject": "Scheduled before", "text": "Hello", "scheduled_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+	segment := n.made(ctx, "/segments", map[string]any{"name": "All"})
+	for i := range 3 {
+		n.made(ctx, "/contacts", map[string]any{"email": fmt.Sprintf("c%d@example.net", i), "first_name": "C",
+			"segments": []any{map[string]any{"id": segment}}})
+	}
+	n.made(ctx, "/broadcasts", map[string]any{"name": "Draft", "segment_id": segment, "from": "hello@acme.example",
+		"subject": "News", "html": "<p>Hello</p>"})
+	b.automation = n.threeEmails(ctx)
+	n.must(http.MethodPost, "/events/send", `{"event": "signed_up", "email": "c0@example.net"}`, nil)
+	n.made(ctx, "/webhooks", map[string]any{"endpoint": "http://127.0.0.1:9/hook", "events": []string{"email.sent"}})
+	n.must(http.MethodPost, "/suppressions", `{"email":"gone@example.net"}`, nil)
+	eventually(n.t, 30*time.Second, "the run waits for its event", func() bool {
+		var runs struct{ Data []struct{ ID, Status string } }
+		n.must(http.MethodGet, "/automations/"+b.automation+"/runs", "", &runs)
+		if len(runs.Data) != 1 {
+			return false
+		}
+		b.runID = runs.Data[0].ID
+		var text string
+		n.must(http.MethodGet, "/automations/"+b.automation+"/runs/"+b.runID, "", &text)
+		return strings.Contains(text, "wait_for_event") && strings.Count(text, `"completed"`) >= 3
+	})
+	eventually(n.t, 30*time.Second, "all is delivered but for what is scheduled", func() bool {
+		b.lists = n.everything()
+		for id, x := range b.lists["/emails"] {
+			if id != b.scheduledID && x.(map[string]any)["last_event"] != "delivered" {
+				return false
+			}
+		}
+		return true
+	})
+	return b
+}
+
+// everything reads all lists.
+func (n *node) everything() map[string]map[string]any {
+	n.t.Helper()
+	all := map[string]map[string]any{}
+	for _, path := range lists {
+		var list struct{ Data []map[string]any }
+		status, err := n.call(n.t.Context(), http.MethodGet, path+"?limit=100", "", &list)
+		if err != nil || status != http.StatusOK {
+			n.t.Errorf("GET %s: %d %v", path, status, err)
+		}
+		all[path] = map[string]any{}
+		for _, x := range list.Data {
+			delete(x, "last_used_at")
+			all[path][fmt.Sprint(x["id"])] = x
+		}
+	}
+	return all
+}
+
+// has compares what there is with what there was. Programs may add fields to it.
+func (n *node) has(b before) {
+	n.t.Helper()
+	now := n.everything()
+	for path, all := range b.lists {
+		if len(all) == 0 {
+			n.t.Errorf("GET %s: there was nothing before", path)
+		}
+		for id, was := range all {
+			is, _ := now[path][id].(map[string]any)
+			for field, value := range was.(map[string]any) {
+				if got := fmt.Sprint(is[field]); got != fmt.Sprint(value) {
+					n.t.Errorf("GET %s: %s of %s was %v and is %v", path, field, id, value, got)
+				}
+			}
+		}
+	}
+	for name, token := range b.keys {
+		c := caller{addr: n.addr, bearer: token}
+		for path, want := range map[string]int{"/domains": map[bool]int{true: 200, false: 401}[name == "full"],
+			"/api-keys": map[bool]int{true: 200, false: 401}[name == "full"]} {
+			if a, err := c.ask(n.t.Context(), http.MethodGet, path, nil); err != nil || a.status != want {
+				n.t.Errorf("the key %s is answered with %d %v at %s: %s", name, a.status, err, path, a.text)
+			}
+		}
+		a, err := c.ask(n.t.Context(), http.MethodPost, "/emails", map[string]any{"from": "hello@acme.example",
+			"to": "after@example.net", "subject": "After", "text": "Hello"})
+		if err != nil || a.status != http.StatusOK {
+			n.t.Errorf("the key %s sends: %d %v %s", name, a.status, err, a.text)
+		}
+	}
+}
+
+var setupAt = regexp.MustCompile(`/setup\?token=[\w-]+`)
+
+// TestUpgrade has an old program make some of everything, and this one go on with it.
+func TestUpgrade(t *testing.T) {
+	old := oldProgram(t)
+	for _, engine := range both {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret, "POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs")}
+			if engine == "postgres" {
+				env = append(env, "POSTRIDER_DATABASE_URL="+dbtest.PostgresURL(t))
+			}
+			n := prepare(t, old, env)
+			n.tail = 4000
+			n.launch()
+			b := n.fill()
+			n.stop()
+			n.program = binary
+			n.owner()
+			n.launch()
+			n.has(b)
+
+			n.must(http.MethodPatch, "/emails/"+b.scheduledID, `{"scheduled_at":"in 1 second"}`, nil)
+			n.must(http.MethodPost, "/events/send", `{"event": "paid", "email": "c0@example.net"}`, nil)
+			n.captured("later@example.net")
+			eventually(t, 30*time.Second, "the run is completed", func() bool {
+				var runs struct{ Data []struct{ Status string } }
+				n.must(http.MethodGet, "/automations/"+b.automation+"/runs", "", &runs)
+				return len(runs.Data) == 1 && runs.Data[0].Status == "completed"
+			})
+
+			run := func(args ...string) string {
+				t.Helper()
+				out, errOut, err := command(t, append(env, "POSTRIDER_DATA_DIR="+n.dir()), args...)
+				if err != nil {
+					t.Errorf("postrider %s: %v %s", strings.Join(args, " "), err, errOut)
+				}
+				return out
+			}
+			run("teams", "limit", "Development", "--daily", "100")
+			var usage struct {
+				Emails struct{ Daily struct{ Used, Sent int } }
+			}
+			n.must(http.MethodGet, "/usage", "", &usage)
+			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 { // of before, and by each key
+				t.Errorf("of the quota %d are used, and %d were sent", d.Used, d.Sent)
+			}
+			for _, args := range [][]string{{"teams", "list"}, {"keys", "list", "--team", "Development"}, {"jobs"},
+				{"users", "list"}, {"teams", "show", "Development"}, {"migrate"}} {
+				if out := run(args...); out == "" {
+					t.Errorf("%v says nothing", args)
+				}
+			}
+		})
+	}
+}
+
+// owner starts the node as one of production, makes the first account, which owns the team that is there, and stops it.
+func (n *node) owner() {
+	n.t.Helper()
+	defer func(args []string) { n.args = args }(n.args)
+	n.args = []string{"serve", "--data-dir", n.dir(), "--http-listen", n.addr, "--public-url", "http://" + n.addr,
+		"--roles", "api"}
+	n.launch()
+	defer n.stop()
+	var link string
+	eventually(n.t, 20*time.Second, "the log has the link", func() bool {
+		link = setupAt.FindString(n.out.String())
+		return link != ""
+	})
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	_, token, _ := strings.Cut(link, "token=")
+	c := caller{addr: n.addr, jar: jar}
+	a, err := c.ask(n.t.Context(), http.MethodGet, link, nil)
+	if err != nil || !strings.Contains(a.text, "Development") {
+		n.t.Errorf("the page of the link: %d %v %s", a.status, err, a.text)
+	}
+	at := strings.Index(a.text, `<option value="`)
+	team := a.text[at+len(`<option value="`):][:36]
+	a, err = c.ask(n.t.Context(), http.MethodPost, "/setup", url.Values{"token": {token}, "email": {"ada@acme.example"},
+		"password": {password}, "team": {team}})
+	if err != nil || a.status != http.StatusSeeOther {
+		n.t.Fatalf("the first account: %d %v %s", a.status, err, a.text)
+	}
+	a, err = c.ask(n.t.Context(), http.MethodGet, "/people", nil)
+	if err != nil || !strings.Contains(a.text, "ada@acme.example") {
+		n.t.Errorf("the people of the team: %d %v", a.status, err)
+	}
+}
+
+// TestRollingUpgrade starts this program beside an old one, which goes on working on the same database.
+func TestRollingUpgrade(t *testing.T) {
+	old := oldProgram(t)
+	env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret, "POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs"),
+		"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}
+	a := prepare(t, old, env)
+	a.tail = 4000
+	a.launch()
+	had := a.fill()
+	b := prepare(t, binary, env)
+	b.tail = 4000
+	b.launch()
+	b.has(had)
+	for i := range 20 {
+		for _, n := range []*node{a, b} {
+			id := n.made(t.Context(), "/emails", map[string]any{"from": "hello@acme.example",
+				"to": fmt.Sprintf("rolling%d@example.net", i), "subject": "Rolling", "text": "Hello"})
+			eventually(t, 30*time.Second, "it is delivered", func() bool {
+				var e struct {
+					Last string `json:"last_event"`
+				}
+				for _, by := range []*node{a, b} {
+					by.must(http.MethodGet, "/emails/"+id, "", &e)
+				}
+				return e.Last == "delivered"
+			})
+		}
+	}
+	var made struct{ Token string }
+	a.must(http.MethodPost, "/api-keys", `{"name":"by the old one"}`, &made)
+	if r, err := (caller{addr: b.addr, bearer: made.Token}).ask(t.Context(), http.MethodGet, "/domains", nil); err != nil ||
+		r.status != http.StatusOK {
+		t.Errorf("a key of the old program is answered with %d %v", r.status, err)
+	}
+	p, err := granted(t.Context(), b.addr, key, "full_access")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		n    *node
+		want []int
+	}{{a, []int{401, 403}}, {b, []int{200}}} {
+		r, err := caller{addr: x.n.addr, bearer: p.Access}.ask(t.Context(), http.MethodGet, "/domains", nil)
+		if err != nil || !slices.Contains(x.want, r.status) {
+			t.Errorf("a program's token is answered with %d %v", r.status, err)
+		}
+	}
+	// What a program has scheduled by the new node, the old one releases or leaves.
+	r, err := caller{addr: b.addr, bearer: p.Access}.ask(t.Context(), http.MethodPost, "/emails", map[string]any{
+		"from": "hello@acme.example", "to": "program@example.net", "subject": "Of a program", "text": "Hello",
+		"scheduled_at": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)})
+	if err != nil || r.status != http.StatusOK {
+		t.Fatalf("a program schedules: %d %v %s", r.status, err, r.text)
+	}
+	eventually(t, 30*time.Second, "it is in an outbox", func() bool {
+		for _, n := range []*node{a, b} {
+			var text string
+			n.must(http.MethodGet, "/dev/outbox", "", &text)
+			if strings.Contains(text, "program@example.net") {
+				return true
+			}
+		}
+		return false
+	})
+	// Going back: the old program starts on what the new one has made of the database.
+	for _, program := range []string{old, binary} {
+		a.stop()
+		a.program = program
+		a.launch()
+		a.has(had)
+	}
+}

@@ -144,7 +144,7 @@ func (l *line) take(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:
 		l.retried, l.rotatedAt = generation, now
-	case generation == l.retried && now.Sub(l.rotatedAt) < retryTime:
+	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // of the future, if a clock was set back
 	default:
 		return false
 	}

@@ -36,7 +36,7 @@ export async function start(key, ...flags) {
 	const binary = process.env.POSTRIDER_BIN ?? join(folder, "postrider");
 	if (!process.env.POSTRIDER_BIN) execFileSync("go", ["build", "-o", binary, "../cmd/postrider"], { cwd: import.meta.dirname });
 	const port = await freePort();
-	const base = `http://localhost:${port}`; // as the program says, and OAuth compares
+	const base = `http://127.0.0.1:${port}`;
 	const program = spawn(binary, ["dev", "--data-dir", join(folder, "data"), "--http", `127.0.0.1:${port}`, "--api-key", key, "--domain", "acme.example", ...flags],
 		{ stdio: "ignore" });
 	const stop = async () => {

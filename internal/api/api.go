@@ -121,10 +121,12 @@ type Services struct {
 
 // Options configure the API.
 type Options struct {
-	Services         Services
-	Log              *slog.Logger
-	Version          string
-	PublicURL        string         // the address of the installation, for clients without a token; may be empty
+	Services  Services
+	Log       *slog.Logger
+	Version   string
+	PublicURL string // the address of the installation, for clients without a token; may be empty
+	// Address returns the address by which a client reaches this installation; nil is PublicURL for all.
+	Address          func(r *http.Request) string
 	RateLimit        int            // requests a second of a team without a limit of its own; 0 is none
 	Limits           *teams.Limiter // counts them, shared with SMTP submission; nil is one of its own
 	RequireUserAgent bool           // refuse requests without one

@@ -54,15 +54,19 @@ type envelope struct {
 func (a *API) fail(w *recorder, r *http.Request, err error) {
 	e := judge(w, r, err)
 	if a.PublicURL != "" {
-		a.challenge(w, e.Kind)
+		a.challenge(w, r, e.Kind)
 	}
 	writeError(w, e)
 }
 
 // challenge tells programs where they can get a token (RFC 9728 section 5.1), and what is wrong with theirs (RFC 6750
 // section 3).
-func (a *API) challenge(w *recorder, k fault.Kind) {
-	text := `Bearer resource_metadata="` + a.PublicURL + `/.well-known/oauth-protected-resource` + w.resource + `"`
+func (a *API) challenge(w *recorder, r *http.Request, k fault.Kind) {
+	address := a.PublicURL
+	if a.Address != nil {
+		address = a.Address(r)
+	}
+	text := `Bearer resource_metadata="` + address + `/.well-known/oauth-protected-resource` + w.resource + `"`
 	switch {
 	case k == fault.BadCredential:
 		text += `, error="invalid_token"`

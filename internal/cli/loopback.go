@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -48,17 +47,44 @@ func listenHere(address string) (all []net.Listener, url string, err error) {
 	return all, config.LocalURL(at.String()), nil
 }
 
+// aliases returns other addresses that lead to the same place as the public URL: those of the loopback interface, if the
+// public URL has the name localhost.
+func aliases(publicURL string) []string {
+	public, err := url.Parse(publicURL)
+	if err != nil || public.Hostname() != "localhost" || public.Path != "" {
+		return nil
+	}
+	var all []string
+	for _, address := range []string{"127.0.0.1", "[::1]"} {
+		alias := *public
+		if alias.Host = address; public.Port() != "" {
+			alias.Host += ":" + public.Port()
+		}
+		all = append(all, alias.String())
+	}
+	return all
+}
+
+// addressOf returns a function that returns the address by which a request came: one of the aliases of the public URL,
+// or that itself. Clients of OAuth compare who answers with whom they have asked, and people type both.
+func addressOf(publicURL string) func(r *http.Request) string {
+	others := aliases(publicURL)
+	return func(r *http.Request) string {
+		for _, alias := range others {
+			if _, host, _ := strings.Cut(alias, "://"); host == r.Host {
+				return alias
+			}
+		}
+		return publicURL
+	}
+}
+
 // byName leads visitors of pages who come by an address of the loopback interface to localhost, if that is the name in
 // the public URL: passkeys work there alone.
 func byName(publicURL string, h http.Handler) http.Handler {
-	public, err := url.Parse(publicURL)
-	if err != nil || public.Hostname() != "localhost" {
-		return h
-	}
+	address := addressOf(publicURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, err := netip.ParseAddrPort(r.Host)
-		if err == nil && at.Addr().Unmap().IsLoopback() && strconv.Itoa(int(at.Port())) == public.Port() &&
-			(r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && address(r) != publicURL {
 			http.Redirect(w, r, publicURL+r.URL.RequestURI(), http.StatusSeeOther)
 			return
 		}

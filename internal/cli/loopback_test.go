@@ -91,6 +91,25 @@ func TestByName(t *testing.T) {
 	}
 }
 
+// OAuth's documents have the address that was asked.
+func TestAddressOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ public, host, want string }{
+		{"http://localhost:3000", "localhost:3000", "http://localhost:3000"},
+		{"http://localhost:3000", "127.0.0.1:3000", "http://127.0.0.1:3000"},
+		{"http://localhost:3000", "[::1]:3000", "http://[::1]:3000"},
+		{"http://localhost:3000", "127.0.0.1:3001", "http://localhost:3000"},
+		{"http://localhost:3000", "evil.example", "http://localhost:3000"},
+		{"http://localhost", "127.0.0.1", "http://127.0.0.1"},
+		{"https://mail.example.com", "127.0.0.1", "https://mail.example.com"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.host+"/", nil)
+		if got := addressOf(c.public)(r); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 // The URL has the name localhost, unless another program has one of its addresses.
 func TestListenHere(t *testing.T) {
 	t.Parallel()

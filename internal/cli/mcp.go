@@ -11,6 +11,3 @@ func (n *node) newMCP(rest *api.API, keys *keyring.Keyring) *mcp.Server {
 	return mcp.New(mcp.Options{API: rest, Keys: keys, Log: n.log, Version: Version, Now: n.db.Now, Enter: rest.Enter,
 		Scope: rest.Scope, Usage: n.grants.Usage})
 }
-
-// mcpURL is the address of the MCP server.
-func mcpURL(n *node) string { return n.c.PublicURL + mcp.Path }

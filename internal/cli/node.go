@@ -363,7 +363,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Receiving: n.receiving, Imports: n.imports,
 		Exports: exports.New(n.contacts, n.emails, suppressed, n.logs, n.audit), Privacy: n.privacy,
 		Members: n.members, Audit: n.audit, Grants: n.grants, Approvals: n.approvals}, Log: n.log,
-		Version: Version, PublicURL: c.PublicURL,
+		Version: Version, PublicURL: c.PublicURL, Address: addressOf(c.PublicURL),
 		RateLimit: c.RateLimit, Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases,
 		Ready: n.ready, Observe: n.observe, DNS: checked})
 	n.mcp = n.newMCP(rest, keys)

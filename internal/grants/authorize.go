@@ -86,6 +86,11 @@ func (s *Service) Ask(ctx context.Context, p Params) (r Request, err error) {
 // resource returns the address that a token is to be for, which must be one of ours.
 func (s *Service) resource(text string) (string, error) {
 	text = strings.TrimRight(text, "/")
+	for _, alias := range s.Aliases {
+		if path, ok := strings.CutPrefix(text, alias); ok && (path == "" || path[0] == '/') {
+			text = s.Issuer + path
+		}
+	}
 	if text != "" && !slices.Contains(s.Resources, text) {
 		return "", refuse(InvalidTarget, "resource must be an address of this server.")
 	}

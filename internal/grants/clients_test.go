@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestRegisterRefused(t *testing.T) {
@@ -141,6 +142,13 @@ func TestAskRefused(t *testing.T) {
 			})
 		}
 		p := f.params()
+		for resource, want := range map[string]string{"http://127.0.0.1:3000/": testnode.PublicURL,
+			"http://127.0.0.1:3000/mcp": mcp, "http://127.0.0.1:30001": "", "http://127.0.0.1:3000mcp": ""} {
+			p.Resource = resource
+			if r, err := f.Ask(t.Context(), p); r.Resource != want || (err == nil) != (want != "") {
+				t.Errorf("%s: %q, %v", resource, r.Resource, err)
+			}
+		}
 		p.Scope, p.Resource, p.State = "", mcp+"/", strings.Repeat("x", 1024)
 		r, err := f.Ask(t.Context(), p)
 		if err != nil || r.Scopes.String() != "emails:send emails:read" || r.Resource != mcp {

@@ -42,7 +42,8 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 
 // serve builds the service of a node.
 func serve(n *testnode.Node) *grants.Service {
-	s := grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp}},
+	s := grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp},
+		Aliases: []string{"http://127.0.0.1:3000"}},
 		grants.Parts{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
 	s.Connect(n.Users)
 	n.Emails.Budget = s.Spend

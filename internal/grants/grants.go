@@ -112,6 +112,7 @@ const (
 type Config struct {
 	Issuer    string   // the address of this installation, without a slash at its end
 	Resources []string // addresses that grants may be for (RFC 8707), the API's first
+	Aliases   []string // other addresses of this installation, by which clients may name the resources
 }
 
 // Parts are what a [Service] works with.

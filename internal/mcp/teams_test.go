@@ -66,7 +66,7 @@ func (f *fixture) installation() http.RoundTripper {
 	pages := http.NewServeMux()
 	signin.New(signin.Parts{Site: site, DB: f.DB, Users: f.Users, Members: f.Members, Teams: f.Teams, Audit: f.Audit,
 		Approvals: f.Approvals}).Register(pages)
-	grants := oauth.New(oauth.Options{PublicURL: testnode.PublicURL, MCP: testnode.PublicURL + Path, Grants: f.Grants,
+	grants := oauth.New(oauth.Options{PublicURL: testnode.PublicURL, MCP: Path, Grants: f.Grants,
 		Members: f.Members, Teams: f.Teams, Site: site, Log: f.Log})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {

@@ -145,14 +145,14 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *grants.Reque
 	view := refusedView{Client: q.Client.Name, Text: e.Text}
 	if q.RedirectURI != "" {
 		view.Host = hostOf(q.RedirectURI)
-		view.Back = s.answerURI(q, "error", string(e.Code), "error_description", e.Text)
+		view.Back = s.answerURI(r, q, "error", string(e.Code), "error_description", e.Text)
 	}
 	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view)
 }
 
 // answer sends the browser to the client.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *grants.Request, pairs ...string) error {
-	w.Header().Set("Location", s.answerURI(q, pairs...))
+	w.Header().Set("Location", s.answerURI(r, q, pairs...))
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	status := http.StatusFound
 	if r.Method == http.MethodPost {
@@ -164,8 +164,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *grants.Reques
 
 // answerURI adds parameters, the state and the issuer (RFC 9207) to the address that the client has registered. The
 // text is not parsed and written again, so that it leads where it was checked to lead.
-func (s *Server) answerURI(q *grants.Request, pairs ...string) string {
-	more := url.Values{"iss": {s.PublicURL}}
+func (s *Server) answerURI(r *http.Request, q *grants.Request, pairs ...string) string {
+	more := url.Values{"iss": {s.address(r)}}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		more.Set(pairs[i], pairs[i+1])
 	}

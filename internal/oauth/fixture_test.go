@@ -50,7 +50,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		grants.Parts{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
 	n.Teams.Tokens, n.Teams.Granted = g.Authenticate, g.Active
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, n.Users, n.Members, n.Log)
-	return &fixture{Node: n, Server: New(Options{PublicURL: testnode.PublicURL, MCP: mcp, Grants: g,
+	return &fixture{Node: n, Server: New(Options{PublicURL: testnode.PublicURL, MCP: "/mcp", Grants: g,
 		Members: n.Members, Teams: n.Teams, Site: site, Log: n.Log})}
 }
 

@@ -36,11 +36,11 @@ type resourceWire struct {
 	Documentation string   `json:"resource_documentation"`
 }
 
-func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request) error {
-	u := s.PublicURL
+func (s *Server) serverMetadata(w http.ResponseWriter, r *http.Request) error {
+	u := s.address(r)
 	resources := []string{u}
 	if s.MCP != "" {
-		resources = append(resources, s.MCP)
+		resources = append(resources, u+s.MCP)
 	}
 	writeKept(w, serverWire{Issuer: u, Authorize: u + "/oauth/authorize", Token: u + "/oauth/token",
 		Keys: u + "/.well-known/jwks.json", Register: u + "/oauth/register", Revoke: u + "/oauth/revoke",
@@ -51,11 +51,11 @@ func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-func (s *Server) apiMetadata(w http.ResponseWriter, _ *http.Request) error {
-	return s.resource(w, s.PublicURL, "Postrider API", grants.ScopeNames())
+func (s *Server) apiMetadata(w http.ResponseWriter, r *http.Request) error {
+	return s.resource(w, r, "", "Postrider API", grants.ScopeNames())
 }
 
-func (s *Server) mcpMetadata(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) mcpMetadata(w http.ResponseWriter, r *http.Request) error {
 	if s.MCP == "" {
 		writeRefusal(w, http.StatusNotFound, grants.InvalidRequest, "There is no such resource.")
 		return nil
@@ -64,14 +64,14 @@ func (s *Server) mcpMetadata(w http.ResponseWriter, _ *http.Request) error {
 	if scopes == nil {
 		scopes = grants.ScopeNames()
 	}
-	return s.resource(w, s.MCP, "Postrider MCP server", scopes)
+	return s.resource(w, r, s.MCP, "Postrider MCP server", scopes)
 }
 
 // resource describes one resource. Clients that do not know what they need ask for all of its scopes.
-func (s *Server) resource(w http.ResponseWriter, address, name string, scopes []string) error {
-	writeKept(w, resourceWire{Resource: address, Name: name, Servers: []string{s.PublicURL},
-		Methods: []string{"header"},
-		Scopes:  scopes, Documentation: s.PublicURL + "/docs"})
+func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name string, scopes []string) error {
+	u := s.address(r)
+	writeKept(w, resourceWire{Resource: u + path, Name: name, Servers: []string{u}, Methods: []string{"header"},
+		Scopes: scopes, Documentation: u + "/docs"})
 	return nil
 }
 

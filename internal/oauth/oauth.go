@@ -43,13 +43,18 @@ import (
 // Options are what the server works with.
 type Options struct {
 	PublicURL string   // the address of this installation, without a slash at its end; the issuer
-	MCP       string   // the address of the MCP server; "" if there is none
+	MCP       string   // the path of the MCP server; "" if there is none
 	MCPScopes []string // that its tools need, for which its clients ask; nil is all
 	Grants    *grants.Service
 	Members   *members.Service
 	Teams     *teams.Service
 	Site      *web.Site
 	Log       *slog.Logger
+
+	// Address returns the address, without a slash at its end, by which a client reaches this installation, if that may
+	// be another than PublicURL: clients compare the issuer, and the resource, with what they have asked. Nil means that
+	// there is no other one.
+	Address func(r *http.Request) string
 
 	// KeysConsent lets a full-access API key consent for its team, so that scripts need no browser. It is for
 	// development.
@@ -84,6 +89,14 @@ func New(o Options) *Server {
 	o.Site.Person(s.people, "GET /oauth/authorize", s.showConsent)
 	o.Site.Person(s.mux, "POST /oauth/authorize", s.consent)
 	return s
+}
+
+// address returns the address of this installation as the client of a request has it.
+func (s *Server) address(r *http.Request) string {
+	if s.Address == nil {
+		return s.PublicURL
+	}
+	return s.Address(r)
 }
 
 // Serves reports whether a path is one of the server's.
